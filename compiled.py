@@ -33,7 +33,7 @@ HOT = (
     *("cell/cell", "cell/run", "cell/broker_changes", "cell/effects", "cell/apply"),
     *("cell/delivery", "cell/requests"),
     *("cluster/image", "cluster/machines", "cluster/coordinators", "cluster/quota_rates"),
-    *("logs/log", "logs/producer", "logs/timestamp_index", "logs/chunked"),
+    *("logs/log", "logs/log_transactions", "logs/producer", "logs/timestamp_index", "logs/chunked"),
     "logs/record_validation",
     *("apis/produce", "apis/fetch", "apis/offset_commit", "apis/heartbeat"),
     *("fetch/places", "fetch/fetch_session", "fetch/fetch_session_counts", "fetch/reading"),

@@ -22,11 +22,9 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, since
 from brokerstream.state.groups import classic_members, group_rules, groups
-from brokerstream.state.groups.classic_group import GroupState
+from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
 from brokerstream.state.groups.consumer_group import ConsumerGroup
 from brokerstream.state.groups.group_coordinator import expect_heartbeat
-from brokerstream.state.groups.share_group import ShareGroup
-from brokerstream.state.groups.streams_group import StreamsGroup
 
 
 class HeartbeatRequest(Body):
@@ -56,11 +54,11 @@ def _heartbeat(broker: Broker, request: Request) -> Error:
     if error is not Error.NONE:
         return error
     group = groups.find(broker, body.group_id)
-    if group is None or isinstance(group, ShareGroup | StreamsGroup):
-        return Error.UNKNOWN_MEMBER_ID
     if isinstance(group, ConsumerGroup):
         member_id, instance_id = body.member_id, body.group_instance_id
         return classic_members.heartbeat(broker, group, member_id, instance_id, body.generation_id)
+    if not isinstance(group, ClassicGroup):
+        return Error.UNKNOWN_MEMBER_ID
     error = group.member_error(body.member_id, body.group_instance_id)
     if error is not Error.NONE:
         return error

@@ -28,7 +28,7 @@ refused come first in the answer.
 """
 
 from collections.abc import Iterable
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 
@@ -45,6 +45,7 @@ from brokerstream.state.core.tables import decode_item
 from brokerstream.state.groups import group_coordinator, groups
 from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
 from brokerstream.state.groups.group_rules import Commit
+from brokerstream.state.groups.groups import Group
 from brokerstream.state.groups.kinds import kind_of
 
 TOPIC_IDS_SINCE = 10
@@ -111,7 +112,7 @@ class ToZookeeper(msgspec.Struct):
     asked: list[CommitTopic]
 
 
-class _Accepted(NamedTuple):
+class _Accepted(msgspec.Struct):
     """The partitions of a topic that exist."""
 
     wanted: CommitTopic
@@ -126,9 +127,10 @@ def handle(machine: Machine, request: Request) -> Decision:
         return _refuse_all(body, Error.GROUP_AUTHORIZATION_FAILED)
     answers = Answers()
     accepted = []
+    version = request.header.request_api_version
     for wanted in body.topics:
-        topic = _topic_of(machine, wanted, request.version)
-        if not _may_read(machine, request, wanted, topic):
+        topic = _topic_of(machine, wanted, version)
+        if machine.has_authorizer and not _may_read(machine, request, wanted, topic):
             for partition in wanted.partitions:
                 index = partition.partition_index
                 answers.refuse(
@@ -136,13 +138,14 @@ def handle(machine: Machine, request: Request) -> Decision:
                 )
             continue
         partition_count = len(topic.partitions) if topic is not None else 0
-        known = [p for p in wanted.partitions if 0 <= p.partition_index < partition_count]
-        unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None and request.version >= TOPIC_IDS_SINCE:
-            unknown = Error.UNKNOWN_TOPIC_ID
+        known = []
         for partition in wanted.partitions:
-            if not 0 <= partition.partition_index < partition_count:
-                answers.refuse(wanted.name, partition.partition_index, unknown, wanted.topic_id)
+            if 0 <= partition.partition_index < partition_count:
+                known.append(partition)
+                continue
+            by_id = topic is None and version >= TOPIC_IDS_SINCE
+            unknown = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
+            answers.refuse(wanted.name, partition.partition_index, unknown, wanted.topic_id)
         if topic is not None and known:
             accepted.append(_Accepted(wanted, topic, known))
     if accepted and isinstance(machine, Broker) and coordinators.has_zookeeper(machine):
@@ -205,35 +208,50 @@ def _commit(
     broker: Machine, request: Request, accepted: list[_Accepted], answers: "Answers"
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
-    places = [
-        (each.topic.name, each.topic.topic_id, partition.partition_index)
-        for each in accepted
-        for partition in each.partitions
-        if not is_too_large(broker, partition.committed_metadata)
-    ]
     group_error = Error.NONE
     if isinstance(broker, Broker):
-        group_error = _group_error(broker, body, request.version, places)
+        group = groups.find(broker, body.group_id)
+        version = request.header.request_api_version
+        group_error = _group_error(broker, group, body, version, accepted)
         if group_error is Error.NONE:
-            _extend_session(broker, body)
+            _extend_session(broker, group, body)
     records: list[Record] = []
     by_coordinator = []
-    for wanted, topic, partitions in accepted:
-        answer = CommittedTopic(name=wanted.name, topic_id=wanted.topic_id, partitions=[])
-        for partition in partitions:
-            error = group_error
-            if error is Error.NONE and is_too_large(broker, partition.committed_metadata):
+    for each in accepted:
+        topic, answered = each.topic, []
+        for partition in each.partitions:
+            metadata, error = partition.committed_metadata, group_error
+            if error is Error.NONE and metadata and is_too_large(broker, metadata):
                 error = Error.OFFSET_METADATA_TOO_LARGE
             if error is Error.NONE:
                 records.append(_record(broker, body, topic, partition))
-            answer.partitions.append(_answer(partition.partition_index, error))
-        by_coordinator.append(answer)
+            answered.append(_answer(partition.partition_index, error))
+        wanted = each.wanted
+        by_coordinator.append(
+            CommittedTopic(name=wanted.name, topic_id=wanted.topic_id, partitions=answered)
+        )
     answers.merge(by_coordinator)
     return records
 
 
+def _places(broker: Broker, accepted: list[_Accepted]) -> list[tuple[str, Uuid, int]]:
+    """The partitions whose offsets may be stored, with their topic and its id."""
+    places = []
+    for each in accepted:
+        name, topic_id = each.topic.name, each.topic.topic_id
+        for partition in each.partitions:
+            metadata = partition.committed_metadata
+            if not metadata or not is_too_large(broker, metadata):
+                places.append((name, topic_id, partition.partition_index))
+    return places
+
+
 def _group_error(
-    broker: Broker, body: OffsetCommitRequest, version: int, places: list[tuple[str, Uuid, int]]
+    broker: Broker,
+    group: Group | None,
+    body: OffsetCommitRequest,
+    version: int,
+    accepted: list[_Accepted],
 ) -> Error:
     """Why the group does not take the offsets, if so."""
     error = coordinators.group_error(broker, body.group_id)
@@ -242,9 +260,8 @@ def _group_error(
         return Error.NONE
     if error is not Error.NONE:
         return error
-    group = groups.find(broker, body.group_id)
     if group is not None:
-        generation = body.generation_id_or_member_epoch
+        generation, places = body.generation_id_or_member_epoch, _places(broker, accepted)
         commit = Commit(body.member_id, body.group_instance_id, generation, version, places)
         return kind_of(group).commit_error(group, commit)
     if body.generation_id_or_member_epoch < 0:
@@ -254,9 +271,8 @@ def _group_error(
     return Error.ILLEGAL_GENERATION
 
 
-def _extend_session(broker: Broker, body: OffsetCommitRequest) -> None:
+def _extend_session(broker: Broker, group: Group | None, body: OffsetCommitRequest) -> None:
     """A member of a classic group that commits is still there."""
-    group = groups.find(broker, body.group_id)
     if not isinstance(group, ClassicGroup) or group.state not in SESSION_EXTENDED_IN:
         return
     member = group.members.get(body.member_id)
@@ -272,7 +288,8 @@ def _topic_of(broker: Machine, wanted: CommitTopic, version: int) -> Topic | Non
 
 def is_too_large(broker: Machine, metadata: str | None) -> bool:
     """Whether the metadata has too many characters, counted as Java does (UTF-16 units)."""
-    metadata = metadata or ""
+    if not metadata:
+        return False
     limit = broker.settings.offset_metadata_max_bytes
     return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) // 2 > limit
 
@@ -288,15 +305,15 @@ def _record(
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
         commit_timestamp=broker.now,
-        expire_timestamp=_expire_timestamp(broker.now, body.retention_time_ms),
+        expire_timestamp=NO_TIMESTAMP
+        if body.retention_time_ms == NO_RETENTION
+        else _expire_timestamp(broker.now, body.retention_time_ms),
         topic_id=topic.topic_id,
     )
 
 
 def _expire_timestamp(now: int, retention: int) -> int:
-    """When the offset expires, in ms since 1970; -1 for never. An int64, as Java adds them."""
-    if retention == NO_RETENTION:
-        return NO_TIMESTAMP
+    """When the offset expires, in ms since 1970. An int64, as Java adds them."""
     return (now + retention + 2**63) % 2**64 - 2**63
 
 

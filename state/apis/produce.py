@@ -69,7 +69,7 @@ MAGIC = 2
 ZSTD_VERSION = 7
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct):
     """A partition's answer, and the record of the append where there is one.
 
     `required_offset` is up to where followers must have the log; 0 where there are none.
@@ -121,32 +121,29 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _append_all(broker: Broker, request: Request, verified: Verified) -> Decision:
     body: ProduceRequest = request.body
+    version = request.header.request_api_version
     answers: list[AnsweredTopic] = []
     records: list[Record] = []
     appended: list[Acked] = []
     for produced in _distinct(body.topic_data):
-        topic = _topic(broker, produced, request.version)
+        topic = _topic(broker, produced, version)
         if verified.denied and _is_denied(verified, topic, produced):
             answers.append(_refused_topic(produced, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
-        outcomes = [
-            _produce(broker, request, topic, p, verified.errors) for p in produced.partition_data
-        ]
-        for at, outcome in enumerate(outcomes):
+        told: list[AnsweredPartition] = []
+        for each in produced.partition_data:
+            outcome = _produce(broker, request, topic, each, verified.errors)
             if outcome.record is not None:
                 records.append(outcome.record)
             if outcome.required_offset and body.acks == ALL_IN_SYNC:
                 assert topic is not None
-                place = (topic.topic_id, outcome.answer.index)
-                appended.append(Acked((len(answers), at), *place, outcome.required_offset))
+                place = ((len(answers), len(told)), topic.topic_id, each.index)
+                appended.append(Acked(*place, outcome.required_offset))
+            told.append(outcome.answer)
         answers.append(
-            AnsweredTopic(
-                name=produced.name,
-                topic_id=produced.topic_id,
-                partition_responses=[outcome.answer for outcome in outcomes],
-            )
+            AnsweredTopic(name=produced.name, topic_id=produced.topic_id, partition_responses=told)
         )
-    throttle = _throttle_ms(broker, request)
+    throttle = _throttle_ms(broker, request) if broker.has_quotas else 0
     if body.acks == 0:
         is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
         return Decision(records=records, closes_connection=is_refused, mute_ms=throttle)
@@ -175,11 +172,16 @@ def _transactional(broker: Broker, request: Request, verified: Verified) -> Deci
     body: ProduceRequest = request.body
     if not _may_write_transactions(broker, request):
         return _refuse_all(broker, request, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    batches = [b for t in body.topic_data for p in t.partition_data for b in p.batches]
-    batches = [b for b in batches if b.is_transactional and b.producer_id >= 0]
-    if len({(batch.producer_id, batch.producer_epoch) for batch in batches}) > 1:
+    batches = [
+        batch
+        for topic in body.topic_data
+        for partition in topic.partition_data
+        for batch in partition.batches
+        if batch.is_transactional and batch.producer_id >= 0
+    ]
+    if len(batches) > 1 and len({(each.producer_id, each.producer_epoch) for each in batches}) > 1:
         return _refuse_all(broker, request, Error.INVALID_PRODUCER_ID_MAPPING)
-    is_v2 = request.version >= verifications.ADDS_SINCE
+    is_v2 = request.header.request_api_version >= verifications.ADDS_SINCE
     is_asked = is_v2 or broker.settings.transaction_partition_verification_enable
     if not batches or not is_asked:
         return _append_all(broker, request, verified)
@@ -189,7 +191,7 @@ def _transactional(broker: Broker, request: Request, verified: Verified) -> Deci
 def _ask(broker: Broker, request: Request, verified: Verified, since: int) -> Decision:
     """Asks the coordinator; appends at once where no transaction begins with this request."""
     body: ProduceRequest = request.body
-    is_v2 = request.version >= verifications.ADDS_SINCE
+    is_v2 = request.header.request_api_version >= verifications.ADDS_SINCE
     asked: dict[str, list[int]] = {}
     batch = None
     for topic, produced in _beginnings(broker, request, verified):
@@ -216,22 +218,23 @@ def _beginnings(
     broker: Broker, request: Request, verified: Verified
 ) -> Iterator[tuple[Topic, ProducedPartition]]:
     """The partitions led here in which a transaction would begin with this request."""
+    version = request.header.request_api_version
     for produced in _distinct(request.body.topic_data):
-        topic = _topic(broker, produced, request.version)
-        if topic is None or _is_denied(verified, topic, produced):
+        topic = _topic(broker, produced, version)
+        if topic is None or (verified.denied and _is_denied(verified, topic, produced)):
             continue
         for partition in produced.partition_data:
             if not 0 <= partition.index < len(topic.partitions):
                 continue
-            is_led_here = topic.partitions[partition.index].leader == broker.id
-            is_legible = _record_set_error(request.version, partition) is Error.NONE
-            if not is_led_here or not is_legible:
+            if topic.partitions[partition.index].leader != broker.id or not partition.batches:
                 continue
             batch = partition.batches[0]
             if not batch.is_transactional or batch.producer_id == producers.NO_PRODUCER_ID:
                 continue
             known = _known(broker, topic.topic_id, partition.index, batch.producer_id)
-            if not producers.is_ongoing(known, batch.producer_epoch):
+            if producers.is_ongoing(known, batch.producer_epoch):
+                continue
+            if _record_set_error(version, partition) is Error.NONE:
                 yield topic, partition
 
 
@@ -296,9 +299,10 @@ def _known(
 
 def _may_write_transactions(broker: Broker, request: Request) -> bool:
     transactional_id = request.body.transactional_id
-    return transactional_id is not None and broker.allows(
-        request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-    )
+    if transactional_id is None or not broker.has_authorizer:
+        return transactional_id is not None
+    kind = ResourceType.TRANSACTIONAL_ID
+    return broker.allows(request, Operation.WRITE, kind, transactional_id)
 
 
 def _denied(broker: Broker, request: Request) -> frozenset[str]:
@@ -359,30 +363,27 @@ def _produce(
     produced: ProducedPartition,
     unverified: dict[tuple[str, int], Error],
 ) -> Outcome:
+    version = request.header.request_api_version
     if topic is None:
-        by_id = request.version >= 13
+        by_id = version >= 13
         error = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
         return _refused(produced, error)
     if not 0 <= produced.index < len(topic.partitions):
         return _refused(produced, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    error = _record_set_error(request.version, produced)
+    error = _record_set_error(version, produced)
     unknown = unverified.get((topic.name, produced.index)) if unverified else None
     if error is Error.NONE and unknown is not None:
-        told = verifications.told(unknown, request.version)
-        return _refused(produced, told, verifications.text(unknown, request.version))
+        told = verifications.told(unknown, version)
+        return _refused(produced, told, verifications.text(unknown, version))
     if error is Error.NONE:
         error = _request_error(request, topic)
     if error is not Error.NONE:
         return _refused(produced, error)
     log = broker.log(topic.topic_id, produced.index)
-    if log is None:
+    if log is None or topic.partitions[produced.index].leader != broker.id:
         return _not_leader(topic, produced)
-    is_led_here = topic.partitions[produced.index].leader == broker.id
-    if (
-        is_led_here
-        and request.body.acks == ALL_IN_SYNC
-        and copying.has_too_few_in_sync(broker, topic, produced.index)
-    ):
+    is_for_all = request.body.acks == ALL_IN_SYNC
+    if is_for_all and copying.has_too_few_in_sync(broker, topic, produced.index):
         return _failed(produced, log, Error.NOT_ENOUGH_REPLICAS)
     return _append(broker, topic, log, produced)
 
@@ -413,13 +414,11 @@ def _record_set_error(version: int, produced: ProducedPartition) -> Error:
 
 
 def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition) -> Outcome:
-    batch = produced.batches[0]
-    if topic.partitions[produced.index].leader != broker.id:
-        return _not_leader(topic, produced)
+    batch, rules = produced.batches[0], broker.rules_of(topic)
     if batch.base_offset != 0:
         return _failed(produced, log, Error.INVALID_RECORD)
     came, kept = produced.records_size_in_bytes, batch.size_in_bytes  # the edge may recompress
-    if max(came, kept) > _max_message_bytes(broker, topic):
+    if came > rules.max_message_bytes or kept > rules.max_message_bytes:
         return _refused(produced, Error.MESSAGE_TOO_LARGE)
     if produced.records_error == Error.CORRUPT_MESSAGE:
         return _refused(produced, Error.CORRUPT_MESSAGE)
@@ -428,48 +427,23 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
         error = Error(produced.records_error)
     if error is not Error.NONE:
         return _failed(produced, log, error)
-    rules = _record_rules(broker, topic)
-    error = record_validation.check(batch, produced.records_seen, rules, broker.now)
+    error = record_validation.check(batch, produced.records_seen, rules.records, broker.now)
     if error is not Error.NONE:
-        return _refused_records(broker, topic, log, produced, error, rules)
+        return _refused_records(broker, topic, log, produced, error, rules.records)
+    verification = None
     if batch.producer_id != producers.NO_PRODUCER_ID:
-        known = _known(broker, log.topic_id, log.partition, batch.producer_id)
-        verification = _verification(broker, log, batch) if batch.is_transactional else None
-        check = producers.check(known, batch, _rules(broker), verification)
+        place = (broker.id, log.topic_id, log.partition, batch.producer_id)
+        known = broker.tables.producers.get(producers.producer_key(*place), producers.Producer)
+        if batch.is_transactional:
+            verification = verifications.remembered(broker.tables.waiting, *place)
+        check = producers.check(known, batch, rules.producers, verification)
         if check.error is not Error.NONE:
             return _failed(produced, log, check.error)
         if check.duplicate is not None:
             return _repeated(topic, produced, log, check.duplicate)
-    return _accepted(broker, topic, log, produced, rules.takes_append_time)
-
-
-def _verification(broker: Broker, log: Log, batch: Batch) -> producers.Verification | None:
-    return verifications.remembered(
-        broker.tables.waiting, broker.id, log.topic_id, log.partition, batch.producer_id
-    )
-
-
-def _rules(broker: Broker) -> producers.Rules:
-    settings = broker.settings
-    return producers.rules(
-        settings.brokerstream_reject_unknown_producer,
-        settings.brokerstream_duplicates_below_expected,
-        settings.transaction_partition_verification_enable,
-    )
-
-
-def _record_rules(broker: Broker, topic: Topic) -> record_validation.Rules:
-    """What the topic asks of its records."""
-    settings, configs = broker.settings, topic.configs
-    policy = configs.get("cleanup.policy") or settings.given.get("log.cleanup.policy", "delete")
-    before = configs.get("message.timestamp.before.max.ms")
-    after = configs.get("message.timestamp.after.max.ms")
-    return record_validation.Rules(
-        "compact" in policy,
-        uses_log_append_time(broker, topic),
-        settings.log_message_timestamp_before_max_ms if before is None else int(before),
-        settings.log_message_timestamp_after_max_ms if after is None else int(after),
-    )
+    if verification is not None:
+        verifications.forget(broker.tables.waiting, *place)
+    return _accepted(broker, topic, log, produced, rules.records.takes_append_time)
 
 
 def _refused_records(
@@ -502,25 +476,21 @@ def _batch_error(batch: Batch) -> Error:
 def _accepted(
     broker: Broker, topic: Topic, log: Log, produced: ProducedPartition, takes_append_time: bool
 ) -> Outcome:
-    batch = msgspec.structs.replace(
-        produced.batches[0],
-        base_offset=log.log_end_offset,
-        partition_leader_epoch=log.leader_epoch,
-    )
+    batch = produced.batches[0]  # nobody else has it
+    batch.base_offset = log.log_end_offset
+    batch.partition_leader_epoch = log.leader_epoch
     append_time = -1
     if takes_append_time:
         append_time = batch.max_timestamp = broker.now
-    if batch.is_transactional:
-        place = (broker.id, log.topic_id, log.partition)
-        verifications.forget(broker.tables.waiting, *place, batch.producer_id)
     answer = AnsweredPartition(
         index=produced.index,
         base_offset=batch.base_offset,
         log_append_time_ms=append_time,
         log_start_offset=log.log_start_offset,
     )
-    required_offset = _required(topic, produced.index, batch.last_offset)
-    return Outcome(answer, BatchAppended(log.topic_id, log.partition, batch), required_offset)
+    record = BatchAppended(log.topic_id, log.partition, batch)
+    last_offset = batch.base_offset + batch.last_offset_delta
+    return Outcome(answer, record, _required(topic, produced.index, last_offset))
 
 
 def _repeated(
@@ -561,17 +531,6 @@ def _not_leader(topic: Topic, produced: ProducedPartition) -> Outcome:
     outcome = _refused(produced, Error.NOT_LEADER_OR_FOLLOWER)
     outcome.answer.current_leader = LeaderIdAndEpoch.of(topic.partitions[produced.index])
     return outcome
-
-
-def _max_message_bytes(broker: Broker, topic: Topic) -> int:
-    given = topic.configs.get("max.message.bytes")
-    return int(given) if given is not None else broker.settings.message_max_bytes
-
-
-def uses_log_append_time(broker: Broker, topic: Topic) -> bool:
-    """Whether records of the topic get the time of their append."""
-    given = topic.configs.get("message.timestamp.type", broker.settings.log_message_timestamp_type)
-    return given == "LogAppendTime"
 
 
 API = Api(

@@ -19,7 +19,6 @@ of one producer come together. Where a partition has followers the answer waits 
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.apis.produce import uses_log_append_time
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker
@@ -126,7 +125,7 @@ class _Writer:
             EndMarker(
                 is_commit=marker.transaction_result,
                 coordinator_epoch=marker.coordinator_epoch,
-                is_append_time=uses_log_append_time(self._broker, topic),
+                is_append_time=self._broker.rules_of(topic).records.takes_append_time,
             ),
             self._ends.get(place, log.log_end_offset),
             self._broker.now,

@@ -103,22 +103,14 @@ from brokerstream.state.transactions import (
 )
 from brokerstream.state.transactions import transaction_verification as verifications
 
-METADATA_RECORDS = (
-    TopicCreated,
-    PartitionsAdded,
-    PartitionChanged,
-    PartitionAltered,
-    BrokerRegistered,
-    BrokerRegistrationChanged,
-    BrokerUnregistered,
-    TopicRemoved,
-    ConfigChanged,
-    AccessControlEntryAdded,
-    AccessControlEntryRemoved,
-    DelegationTokenWritten,
-    DelegationTokenRemoved,
-    ClientQuotaAltered,
-    FeatureLevelChanged,
+METADATA_RECORDS: frozenset[type] = frozenset(
+    {
+        *(TopicCreated, PartitionsAdded, PartitionChanged, PartitionAltered, TopicRemoved),
+        *(BrokerRegistered, BrokerRegistrationChanged, BrokerUnregistered),
+        *(ConfigChanged, FeatureLevelChanged, ClientQuotaAltered),
+        *(AccessControlEntryAdded, AccessControlEntryRemoved),
+        *(DelegationTokenWritten, DelegationTokenRemoved),
+    }
 )
 """Records of the controller that every broker applies to its own image."""
 
@@ -209,7 +201,7 @@ def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> Seal
     topic_id, partition, batch = record.topic_id, record.partition, record.batch
     is_only_replica = image.replica_count(tables.metadata, machine, topic_id, partition) == 1
     grown = tables.logs.change(log.log_key(machine, topic_id, partition), log.Log)
-    if cleaning.is_due(grown):
+    if grown.topic in log.UNSEALED and cleaning.is_due(grown):
         cleaning.clean(tables.logs, machine, grown)
     producer.append(tables.producers, machine, topic_id, partition, batch)
     if log.is_full(grown) and _is_cleaned(tables, machine, topic_id):

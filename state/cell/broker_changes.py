@@ -15,7 +15,7 @@ from brokerstream.state.cluster.machines import Broker, Controller, Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import CONTROLLER, Decision, Message
 from brokerstream.state.core.events import Event, Kind
-from brokerstream.state.core.records import Record
+from brokerstream.state.core.records import ConfigChanged, FeatureLevelChanged, Record
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.replication import (
@@ -61,6 +61,16 @@ class BrokerChanges(ABC):
             found = Broker(broker, self._tables, self._settings, self._now, self._event_time)
             self._brokers[broker] = found
         return found
+
+    def _machine(self, machine: int) -> Machine:
+        return self._controller() if machine == CONTROLLER else self._broker(machine)
+
+    def _look_again(self, record: Record) -> None:
+        """Brokers keep nothing in mind of their image as it was before a metadata record."""
+        for broker in self._brokers.values():
+            broker.forget()
+        if isinstance(record, ConfigChanged | FeatureLevelChanged):
+            self._brokers.clear()
 
     def _controller(self) -> Controller:
         return Controller(self._tables, self._settings, self._now)

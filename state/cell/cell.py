@@ -146,6 +146,8 @@ class Cell:
         """Forgets what was kept from one event to the next so as not to look at it again."""
         settings = self._settings
         self.tables.cleaned_by = settings.broker_settings if settings.may_clean else None
+        self._brokers_here = settings.brokers_here
+        self._deadlines = waiting.deadlines(self.tables.waiting)
         self._run = Run(self.tables, settings, self._make_schedule())
         self._next_check = NOT_KNOWN
 
@@ -169,15 +171,23 @@ class Cell:
         refusal = self._refusal_of(event)
         if refusal is not None:
             return self._refused(event, document, position, refusal)
-        if self._is_repeat(event):
+        if event.kind in BETWEEN_CELLS and between_cells.is_repeat(
+            self.tables.waiting, self._settings, event
+        ):
             return []
-        now = max(self.meta.now, self._time_of(event, position))
+        now, time = self.meta.now, self._time_of(event, position)
+        if time > now:
+            now = time
         rows = self._make_rows(self._settings, position)
-        if now >= self._next_check or waiting.may_be_due(self.tables.waiting, now):
+        if now >= self._next_check or now >= self._deadlines.first:
             self._pass_time(now, rows, document)
         run = self._run
         run.begin(event, now, now, rows)
-        fault = self._guarded(rows, run.start)
+        fault = None
+        if self._is_careful:
+            fault = self._guarded(rows, run.start)
+        else:
+            run.start()
         if fault is not None:
             rows.extend(self._refused(event, document, position, fault))
             self._pass_over(event)
@@ -241,10 +251,10 @@ class Cell:
                 is_taken = bool(event.connection)
             if not is_taken:
                 return Refusal(Reason.INTERNAL_KIND, f"events of kind {event.kind!r} are not taken")
-        if event.broker not in settings.brokers_here:
+        if event.broker not in self._brokers_here:
             return Refusal(
                 Reason.UNKNOWN_BROKER,
-                f"broker {event.broker} is not one of {settings.brokers_here}",
+                f"broker {event.broker} is not one of {self._brokers_here}",
             )
         if not 0 <= event.reply_to < settings.responses_partitions:
             return Refusal(
@@ -266,10 +276,6 @@ class Cell:
             detail = f"{event.sender!r} has sent others before its {event.sequence}"
             return Refusal(Reason.OUT_OF_SEQUENCE, detail)
         return None
-
-    def _is_repeat(self, event: Event) -> bool:
-        waits = self.tables.waiting
-        return event.kind in BETWEEN_CELLS and between_cells.is_repeat(waits, self.settings, event)
 
     def _time_of(self, event: Event, position: Position) -> int:
         if self._settings.event_time == "recorded" or position.timestamp < 0:
@@ -326,15 +332,16 @@ class Cell:
         rows.dead_letter(document, fault)
 
     def _announce_deadline(self, rows: Rows) -> None:
-        if self.meta.outstanding <= self.meta.now:
-            self.meta.outstanding = NO_DEADLINE
-        elif not waiting.may_be_due(self.tables.waiting, self.meta.outstanding - 1):
+        meta, first = self.meta, self._deadlines.first
+        if meta.outstanding <= meta.now:
+            meta.outstanding = NO_DEADLINE
+        elif first >= meta.outstanding:
             return
-        earliest = waiting.earliest(self.tables.waiting)
+        earliest = waiting.earliest(self.tables.waiting) if first != waiting.NEVER else None
         if earliest is None:
             return
-        if self.meta.outstanding == NO_DEADLINE or earliest[0] < self.meta.outstanding:
-            self.meta.outstanding = earliest[0]
+        if meta.outstanding == NO_DEADLINE or earliest[0] < meta.outstanding:
+            meta.outstanding = earliest[0]
             rows.timer(earliest[0])
 
 

@@ -375,7 +375,7 @@ def _ids(records: list[Record]) -> list[str]:
 
 
 def _has_row(record: Record) -> bool:
-    return isinstance(record, OF_ROWS)
+    return type(record) in OF_ROWS
 
 
 def _state(waited: Waiting) -> Committing:

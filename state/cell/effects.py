@@ -5,6 +5,8 @@ Every record goes through `Effects.apply`: into the tables of its machine, out t
 that the loop can wake who waits for them.
 """
 
+from typing import get_args
+
 from brokerstream.state.cell.apply import apply
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.cluster import image
@@ -24,6 +26,7 @@ from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
+from brokerstream.state.groups.group_rows import OF_ROWS
 from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import checkpoints
 
@@ -33,72 +36,67 @@ CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
 Shortening = LogStartMoved | LogTaken | LogCleaned | TopicRemoved | PartitionAltered
 """Records by which a log may lose sealed segments."""
 
+_SHORTENING = frozenset(get_args(Shortening))
+
 
 class Effects:
     """Applies the records of an event, at its time, and notes what they change.
 
-    `event_id` is whose effects they are: the event's, or that of the request whose wait ends.
-    `uncopied` are the partitions of each broker that its followers may have to hear of.
+    What happens `now` goes to `rows`. `event_id` is whose effects they are: the event's, or that of
+    the request whose wait ends. `changed_logs` are the logs and sessions that nobody has looked at
+    since they have changed, the oldest first, each with the log by which it has. `uncopied` are the
+    partitions of each broker that its followers may have to hear of.
     """
 
-    _now: int
-    _rows: Rows
+    now: int
+    rows: Rows
 
     def __init__(self, tables: Tables, settings: CellSettings) -> None:
         self._tables = tables
         self._settings = settings
-        self._changed_logs: dict[str, str] = {}
+        self._is_replicated = len(settings.brokers) > 1
+        self.changed_logs: dict[str, str] = {}
         self.uncopied: dict[int, dict[tuple[Uuid, int], None]] = {}
         self.event_id = ""
 
-    def begin(self, now: int, rows: Rows) -> None:
-        """Another event comes, at `now`; what it causes goes to `rows`."""
-        self._now = now
-        self._rows = rows
-        self.event_id = ""
+    def apply(self, machine: int, record: Record, is_committed: bool = True) -> None:
+        """Applies a record to a machine's tables; it goes out, with what it pushes out.
 
-    def apply(self, machine: int, record: Record) -> None:
-        """Applies a record to a machine's tables; it goes out, with what it pushes out."""
-        self.write(machine, record)
-        self._rows.of_group(record)
-
-    def write(self, machine: int, record: Record) -> None:
-        """`apply` for what is not committed yet: an offset is told to nobody but the history."""
-        sealed_before = self._sealed(machine, record) if isinstance(record, Shortening) else None
-        settings = self._settings
-        if len(settings.brokers) > 1 and machine != CONTROLLER:
-            checkpoints.before(Broker(machine, self._tables, settings, self._now), record)
+        An offset that is not committed yet is told to nobody but the history.
+        """
+        sealed_before = None
+        if type(record) in _SHORTENING and isinstance(record, Shortening):
+            sealed_before = self._sealed(machine, record)
+        if self._is_replicated and machine != CONTROLLER:
+            broker = Broker(machine, self._tables, self._settings, self.now)
+            checkpoints.before(broker, record)
         pushed_out = apply(self._tables, machine, record)
         if pushed_out is not None:
-            self._rows.segment(pushed_out)
-        self._rows.record(machine, self._now, self.event_id, record)
+            self.rows.segment(pushed_out)
+        self.rows.record(machine, self.now, self.event_id, record)
         if sealed_before:
             self._tombstone(sealed_before)
         if isinstance(record, CHANGES_OF_LOGS):
             self.log_changed(machine, logs.log_key(machine, record.topic_id, record.partition))
-            if len(settings.brokers) > 1:
+            if self._is_replicated:
                 self.to_copy(machine, (record.topic_id, record.partition))
+        if is_committed and type(record) in OF_ROWS:
+            self.rows.of_group(record)
 
     def log_changed(self, broker: int, log: str) -> None:
         """Notes a change of a log, and of the fetch sessions that watch it."""
-        self._changed_logs[log] = log
+        self.changed_logs[log] = log
         for session in fetch_session.log_changed(self._tables.sessions, broker, log):
-            self._changed_logs[session] = log
+            self.changed_logs[session] = log
 
     def to_copy(self, broker: int, place: tuple[Uuid, int]) -> None:
         """Notes that a broker, if it leads the partition, has something for its followers."""
         self.uncopied.setdefault(broker, {})[place] = None
 
-    def changed_log(self) -> tuple[str, str] | None:
-        """A log or session that has changed and that nobody has looked at since, the oldest one.
-
-        With it comes the log by which it has changed.
-        """
-        if not self._changed_logs:
-            return None
-        changed = next(iter(self._changed_logs.items()))
-        del self._changed_logs[changed[0]]
-        return changed
+    def next_changed(self) -> tuple[str, str]:
+        """Takes the oldest one of `changed_logs`, and the log by which it has changed."""
+        changed = next(iter(self.changed_logs))
+        return changed, self.changed_logs.pop(changed)
 
     def _sealed(self, machine: int, record: Shortening) -> dict[tuple[Uuid, int], set[int]]:
         """The sealed segments, by topic id and partition, of the logs that a record may shorten."""
@@ -122,4 +120,4 @@ class Effects:
                 )
             )
             for base_offset in sorted(gone):
-                self._rows.segment_gone(topic_id, partition, base_offset)
+                self.rows.segment_gone(topic_id, partition, base_offset)

@@ -47,7 +47,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import (
     ABOUT_BROKERS,
     BETWEEN_CELLS,
-    Choices,
+    NO_CHOICES,
     Event,
     Kind,
     Reason,
@@ -58,7 +58,6 @@ from brokerstream.state.core.records import (
     BrokerRegistered,
     BrokerRegistrationChanged,
     ConfigChanged,
-    FeatureLevelChanged,
     PartitionAltered,
     PartitionChanged,
     PartitionsAdded,
@@ -85,9 +84,7 @@ from brokerstream.state.replication import (
     throttles,
     trace,
 )
-from brokerstream.state.transactions import (
-    transactional_offsets,
-)
+from brokerstream.state.transactions import transactional_offsets
 
 STEPS_MAX = 10_000
 """Steps that one event may cause in its cell before it is taken for a loop."""
@@ -113,6 +110,7 @@ class Run(BrokerChanges):
         self._effects = Effects(tables, settings)
         self._at_once = schedule or AtOnce()
         self._outward: Outward | None = None
+        self._here = self._delivery = self._schedule()
 
     def begin(self, event: Event | None, now: int, event_time: int, rows: Rows) -> None:
         """An event, or a deadline, comes next.
@@ -124,18 +122,21 @@ class Run(BrokerChanges):
         self._now = now
         self._event_time = event_time
         self._rows = rows
+        told_at = event_time if settings.cells else now
         for broker in self._brokers.values():
-            broker.now = now
-            broker.told_at = event_time if settings.cells else now
-        self._effects.begin(now, rows)
-        self._here = self._delivery = self._schedule()
+            broker.now, broker.told_at = now, told_at
+        cause = ""
+        if event is not None:
+            cause = (event.kind in BETWEEN_CELLS and event.of) or event.id
+        effects = self._effects
+        effects.now, effects.rows, effects.event_id = now, rows, cause
+        if settings.may_hold:
+            self._here = self._delivery = self._schedule()
         if settings.cells:
             waits = self._tables.waiting
             self._outward = Outward(self._here, waits, settings, event, now, rows)
+            self._outward.cause = cause
             self._delivery = self._outward
-        if event is not None:
-            is_caused = event.kind in BETWEEN_CELLS and event.of
-            self._caused_by(event.of if is_caused else event.id)
 
     def _caused_by(self, event_id: str) -> None:
         """Notes whose effects follow: the event's, or those of the request whose wait ends."""
@@ -149,7 +150,7 @@ class Run(BrokerChanges):
         assert event is not None
         if event.kind in BETWEEN_CELLS:
             between_cells.take(self._tables.waiting, event)
-        if event.kind in (Kind.REQUEST, Kind.FORWARD):
+        if event.kind is Kind.REQUEST or event.kind is Kind.FORWARD:
             self._request(event)
         elif event.kind in BETWEEN_CELLS:
             self._arrive(event)
@@ -262,7 +263,7 @@ class Run(BrokerChanges):
         body = decode_body(event.request, _decoders[api.key])
         if isinstance(body, Refusal):
             raise Refused(body.reason, body.detail)
-        if waiting.get(self._tables.waiting, event.id) is not None:
+        if waiting.waits(self._tables.waiting, event.id):
             raise Refused(Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already")
         request = Request(
             header,
@@ -270,7 +271,7 @@ class Run(BrokerChanges):
             event.principal,
             event.connection,
             event.nonce,
-            event.choices or Choices(),
+            event.choices or NO_CHOICES,
             event.host,
             event.id,
             event.broker,
@@ -283,12 +284,11 @@ class Run(BrokerChanges):
             assert self._outward is not None, "another cell has the controller"
             self._outward.forward(event)
             return
-        machine = self._machine(CONTROLLER if api.on_controller else event.broker)
+        machine = self._controller() if api.on_controller else self._broker(event.broker)
         self._carry_out(machine.id, request, api, api.handle(machine, request))
 
     def _is_held(self) -> bool:
-        event = self._event
-        return event is not None and event.is_held and self._settings.may_hold
+        return self._settings.may_hold and self._event is not None and self._event.is_held
 
     def _schedule(self) -> Schedule:
         if not self._settings.may_hold:
@@ -310,7 +310,7 @@ class Run(BrokerChanges):
             self._wait(source, api, decision.delay)
             for message in decision.messages:
                 message.awaited_by = source.event_id
-        if self._write(machine, decision, source):
+        if decision.records and self._write(machine, decision, source):
             return
         self._tell(machine, decision)
         if decision.delay is not None:
@@ -330,7 +330,7 @@ class Run(BrokerChanges):
     ) -> bool:
         """Applies the records; says whether what the decision says waits for followers."""
         written = None
-        if decision.records and machine != CONTROLLER and len(self._settings.brokers) > 1:
+        if machine != CONTROLLER and len(self._settings.brokers) > 1:
             written = internal_logs.write(self._broker(machine), decision.records)
         if written is None:
             for record in decision.records:
@@ -338,7 +338,7 @@ class Run(BrokerChanges):
             return False
         broker = self._broker(machine)
         for record in written.records:
-            self._effects.write(machine, record)
+            self._effects.apply(machine, record, False)
         if written.error is not Error.NONE:
             committing.refuse(broker, decision, written.error)
             return False
@@ -400,9 +400,10 @@ class Run(BrokerChanges):
 
     def _apply(self, machine: int, record: Record) -> None:
         self._effects.apply(machine, record)
-        if isinstance(record, ConfigChanged | FeatureLevelChanged):
-            self._brokers.clear()
-        if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
+        if type(record) not in METADATA_RECORDS:
+            return
+        self._look_again(record)
+        if machine == CONTROLLER:
             brokers = self._settings.brokers_here
             there = network.missed_by(self._tables.waiting, record, brokers)
             commands = leader_and_isr.commands(self._controller(), record)
@@ -413,16 +414,18 @@ class Run(BrokerChanges):
                 elections.watch_leaders(self._controller(), record)
 
     def _until_quiet(self) -> None:
+        effects = self._effects
         for _ in range(STEPS_MAX):
             step = self._delivery.next()
             if step is None:
-                if self._effects.uncopied:
+                if effects.uncopied:
                     self._copy_on()
                     continue
-                changed = self._effects.changed_log()
-                if changed is None:
+                while effects.changed_logs:
+                    if self._wake(*effects.next_changed()):
+                        break
+                else:
                     return
-                self._wake(*changed)
             elif isinstance(step, MetadataRead):
                 self._deliver_metadata(*step)
             elif isinstance(step, HandOver):
@@ -552,7 +555,7 @@ class Run(BrokerChanges):
 
     def _carry_on(self, machine: int, decision: Decision, reply_to: Message | None = None) -> bool:
         """What a machine decides on another one's request, or its answer; whether it waits."""
-        if self._write(machine, decision, reply_to=reply_to):
+        if decision.records and self._write(machine, decision, reply_to=reply_to):
             return True
         self._tell(machine, decision)
         return False
@@ -567,13 +570,13 @@ class Run(BrokerChanges):
         decision = api.resume(self._broker(waited.broker), waited, message, response)
         self._carry_out(waited.broker, waited, api, decision)
 
-    def _wake(self, watched: str, log: str) -> None:
-        """Answers those who wait for a log, or a session that it concerns, if they may be."""
-        watchers = waiting.watchers(self._tables.waiting, watched)
-        if not watchers and not self._given.brokerstream_trace_replication:
-            return
+    def _wake(self, watched: str, log: str) -> bool:
+        """Answers who waits for a log, or its session, and may be; whether it looked at anybody."""
+        watch = self._tables.waiting.get(waiting.watch_key(watched), waiting.Watch)
+        if watch is None and not self._given.brokerstream_trace_replication:
+            return False
         unblocked: Counter[str] = Counter()
-        for event_id in watchers:
+        for event_id in list(watch.event_ids) if watch is not None else ():
             waited = waiting.get(self._tables.waiting, event_id)
             if waited is None or waited.is_held:
                 continue
@@ -594,6 +597,4 @@ class Run(BrokerChanges):
         if self._given.brokerstream_trace_replication:
             for line in trace.unblocked(self._tables, watched, log, unblocked):
                 self._apply(int(log.partition("/")[0]), line)
-
-    def _machine(self, machine: int) -> Machine:
-        return self._controller() if machine == CONTROLLER else self._broker(machine)
+        return True

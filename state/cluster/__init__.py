@@ -7,6 +7,7 @@ config_changes                  settings of topics and brokers that are altered
 given_configs                   the items of the two below, and of client metrics
 broker_configs                  those that brokers were given while they run
 group_configs                   those that single groups were given
+topic_rules                     what a topic asks of what is appended to it
 retention_limits                how much of a topic's logs stays
 features                        what the cluster can do, and at which levels it does
 metadata_log                    how many records the controller has written

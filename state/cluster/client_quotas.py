@@ -127,7 +127,7 @@ def _count(table: Table, machine: int, change: int) -> None:
 
 def are_any(table: Table, machine: int) -> bool:
     """Whether any entity has a quota."""
-    return table.get(_any_key(machine), AnyQuotas) is not None
+    return _any_key(machine) in table
 
 
 def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> Limit | None:

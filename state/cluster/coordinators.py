@@ -12,6 +12,7 @@ expires.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.machines import Machine
@@ -20,7 +21,7 @@ from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.java_hashes import hash_map_order, java_hash
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Tables
+from brokerstream.state.core.tables import KEYS_KEPT, Tables
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
@@ -35,6 +36,7 @@ COORDINATED = (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC)
 """The topics by whose partitions groups, transactional ids and share state are coordinated."""
 
 
+@lru_cache(maxsize=KEYS_KEPT)
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of the internal topic that `key` belongs to; the least int32 counts as 0."""
     number = java_hash(key)
@@ -126,13 +128,15 @@ def offsets_error(machine: Machine, group_id: str) -> Error:
 
 
 def _error(machine: Machine, topic_name: str, key: str) -> Error:
-    if coordinator_of(machine, topic_name, key) != machine.id:
+    topic = machine.topic_by_name(topic_name)
+    if topic is None:
+        return Error.NOT_COORDINATOR
+    partition = partition_for(key, len(topic.partitions))
+    if topic.partitions[partition].leader != machine.id:
         return Error.NOT_COORDINATOR
     if not machine.settings.brokerstream_coordinator_load_ms:
         return Error.NONE
-    topic = machine.topic_by_name(topic_name)
-    assert topic is not None, topic_name
-    place = loading_place(topic.topic_id, partition_for(key, len(topic.partitions)))
+    place = loading_place(topic.topic_id, partition)
     timer = waiting.timer_of(machine.tables.waiting, f"{LOADING}/{machine.id}/{place}")
     return Error.NONE if timer is None else Error.COORDINATOR_LOAD_IN_PROGRESS
 

@@ -20,7 +20,7 @@ from brokerstream.state.core.records import (
     TopicRemoved,
 )
 from brokerstream.state.core.schema import Body, Int32, Uuid
-from brokerstream.state.core.tables import Table
+from brokerstream.state.core.tables import Table, kept
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -124,11 +124,13 @@ def machine_prefix(machine: int) -> str:
     return str(machine) if machine >= 0 else "controller"
 
 
+@kept
 def topic_key(machine: int, topic_id: Uuid) -> str:
     """The key of a topic in a machine's image."""
     return f"{machine if machine >= 0 else 'controller'}/topic/{topic_id}"
 
 
+@kept
 def _name_key(machine: int, name: str) -> str:
     return f"{machine if machine >= 0 else 'controller'}/name/{name}"
 

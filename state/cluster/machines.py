@@ -9,8 +9,15 @@ from typing import NamedTuple
 
 from brokerstream.state.access import authorizer
 from brokerstream.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
-from brokerstream.state.cluster import broker_configs, features, image
+from brokerstream.state.cluster import (
+    broker_configs,
+    client_quotas,
+    features,
+    image,
+    topic_rules,
+)
 from brokerstream.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
+from brokerstream.state.cluster.topic_rules import TopicRules
 from brokerstream.state.configs.topic_configs import MIN_IN_SYNC, value_of
 from brokerstream.state.core.decision import CONTROLLER, Request
 from brokerstream.state.core.errors import Error
@@ -36,7 +43,10 @@ class Usable(NamedTuple):
 
 
 class Machine:
-    """A broker or the controller at the time `now` (ms since 1970)."""
+    """A broker or the controller at the time `now` (ms since 1970).
+
+    What it has looked up in its image it keeps in mind until it is told to `forget`.
+    """
 
     def __init__(self, machine: int, tables: Tables, settings: CellSettings, now: int) -> None:
         self.id = machine
@@ -45,7 +55,19 @@ class Machine:
         self.settings: BrokerSettings = broker_configs.settings_of(
             tables.metadata, machine, machine, settings.broker_settings
         )
+        self.has_authorizer = bool(self.settings.authorizer_class_name)
         self.now = now
+        self._topics: dict[Uuid, Topic] = {}
+        self._named_topics: dict[str, Topic] = {}
+        self._rules: dict[Uuid, TopicRules] = {}
+        self._has_quotas: bool | None = None
+
+    def forget(self) -> None:
+        """Looks at its image again: a metadata record has come."""
+        self._topics.clear()
+        self._named_topics.clear()
+        self._rules.clear()
+        self._has_quotas = None
 
     @property
     def prefix(self) -> str:
@@ -60,7 +82,7 @@ class Machine:
         self, request: Request, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         """Whether whoever sent `request` may do `operation`; always without an authorizer."""
-        if not self.settings.authorizer_class_name or request.is_from_machine:
+        if not self.has_authorizer or request.is_from_machine:
             return True
         return authorizer.allows(
             self.tables.metadata,
@@ -82,7 +104,7 @@ class Machine:
 
     def allows_any_topic(self, request: Request, operation: Operation) -> bool:
         """Whether whoever sent `request` may do `operation` to at least one topic."""
-        if not self.settings.authorizer_class_name or request.is_from_machine:
+        if not self.has_authorizer or request.is_from_machine:
             return True
         return authorizer.allows_any(
             self.tables.metadata,
@@ -97,7 +119,7 @@ class Machine:
         self, request: Request, operation: Operation, names: Iterable[str]
     ) -> frozenset[str]:
         """Those of the topics `names` to which `operation` is not allowed."""
-        if not self.settings.authorizer_class_name or request.is_from_machine:
+        if not self.has_authorizer or request.is_from_machine:
             return frozenset()
         return frozenset(
             name for name in set(names) if not self.allows_topic(request, operation, name)
@@ -115,11 +137,35 @@ class Machine:
 
     def topic_by_name(self, name: str) -> Topic | None:
         """The topic with this name in the machine's metadata image."""
-        return image.topic_by_name(self.tables.metadata, self.id, name)
+        found = self._named_topics.get(name)
+        if found is None:
+            found = image.topic_by_name(self.tables.metadata, self.id, name)
+            if found is not None:
+                self._named_topics[name] = found
+        return found
 
     def topic_by_id(self, topic_id: Uuid) -> Topic | None:
         """The topic with this id in the machine's metadata image."""
-        return image.topic_by_id(self.tables.metadata, self.id, topic_id)
+        found = self._topics.get(topic_id)
+        if found is None:
+            found = image.topic_by_id(self.tables.metadata, self.id, topic_id)
+            if found is not None:
+                self._topics[topic_id] = found
+        return found
+
+    def rules_of(self, topic: Topic) -> TopicRules:
+        """What a topic asks of what is appended to it."""
+        found = self._rules.get(topic.topic_id)
+        if found is None:
+            found = self._rules[topic.topic_id] = topic_rules.of_topic(topic, self.settings)
+        return found
+
+    @property
+    def has_quotas(self) -> bool:
+        """Whether any user or client has a quota, as far as this machine knows."""
+        if self._has_quotas is None:
+            self._has_quotas = client_quotas.are_any(self.tables.metadata, self.id)
+        return self._has_quotas
 
     def topic_names(self) -> list[str]:
         """The names of all topics in the machine's metadata image, sorted."""

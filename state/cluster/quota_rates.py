@@ -99,12 +99,16 @@ def windows_of(settings: BrokerSettings) -> Windows:
 
 def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
     """The quota of a consumer's fetches, if there is one."""
+    if not broker.has_quotas:
+        return None
     table = broker.tables.metadata
     return limit_of(table, broker.id, principal, client_id, CONSUMER_BYTE_RATE)
 
 
 def produce_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
     """The quota of what a producer writes, if there is one."""
+    if not broker.has_quotas:
+        return None
     table = broker.tables.metadata
     return limit_of(table, broker.id, principal, client_id, PRODUCER_BYTE_RATE)
 

@@ -133,6 +133,10 @@ class Choices(msgspec.Struct, rename="camel", omit_defaults=True):
     topic_ids: dict[str, Uuid] = {}
 
 
+NO_CHOICES = Choices()
+"""Those of an event that brings none; nobody changes them."""
+
+
 class Move(msgspec.Struct, rename="camel"):
     """In a `move-leader` event: the partition and the broker that is to lead it."""
 
@@ -201,7 +205,8 @@ def decode_event(document: bytes) -> Event | Refusal:
             Reason.TOO_LARGE, f"{len(document)} bytes; at most {EVENT_BYTES_MAX} are accepted"
         )
     try:
-        document.decode("utf-8")
+        if not document.isascii():
+            document.decode("utf-8")
         event = _event_decoder.decode(document)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
         return refusal_of(error)

@@ -117,8 +117,13 @@ class Reader:
         return taken
 
 
+_OF_ONE_BYTE = [bytes([number]) for number in range(0x80)]
+
+
 def unsigned_varint(number: int) -> bytes:
     """A number of at least 0 in groups of seven bits, the lowest first."""
+    if number <= 0x7F:
+        return _OF_ONE_BYTE[number]
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

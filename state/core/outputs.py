@@ -5,6 +5,7 @@ Every row has an `id`, by which readers drop repeats: a response has its request
 has the cell, the source partition and offset, and an ordinal.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ BROKER_CHANGES = "brokers/"
 """What the ids of rows of `responses` begin with that are no answers but a `BrokerChange`."""
 
 
+@lru_cache
 def offsets_topic(cluster: str) -> str:
     """The compacted topic of a cluster's committed offsets."""
     return f"offsets.{cluster}"

@@ -57,12 +57,12 @@ class _Plan(NamedTuple):
     """What `render` does with a type's fields, by their names in JSON, in one version.
 
     Those that are `absent` from the version go, and those that are `tagged` where they have this
-    value. `nested` are fields that hold bodies, of this type, of which something goes.
+    value. `nested` are fields that hold bodies of which something goes, and what does.
     """
 
-    absent: tuple[str, ...]
-    tagged: tuple[tuple[str, Any], ...]
-    nested: tuple[tuple[str, type[Body]], ...]
+    absent: list[str]
+    tagged: list[tuple[str, Any]]
+    nested: list[tuple[str, "_Plan"]]
 
 
 def render(body: Body, version: int) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def render(body: Body, version: int) -> dict[str, Any]:
     out. That is on the way of every answer.
     """
     document: dict[str, Any] = msgspec.to_builtins(body)
-    _cut(document, _plan(type(body), version), version)
+    _cut([document], _plan(type(body), version))
     return document
 
 
@@ -81,18 +81,18 @@ def shown(body: Body, version: int) -> Body | dict[str, Any]:
     return render(body, version) if _is_cut(type(body), version) else body
 
 
-def _cut(document: dict[str, Any], plan: _Plan, version: int) -> None:
-    for name in plan.absent:
-        document.pop(name, None)
-    for name, default in plan.tagged:
-        if document[name] == default:
-            del document[name]
-    for name, body_type in plan.nested:
-        held = document.get(name)
-        if held:
-            nested = _plan(body_type, version)
-            for each in held if isinstance(held, list) else (held,):
-                _cut(each, nested, version)
+def _cut(documents: list[dict[str, Any]], plan: _Plan) -> None:
+    absent, tagged_ones, nested = plan
+    for document in documents:
+        for name in absent:
+            document.pop(name, None)
+        for name, default in tagged_ones:
+            if document[name] == default:
+                del document[name]
+        for name, inner in nested:
+            held = document.get(name)
+            if held:
+                _cut(held if isinstance(held, list) else [held], inner)
 
 
 @lru_cache(maxsize=4096)
@@ -103,22 +103,25 @@ def _is_cut(body_type: type[Body], version: int) -> bool:
 @lru_cache(maxsize=4096)
 def _plan(body_type: type[Body], version: int) -> _Plan:
     hints = get_type_hints(body_type, include_extras=True)
-    absent, tagged_ones, nested = [], [], []
+    plan = _Plan([], [], [])
     for info in msgspec.structs.fields(body_type):
         hint, name = hints[info.name], info.encode_name
         versions = next((m for m in _metadata(hint) if isinstance(m, Versions)), None)
         if versions is not None and not versions.first <= version <= versions.last:
-            absent.append(name)
+            plan.absent.append(name)
             continue
         is_tagged = versions is not None and versions.is_tagged
         if is_tagged and info.default is not msgspec.UNSET:
             has_factory = info.default_factory is not msgspec.NODEFAULT
             default = info.default_factory() if has_factory else info.default
-            tagged_ones.append((name, msgspec.to_builtins(default)))
+            plan.tagged.append((name, msgspec.to_builtins(default)))
         bodies = _bodies_in(hint)
         assert len(bodies) <= 1, f"{name}: which type it has cannot be told from a dictionary"
-        nested += [(name, b) for b in bodies if b is body_type or any(_plan(b, version))]
-    return _Plan(tuple(absent), tuple(tagged_ones), tuple(nested))
+        for body in bodies:
+            inner = plan if body is body_type else _plan(body, version)
+            if inner is plan or any(inner):
+                plan.nested.append((name, inner))
+    return plan
 
 
 def _metadata(hint: Any) -> tuple[Any, ...]:

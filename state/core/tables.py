@@ -6,16 +6,21 @@ before. Until then the former bytes are kept, so `rollback` leaves the tables as
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
 from brokerstream.state.core.settings import BrokerSettings
 
 Item = TypeVar("Item", bound=msgspec.Struct)
+
+Words = ParamSpec("Words")
+
+KEYS_KEPT = 8_192
+"""Keys that each function which makes them keeps (`kept`)."""
 
 TABLE_NAMES = ("logs", "producers", "sessions", "groups", "transactions", "metadata", "waiting")
 """The tables that have a column of their own in the state row; a checkpoint fixes them."""
@@ -45,6 +50,14 @@ def decode_item(encoded: bytes | msgspec.Raw, item_type: type[Item]) -> Item:
 def escape(name: str) -> str:
     """A name as a part of a key, whose parts are separated by slashes."""
     return name.replace("%", "%25").replace("/", "%2F")
+
+
+def kept(make: Callable[Words, str]) -> Callable[Words, str]:
+    """Makes a function that makes keys, or what they begin with, give those made last again.
+
+    They are asked for with each event, several times; and a string's hash is computed once.
+    """
+    return cast("Callable[Words, str]", lru_cache(maxsize=KEYS_KEPT)(make))
 
 
 def unescape(part: str) -> str:
@@ -85,22 +98,22 @@ class Table:
 
     def change(self, key: str, item_type: type[Item]) -> Item:
         """The item under `key`, for changing in place. Raises KeyError where there is none."""
-        item = self.get(key, item_type)
+        item = self._live.get(key) or self.get(key, item_type)
         if item is None:
             raise KeyError(key)
         if key not in self._former:
             self._remember(key)
-        return item
+        return item  # type: ignore[return-value]
 
     def ensure(self, key: str, item_type: type[Item]) -> Item:
         """The item under `key`, for changing in place; one of its defaults where there is none."""
-        item = self.get(key, item_type)
+        item = self._live.get(key) or self.get(key, item_type)
         if item is None:
             item = item_type()
             self.put(key, item)
         elif key not in self._former:
             self._remember(key)
-        return item
+        return item  # type: ignore[return-value]
 
     def put(self, key: str, item: msgspec.Struct) -> None:
         """Stores `item` under `key`, in place of what was there."""
@@ -135,7 +148,8 @@ class Table:
         self._own()[key] = msgspec.Raw(encoded)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._live or key in self._raw()
+        items = self._items
+        return key in self._live or key in (self._raw() if items is None else items)
 
     def keys(self, prefix: str = "") -> list[str]:
         """The keys that begin with `prefix`, sorted."""

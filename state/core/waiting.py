@@ -27,7 +27,7 @@ import msgspec
 
 from brokerstream.state.core.decision import Waiting
 from brokerstream.state.core.records import Record
-from brokerstream.state.core.tables import Table
+from brokerstream.state.core.tables import Table, kept
 
 
 class Watch(msgspec.Struct, array_like=True):
@@ -79,6 +79,9 @@ TOLD_WHEN_COMMITTED = b"committing"
 _DEADLINES = "deadlines"
 """The name under which the table keeps the deadlines in the order of firing (`Table.derived`)."""
 
+NEVER = 2**63
+"""Later than any deadline."""
+
 _WAIT = "wait/"
 
 DEADLINES_MIN = 64
@@ -91,7 +94,9 @@ def _wait_key(event_id: str) -> str:
     return f"{_WAIT}{event_id}"
 
 
-def _watch_key(log: str) -> str:
+@kept
+def watch_key(log: str) -> str:
+    """Where those are who wait for a log or a session."""
     return f"watch/{log}"
 
 
@@ -99,18 +104,19 @@ def add(table: Table, waiting: Waiting) -> None:
     """Lets a request wait. A held one has no deadline of its own."""
     table.put(_wait_key(waiting.event_id), waiting)
     for log in waiting.logs:
-        if _watch_key(log) not in table:
-            table.put(_watch_key(log), Watch({}))
-        table.change(_watch_key(log), Watch).event_ids[waiting.event_id] = True
+        if watch_key(log) not in table:
+            table.put(watch_key(log), Watch({}))
+        table.change(watch_key(log), Watch).event_ids[waiting.event_id] = True
     if _has_deadline(waiting):
-        _deadlines(table).add(waiting.deadline, waiting.event_id)
+        deadlines(table).add(waiting.deadline, waiting.event_id)
 
 
-class _Deadlines:
+class Deadlines:
     """A heap of the deadlines in ms since 1970 and what they are of: a request's id, or a timer.
 
     What has ended or has another deadline by now stays in it until it comes up (`earliest`), or
     until there is more of that than of the rest. The items say it all: the heap is built from them.
+    `first` is the deadline on top of it, ended or not; before that time none is due.
     """
 
     def __init__(self, table: Table) -> None:
@@ -127,17 +133,30 @@ class _Deadlines:
         ]
         heapq.heapify(self.heap)
         self._size_max = max(DEADLINES_MIN, 2 * len(self.heap))
+        self.first = self.heap[0][0] if self.heap else NEVER
 
     def add(self, deadline: int, name: str) -> None:
+        """Another deadline."""
         heapq.heappush(self.heap, (deadline, name))
+        if deadline < self.first:
+            self.first = deadline
         if len(self.heap) > self._size_max:
             self._build()
 
+    def earliest(self) -> tuple[int, str] | None:
+        """The deadline that fires first and has not ended; those before it are forgotten."""
+        heap, table = self.heap, self._table
+        while heap and not _is_running(table, *heap[0]):
+            heapq.heappop(heap)
+        self.first = heap[0][0] if heap else NEVER
+        return heap[0] if heap else None
 
-def _deadlines(table: Table) -> _Deadlines:
-    known: _Deadlines | None = table.derived.get(_DEADLINES)
+
+def deadlines(table: Table) -> Deadlines:
+    """The deadlines of a cell's waits and timers, as the table keeps them in mind."""
+    known: Deadlines | None = table.derived.get(_DEADLINES)
     if known is None:
-        known = table.derived[_DEADLINES] = _Deadlines(table)
+        known = table.derived[_DEADLINES] = Deadlines(table)
     return known
 
 
@@ -170,13 +189,13 @@ def set_timer(table: Table, name: str, deadline: int | None) -> None:
 
     `name` begins with the kind of the timer and a slash, by which the cell finds who is told.
     """
-    if timer_of(table, name) == deadline:
-        return
+    key = _TIMER + name
+    timer = table.get(key, Timer)
     if deadline is None:
-        table.drop(_TIMER + name)
-    else:
-        table.put(_TIMER + name, Timer(deadline))
-        _deadlines(table).add(deadline, _TIMER + name)
+        table.drop(key)
+    elif timer is None or timer.deadline != deadline:
+        table.put(key, Timer(deadline))
+        deadlines(table).add(deadline, key)
 
 
 def stop_timers(table: Table, broker: int) -> None:
@@ -196,6 +215,11 @@ def get(table: Table, event_id: str) -> Waiting | None:
     return table.get(_wait_key(event_id), Waiting)
 
 
+def waits(table: Table, event_id: str) -> bool:
+    """Whether a request with this id waits."""
+    return f"{_WAIT}{event_id}" in table
+
+
 def keep_state(table: Table, event_id: str, state: bytes) -> None:
     """What a waiting request needs to be completed is another by now."""
     table.change(_wait_key(event_id), Waiting).state = state
@@ -208,36 +232,27 @@ def take(table: Table, event_id: str) -> Waiting | None:
         return None
     table.drop(_wait_key(event_id))
     for log in waiting.logs:
-        watch = table.change(_watch_key(log), Watch)
+        watch = table.change(watch_key(log), Watch)
         watch.event_ids.pop(event_id, None)
         if not watch.event_ids:
-            table.drop(_watch_key(log))
+            table.drop(watch_key(log))
     return waiting
 
 
 def watchers(table: Table, log: str) -> list[str]:
     """The ids of the requests that wait for a log, in the order of their arrival."""
-    watch = table.get(_watch_key(log), Watch)
+    watch = table.get(watch_key(log), Watch)
     return list(watch.event_ids) if watch is not None else []
 
 
 def earliest(table: Table) -> tuple[int, str] | None:
     """The deadline that fires first, and the id of its request; of equal ones the least id's."""
-    heap = _deadlines(table).heap
-    while heap and not _is_running(table, *heap[0]):
-        heapq.heappop(heap)
-    return heap[0] if heap else None
-
-
-def may_be_due(table: Table, now: int) -> bool:
-    """Whether `earliest` may have a deadline up to `now`; it costs less, and is on every way."""
-    heap = _deadlines(table).heap
-    return bool(heap) and heap[0][0] <= now
+    return deadlines(table).earliest()
 
 
 def kept_deadlines(table: Table) -> set[tuple[int, str]]:
     """The deadlines that will come up, with those that have ended meanwhile; for checks."""
-    return set(_deadlines(table).heap)
+    return set(deadlines(table).heap)
 
 
 def all_waiting(table: Table) -> list[Waiting]:

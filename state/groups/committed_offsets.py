@@ -27,7 +27,7 @@ from brokerstream.state.core.records import (
     OffsetDeleted,
 )
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Table, escape, unescape
+from brokerstream.state.core.tables import Table, escape, kept, unescape
 from brokerstream.state.groups import groups
 
 
@@ -65,6 +65,7 @@ def _committed_key(broker: int, group_id: str) -> str:
     return f"{machine_prefix(broker)}/committed/{escape(group_id)}"
 
 
+@kept
 def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
     return f"{machine_prefix(broker)}/offset/{escape(group_id)}/{escape(topic)}/{partition}"
 

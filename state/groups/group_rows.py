@@ -164,8 +164,8 @@ def _regex(record: ConsumerGroupRegularExpressionWritten) -> Row:
 _ENCODERS = cast(
     "dict[type, Callable[[Any], Row]]",
     {
-        OffsetCommitted: offset_records.encode,
-        OffsetDeleted: offset_records.encode,
+        OffsetCommitted: offset_records.committed,
+        OffsetDeleted: offset_records.deleted,
         GroupMetadataWritten: _classic,
         GroupRemoved: _classic_gone,
         ConsumerGroupMetadataWritten: _epoch,
@@ -179,5 +179,5 @@ _ENCODERS = cast(
     },
 )
 
-OF_ROWS = tuple(_ENCODERS)
+OF_ROWS = frozenset(_ENCODERS)
 """The records that have a row."""

@@ -5,7 +5,8 @@ Source: `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`,
 """
 
 import base64
-from typing import NamedTuple
+
+import msgspec
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.cluster import coordinators, topics
@@ -21,7 +22,7 @@ from brokerstream.state.groups import consumer_protocol
 from brokerstream.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, GroupState
 
 
-class Commit(NamedTuple):
+class Commit(msgspec.Struct):
     """Who commits what, as the coordinator of a group of any kind looks at it.
 
     Attributes:

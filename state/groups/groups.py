@@ -33,7 +33,7 @@ from brokerstream.state.core.group_records import (
     GroupMetadata,
     GroupMetadataWritten,
 )
-from brokerstream.state.core.tables import Table, Tables, escape, unescape
+from brokerstream.state.core.tables import Table, Tables, escape, kept, unescape
 from brokerstream.state.groups.classic_group import ClassicGroup
 from brokerstream.state.groups.consumer_group import ConsumerGroup
 from brokerstream.state.groups.group_metadata import restored
@@ -83,7 +83,8 @@ def all_groups(broker: Broker) -> list[Group]:
 
 def known(tables: Tables, broker: int, group_id: str) -> Group | None:
     """`find`, for those who have the tables alone."""
-    return living(tables, broker, group_id) or _restored(tables, broker, group_id)
+    living_group = tables.sessions.get(_live_key(broker, group_id), ClassicGroup)
+    return living_group or _restored(tables, broker, group_id)
 
 
 def living(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
@@ -186,10 +187,10 @@ def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: 
         timer: JOIN, SYNC, INITIAL, a `heartbeat`, `session`, `rebalance`, `rejoin` or `resync`.
         deadline: None stops the timer.
     """
-    name = f"{TIMER}/{broker}/{escape(group_id)}/{timer}"
-    waiting.set_timer(tables.waiting, name, deadline)
+    waiting.set_timer(tables.waiting, _timer_name(broker, group_id, timer), deadline)
 
 
+@kept
 def heartbeat(member_id: str) -> str:
     """The timer of a classic member, or of an id that was given away."""
     return _HEARTBEAT + escape(member_id)
@@ -217,8 +218,12 @@ def resync(member_id: str) -> str:
 
 def is_timed(tables: Tables, broker: int, group_id: str, timer: str) -> bool:
     """Whether a timer of a group runs."""
-    name = f"{TIMER}/{broker}/{escape(group_id)}/{timer}"
-    return waiting.timer_of(tables.waiting, name) is not None
+    return waiting.timer_of(tables.waiting, _timer_name(broker, group_id, timer)) is not None
+
+
+@kept
+def _timer_name(broker: int, group_id: str, timer: str) -> str:
+    return f"{TIMER}/{broker}/{escape(group_id)}/{timer}"
 
 
 def timer_of(name: str) -> tuple[str, str]:
@@ -252,9 +257,11 @@ def _ids(table: Table, prefix: str) -> list[str]:
     return [unescape(key.removeprefix(prefix)) for key in table.keys(prefix)]
 
 
+@kept
 def _live_key(broker: int, group_id: str) -> str:
     return f"{broker}/live-group/{escape(group_id)}"
 
 
+@kept
 def _written_key(broker: int, group_id: str) -> str:
     return f"{machine_prefix(broker)}/group/{escape(group_id)}"

@@ -51,13 +51,17 @@ class OffsetValue(msgspec.Struct, frozen=True):
     topic_id: Uuid = ZERO_UUID
 
 
-def encode(record: OffsetCommitted | OffsetDeleted) -> tuple[bytes, bytes | None]:
-    """The key and the value of a record; a deletion has no value.
+def committed(record: OffsetCommitted) -> tuple[bytes, bytes]:
+    """The key and the value of an offset.
 
     Raises ValueError for a string of more than 32767 bytes, which Kafka's protocol has no room for.
     """
-    key = _encoded_key(record.group_id, record.topic, record.partition)
-    return key, encode_value(record) if isinstance(record, OffsetCommitted) else None
+    return _encoded_key(record.group_id, record.topic, record.partition), encode_value(record)
+
+
+def deleted(record: OffsetDeleted) -> tuple[bytes, None]:
+    """The key of an offset that is gone, and no value. Raises ValueError as `committed` does."""
+    return _encoded_key(record.group_id, record.topic, record.partition), None
 
 
 @lru_cache(maxsize=4096)

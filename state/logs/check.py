@@ -8,7 +8,6 @@ from brokerstream.state.logs.chunked import CHUNK_ENTRIES, Span
 from brokerstream.state.logs.log import (
     CHUNK_BATCHES_MAX,
     INDEX_CHUNKS_MAX,
-    NO_OFFSET,
     NO_TIMESTAMP,
     UNSEALED,
     Chunk,
@@ -21,6 +20,7 @@ from brokerstream.state.logs.log import (
     log_key,
     sealed_segments,
 )
+from brokerstream.state.logs.log_transactions import NO_OFFSET
 from brokerstream.state.logs.producer import BATCHES_KEPT, Producer, sequence_after
 
 

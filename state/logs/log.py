@@ -24,7 +24,8 @@ import msgspec
 
 from brokerstream.state.core.records import Batch, EndMarker
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Table
+from brokerstream.state.core.tables import Table, kept
+from brokerstream.state.logs import log_transactions
 from brokerstream.state.logs.aborted_transactions import (
     AbortedIndex,
     AbortedTransaction,
@@ -32,6 +33,7 @@ from brokerstream.state.logs.aborted_transactions import (
     written_in,
 )
 from brokerstream.state.logs.chunked import ChunkedList, Span
+from brokerstream.state.logs.log_transactions import NO_OFFSET, LogTransaction
 
 CHUNK_BATCHES_MAX = 64
 """Batches in one chunk of the index."""
@@ -117,22 +119,10 @@ class ChunkBounds(msgspec.Struct, array_like=True):
     max_timestamp: int
 
 
-NO_OFFSET = -1
 NO_TIMESTAMP = -1
 """The greatest timestamp of records that have none, or only ones before 1970, as in Kafka."""
 INDEX_INTERVAL_BYTES = 4096
 """How dense Kafka's offset index is (`log.index.interval.bytes`)."""
-
-
-class LogTransaction(msgspec.Struct, array_like=True):
-    """A transaction that read_committed consumers do not see yet: open, or with a fresh marker.
-
-    `first_offset` is its first record, `last_offset` its marker, -1 while it is open.
-    """
-
-    producer_id: int
-    first_offset: int
-    last_offset: int = NO_OFFSET
 
 
 class EpochEnd(msgspec.Struct, array_like=True):
@@ -221,6 +211,7 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
 EMPTY = Slice([], 0)
 
 
+@kept
 def log_key(broker: int, topic_id: Uuid, partition: int) -> str:
     """The key of a log in the table `logs`."""
     return f"{broker}/log/{topic_id}/{partition}"
@@ -233,7 +224,13 @@ def topic_id_of(key: str) -> Uuid:
 
 def chunk_key(broker: int, topic_id: Uuid, partition: int, number: int) -> str:
     """The key of a chunk of a log's index in the table `logs`."""
-    return f"{broker}/chunk/{topic_id}/{partition}/{number}"
+    return f"{_chunks(broker, topic_id, partition)}{number}"
+
+
+@kept
+def _chunks(broker: int, topic_id: Uuid, partition: int) -> str:
+    """How the keys of a log's chunks begin."""
+    return f"{broker}/chunk/{topic_id}/{partition}/"
 
 
 def create(table: Table, broker: int, topic_id: Uuid, topic: str, partition: int) -> None:
@@ -332,52 +329,21 @@ def append(
     log.batch_count += 1
     log.log_end_offset = last_offset + 1
     if batch.is_transactional and batch.producer_id >= 0:
-        _follow_transaction(table, broker, log, batch)
+        aborted = log_transactions.follow(log.transactions, batch)
+        if aborted is not None:
+            aborted_index(table, broker, log).add(aborted)
     if is_only_replica:
         raise_high_watermark(log, last_offset + 1)
     return pushed_out
 
 
-def reopen_transaction(log: Log, batch: Batch) -> None:
-    """Notes what a batch says of a transaction when the log is read again; `aborted` stays."""
-    known = next(
-        (
-            each
-            for each in log.transactions
-            if each.producer_id == batch.producer_id and each.last_offset == NO_OFFSET
-        ),
-        None,
-    )
-    if batch.is_control and known is not None:
-        known.last_offset = batch.last_offset
-    elif not batch.is_control and known is None:
-        log.transactions.append(LogTransaction(batch.producer_id, batch.base_offset))
-
-
-def _follow_transaction(table: Table, broker: int, log: Log, batch: Batch) -> None:
-    """Opens a transaction with its first batch, and ends it with its marker."""
-    ongoing = [t for t in log.transactions if t.last_offset == NO_OFFSET]
-    known = next((t for t in ongoing if t.producer_id == batch.producer_id), None)
-    if not batch.is_control:
-        if known is None:
-            log.transactions.append(LogTransaction(batch.producer_id, batch.base_offset))
-    elif known is not None:
-        known.last_offset = batch.last_offset
-        if batch.end_marker is not None and not batch.end_marker.is_commit:
-            others = [t.first_offset for t in ongoing if t is not known]
-            last_stable_offset = others[0] if others else batch.last_offset + 1
-            aborted_index(table, broker, log).add(
-                AbortedTransaction(
-                    known.producer_id, known.first_offset, known.last_offset, last_stable_offset
-                )
-            )
-
-
 def raise_high_watermark(log: Log, offset: int) -> None:
     """Moves the high watermark; transactions whose markers lie below it have been replicated."""
     log.high_watermark = offset
-    if log.transactions:  # most logs have none, and this is on the way of each append
-        log.transactions = [t for t in log.transactions if not 0 <= t.last_offset < offset]
+    for each in log.transactions:
+        if 0 <= each.last_offset < offset:
+            log.transactions = [t for t in log.transactions if not 0 <= t.last_offset < offset]
+            break
 
 
 def aborted_index(table: Table, broker: int, log: Log) -> AbortedIndex:

@@ -43,7 +43,6 @@ is open.
 """
 
 from collections.abc import Iterator
-from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -51,7 +50,7 @@ import msgspec
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import Batch, ProducersExpired
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Table
+from brokerstream.state.core.tables import Table, kept
 
 BATCHES_KEPT = 5
 """Batches remembered for each producer and partition (`NUM_BATCHES_TO_RETAIN`)."""
@@ -142,13 +141,16 @@ class Rules(NamedTuple):
 
 KAFKAS = Rules()
 
-rules = cache(Rules)
-"""`Rules` that are the same object each time: they are asked for with each batch."""
-
 
 def producer_key(broker: int, topic_id: Uuid, partition: int, producer_id: int) -> str:
     """The key of a producer in the table `producers`."""
-    return f"{broker}/producer/{topic_id}/{partition}/{producer_id}"
+    return f"{_prefix(broker, topic_id, partition)}{producer_id}"
+
+
+@kept
+def _prefix(broker: int, topic_id: Uuid, partition: int) -> str:
+    """How the keys of a partition's producers begin."""
+    return f"{broker}/producer/{topic_id}/{partition}/"
 
 
 def sequence_after(sequence: int, count: int) -> int:
@@ -192,16 +194,17 @@ def check(
         is_refused = rules.rejects_unknown and batch.base_sequence != 0
         return Check(Error.UNKNOWN_PRODUCER_ID) if is_refused else ACCEPTED
     checked = check_sequence(known, batch, rules)
-    if known.has_open_transaction and not batch.is_transactional and checked.error is Error.NONE:
-        return Check(Error.INVALID_TXN_STATE)
-    return checked
+    if batch.is_transactional or checked is not ACCEPTED:
+        return checked
+    is_open = known.current_txn_first_offset != NO_OFFSET
+    return Check(Error.INVALID_TXN_STATE) if is_open else ACCEPTED
 
 
 def is_ongoing(producer: Producer | None, producer_epoch: int) -> bool:
     """Whether a producer has a transaction open in this epoch."""
     return (
         producer is not None
-        and producer.has_open_transaction
+        and producer.current_txn_first_offset != NO_OFFSET
         and producer.producer_epoch == producer_epoch
     )
 
@@ -230,7 +233,7 @@ def check_marker(producer: Producer | None, batch: Batch, transaction_version: i
 
 
 def _duplicate_of(producer: Producer, batch: Batch) -> RememberedBatch | None:
-    last = last_sequence(batch)
+    last = (batch.base_sequence + batch.last_offset_delta) % (SEQUENCE_MAX + 1)
     for remembered in producer.batches:
         if remembered.last_sequence == last and remembered.first_sequence == batch.base_sequence:
             return remembered
@@ -243,7 +246,7 @@ def check_sequence(producer: Producer, batch: Batch, rules: Rules = KAFKAS) -> C
     if is_newer or not producer.batches:
         expected = 0
     else:
-        expected = sequence_after(producer.batches[-1].last_sequence, 1)
+        expected = (producer.batches[-1].last_sequence + 1) % (SEQUENCE_MAX + 1)
     if batch.base_sequence == expected:
         return ACCEPTED
     if rules.knows_duplicates_below and not is_newer and _is_below(batch, expected):
@@ -276,21 +279,22 @@ def update(producer: Producer, batch: Batch) -> None:
         if batch.end_marker is not None:
             producer.coordinator_epoch = batch.end_marker.coordinator_epoch
         return
-    if batch.is_transactional and not producer.has_open_transaction:
+    if batch.is_transactional and producer.current_txn_first_offset == NO_OFFSET:
         producer.current_txn_first_offset = batch.base_offset
     if batch.base_sequence == NO_SEQUENCE:
         return
+    last_offset = batch.base_offset + batch.last_offset_delta
     remembered = RememberedBatch(
-        last_sequence(batch), batch.last_offset, batch.last_offset_delta, batch.max_timestamp
+        last_sequence(batch), last_offset, batch.last_offset_delta, batch.max_timestamp
     )
-    producer.batches = [*producer.batches, remembered][-BATCHES_KEPT:]
+    producer.batches = [*producer.batches[1 - BATCHES_KEPT :], remembered]
 
 
 def of_partition(
     table: Table, broker: int, topic_id: Uuid, partition: int
 ) -> list[tuple[int, Producer]]:
     """The producers that a partition remembers, by their ids."""
-    prefix = f"{broker}/producer/{topic_id}/{partition}/"
+    prefix = _prefix(broker, topic_id, partition)
     found = [(int(key.rsplit("/", 1)[1]), p) for key, p in table.items(prefix, Producer)]
     return sorted(found, key=lambda entry: entry[0])
 
@@ -310,7 +314,7 @@ def expire(table: Table, broker: int, record: ProducersExpired) -> None:
 
 def forget_from(table: Table, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
     """Forgets what a partition's producers have written from `offset` on."""
-    for key in table.keys(f"{broker}/producer/{topic_id}/{partition}/"):
+    for key in table.keys(_prefix(broker, topic_id, partition)):
         producer = table.change(key, Producer)
         producer.batches = [each for each in producer.batches if each.last_offset < offset]
         if producer.current_txn_first_offset >= offset:
@@ -321,5 +325,5 @@ def forget_from(table: Table, broker: int, topic_id: Uuid, partition: int, offse
 
 def remove_partition(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
     """Forgets every producer of a partition that is deleted."""
-    for key in table.keys(f"{broker}/producer/{topic_id}/{partition}/"):
+    for key in table.keys(_prefix(broker, topic_id, partition)):
         table.drop(key)

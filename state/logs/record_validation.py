@@ -77,11 +77,8 @@ def _are_refused(
 ) -> bool:
     if rules.takes_append_time:
         return seen.has_append_time
-    least, greatest = times
-    return _is_out_of_range(least, rules, now) or _is_out_of_range(greatest, rules, now)
-
-
-def _is_out_of_range(timestamp: int, rules: Rules, now: int) -> bool:
-    if timestamp == NO_TIMESTAMP:
-        return False
-    return now - timestamp > rules.before_max_ms or timestamp - now > rules.after_max_ms
+    earliest, latest = now - rules.before_max_ms, now + rules.after_max_ms
+    for timestamp in times:
+        if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            return True
+    return False

@@ -9,7 +9,7 @@ as far as the index goes back. A log that has to be cut inside of what is sealed
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table, Tables
 from brokerstream.state.logs import log as logs
-from brokerstream.state.logs import producer
+from brokerstream.state.logs import log_transactions, producer
 from brokerstream.state.logs.log import NO_TIMESTAMP, Chunk, Log, chunk_key, log_key
 
 
@@ -45,7 +45,7 @@ def move_high_watermark(table: Table, broker: int, log: Log, offset: int) -> Non
     log.transactions = [each for each in log.transactions if each.first_offset < first_indexed]
     for batch in logs.batches_from(table, broker, log, log.log_start_offset):
         if batch.is_transactional and batch.producer_id >= 0:
-            logs.reopen_transaction(log, batch.header())
+            log_transactions.follow_again(log.transactions, batch.header())
     logs.raise_high_watermark(log, offset)
 
 

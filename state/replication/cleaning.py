@@ -54,9 +54,7 @@ Key = tuple[str, ...]
 
 
 def is_due(log: Log) -> bool:
-    """Whether the next append begins with a cleaning of the log."""
-    if log.topic not in logs.UNSEALED:
-        return False
+    """Whether the next append begins with a cleaning of the log, an UNSEALED topic's."""
     return len(log.chunks) >= max(logs.INDEX_CHUNKS_MAX, 2 * log.cleaned_chunks)
 
 

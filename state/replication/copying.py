@@ -99,7 +99,10 @@ def partition_of(broker: Machine, place: Place) -> Partition | None:
 
 def has_too_few_in_sync(broker: Broker, topic: Topic, partition: int) -> bool:
     """Whether a partition has fewer replicas in sync than an append with acks -1 needs."""
-    return len(topic.partitions[partition].isr) < broker.min_in_sync(topic, partition)
+    found = topic.partitions[partition]
+    if len(found.isr) == len(found.replicas):
+        return False  # more than all is never asked for
+    return len(found.isr) < broker.min_in_sync(topic, partition)
 
 
 def known(broker: Broker, place: Place) -> Leadership | None:

@@ -33,7 +33,7 @@ from brokerstream.state.core.decision import Message
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import Batch
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
-from brokerstream.state.core.tables import Table
+from brokerstream.state.core.tables import Table, kept
 from brokerstream.state.logs.producer import Verification
 
 KEY = 24
@@ -108,6 +108,7 @@ class Verifications(msgspec.Struct, array_like=True):
     by_producer: dict[int, Verification]
 
 
+@kept
 def _key(broker: int, topic_id: Uuid, partition: int) -> str:
     return f"{broker}/verifications/{topic_id}/{partition}"
 

@@ -24,7 +24,7 @@ from brokerstream.state.core.records import (
     TransactionalOffsetsEnded,
     TransactionalOffsetsWritten,
 )
-from brokerstream.state.core.tables import Table, escape
+from brokerstream.state.core.tables import Table, escape, kept
 from brokerstream.state.groups import committed_offsets, groups
 
 NO_PRODUCER_ID = -1
@@ -58,6 +58,7 @@ class PendingIn(msgspec.Struct, array_like=True):
     group_ids: list[str]
 
 
+@kept
 def _key(broker: int, group_id: str) -> str:
     return f"{broker}/pending/{escape(group_id)}"
 

@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is told of offsets is committed",
-        "            self._effects.write(machine, record)",
+        "            self._effects.apply(machine, record, False)",
         "            self._effects.apply(machine, record)",
         COMMITS + "test_what_was_not_acknowledged_may_go_with_its_leader",
     ),

@@ -25,14 +25,14 @@ MUTANTS = (
     ),
     Mutant(
         "a record may be as old as the topic says, and no older",
-        "return now - timestamp > rules.before_max_ms or",
-        "return now - timestamp >= rules.before_max_ms or",
+        "not earliest <= timestamp <= latest",
+        "not earliest < timestamp <= latest",
         TIMES,
     ),
     Mutant(
         "a record without a time is taken",
-        "    if timestamp == NO_TIMESTAMP:\n        return False\n    return now - timestamp",
-        "    return now - timestamp",
+        "if timestamp != NO_TIMESTAMP and not earliest",
+        "if not earliest",
         TIMES,
     ),
     Mutant(

@@ -24,9 +24,7 @@ def offset_row(
 ) -> tuple[bytes, bytes]:
     """An offset was committed."""
     record = OffsetCommitted(group, topic, partition, offset, 0, "", at, -1, topic_id)
-    key, value = offset_records.encode(record)
-    assert value is not None
-    return key, value
+    return offset_records.committed(record)
 
 
 def classic_row(

@@ -79,7 +79,7 @@ def test_ended_deadlines_are_swept_out() -> None:
     table = Table()
     for time in range(10_000):
         waiting.set_timer(table, "group/1/g", 45_000 + time)
-    assert len(waiting._deadlines(table).heap) <= waiting.DEADLINES_MIN
+    assert len(waiting.deadlines(table).heap) <= waiting.DEADLINES_MIN
     assert waiting.earliest(table) == (54_999, "timer/group/1/g")
 
 

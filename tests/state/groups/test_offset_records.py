@@ -41,8 +41,7 @@ def committed(**changed: Any) -> OffsetCommitted:
 
 @given(COMMITS)
 def test_what_is_encoded_comes_back(record: OffsetCommitted) -> None:
-    key, value = offset_records.encode(record)
-    assert value is not None
+    key, value = offset_records.committed(record)
     assert offset_records.decode_key(key) == OffsetKey(
         record.group_id, record.topic, record.partition
     )
@@ -59,9 +58,9 @@ def test_what_is_encoded_comes_back(record: OffsetCommitted) -> None:
 
 
 def test_a_deletion_is_a_tombstone_with_the_key_of_the_commit() -> None:
-    key, value = offset_records.encode(OffsetDeleted("g", "t", 1))
+    key, value = offset_records.deleted(OffsetDeleted("g", "t", 1))
     assert value is None
-    assert key == offset_records.encode(committed())[0] == b"\0\1\0\1g\0\1t\0\0\0\1"
+    assert key == offset_records.committed(committed())[0] == b"\0\1\0\1g\0\1t\0\0\0\1"
 
 
 def test_a_commit_with_a_retention_as_kafka_4_3_1_wrote_it() -> None:
@@ -69,7 +68,7 @@ def test_a_commit_with_a_retention_as_kafka_4_3_1_wrote_it() -> None:
     record = committed(
         offset=1, metadata="", commit_timestamp=0x1A1FC19A71D, expire_timestamp=0x1A1FC19AB05
     )
-    assert offset_records.encode(record)[1] == written
+    assert offset_records.committed(record)[1] == written
 
 
 def test_a_commit_as_kafka_4_3_1_wrote_it() -> None:
@@ -85,7 +84,7 @@ def test_a_commit_as_kafka_4_3_1_wrote_it() -> None:
         commit_timestamp=0x1A1FC19A68A,
         topic_id=decoded.topic_id,
     )
-    assert offset_records.encode(record)[1] == written + topic_id
+    assert offset_records.committed(record)[1] == written + topic_id
 
 
 @pytest.mark.parametrize(
@@ -114,8 +113,7 @@ def test_both_versions_of_keys_are_read_and_other_records_are_none() -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 12, 17, 20, 30])
 def test_cut_bytes_are_an_error(cut: int) -> None:
-    key, value = offset_records.encode(committed())
-    assert value is not None
+    key, value = offset_records.committed(committed())
     with pytest.raises(ValueError, match=r"bytes expected"):
         offset_records.decode_value(value[: min(cut, len(value) - 1)])
     with pytest.raises(ValueError, match=r"bytes expected"):
@@ -123,8 +121,7 @@ def test_cut_bytes_are_an_error(cut: int) -> None:
 
 
 def test_bytes_too_many_and_unknown_versions_are_errors() -> None:
-    key, value = offset_records.encode(committed())
-    assert value is not None
+    key, value = offset_records.committed(committed())
     with pytest.raises(ValueError, match="1 bytes too many"):
         offset_records.decode_key(key + b"\0")
     with pytest.raises(ValueError, match="1 bytes too many"):
@@ -135,7 +132,7 @@ def test_bytes_too_many_and_unknown_versions_are_errors() -> None:
 
 def test_a_string_that_kafka_has_no_room_for_is_an_error() -> None:
     with pytest.raises(ValueError, match="65536 bytes"):
-        offset_records.encode(committed(group_id="é" * 32768))
+        offset_records.committed(committed(group_id="é" * 32768))
 
 
 def offsets_topic(bootstrap: str, group: str, count: int) -> list[tuple[bytes, bytes | None]]:
@@ -202,6 +199,6 @@ def test_a_real_broker_writes_the_same_bytes(kafka: str) -> None:
         OffsetCommitted(
             group, topic, 1, 2**40, 3, "é" * 200, stored[1].commit_timestamp, -1, stored[1].topic_id
         ),
-        OffsetDeleted(group, topic, 0),
     ]
-    assert [offset_records.encode(record) for record in ours] == written
+    gone = offset_records.deleted(OffsetDeleted(group, topic, 0))
+    assert [*map(offset_records.committed, ours), gone] == written

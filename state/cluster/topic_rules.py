@@ -1,0 +1,47 @@
+"""What a topic asks of what is appended to it: by its own settings, else by the broker's.
+
+A broker works it out when it is first asked, and keeps it until metadata changes
+(`Broker.rules_of`).
+"""
+
+from typing import NamedTuple
+
+from brokerstream.state.cluster.image import Topic
+from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.logs import producer, record_validation
+
+
+class TopicRules(NamedTuple):
+    """The largest batch in bytes, what is asked of records, and of sequences."""
+
+    max_message_bytes: int
+    records: record_validation.Rules
+    producers: producer.Rules
+
+
+def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
+    """The rules of a topic at a broker with these settings."""
+    configs = topic.configs
+    policy = configs.get("cleanup.policy") or settings.given.get("log.cleanup.policy", "delete")
+    kind = configs.get("message.timestamp.type", settings.log_message_timestamp_type)
+    records = record_validation.Rules(
+        "compact" in policy,
+        kind == "LogAppendTime",
+        int(
+            configs.get(
+                "message.timestamp.before.max.ms", settings.log_message_timestamp_before_max_ms
+            )
+        ),
+        int(
+            configs.get(
+                "message.timestamp.after.max.ms", settings.log_message_timestamp_after_max_ms
+            )
+        ),
+    )
+    sequences = producer.Rules(
+        settings.brokerstream_reject_unknown_producer,
+        settings.brokerstream_duplicates_below_expected,
+        settings.transaction_partition_verification_enable,
+    )
+    most = int(configs.get("max.message.bytes", settings.message_max_bytes))
+    return TopicRules(most, records, sequences)
