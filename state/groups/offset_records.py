@@ -31,6 +31,9 @@ NO_TIMESTAMP = -1
 TAG_TOPIC_ID = 0
 UUID_BYTES = 16
 
+_HEAD = struct.Struct(">hqi")
+_TIME = struct.Struct(">q")
+
 
 class OffsetKey(msgspec.Struct, frozen=True, order=True):
     """Whose offset it is: group id, topic name and partition number."""
@@ -77,10 +80,10 @@ def encode_value(record: OffsetCommitted) -> bytes:
         head = struct.pack(">hq", VALUE_VERSION_WITH_EXPIRY, record.offset)
         times = struct.pack(">qq", record.commit_timestamp, record.expire_timestamp)
         return head + string_bytes(record.metadata) + times
-    head = struct.pack(">hqi", VALUE_VERSION, record.offset, record.leader_epoch)
+    head = _HEAD.pack(VALUE_VERSION, record.offset, record.leader_epoch)
     metadata = record.metadata.encode("utf-8")
     body = unsigned_varint(len(metadata) + 1) + metadata
-    return head + body + struct.pack(">q", record.commit_timestamp) + _tags(record.topic_id)
+    return head + body + _TIME.pack(record.commit_timestamp) + _tags(record.topic_id)
 
 
 def decode_key(encoded: bytes) -> OffsetKey | None:

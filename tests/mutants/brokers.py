@@ -175,4 +175,16 @@ MUTANTS = (
         "            pass\n",
         FEATURES + "test_the_level_decides_whether_the_coordinators_own_aborts_bump_epochs",
     ),
+    Mutant(
+        "a broker looks at its image again after a metadata record",
+        "            broker.forget()\n",
+        "            pass\n",
+        "cluster/test_client_quotas.py::test_who_is_too_fast_waits_and_then_gets_what_there_is",
+    ),
+    Mutant(
+        "a broker does not know a topic by its name that is gone",
+        "        self._named_topics.clear()\n",
+        "",
+        "groups/test_consumer_groups.py::test_a_topic_that_comes_and_goes",
+    ),
 )
