@@ -72,7 +72,9 @@ WRITTEN = cast("type[Written]", cast(Any, Written))
 
 def find(broker: Broker, group_id: str) -> Group | None:
     """The group, to be read only: as it lives, else as it was written down."""
-    return known(broker.tables, broker.id, group_id)
+    tables = broker.tables
+    living_group = tables.sessions.get(_live_key(broker.id, group_id), ClassicGroup)
+    return living_group or _restored(tables, broker.id, group_id)
 
 
 def all_groups(broker: Broker) -> list[Group]:
@@ -83,8 +85,7 @@ def all_groups(broker: Broker) -> list[Group]:
 
 def known(tables: Tables, broker: int, group_id: str) -> Group | None:
     """`find`, for those who have the tables alone."""
-    living_group = tables.sessions.get(_live_key(broker, group_id), ClassicGroup)
-    return living_group or _restored(tables, broker, group_id)
+    return living(tables, broker, group_id) or _restored(tables, broker, group_id)
 
 
 def living(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
