@@ -8,7 +8,7 @@ from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.cluster import Cluster
 from brokerstream.simulation.plan import TOPICS
 from brokerstream.simulation.record_names import items_of
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import Error, error_name
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 
 PATIENCE_MS = 10_000
@@ -98,7 +98,7 @@ class Logs:
             return []
         answer = told["responses"][0]["partitions"][0]
         if answer["errorCode"]:
-            self.unsettled.append(f"{text} is answered with error {answer['errorCode']}")
+            self.unsettled.append(f"{text} is answered {error_name(answer['errorCode'])}")
         elif answer["lastStableOffset"] < answer["highWatermark"]:
             self.unsettled.append(f"{text} has a transaction that does not end")
         return items_of(answer["batches"], answer.get("abortedTransactions") or ())

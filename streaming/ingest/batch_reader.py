@@ -26,6 +26,7 @@ from kafka.record import MemoryRecords
 from brokerstream.errors import UserError
 from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
 from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S
+from brokerstream.state.core.errors import error_name
 from brokerstream.state.core.records import Batch
 from brokerstream.streaming.ingest.batches import Headers, TopicPartition
 
@@ -158,7 +159,7 @@ class _Reader:
             if code not in _NO_LEADER_YET or time.monotonic() > deadline:
                 raise UserError(
                     f"Partition {place.partition} of {place.topic} cannot be read:"
-                    f" Kafka answers error {code}."
+                    f" Kafka answers {code} {error_name(code)}."
                 )
             time.sleep(LEADER_POLL_S)
             self._find_leaders(place.topic)
@@ -175,7 +176,8 @@ class _Reader:
             if found.error_code == UnknownTopicOrPartitionError.errno:
                 continue
             if found.error_code:
-                raise UserError(f"Topic {topic} cannot be read: error {found.error_code}.")
+                name = error_name(found.error_code)
+                raise UserError(f"Topic {topic} cannot be read: {found.error_code} {name}.")
             for partition in found.partitions:
                 place = TopicPartition(topic, partition.partition_index)
                 self._leaders[place] = partition.leader_id
