@@ -86,6 +86,10 @@ EXAMPLES = {
         "brokerstream offsets show kafka:9092",
         "brokerstream offsets show backup --group my-group --at 2026-03-01T12:00:03",
     ),
+    "offsets shares": (
+        "brokerstream offsets shares kafka-1:9092",
+        "brokerstream offsets shares kafka-1:9092 --group sharers --json",
+    ),
     "offsets history": (
         "brokerstream offsets history kafka:9092 my-group",
         "brokerstream offsets history backup my-group --topic orders --only back --only gone",

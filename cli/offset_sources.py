@@ -13,7 +13,7 @@ from brokerstream.errors import UserError
 from brokerstream.extras import need
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from brokerstream.kafka_io.kafka_clients import ClientProperties
     from brokerstream.state.groups.offset_records import OffsetKey
@@ -80,10 +80,7 @@ class Source(NamedTuple):
         yield from history.read(
             row for row in self.rows() if until_ms is None or row.timestamp <= until_ms
         )
-        if history.unread:
-            warn(f"{len(history.unread)} rows of __consumer_offsets could not be read:")
-        for (partition, offset), why in list(history.unread.items())[:UNREAD_SHOWN]:
-            warn(f"partition {partition} offset {offset}: {why}")
+        tell_unread("__consumer_offsets", history.unread)
 
     def committed(
         self, groups: Collection[str], until_ms: int | None = None
@@ -102,6 +99,14 @@ class Source(NamedTuple):
                 f"`brokerstream offsets show {self.text}` lists all.",
             )
         return {key: at for key, at in found.items() if not groups or key.group in groups}
+
+
+def tell_unread(topic: str, unread: "Mapping[tuple[int, int], str]") -> None:
+    """Says which rows of a topic could not be read, and why."""
+    if unread:
+        warn(f"{len(unread)} rows of {topic} could not be read:")
+    for (partition, offset), why in list(unread.items())[:UNREAD_SHOWN]:
+        warn(f"partition {partition} offset {offset}: {why}")
 
 
 def _of_csv(file: Path) -> "Iterator[tuple[OffsetKey, int]]":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli import offset_restore
+from brokerstream.cli import offset_restore, offset_shares
 from brokerstream.cli.offset_sources import Source, client_of, ms_of, progress, write_csv
 from brokerstream.cli.options import AsJson, KafkaConfig, group
 from brokerstream.cli.output import say, say_at, show_json, show_table
@@ -132,6 +132,21 @@ def show(
     committed = Source(source, kafka_config).committed(groups or (), ms_of("--at", at))
     rows = [(*_words(key), committed[key]) for key in sorted(committed)]
     _show(("group", "topic", "partition", "offset"), rows, as_json)
+
+
+@app.command()
+def shares(
+    cluster: Cluster,
+    groups: Groups = None,
+    kafka_config: KafkaConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """How far the share groups of a cluster are: where they begin, what is left, which records.
+
+    From the start offset on it says of which records deliveries have failed and how often, as
+    `__share_group_state` has it. Who has which records now is in the brokers' memory alone.
+    """
+    offset_shares.show(cluster, groups or (), kafka_config, as_json)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -28,6 +29,9 @@ from brokerstream.state.observed.offset_history import Written
 from brokerstream.state.observed.offset_plan import Found, Step
 
 TOPIC = "__consumer_offsets"
+SHARE_TOPIC = "__share_group_state"
+"""Where share groups have how far they are (KIP-932)."""
+
 POLL_S = 1.0
 NOTHING_COMMITTED = -1001
 """librdkafka's OFFSET_INVALID."""
@@ -70,14 +74,14 @@ def rows(
         client: how to reach the cluster.
         first: for partitions that are not read from their beginning, where to begin.
         observe: is told first how many offsets are to be read, then how many are left.
-        topic: another topic with such rows, as a job's `offsets.<cluster>`.
+        topic: another topic with such rows, as a job's `offsets.<cluster>`, or `SHARE_TOPIC`.
 
     Raises:
         UserError: nobody has committed there yet, or the cluster does not answer.
     """
     if topic not in existing(admin_client(client), client):
         raise UserError(
-            f"Kafka at {client.bootstrap} has no {topic}: no group has committed an offset there."
+            f"Kafka at {client.bootstrap} has no {topic}: no group has come anywhere there."
         )
     for row in read_all(client, topic, first, observe):
         if row.key is not None:
@@ -174,6 +178,25 @@ def write(client: ClientProperties, group: str, steps: Sequence[Step]) -> dict[O
         if there != step.wanted:
             wrong.setdefault(step.key, f"read back as {there}, not {step.wanted}")
     return wrong
+
+
+def topic_names(client: ClientProperties) -> dict[str, str]:
+    """Topic id to name, of all topics. Raises UserError where the cluster does not answer."""
+    admin = admin_client(client)
+    try:
+        told = admin.describe_topics(TopicCollection([*existing(admin, client)]))
+        found = {name: future.result(KAFKA_TIMEOUT_S) for name, future in told.items()}
+    except KafkaException as error:
+        raise _refused(client, error) from None
+    return {str(each.topic_id): name for name, each in found.items()}
+
+
+def ends(client: ClientProperties, places: Iterable[Place]) -> dict[Place, int]:
+    """The offsets at which these partitions end. Raises UserError as `topic_names`."""
+    try:
+        return _listed(admin_client(client), dict.fromkeys(places, LATEST))
+    except KafkaException as error:
+        raise _refused(client, error) from None
 
 
 def _only(asked: Mapping[Any, Any]) -> Any:

@@ -47,7 +47,7 @@ ROOMS: dict[str, set[str]] = {
     "fetch": {"core", "logs", "cluster"},
     "share": {"core", "logs", "cluster"},
     "groups": {"core", "access", "cluster", "share"},
-    "observed": {"core", "logs", "cluster", "replication", "fetch", "groups"},
+    "observed": {"core", "logs", "cluster", "replication", "fetch", "share", "groups"},
     "transactions": {"core", "logs", "cluster", "groups"},
     "apis": {
         *{"core", "logs", "configs", "access", "cluster", "replication", "fetch"},

@@ -1,0 +1,116 @@
+"""What the rows of a real `__share_group_state` say: how far share groups are, record by record.
+
+Source: `ShareSnapshotKey` and `…Value`, `ShareUpdateKey` and `…Value` in Kafka 4.3's
+share-coordinator (KIP-932, KIP-1226). A snapshot says all of a partition, an update what is new.
+Who has which records at this moment is in no row: locks are in the memory of leaders.
+"""
+
+from typing import NamedTuple
+
+from brokerstream.state.core.kafka_bytes import Reader
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.share_records import ShareSnapshot, ShareStateBatch
+from brokerstream.state.observed.offset_history import Written
+from brokerstream.state.share.state_batches import combined
+
+SNAPSHOT, UPDATE = 0, 1
+DONE_TAG = 0
+UNKNOWN = -1
+"""Of a start offset, and of how many records are done with: as before. Before Kafka 4.2 nothing
+counts the latter."""
+
+
+class ShareKey(NamedTuple):
+    """A partition of a topic, as a share group goes through it."""
+
+    group: str
+    topic_id: Uuid
+    partition: int
+
+
+class ShareProgress:
+    """How far share groups are, of rows in their order.
+
+    Attributes:
+        found: what is known of each partition.
+        unread: place of a row, partition and offset, to why it could not be read.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[ShareKey, ShareSnapshot] = {}
+        self.unread: dict[tuple[int, int], str] = {}
+
+    def take(self, row: Written) -> None:
+        """One row of the topic."""
+        try:
+            kind, key = _key(row.key)
+            if kind not in (SNAPSHOT, UPDATE):
+                return
+            if row.value is None:
+                self.found.pop(key, None)
+            elif kind == SNAPSHOT:
+                self.found[key] = _snapshot(row.value)
+            else:
+                self.found[key] = _updated(self.found.get(key), row.value)
+        except ValueError as error:
+            self.unread[row.partition, row.offset] = str(error)
+
+
+def lag(progress: ShareSnapshot, end_offset: int) -> int | None:
+    """Records that the group has not done with; None where nobody says (KIP-1226)."""
+    if UNKNOWN in (progress.start_offset, progress.delivery_complete_count):
+        return None
+    return end_offset - progress.start_offset - progress.delivery_complete_count
+
+
+def _key(key: bytes) -> tuple[int, ShareKey]:
+    reader = Reader(key)
+    kind = reader.number("h")
+    found = ShareKey(reader.string(), reader.uuid(), reader.number("i"))
+    reader.end()
+    return kind, found
+
+
+def _snapshot(value: bytes) -> ShareSnapshot:
+    reader = _opened(value)
+    state_epoch, leader_epoch, start = (reader.number(kind) for kind in "iiq")
+    reader.number("q")  # when it was created, and when it was written
+    reader.number("q")
+    batches, done = _rest(reader)
+    return ShareSnapshot(state_epoch, leader_epoch, start, done, combined(batches, start))
+
+
+def _updated(former: ShareSnapshot | None, value: bytes) -> ShareSnapshot:
+    """With what an update says; of one whose snapshot is not there, that alone."""
+    reader = _opened(value)
+    known = former or ShareSnapshot(0, 0, UNKNOWN, UNKNOWN)
+    leader_epoch, start = reader.number("i"), reader.number("q")
+    batches, done = _rest(reader)
+    start = known.start_offset if start == UNKNOWN else start
+    done = known.delivery_complete_count if done == UNKNOWN else done
+    batches = combined([*known.batches, *batches], start)
+    return ShareSnapshot(known.state_epoch, leader_epoch, start, done, batches)
+
+
+def _opened(value: bytes) -> Reader:
+    """A value behind its version and the epoch of its snapshot."""
+    reader = Reader(value, is_flexible=True)
+    version = reader.number("h")
+    if version != 0:
+        raise ValueError(f"a value of version {version}; known is 0")
+    reader.number("i")
+    return reader
+
+
+def _rest(reader: Reader) -> tuple[list[ShareStateBatch], int]:
+    """The batches, and how many records are done with."""
+
+    def batch() -> ShareStateBatch:
+        found = ShareStateBatch(*(reader.number(kind) for kind in "qqbh"))
+        reader.tags()
+        return found
+
+    batches = reader.array(batch)
+    done = reader.tags().get(DONE_TAG)
+    reader.end()
+    return batches, UNKNOWN if done is None else Reader(done).number("i")

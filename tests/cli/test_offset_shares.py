@@ -1,0 +1,84 @@
+"""`brokerstream offsets shares`: what a real broker keeps of share groups (KIP-932)."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from brokerstream.state.core.errors import Error
+from tests.support.console import brokerstream
+from tests.support.gateways import Client
+from tests.support.patience import PATIENCE_S
+
+TOPIC, GROUP, RECORDS = "shared-jobs", "offsets-sharers", 10
+SHARE = 2
+"""The kind of a share group's coordinator."""
+
+RETRIED = {Error.COORDINATOR_NOT_AVAILABLE, Error.COORDINATOR_LOAD_IN_PROGRESS}
+RETRIED |= {Error.NOT_COORDINATOR}
+
+
+def topic_of(bootstrap: str) -> str:
+    """Makes the topic with its records; gives back its id."""
+    admin, producer = (kind({"bootstrap.servers": bootstrap}) for kind in (AdminClient, Producer))
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)
+    for number in range(RECORDS):
+        producer.produce(TOPIC, str(number).encode(), partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    told = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(PATIENCE_S)
+    return str(told.topic_id)
+
+
+def settled(client: Client, api: str, version: int, body: Any, codes: Any) -> None:
+    """Asks until the coordinator is there; then it has to have taken it."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := set(codes(client.call(api, version, body)))) & RETRIED:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+    assert found == {Error.NONE}
+
+
+def of_states(answer: Any) -> list[int]:
+    return [part["errorCode"] for each in answer["results"] for part in each["partitions"]]
+
+
+@pytest.mark.kafka
+def test_it_tells_what_a_leader_has_had_written(kafka: str) -> None:
+    """A leader keeps how far a group is at the share coordinator; here a test is the leader."""
+    topic_id = topic_of(kafka)
+    host, port = kafka.split(":")
+
+    def state(**fields: Any) -> Any:
+        part = {"partition": 0, "stateEpoch": 1, **fields}
+        return {"groupId": GROUP, "topics": [{"topicId": topic_id, "partitions": [part]}]}
+
+    with Client((host, int(port))) as client:
+        key = {"keyType": SHARE, "coordinatorKeys": [f"{GROUP}:{topic_id}:0"]}
+        settled(
+            *(client, "FIND_COORDINATOR", 6, key),
+            lambda answer: [each["errorCode"] for each in answer["coordinators"]],
+        )
+        begun = state(startOffset=0)
+        settled(client, "INITIALIZE_SHARE_GROUP_STATE", 0, begun, of_states)
+        for start, batches in ((0, [(0, 5, 0, 1)]), (2, [(2, 2, 4, 5), (3, 4, 2, 2)])):
+            names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
+            told = [dict(zip(names, batch, strict=True)) for batch in batches]
+            done = {"leaderEpoch": 0, "deliveryCompleteCount": 3 if start else 0}
+            written = state(startOffset=start, stateBatches=told, **done)
+            settled(client, "WRITE_SHARE_GROUP_STATE", 1, written, of_states)
+    shown = brokerstream("offsets", "shares", kafka, "--group", GROUP, "--json")
+    assert shown.returncode == 0, shown.stderr
+    (row,) = (json.loads(line) for line in shown.stdout.splitlines())
+    assert [tuple(batch.values()) for batch in row.pop("batches")] == [
+        *((2, 2, "archived", 5), (3, 4, "acknowledged", 2), (5, 5, "available", 1)),
+    ]
+    where = {"group": GROUP, "topic": TOPIC, "partition": 0}
+    assert row == where | {"start": 2, "lag": RECORDS - 2 - 3}
+    table = brokerstream("offsets", "shares", kafka, "--group", GROUP).stdout
+    assert "2 archived, delivered 5 times; 3 to 4 acknowledged" in " ".join(table.split())
+    lacking = brokerstream("offsets", "shares", kafka, "--group", "nobody")
+    assert (lacking.returncode, lacking.stdout) == (2, "")
+    assert "has nothing of the share groups nobody" in lacking.stderr

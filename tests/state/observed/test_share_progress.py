@@ -1,0 +1,103 @@
+"""How far share groups are, by rows of a real `__share_group_state`.
+
+A broker of Kafka 4.3.1 wrote them: of ten records three are given back, three rejected, two given
+back twice, two accepted, by six runs of `kafka-console-share-consumer`. In the end its
+`kafka-share-groups --describe --offsets` said START-OFFSET 4, LAG 5.
+"""
+
+import pytest
+
+from brokerstream.state.core.share_records import ShareSnapshot, ShareStateBatch
+from brokerstream.state.observed.offset_history import Written
+from brokerstream.state.observed.share_progress import ShareKey, ShareProgress, lag
+
+AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
+KEY = "0007736861726572731f6a074a8c8f4c52b5a5dcb49fd6f48b00000000"
+VALUES = [
+    "0000000000000000000200000000ffffffffffffffff000001a20cf4cf4c000001a20cf4cf4c0100",
+    "00000000000000000000000000000000000002000000000000000000000000000000020000010001000400000000",
+    "00000000000000000000000000000000000002000000000000000300000000000000090000010001000400000000",
+    "00000000000000000000000000000000000002000000000000000000000000000000020400020001000400000003",
+    "00000000000000000000000000000000000302000000000000000300000000000000090000020001000400000000",
+    "00000000000000000000000000000000000302000000000000000300000000000000040000030001000400000000",
+    "00000000000000000000000000000000000302000000000000000500000000000000090000030001000400000000",
+    "00000000000000000000000000000000000302000000000000000300000000000000030000040001000400000000",
+    "00000000000000000000000000000000000302000000000000000400000000000000040000040001000400000000",
+    "00000000000000000000000000000000000302000000000000000300000000000000030200050001000400000001",
+    "00000000000000000000000000000000000402000000000000000400000000000000040200050001000400000001",
+]
+"""What it wrote, a snapshot and ten updates; each key begins with its kind."""
+
+NOTES = ShareKey("sharers", "H2oHSoyPTFK1pdy0n9b0iw", 0)
+
+
+def row(place: int, value: str | None, kind: int) -> Written:
+    return Written(6, place, 0, bytes.fromhex(f"{kind:04x}{KEY}"), value and bytes.fromhex(value))
+
+
+def after(count: int) -> ShareProgress:
+    """What is known after so many rows."""
+    progress = ShareProgress()
+    for place, value in enumerate(VALUES[:count]):
+        progress.take(row(place, value, min(place, 1)))
+    assert progress.unread == {}
+    return progress
+
+
+def test_in_the_end_it_is_where_kafkas_own_tool_says() -> None:
+    found = after(len(VALUES)).found[NOTES]
+    assert found.start_offset == 4
+    assert lag(found, end_offset=10) == 5
+    assert found.batches == [
+        ShareStateBatch(4, 4, ACKNOWLEDGED, 5),
+        ShareStateBatch(5, 9, AVAILABLE, 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "start", "batches"),
+    [
+        (1, -1, []),
+        (2, 0, [ShareStateBatch(0, 2, AVAILABLE, 1)]),
+        (3, 0, [ShareStateBatch(0, 9, AVAILABLE, 1)]),
+        (4, 0, [ShareStateBatch(0, 2, ARCHIVED, 2), ShareStateBatch(3, 9, AVAILABLE, 1)]),
+        (5, 3, [ShareStateBatch(3, 9, AVAILABLE, 2)]),
+    ],
+)
+def test_each_row_says_what_is_new(count: int, start: int, batches: list[ShareStateBatch]) -> None:
+    found = after(count).found[NOTES]
+    assert (found.start_offset, found.batches) == (start, batches)
+
+
+def test_nobody_says_how_much_is_left_where_no_start_is_settled() -> None:
+    """A group that has not read yet, and one from before Kafka 4.2, which counts nothing."""
+    assert lag(after(1).found[NOTES], 10) is None
+    assert lag(ShareSnapshot(0, 0, 3, -1), 10) is None
+
+
+def test_an_update_whose_snapshot_is_gone_says_what_it_says() -> None:
+    progress = ShareProgress()
+    progress.take(row(4, VALUES[4], 1))
+    found = progress.found[NOTES]
+    assert (found.start_offset, found.batches) == (3, [ShareStateBatch(3, 9, AVAILABLE, 2)])
+
+
+def test_a_tombstone_takes_it_back() -> None:
+    progress = after(3)
+    progress.take(row(3, None, 0))
+    assert progress.found == {}
+
+
+@pytest.mark.parametrize("value", [VALUES[0][:-2], VALUES[0] + "00", "0001" + VALUES[0][4:]])
+def test_what_cannot_be_read_is_named_and_changes_nothing(value: str) -> None:
+    progress = after(3)
+    before = progress.found[NOTES]
+    progress.take(row(3, value, 0))
+    assert progress.unread.keys() == {(6, 3)}
+    assert progress.found == {NOTES: before}
+
+
+def test_rows_of_other_kinds_are_left_out() -> None:
+    progress = ShareProgress()
+    progress.take(row(0, VALUES[0], 7))
+    assert (progress.found, progress.unread) == ({}, {})
