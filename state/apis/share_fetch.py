@@ -12,8 +12,9 @@ KIP-932, KIP-1206, KIP-1222. What the whole request is refused with, in this ord
     no session of this member                      122 SHARE_SESSION_NOT_FOUND
     another epoch than the session's next          123 INVALID_SHARE_SESSION_EPOCH
     a topic's id in request or session is unknown  -1 UNKNOWN_SERVER_ERROR
+    a mode that there is not, where it fetches     -1 UNKNOWN_SERVER_ERROR
 
-The session has then been opened, or gone on, all the same. Acknowledgements go first
+With -1 the session has been opened, or gone on, all the same. Acknowledgements go first
 (`state/share/acknowledgements.py`); what is fetched may come before share coordinators have
 answered, and the answer has both. Where there is less than min bytes to acquire the request waits
 for the log, for records that others give back, or for max wait. Epoch -1 fetches nothing and closes
@@ -55,6 +56,9 @@ from brokerstream.state.share.state_bodies import (
     ReadShareGroupStateResponse,
     ShareGroupStateResponse,
 )
+
+ACQUIRE_MODES = (0, 1)
+"""By the batches' sizes, by the limit of records."""
 
 
 class Shown(msgspec.Struct, array_like=True):
@@ -114,7 +118,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     if isinstance(places, Error):
         return _refuse(places)
     named = [topic.topic_id for topic in body.topics] + [topic_id for topic_id, _ in places]
-    if any(broker.topic_by_id(topic_id) is None for topic_id in named):
+    is_read = body.share_session_epoch != FINAL_EPOCH
+    if is_read and any(broker.topic_by_id(topic_id) is None for topic_id in named):
         return _with(messages, _refuse(Error.UNKNOWN_SERVER_ERROR))
     asked = acknowledgements.Asked(
         group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
@@ -126,6 +131,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     if _has_acknowledgements(body):
         state.outcomes, writes = acknowledgements.take(broker, asked, body.topics)
         messages = [*writes, *messages]
+    if places and body.share_acquire_mode not in ACQUIRE_MODES:
+        return _with(messages, _refuse(Error.UNKNOWN_SERVER_ERROR))
     _begin(broker, request, state, messages)
     state.questions = len(messages)
     decision = _try(broker, request, state)
@@ -252,7 +259,7 @@ def _try(broker: Broker, asked: Asked, state: FetchState) -> Decision:
     """Answers, where there is enough and share coordinators have answered, or waits."""
     is_over = broker.now >= state.deadline and not state.questions
     if not state.is_read and (is_over or share_reads.is_ready(broker, state.read)):
-        found = share_reads.acquire(broker, state.read)
+        found = share_reads.acquire(broker, state.read, is_over)
         state.shown += [Shown(place[0], answer) for place, answer in found.items()]
         state.is_read = True
     if state.is_read and not state.questions:

@@ -9,6 +9,8 @@ Source: `KafkaApis.handleAcknowledgements`, `validateAcknowledgementBatches`,
     there is no such partition, or nobody has fetched  3 UNKNOWN_TOPIC_OR_PARTITION
     records are not the member's                       121 INVALID_RECORD_STATE
     the share coordinator refuses                      15, 3, 6, 69 or -1
+
+A partition for which the request has nothing is answered, too, where it has something for another.
 """
 
 from collections.abc import Collection, Sequence
@@ -58,14 +60,20 @@ def take(
     """Takes acknowledgements; the messages' answers say what becomes of the others."""
     outcomes: list[Outcome] = []
     messages: list[Message] = []
-    for topic in topics:
-        for each in topic.partitions:
-            place, batches = (topic.topic_id, each.partition_index), each.acknowledgement_batches
-            refused = _refused(broker, asked, place, batches)
-            if refused is not None:
-                outcomes.append(Outcome(*place, refused))
-            elif batches:
-                outcomes.append(_take(broker, asked, place, batches, messages))
+    named = [
+        ((topic.topic_id, each.partition_index), each.acknowledgement_batches)
+        for topic in topics
+        for each in topic.partitions
+    ]
+    refused = [_refused(broker, asked, place, batches) for place, batches in named]
+    has_any = any(batches for (_, batches), error in zip(named, refused, strict=True) if not error)
+    for (place, batches), error in zip(named, refused, strict=True):
+        if error is not None:
+            outcomes.append(Outcome(*place, error))
+        elif batches:
+            outcomes.append(_take(broker, asked, place, batches, messages))
+        elif has_any:
+            outcomes.append(Outcome(*place))
     return outcomes, messages
 
 

@@ -27,6 +27,7 @@ from brokerstream.state.share.in_flight import (
 from brokerstream.state.share.state_bodies import StateBatch
 from brokerstream.state.share.state_store import Fault
 
+NOWHERE = -1
 NO_GAP = -1
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -108,6 +109,7 @@ class SharePartition(msgspec.Struct):
         gap_start, gap_end: where records begin that the share coordinator did not tell of, and the
             end offset when it told.
         done_count: how many records from the start offset on are done with.
+        found_offset: the offset to read on at whose place in the log was found out last.
     """
 
     group_id: str
@@ -124,6 +126,7 @@ class SharePartition(msgspec.Struct):
     gap_start: int = NO_GAP
     gap_end: int = NO_GAP
     done_count: int = 0
+    found_offset: int = NOWHERE
 
     # Beginning
 

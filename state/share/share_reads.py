@@ -80,8 +80,18 @@ def failed(broker: Broker, place: Place, error: Error) -> AnsweredPartition:
 
 
 def is_ready(broker: Broker, read: ShareRead) -> bool:
-    """Whether there is enough to acquire, or something that cannot be read."""
+    """Whether there is enough to acquire, or something that cannot be read.
+
+    Where there is not, the places of what is read next are known from then on.
+    """
     found = _acquirable(broker, read)
+    is_enough = _is_enough(broker, read, found)
+    if not is_enough:
+        _find_places(found)
+    return is_enough
+
+
+def _is_enough(broker: Broker, read: ShareRead, found: list[_Found]) -> bool:
     if any(broker.topic_by_id(topic_id) is None for topic_id, _ in read.places):
         return True
     if not found:
@@ -96,16 +106,24 @@ def is_ready(broker: Broker, read: ShareRead) -> bool:
     return sum(sizes) >= read.min_bytes
 
 
-def acquire(broker: Broker, read: ShareRead) -> Answers:
+def acquire(broker: Broker, read: ShareRead, is_late: bool) -> Answers:
     """Reads, and acquires for the member what it finds; by partition, in the order of reading.
 
-    Share partitions that could not be loaded are told of, and forgotten.
+    First come partitions whose place in the log is known, behind them those of which something was
+    acquired, or given back, since: Kafka has looked their places up beforehand, and puts what it
+    has read by that last (`DelayedShareFetch.combineLogReadResponse`). A request that is late, at
+    the end of its max wait, does not look beforehand. Share partitions that could not be loaded
+    are told of, and forgotten.
     """
     answers: Answers = {}
     limits = share_partitions.limits_of(broker, read.group_id)
     count = room = 0
     room = read.max_bytes
-    for each in _acquirable(broker, read):
+    acquirable = _acquirable(broker, read)
+    if not is_late:
+        acquirable.sort(key=lambda each: each.share.found_offset != each.offset)
+        _find_places(acquirable)
+    for each in acquirable:
         answer = AnsweredPartition(partition_index=each.place[1])
         answers[each.place] = answer
         if each.is_out_of_range:
@@ -130,6 +148,11 @@ def acquire(broker: Broker, read: ShareRead) -> Answers:
         elif share is None and place not in answers:
             answers[place] = failed(broker, place, _gone(broker, place))
     return answers
+
+
+def _find_places(found: list[_Found]) -> None:
+    for each in found:
+        each.share.found_offset = each.offset
 
 
 def _gone(broker: Broker, place: Place) -> Error:

@@ -270,3 +270,68 @@ def test_who_is_too_fast_gets_nothing_and_has_it_all_the_same() -> None:
     rate["value"] = 10_000.0
     bench.request("ALTER_CLIENT_QUOTAS", 1, body)
     assert got(bench.share("b", 1)) == [(0, 2, 2)]
+
+
+# Several partitions
+
+
+def places(bench: Shared, said: dict[int, list[Any]]) -> list[dict[str, Any]]:
+    """Partitions of `foo` with acknowledgements, as requests have them."""
+    named = [
+        {"partitionIndex": number, "acknowledgementBatches": batches}
+        for number, batches in said.items()
+    ]
+    return [{"topicId": bench.ids["foo"], "partitions": named}]
+
+
+def test_partitions_are_read_in_turn_and_who_was_read_just_now_comes_last() -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = Shared()
+    assert bench.share("y", 0, 100, topics=places(bench, {1: [], 2: []})) is None
+    bench.tick(100)
+    bench.append("foo", header(3), partition=1)
+    bench.append("foo", header(3), partition=2)
+    found = []
+    for epoch, added in enumerate([0, 1, 2, *[None] * 6]):
+        topics = [] if added is None else places(bench, {added: []})
+        one = {"topics": topics, "maxRecords": 1, "shareAcquireMode": 1}
+        (answered,) = bench.share("a", epoch, 100, **one)["responses"]
+        found += [
+            (each["partitionIndex"], records["firstOffset"])
+            for each in answered["partitions"]
+            for records in each["acquiredRecords"]
+        ]
+    in_turn = [(0, 0), (1, 0), (2, 0), (0, 1), (2, 1), (1, 1), (0, 2), (1, 2), (2, 2)]
+    assert found == in_turn
+
+
+def test_who_says_nothing_of_a_partition_is_told_so_beside_others() -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = Shared()
+    bench.fetch("a")
+    asked: dict[str, Any] = {"groupId": GROUP, "memberId": "a", "isRenewAck": False}
+
+    def told(epoch: int, said: dict[int, list[Any]]) -> list[tuple[int, int]]:
+        body = asked | {"shareSessionEpoch": epoch, "topics": places(bench, said)}
+        answer = bench.request("SHARE_ACKNOWLEDGE", 2, body)
+        return [
+            (each["partitionIndex"], each["errorCode"])
+            for topic in answer["responses"]
+            for each in topic["partitions"]
+        ]
+
+    assert told(1, {0: [], 1: []}) == []
+    assert told(2, {1: [], 0: [batch(0, 0, 1)]}) == [(1, 0), (0, 0)]
+    assert told(3, {1: [], 0: [batch(5, 3, 1)]}) == [(0, 42)]
+    assert told(4, {2: [], 0: [batch(2, 2, 1)], 9: []}) == [(2, 0), (0, 0), (9, 3)]
+
+
+def test_a_mode_that_there_is_not_and_topics_that_are_gone_at_the_end_of_a_session() -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = Shared()
+    assert got(bench.share("a", 0, shareAcquireMode=7)) == -1
+    assert got(bench.share("a", 1)) == [(0, 2, 1)]
+    gone = [{"topicId": "AAAAAAAAAAAAAAAAAAAABQ", "partitions": []}]
+    assert got(bench.share("a", 2, topics=gone)) == -1
+    assert got(bench.share("a", -1, topics=gone)) == []
+    assert got(bench.share("a", 3)) == NO_SESSION
