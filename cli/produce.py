@@ -60,6 +60,16 @@ Partition = Annotated[
 CompressionOption = Annotated[Compression, typer.Option("--compression", help="compression.type")]
 AcksOption = Annotated[Acks, typer.Option("--acks", help="acks; without all no idempotence.")]
 LingerMs = Annotated[int, typer.Option("--linger-ms", min=0, metavar="MS", help="linger.ms")]
+AvailabilityMs = Annotated[
+    int,
+    typer.Option(
+        "--availability-timeout-ms",
+        min=0,
+        metavar="MS",
+        help="Lines without a key go to no broker that keeps them waiting for longer; 0: to any"
+        " (partitioner.availability.timeout.ms).",
+    ),
+]
 BatchSize = Annotated[int, typer.Option("--batch-size", min=1, metavar="BYTES", help="batch.size")]
 TransactionalId = Annotated[
     str | None,
@@ -92,6 +102,7 @@ def command(
     acks: AcksOption = Acks.ALL,
     linger_ms: LingerMs = 5,
     batch_size: BatchSize = 16_384,
+    availability_timeout_ms: AvailabilityMs = 0,
     max_block_ms: MaxBlockMs = 60_000,
     transactional_id: TransactionalId = None,
     transaction_size: TransactionSize = None,
@@ -119,6 +130,7 @@ def command(
             acks=acks,
             linger_ms=linger_ms,
             batch_size=batch_size,
+            partitioner_availability_timeout_ms=availability_timeout_ms,
             max_block_ms=max_block_ms,
             transactional_id=transactional_id,
         )

@@ -7,8 +7,10 @@ Source: KIP-480, KIP-794; `BuiltInPartitioner`, and for Kafka 0.10 `DefaultParti
                      twice as many; then another one, drawn: the shorter its queue the likelier
     without, 0.10    the next one, in a circle
 
-Only partitions with a leader are drawn, where there are any. Not done:
-`partitioner.availability.timeout.ms`, which is off by default.
+Only partitions with a leader are drawn, where there are any; of them, with
+`partitioner.availability.timeout.ms`, those whose leader takes batches (`node_latencies.py`), where
+there are any. Where queues count for nothing (`partitioner.adaptive.partitioning.enable`) neither
+does that.
 """
 
 from collections import Counter
@@ -18,7 +20,7 @@ from itertools import accumulate
 import msgspec
 
 from brokerstream.clients.metadata import Rules
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
 from brokerstream.clients.network import Draw
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_config import ProducerConfig
@@ -33,7 +35,10 @@ class _Sticky(msgspec.Struct):
 
 
 class Partitioner:
-    """The choices of one producer; `queued` says how many batches wait for a partition."""
+    """The choices of one producer; `queued` says how many batches wait for a partition.
+
+    `is_slow`: whether the broker of an id takes no batches.
+    """
 
     def __init__(
         self,
@@ -41,7 +46,9 @@ class Partitioner:
         draw: Draw,
         queued: Callable[[TopicPartition], int],
         rules: Rules = Rules.TODAY,
+        is_slow: Callable[[int | None], bool] = lambda _: False,
     ) -> None:
+        self._is_slow = is_slow
         self._config = config
         self._draw = draw
         self._queued = queued
@@ -63,7 +70,7 @@ class Partitioner:
             return able[(self._turns[topic] - 1) % len(able)]
         sticky = self._sticky.get(topic)
         if sticky is None or sticky.partition >= count:
-            sticky = self._sticky[topic] = _Sticky(self._drawn(topic, able))
+            sticky = self._sticky[topic] = _Sticky(self._drawn(topic, able, snapshot))
         return sticky.partition
 
     def appended(
@@ -83,13 +90,20 @@ class Partitioner:
         if sticky.produced_bytes >= enough:
             led = snapshot.available_partitions(partition.topic)
             able = [known.partition.partition for known in led] or [partition.partition]
-            self._sticky[partition.topic] = _Sticky(self._drawn(partition.topic, able))
+            self._sticky[partition.topic] = _Sticky(self._drawn(partition.topic, able, snapshot))
 
-    def _drawn(self, topic: str, able: Sequence[int]) -> int:
-        lengths = [self._queued(TopicPartition(topic, each)) for each in able]
-        if not self._config.partitioner_adaptive_partitioning_enable:
-            lengths = [0] * len(able)
+    def _drawn(self, topic: str, able: Sequence[int], snapshot: MetadataSnapshot) -> int:
+        quick: list[int] = []
+        if self._config.partitioner_adaptive_partitioning_enable:
+            leaders = {at: snapshot.partitions.get(TopicPartition(topic, at)) for at in able}
+            quick = [at for at, known in leaders.items() if not self._is_slow(_leader(known))]
+        lengths = [self._queued(TopicPartition(topic, each)) for each in quick] or [0] * len(able)
+        able = quick or able
         longest = max(lengths)
         sums = list(accumulate(longest + 1 - length for length in lengths))
         drawn = int(self._draw() * sums[-1])
         return next(each for each, upper in zip(able, sums, strict=True) if drawn < upper)
+
+
+def _leader(known: PartitionMetadata | None) -> int | None:
+    return None if known is None else known.leader_id

@@ -20,6 +20,7 @@ Not done: compression.
 
 from brokerstream.clients.in_flight_requests import Jitter, Requests
 from brokerstream.clients.metadata_snapshot import MetadataSnapshot
+from brokerstream.clients.node_latencies import NodeLatencies
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_batch import (
     BATCH_OVERHEAD,
@@ -61,6 +62,11 @@ class Producer:
     def is_idle(self) -> bool:
         """Whether every record is acknowledged or failed."""
         return self._sender.is_idle
+
+    @property
+    def latencies(self) -> NodeLatencies:
+        """How long brokers keep batches waiting."""
+        return self._sender.latencies
 
     def queued(self, partition: TopicPartition) -> list[ProducerBatch]:
         """The batches that wait for a partition, in order."""

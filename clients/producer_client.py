@@ -102,6 +102,7 @@ class ProducerClient(ClientLoop):
             draw,
             lambda partition: len(self.producer.queued(partition)),
             self.metadata.settings.rules,
+            self.producer.latencies.is_slow,
         )
         self._told: list[Acked | Failed] = []
         self._known: MetadataSnapshot | None = None

@@ -49,6 +49,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_block_ms: int = 60_000
     partitioner_ignore_keys: bool = False
     partitioner_adaptive_partitioning_enable: bool = True
+    partitioner_availability_timeout_ms: int = 0
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     reconnect_backoff_ms: int = 50
@@ -81,6 +82,8 @@ def checked(config: ProducerConfig) -> ProducerConfig:
         raise ConfigError(f"retries must be from 0 to {INT32_MAX}, not {config.retries}")
     if config.max_in_flight_requests_per_connection < 1:
         raise ConfigError("max.in.flight.requests.per.connection must be at least 1")
+    if config.partitioner_availability_timeout_ms < 0:
+        raise ConfigError("partitioner.availability.timeout.ms must be at least 0")
     if config.transactional_id == "":
         raise ConfigError("transactional.id must not be empty")
     is_idempotent = _idempotence(config)

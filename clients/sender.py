@@ -22,6 +22,7 @@ from brokerstream.clients.accumulator import Accumulator
 from brokerstream.clients.backoff import retry_backoff
 from brokerstream.clients.in_flight_requests import InFlightRequests, Jitter, Requests
 from brokerstream.clients.metadata_snapshot import MetadataSnapshot
+from brokerstream.clients.node_latencies import NodeLatencies
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_batch import (
     NO_ID,
@@ -115,6 +116,7 @@ class Sender:
 
     Attributes:
         accumulator: the batches that wait.
+        latencies: how long brokers keep batches waiting.
         manager: ids and sequences; None without idempotence.
         transactions: of a transactional producer.
         events: what the caller is to be told, in order; it takes them out.
@@ -125,6 +127,7 @@ class Sender:
         self, config: ProducerConfig, jitter: Jitter, requests: Requests | None = None
     ) -> None:
         self.accumulator = Accumulator(config, jitter)
+        self.latencies = NodeLatencies(config.partitioner_availability_timeout_ms)
         self.manager: TransactionManager | None = None
         self.transactions: Transactions | None = None
         if config.transactional_id is not None:
@@ -207,7 +210,9 @@ class Sender:
         if ready.leaderless:
             self._want_metadata(ready.leaderless)
         for node in ready.nodes:
-            if self._requests.may_send(node, now):
+            takes = self._requests.may_send(node, now)
+            self.latencies.looked(node, now, takes=takes)
+            if takes:
                 sent += self._drain(now, node)
         return sent
 

@@ -7,6 +7,7 @@ import pytest
 
 from brokerstream.clients.metadata import Rules
 from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokerstream.clients.node_latencies import NodeLatencies
 from brokerstream.clients.partitioner import Partitioner
 from brokerstream.clients.partitions import Node, TopicPartition
 from brokerstream.clients.producer_config import ProducerConfig
@@ -18,12 +19,13 @@ TOPIC = "orders"
 BATCH = 1_000
 
 
-def snapshot(*leaders: int | None) -> MetadataSnapshot:
+def snapshot(*leaders: int | None, nodes: tuple[int, ...] = (1,)) -> MetadataSnapshot:
     partitions = {
         TopicPartition(TOPIC, at): PartitionMetadata(TopicPartition(TOPIC, at), 0, leader, 0)
         for at, leader in enumerate(leaders)
     }
-    return MetadataSnapshot(nodes={1: Node(1, "localhost", 9092)}, partitions=partitions)
+    known = {node: Node(node, "localhost", 9091 + node) for node in nodes}
+    return MetadataSnapshot(nodes=known, partitions=partitions)
 
 
 def draws(*numbers: float) -> Iterator[float]:
@@ -93,6 +95,70 @@ def test_the_longer_a_queue_the_rarer_it_is_drawn() -> None:
         for number in range(9)
     )
     assert even == {0: 3, 1: 3, 2: 3}
+
+
+@pytest.mark.parametrize(
+    ("slow", "adaptive", "expected"),
+    [
+        ({2}, True, {0: 6, 2: 6}),
+        ({1, 2}, True, {0: 4, 1: 4, 2: 4}),
+        ({2}, False, {0: 4, 1: 4, 2: 4}),
+    ],
+)
+def test_partitions_of_brokers_that_take_nothing_are_not_drawn_where_there_are_others(
+    slow: set[int], adaptive: bool, expected: dict[int, int]
+) -> None:
+    config = ProducerConfig(partitioner_adaptive_partitioning_enable=adaptive)
+    found = Counter(
+        Partitioner(
+            config, lambda at=number: at / 12, lambda _: 0, is_slow=slow.__contains__
+        ).partition(TOPIC, None, snapshot(1, 2, 1, nodes=(1, 2)))
+        for number in range(12)
+    )
+    assert found == expected
+
+
+def test_a_broker_is_slow_while_a_batch_has_waited_for_longer_than_the_time_out() -> None:
+    latencies = NodeLatencies(100)
+    latencies.looked(1, 1_000, takes=False)
+    latencies.looked(1, 1_100, takes=False)
+    assert not latencies.is_slow(1)
+    latencies.looked(1, 1_101, takes=False)
+    assert (latencies.is_slow(1), latencies.is_slow(2)) == (True, False)
+    latencies.looked(1, 1_200, takes=True)
+    assert not latencies.is_slow(1)
+
+
+@pytest.mark.parametrize(("timeout_ms", "are_spared"), [(500, True), (0, False)])
+def test_who_is_away_gets_no_more_records_after_the_availability_time_out(
+    timeout_ms: int, are_spared: bool
+) -> None:
+    """KIP-794: two brokers, each leads a partition, and one of them is not reached any more."""
+    made = World((1, 2))
+    made.bench.topic(TOPIC, 2)
+    producer = made.producer(batch_size=100, partitioner_availability_timeout_ms=timeout_ms)
+    producer.offer(made.now, TOPIC, None, 100)
+    made.run(500)
+    (away,) = {
+        known.partition.partition
+        for known in producer.metadata.snapshot.partitions.values()
+        if known.leader_id == 2
+    }
+    network = made.networks[producer]
+    network.is_down.add(2)
+    for node in network.nodes:
+        if network.broker_of(node) == 2:
+            network.cut(node)
+
+    def waiting() -> int:
+        for _ in range(40):
+            producer.offer(made.now, TOPIC, None, 100)
+            made.run(100)
+        return len(producer.producer.queued(TopicPartition(TOPIC, away)))
+
+    first, second = waiting(), waiting()
+    assert first
+    assert (second == first) is are_spared
 
 
 def test_the_seeds_era_goes_round() -> None:

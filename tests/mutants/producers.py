@@ -14,6 +14,13 @@ def _of_clients(rule: str, old: str, new: str, caught_by: str) -> Mutant:
 
 MUTANTS = (
     _of_clients(
+        "KIP-794: a broker that takes nothing is given no more records without a key",
+        "return self._ready_at[node] - self._taken_at[node] > self._timeout_ms",
+        "return False",
+        "test_partitioner.py::"
+        "test_who_is_away_gets_no_more_records_after_the_availability_time_out",
+    ),
+    _of_clients(
         "a partition is in the transaction before its first batch",
         "        self._to_add[partition] = None\n        return False\n",
         "        self._to_add[partition] = None\n        return True\n",

@@ -1,0 +1,157 @@
+"""The seed's figures of a producer and of consumers, drawn from runs: the pages show the same."""
+
+from pathlib import Path
+
+from brokerstream.clients.backoff import constant_backoff
+from brokerstream.clients.client_loop import Action, Answered, Connected, NetworkEvent, Send
+from brokerstream.clients.driver import Driver
+from brokerstream.clients.metadata import MetadataSettings, Rules
+from brokerstream.clients.network import Connect
+from brokerstream.clients.producer_client import ProducerClient
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.timeline import Timeline
+from tests.support.bench_network import FIRST_PORT, BenchNetwork, World
+from tests.support.machine import Bench
+from tests.support.sources import ROOT
+
+PAGES = ROOT / "docs" / "systems"
+TOPIC = "test"
+STEP_MS, CONNECT_MS, ANSWER_MS = 10, 120, 180
+WAITS, LINGERS = "1 send waits", "6 batch waits"
+ASKED = {"METADATA": "3 Metadata", "PRODUCE": "9 Produce"}
+CONNECTS = {-1: "2 connects to -1", 0: "7 connects to 0"}
+
+
+def figure(page: Path, heading: str) -> list[str]:
+    """The first picture below a heading."""
+    below = page.read_text().partition(f"{heading}\n")[2]
+    return below.split("```text\n")[1].partition("\n```")[0].splitlines()
+
+
+class SlowNetwork:
+    """A network on which connecting and answers take their time; notes what is under way."""
+
+    def __init__(self, bench: Bench, timeline: Timeline) -> None:
+        self._bench = bench
+        self._fast = BenchNetwork(bench, "seed", {})
+        self._timeline = timeline
+        self._under_way: dict[int, str] = {}
+        self._connecting: set[str] = set()
+        self._due: list[tuple[int, NetworkEvent]] = []
+        self.asked: list[str] = []
+
+    def do(self, action: Action) -> None:
+        match action:
+            case Connect(node):
+                self._connecting.add(CONNECTS[node.id])
+            case Send():
+                self.asked.append(action.api)
+                if action.api in ASKED:
+                    self._under_way[action.request_id] = ASKED[action.api]
+        self._fast.do(action)
+        self._note()
+
+    def wait(self, timeout_ms: int) -> list[NetworkEvent]:
+        now = self._bench.now
+        for event in self._fast.wait(timeout_ms):
+            takes_ms = ANSWER_MS
+            if isinstance(event, Connected):
+                takes_ms = CONNECT_MS
+            elif isinstance(event, Answered) and event.request_id not in self._under_way:
+                takes_ms = 0  # ApiVersions: the seed's clients do not ask
+            self._due.append((now + takes_ms, event))
+        come = [event for due, event in self._due if due <= now]
+        self._due = [each for each in self._due if each[0] > now]
+        for event in come:
+            if isinstance(event, Connected):
+                self._connecting.discard(CONNECTS[event.node])
+            elif isinstance(event, Answered):
+                self._under_way.pop(event.request_id, None)
+        self._note()
+        return come
+
+    def _note(self) -> None:
+        self._timeline.note(
+            self._bench.now, "sender", [*self._connecting, *self._under_way.values()]
+        )
+
+
+class TwoMessages:
+    """An application that sends two messages, a second after one another."""
+
+    def __init__(self) -> None:
+        self.bench = Bench(brokers=(0,))
+        self.bench.topic(TOPIC, 3)
+        self.timeline = Timeline(self.bench.now)
+        self.timeline.note(self.bench.now, "application", [])
+        self.network = SlowNetwork(self.bench, self.timeline)
+        rules = MetadataSettings(refresh_backoff=constant_backoff(), rules=Rules.KAFKA_0_10)
+        config = ProducerConfig(linger_ms=0, acks="1", enable_idempotence=False)
+        self.client = ProducerClient(config, lambda: 0.5, metadata=rules)
+        self.client.metadata.bootstrap([("localhost", FIRST_PORT)], self.bench.now)
+        self._driver = Driver(self.client, self.network, lambda: self.bench.now)
+
+    def wait(self, milliseconds: int) -> None:
+        until = self.bench.now + milliseconds
+        while self.bench.now < until:
+            self._step()
+
+    def send(self) -> int:
+        """How long the application has waited, in ms."""
+        began = self.bench.now
+        while self.client.offer(self.bench.now, TOPIC, None, 36) is None:
+            self._step([WAITS])
+        self.timeline.note(self.bench.now, "application", [])
+        return self.bench.now - began
+
+    def _step(self, application: list[str] | None = None) -> None:
+        lingers = [] if self.client.producer.is_idle else [LINGERS]
+        is_sent = "9 Produce" in self.timeline.owned().get("sender", [])
+        waits = application or ([] if is_sent else lingers)
+        self.timeline.note(self.bench.now, "application", waits)
+        self._driver.turn(0)
+        self.bench.tick(STEP_MS)
+
+
+def test_figure_1_the_first_message_waits_for_metadata_and_the_second_for_nothing() -> None:
+    made = TwoMessages()
+    made.wait(200)
+    first = made.send()
+    made.wait(1_000)
+    second = made.send()
+    made.wait(400)
+    told = made.client.events()
+    shaking_hands_ms = 2 * STEP_MS
+    assert (first, second) == (CONNECT_MS + shaking_hands_ms + ANSWER_MS + STEP_MS, 0)
+    assert [type(event).__name__ for event in told] == ["Acked", "Acked"]
+    assert made.network.asked == ["API_VERSIONS", "METADATA", "API_VERSIONS", "PRODUCE", "PRODUCE"]
+    drawn = made.timeline.picture(made.bench.now, 66)
+    assert drawn == figure(PAGES / "producer_client.md", "## Two messages")
+
+
+def test_figure_6_a_consumer_dies_and_the_other_one_has_its_partition_too() -> None:
+    world = World()
+    world.bench.topic("orders", 2)
+    timeline = Timeline(world.now)
+    members = {
+        f"consumer {number}": world.consumer("g", "orders", session_timeout_ms=6_000)
+        for number in (1, 2)
+    }
+
+    def run(milliseconds: int) -> None:
+        until = world.now + milliseconds
+        while world.now < until:
+            for name, member in members.items():
+                owned = [f"{at.topic}-{at.partition}" for at in member.subscription.assigned]
+                timeline.note(world.now, name, owned)
+            world.turn()
+
+    run(5_000)
+    assert all(len(member.subscription.assigned) == 1 for member in members.values())
+    world.remove(members.pop("consumer 2"))
+    timeline.gone(world.now, "consumer 2")
+    run(10_000)
+    (left,) = members.values()
+    assert len(left.subscription.assigned) == 2
+    assert timeline.twice() == []
+    assert timeline.picture(world.now) == figure(PAGES / "consumer.md", "### One dies")
