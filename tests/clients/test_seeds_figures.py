@@ -4,6 +4,7 @@ from pathlib import Path
 
 from brokerstream.clients.backoff import constant_backoff
 from brokerstream.clients.client_loop import Action, Answered, Connected, NetworkEvent, Send
+from brokerstream.clients.consumer_client import ConsumerClient
 from brokerstream.clients.driver import Driver
 from brokerstream.clients.metadata import MetadataSettings, Rules
 from brokerstream.clients.network import Connect
@@ -11,6 +12,7 @@ from brokerstream.clients.producer_client import ProducerClient
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.timeline import Timeline
 from tests.support.bench_network import FIRST_PORT, BenchNetwork, World
+from tests.support.connect_world import GROUP, ConnectWorld
 from tests.support.machine import Bench
 from tests.support.sources import ROOT
 
@@ -127,6 +129,43 @@ def test_figure_1_the_first_message_waits_for_metadata_and_the_second_for_nothin
     assert made.network.asked == ["API_VERSIONS", "METADATA", "API_VERSIONS", "PRODUCE", "PRODUCE"]
     drawn = made.timeline.picture(made.bench.now, 66)
     assert drawn == figure(PAGES / "producer_client.md", "## Two messages")
+
+
+def test_figure_3_consumers_and_workers_are_members_of_groups_at_one_coordinator() -> None:
+    made = ConnectWorld()
+    made.world.bench.topic("orders", 2)
+    made.submit("sink", 2)
+    consumers: dict[str, ConsumerClient] = {}
+
+    def run(milliseconds: int) -> None:
+        until = made.now + milliseconds
+        while made.now < until:
+            made.turn(50)
+            for name, member in consumers.items():
+                owned = [f"{at.topic}-{at.partition}" for at in member.subscription.assigned]
+                made.timeline.note(made.now, name, owned)
+
+    for number in (1, 2):
+        consumers[f"consumer {number}"] = made.world.consumer("billing", "orders")
+        made.start()
+        run(6_000)
+    run(3_000)
+    described = made.world.bench.request(
+        "DESCRIBE_GROUPS", 5, {"groups": ["billing", GROUP]}, broker=coordinator_of(made.world)
+    )
+    told = {
+        group["groupId"]: (group["protocolType"], group["protocolData"], len(group["members"]))
+        for group in described["groups"]
+    }
+    assert told == {"billing": ("consumer", "range", 2), GROUP: ("connect", "sessioned", 2)}
+    assert made.timeline.picture(made.now) == figure(PAGES / "connect.md", "## Two kinds of groups")
+
+
+def coordinator_of(world: World) -> int:
+    asked = {"keyType": 0, "coordinatorKeys": [GROUP, "billing"]}
+    answer = world.bench.request("FIND_COORDINATOR", 6, asked)
+    (broker,) = {each["nodeId"] for each in answer["coordinators"]}
+    return int(broker)
 
 
 def test_figure_6_a_consumer_dies_and_the_other_one_has_its_partition_too() -> None:
