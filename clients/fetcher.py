@@ -18,6 +18,8 @@ Record bytes are the caller's: it tells the records of each partition, and where
 What has come of a partition before it was paused is given all the same.
 
 A consumer in a rack (`client.rack`) may be sent to a replica nearby (`preferred_replicas.py`).
+A broker that is not, or no longer, the leader may name who is (KIP-951): `take_moved`.
+
 A position whose leader has changed is held against it before more is read
 (`position_validation.py`).
 """
@@ -52,6 +54,7 @@ from brokerstream.state.fetch.fetch_bodies import FetchRequest, FetchResponse
 
 NO_LOG_START = -1
 NO_EPOCH = -1
+HAS_MOVED = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH})
 CLIENT = -1
 REQUEST_TIMEOUT_MS = 30_000
 """How long a broker may look for offsets in remote storage (`request.timeout.ms`)."""
@@ -131,6 +134,7 @@ class Fetcher:
         self._under_way: dict[int, FetchRequestData] = {}
         self._buffer: deque[_Buffered] = deque()
         self._looking_up: set[TopicPartition] = set()
+        self._moved: dict[TopicPartition, tuple[int, int]] = {}
         self._preferred = PreferredReplicas(settings.metadata_max_age_ms)
 
     def requests(
@@ -213,11 +217,19 @@ class Fetcher:
                 partition = TopicPartition(name, answer.partition_index)
                 if answer.error_code != Error.NONE:
                     self._refused(partition, answer.error_code)
+                    if answer.error_code in HAS_MOVED and answer.current_leader.leader_id >= 0:
+                        leader = answer.current_leader
+                        self._moved[partition] = (leader.leader_id, leader.leader_epoch)
                     continue
                 if answer.preferred_read_replica >= 0:
                     self._preferred.name(partition, answer.preferred_read_replica, now)
                 if partition in records:
                     self._buffer_records(node, data, partition, records[partition])
+
+    def take_moved(self) -> dict[TopicPartition, tuple[int, int]]:
+        """The leaders, and their epochs, that answers have named since the last call."""
+        moved, self._moved = self._moved, {}
+        return moved
 
     def failed(self, node: int) -> None:
         """No answer comes: what was asked of a replica is asked of the leader."""

@@ -20,7 +20,7 @@ from brokerstream.clients.consumer_metadata import ConsumerMetadata
 from brokerstream.clients.fetcher import CLIENT, Fetch, Fetcher, FetchSettings, OffsetReset, Records
 from brokerstream.clients.metadata import MetadataSettings
 from brokerstream.clients.network import Draw, NetworkSettings
-from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.partitions import Node, TopicPartition
 from brokerstream.clients.position_validation import Question
 from brokerstream.clients.subscription_state import SubscriptionState
 from brokerstream.state.apis.list_offsets import (
@@ -121,6 +121,8 @@ class FetchingClient(ClientLoop):
                 assert isinstance(response, FetchResponse)
                 found = self._named(fetch, event)
                 self._fetcher.answered(request.node, response, request.version, found, now)
+                if moved := self._fetcher.take_moved():
+                    self.metadata.update_partition_leadership(moved, _nodes(event))
 
     def _named(self, fetch: Fetch, event: Answered) -> dict[TopicPartition, Records]:
         names = {data.topic_id: at.topic for at, data in fetch.data.session_partitions.items()}
@@ -137,6 +139,12 @@ class FetchingClient(ClientLoop):
                 self._fetcher.failed(node)
             case Question() as question:
                 self._fetcher.validator.failed(question)
+
+
+def _nodes(event: Answered) -> list[Node]:
+    """Where the leaders are that an answer names (KIP-951)."""
+    told = event.body.get("nodeEndpoints") or ()
+    return [Node(each["nodeId"], each["host"], each["port"], each["rack"]) for each in told]
 
 
 class ReaderClient(FetchingClient):

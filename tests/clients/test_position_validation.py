@@ -284,6 +284,30 @@ def test_example_41_an_unclean_election_takes_back_what_was_read() -> None:
     assert reader.truncations() == [Truncated(ORDERS, 5, 2)]
 
 
+def test_example_46_who_led_before_names_the_leader_and_metadata_is_not_waited_for() -> None:
+    world = World(BROKERS)
+    replicas = Replicas((2, 1, 3), world.bench)
+    replicas.stop(2)
+    replicas.start(2)
+    assert replicas.leader()[0] == 1
+    produce(world, world.producer(), 3)
+    reader: ReaderClient = world.reader()
+    reader.read({ORDERS: None})
+    world.run(1_000)
+    asked = world.networks[reader].asked
+    wanted = [{"topic": TOPIC, "partitions": [0]}]
+    elect = {"electionType": 0, "topicPartitions": wanted, "timeoutMs": 1_000}
+    world.bench.request("ELECT_LEADERS", 2, elect)
+    assert replicas.leader()[0] == 2
+    before = asked["METADATA"]
+    while reader.metadata.snapshot.partitions[ORDERS].leader_id == 1:
+        world.turn()
+    assert asked["METADATA"] == before, "it was not asked"
+    produce(world, world.producer(), 1)
+    assert [offset for _, offset, _ in world.read[reader]] == [0, 1, 2, 3]
+    assert (asked["OFFSET_FOR_LEADER_EPOCH"], reader.truncations()) == (1, [])
+
+
 def test_a_member_commits_the_epoch_of_what_it_has_read_and_the_next_one_has_it() -> None:
     world = World()
     world.bench.topic(TOPIC, 1)

@@ -58,6 +58,13 @@ MUTANTS = (
         POSITIONS + "test_example_36_a_committed_epoch_is_held_against_the_leader_before_reading",
     ),
     _of_clients(
+        "KIP-951: a broker that leads no longer is believed who does",
+        "if moved := self._fetcher.take_moved():",
+        "if False:",
+        POSITIONS
+        + "test_example_46_who_led_before_names_the_leader_and_metadata_is_not_waited_for",
+    ),
+    _of_clients(
         "KIP-320: another leader is asked, not only the first",
         "if leader == NO_LEADER or self._leaders.get(partition) == leader:",
         "if leader == NO_LEADER or partition in self._leaders:",
