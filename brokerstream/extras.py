@@ -12,6 +12,7 @@ EXTRA_OF = {
     "cryptography": "keystores",
     "duckdb": "query",
     "great_expectations": "checks",
+    "jwt": "oauth",
     "pandas": "spark",
     "py4j": "spark",
     "pyarrow": "spark",

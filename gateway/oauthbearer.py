@@ -1,8 +1,8 @@
-"""SASL/OAUTHBEARER (RFC 7628) with unsecured tokens, as Kafka has it where nothing else is set up.
+"""SASL/OAUTHBEARER (RFC 7628), and its unsecured tokens, as Kafka has it where nothing is set up.
 
-A token is an unsecured JWS: whoever writes one is whoever it says. It is for development, as in
-Kafka; Kafka's other validator, which looks up keys, is not here. Options are those of the module in
-`sasl.jaas.config` of the listener and mechanism:
+An unsecured token is a JWS without a signature: whoever writes one is whoever it says. It is for
+development, as in Kafka; tokens with a signature are in `signed_tokens`. Options are those of the
+module in `sasl.jaas.config` of the listener and mechanism:
 
     unsecuredValidatorPrincipalClaimName      sub
     unsecuredValidatorScopeClaimName          scope
@@ -19,7 +19,7 @@ Sources: `OAuthBearerSaslServer`, `OAuthBearerClientInitialResponse`, `OAuthBear
 import binascii
 import re
 from base64 import b64decode
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -41,8 +41,25 @@ _FIRST = re.compile(rb"n,(?:a=(?P<authorization>%b))?,\x01(?P<pairs>%b)\x01" % (
 _AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 
 
-class Rules(NamedTuple):
+class Bearer(NamedTuple):
+    """Who a token says it is of, and until when; ms since 1970."""
+
+    user: str
+    expiry_timestamp: int
+
+
+class TokenRules(Protocol):
     """What a token has to have."""
+
+    def user_of(self, token: str) -> str:
+        """Who a token says it is of, be it taken or not; empty where it does not say."""
+
+    def bearer(self, token: str, now: int) -> Bearer:
+        """Whose a token is, at a time in ms. Raises RefusedTokenError."""
+
+
+class Rules(NamedTuple):
+    """What an unsecured token has to have."""
 
     principal_claim: str = "sub"
     scope_claim: str = "scope"
@@ -64,29 +81,48 @@ class Rules(NamedTuple):
             int(skew),
         )
 
+    def user_of(self, token: str) -> str:
+        """Who a token says it is of, be it taken or not; empty where it does not say."""
+        try:
+            found = _claims(token).get(self.principal_claim, "")
+        except RefusedTokenError:
+            return ""
+        return found if isinstance(found, str) else ""
 
-class Bearer(NamedTuple):
-    """Who a token says it is of, and until when; ms since 1970."""
-
-    user: str
-    expiry_timestamp: int
+    def bearer(self, token: str, now: int) -> Bearer:
+        """Whose a token is, at a time in ms. Raises RefusedTokenError."""
+        claims = _claims(token)
+        user, expires = claims.get(self.principal_claim), _number(claims, "exp")
+        issued = _number(claims, "iat")
+        if not isinstance(user, str) or not user.strip() or expires is None:
+            raise refused()
+        if issued is not None and (1000 * issued > now + self.skew_ms or expires <= issued):
+            raise refused()
+        if now - self.skew_ms >= 1000 * expires:
+            raise refused()
+        scope = claims.get(self.scope_claim)
+        held = [scope.strip()] if isinstance(scope, str) else scope
+        if held is not None and not isinstance(held, list):
+            raise refused()
+        if not set(self.required_scope) <= {str(each) for each in held or ()}:
+            raise refused(INSUFFICIENT_SCOPE, f"[{', '.join(self.required_scope)}]")
+        return Bearer(user, round(1000 * expires))
 
 
 class RefusedTokenError(Exception):
     """A token is not taken; the text is the document that the client gets."""
 
 
-def claimed_user(message: bytes, rules: Rules) -> str:
+def claimed_user(message: bytes, rules: TokenRules) -> str:
     """Who a message says it is from; empty where it does not say."""
     try:
         token, _ = _parse(message)
-        found = _claims(token).get(rules.principal_claim, "")
-    except (AuthenticationError, RefusedTokenError, MalformedError):
+    except (AuthenticationError, MalformedError):
         return ""
-    return found if isinstance(found, str) else ""
+    return rules.user_of(token)
 
 
-def authenticate(rules: Rules, message: bytes, now: int) -> Bearer:
+def authenticate(rules: TokenRules, message: bytes, now: int) -> Bearer:
     """Who a client's first message proves to be.
 
     A text for a scope is one scope, be it of several words, as in Kafka.
@@ -97,7 +133,7 @@ def authenticate(rules: Rules, message: bytes, now: int) -> Bearer:
         RefusedTokenError: its token is not taken.
     """
     token, authorization = _parse(message)
-    bearer = _bearer(rules, token, now)
+    bearer = rules.bearer(token, now)
     if authorization not in ("", bearer.user):
         raise AuthenticationError(
             f"Authentication failed: Client requested an authorization id ({authorization})"
@@ -122,32 +158,13 @@ def _parse(message: bytes) -> tuple[str, str]:
     return auth["token"], (found["authorization"] or b"").decode()
 
 
-def _bearer(rules: Rules, token: str, now: int) -> Bearer:
-    claims = _claims(token)
-    user, expires = claims.get(rules.principal_claim), _number(claims, "exp")
-    issued = _number(claims, "iat")
-    if not isinstance(user, str) or not user.strip() or expires is None:
-        raise _refused()
-    if issued is not None and (1000 * issued > now + rules.skew_ms or expires <= issued):
-        raise _refused()
-    if now - rules.skew_ms >= 1000 * expires:
-        raise _refused()
-    scope = claims.get(rules.scope_claim)
-    held = [scope.strip()] if isinstance(scope, str) else scope
-    if held is not None and not isinstance(held, list):
-        raise _refused()
-    if not set(rules.required_scope) <= {str(each) for each in held or ()}:
-        raise _refused(INSUFFICIENT_SCOPE, f"[{', '.join(rules.required_scope)}]")
-    return Bearer(user, round(1000 * expires))
-
-
 def _claims(token: str) -> dict[str, Any]:
     parts = token.split(".")
     if len(parts) != 3 or not parts[1] or parts[2]:
-        raise _refused()
+        raise refused()
     header, claims = _document(parts[0]), _document(parts[1])
     if header.get("alg") != "none":
-        raise _refused()
+        raise refused()
     return claims
 
 
@@ -156,16 +173,17 @@ def _document(part: str) -> dict[str, Any]:
         text = b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
         return msgspec.json.decode(text, type=dict[str, Any])
     except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError):
-        raise _refused() from None
+        raise refused() from None
 
 
 def _number(claims: dict[str, Any], name: str) -> float | None:
     found = claims.get(name)
     if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
-        raise _refused()
+        raise refused()
     return found
 
 
-def _refused(status: str = INVALID_TOKEN, scope: str = "") -> RefusedTokenError:
+def refused(status: str = INVALID_TOKEN, scope: str = "") -> RefusedTokenError:
+    """The error for a token that is not taken."""
     more = f', "scope":"{scope}"' if scope else ""
     return RefusedTokenError(f'{{"status":"{status}"{more}}}')

@@ -114,7 +114,7 @@ class SaslSettings(NamedTuple):
     lifetimes_ms: dict[str, int]
     receive_bytes_max: int
     gate: asyncio.Semaphore
-    bearer: oauthbearer.Rules = oauthbearer.Rules()
+    bearer: oauthbearer.TokenRules = oauthbearer.Rules()
 
     @property
     def users(self) -> Credentials:

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from brokerstream.errors import UserError
-from brokerstream.gateway import delegation_tokens, oauthbearer, plain, principals, tls
+from brokerstream.gateway import (
+    delegation_tokens,
+    oauthbearer,
+    plain,
+    principals,
+    signed_tokens,
+    tls,
+)
 from brokerstream.gateway.broker_properties import BrokerProperties, prefix_of
 from brokerstream.gateway.credentials import Credentials, mode_warning
 from brokerstream.gateway.delegation_tokens import Tokens
@@ -36,6 +43,8 @@ _SASL_SETTINGS = frozenset(
         "connections.max.reauth.ms",
         "sasl.enabled.mechanisms",
         "sasl.server.max.receive.size",
+        signed_tokens.HANDLER,
+        *signed_tokens.SETTINGS,
     }
 )
 _MECHANISMS, _CLIENT_AUTH, _REAUTH = (
@@ -147,8 +156,10 @@ def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
         _SASL_SETTINGS if protocol.has_sasl else frozenset()
     )
     prefix = prefix_of(protocol)
-    bearer = f"{prefix}{oauthbearer.MECHANISM.lower()}.{oauthbearer.JAAS}"
-    of_mechanisms = {bearer} | {f"{prefix}{each.lower()}.{_REAUTH}" for each in MECHANISMS}
+    bearer = f"{prefix}{oauthbearer.MECHANISM.lower()}."
+    of_mechanisms = {bearer + oauthbearer.JAAS, bearer + signed_tokens.HANDLER} | {
+        f"{prefix}{each.lower()}.{_REAUTH}" for each in MECHANISMS
+    }
     prefixed = {prefix + name for name in names}
     names |= {delegation_tokens.SETTING}
     return names | prefixed | (of_mechanisms if protocol.has_sasl else set())
@@ -189,8 +200,9 @@ def _sasl(
         )
     if plain.MECHANISM in enabled and protocol is SecurityProtocol.SASL_PLAINTEXT:
         warnings.append("with PLAIN over SASL_PLAINTEXT passwords can be read on the network")
+    bearer: oauthbearer.TokenRules = oauthbearer.Rules()
     if oauthbearer.MECHANISM in enabled:
-        warnings.append("with OAUTHBEARER tokens are unsecured: who writes one is who it says")
+        bearer = _bearer(properties, warnings)
     known = Credentials(credentials) if credentials is not None else None
     warning = mode_warning(credentials) if credentials is not None else None
     warnings += [warning] if warning else []
@@ -200,5 +212,13 @@ def _sasl(
         {each: max(properties.value(_REAUTH, each), 0) for each in enabled},
         properties.value("sasl.server.max.receive.size"),
         asyncio.Semaphore(1),
-        oauthbearer.Rules.of(properties.given(oauthbearer.JAAS, oauthbearer.MECHANISM)),
+        bearer,
     )
+
+
+def _bearer(properties: BrokerProperties, warnings: list[str]) -> oauthbearer.TokenRules:
+    """What OAUTHBEARER asks of tokens."""
+    if signed_tokens.is_wanted(properties):
+        return signed_tokens.SignedRules.of(properties)
+    warnings.append("with OAUTHBEARER tokens are unsecured: who writes one is who it says")
+    return oauthbearer.Rules.of(properties.given(oauthbearer.JAAS, oauthbearer.MECHANISM))

@@ -1,0 +1,180 @@
+"""OAUTHBEARER's tokens with a signature, by the keys of a JWKS (RFC 7517).
+
+For listeners whose `sasl.server.callback.handler.class` is Kafka's `OAuthBearerValidator
+CallbackHandler`. The keys come from the file that `sasl.oauthbearer.jwks.endpoint.url` names, once,
+at the start. A token needs `exp`, `iat` and whose it is; of an audience it may speak where one is
+expected. Signatures are PyJWT's to check; the claims are held against the gateway's clock here.
+
+Sources: `OAuthBearerValidatorCallbackHandler`, `BrokerJwtValidator`, `ClaimValidationUtils`,
+`JwksFileVerificationKeyResolver` in Kafka, `VerificationJwkSelector` and `NumericDateValidator` in
+jose4j; KIP-768.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from brokerstream.errors import UserError
+from brokerstream.extras import need
+from brokerstream.gateway.broker_properties import BrokerProperties
+from brokerstream.gateway.oauthbearer import MECHANISM, Bearer, refused
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+HANDLER = "sasl.server.callback.handler.class"
+VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+ENDPOINT = "sasl.oauthbearer.jwks.endpoint.url"
+SKEW = "sasl.oauthbearer.clock.skew.seconds"
+ISSUER, AUDIENCE = "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.expected.audience"
+USER_CLAIM, SCOPE_CLAIM = "sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.scope.claim.name"
+SETTINGS = frozenset({ENDPOINT, SKEW, ISSUER, AUDIENCE, USER_CLAIM, SCOPE_CLAIM})
+"""The settings that are heeded, beside the handler's, which is the mechanism's own."""
+
+_KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "HS": "oct", "Ed": "OKP"}
+_CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
+_ALGORITHMS = frozenset(
+    {f"{kind}{bits}" for kind in ("RS", "PS", "ES", "HS") for bits in (256, 384, 512)} | {"EdDSA"}
+)
+
+
+class SignedRules(NamedTuple):
+    """What a token has to have. `keys` are those of the JWKS, as they stand there."""
+
+    keys: tuple[Mapping[str, Any], ...]
+    skew_s: int = 30
+    issuer: str | None = None
+    audience: frozenset[str] = frozenset()
+    user_claim: str = "sub"
+    scope_claim: str = "scope"
+
+    @classmethod
+    def of(cls, properties: BrokerProperties) -> "SignedRules":
+        """Those of a listener.
+
+        Raises:
+            UserError: there are no keys where the settings say, or the extra is not there.
+        """
+        need("OAUTHBEARER with signed tokens", "jwt")
+        return cls(
+            _keys(properties.text(ENDPOINT) or ""),
+            properties.value(SKEW),
+            properties.text(ISSUER),
+            frozenset(properties.names(AUDIENCE)),
+            properties.text(USER_CLAIM) or "sub",
+            properties.text(SCOPE_CLAIM) or "scope",
+        )
+
+    def user_of(self, token: str) -> str:
+        """Who a token says it is of, be it signed or not."""
+        from jwt import PyJWT, PyJWTError
+
+        try:
+            claims = PyJWT().decode_complete(token, options={"verify_signature": False})["payload"]
+        except PyJWTError:
+            return ""
+        found = claims.get(self.user_claim, "")
+        return found if isinstance(found, str) else ""
+
+    def bearer(self, token: str, now: int) -> Bearer:
+        """Who a token proves to be of. Raises RefusedTokenError."""
+        claims = self._verified(token)
+        user, seconds = claims.get(self.user_claim), now // 1000
+        expires, issued = _whole(claims, "exp"), _whole(claims, "iat")
+        if expires is None or issued is None or not isinstance(user, str) or not user.strip():
+            raise refused()
+        begins = _whole(claims, "nbf")
+        if seconds - self.skew_s >= expires or expires < max(issued, begins or issued):
+            raise refused()
+        if begins is not None and begins > seconds + self.skew_s:
+            raise refused()
+        if self.issuer is not None and claims.get("iss") != self.issuer:
+            raise refused()
+        self._check_audience(claims)
+        self._check_scopes(claims)
+        return Bearer(user.strip(), 1000 * expires)
+
+    def _verified(self, token: str) -> dict[str, Any]:
+        """The claims of a token whose signature is a key's."""
+        from jwt import PyJWS, PyJWTError
+
+        verifier = PyJWS(options={"enforce_minimum_key_length": True})
+        try:
+            header = verifier.get_unverified_header(token)
+            algorithm = header.get("alg")
+            if algorithm not in _ALGORITHMS:
+                raise refused()
+            key = self._key(algorithm, header.get("kid"))
+            payload = verifier.decode(token, key, algorithms=[algorithm])
+            return msgspec.json.decode(payload, type=dict[str, Any])
+        except (PyJWTError, msgspec.DecodeError, UnicodeDecodeError):
+            raise refused() from None
+
+    def _key(self, algorithm: str, kid: str | None) -> "PyJWK":
+        """The first key that may have signed."""
+        from jwt import PyJWK
+
+        for key in self.keys:
+            wanted = {"kty": _KEY_TYPES[algorithm[:2]], "crv": _CURVES.get(algorithm)}
+            if kid is not None:
+                wanted["kid"] = kid
+            if any(value and key.get(name) != value for name, value in wanted.items()):
+                continue
+            if key.get("alg", algorithm) != algorithm or key.get("use", "sig") != "sig":
+                continue
+            return PyJWK(dict(key), algorithm)
+        raise refused()
+
+    def _check_audience(self, claims: dict[str, Any]) -> None:
+        """A token that is for somebody is for one who is expected here."""
+        found = claims.get("aud")
+        named = {found} if isinstance(found, str) else set(map(str, found or ()))
+        if ("aud" in claims or self.audience) and not named & self.audience:
+            raise refused()
+
+    def _check_scopes(self, claims: dict[str, Any]) -> None:
+        """Scopes are words, each once; there need not be any."""
+        found = claims.get(self.scope_claim)
+        listed = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+        words = [str(each).strip() for each in listed]
+        if "" in words or len(set(words)) < len(words):
+            raise refused()
+
+
+def is_wanted(properties: BrokerProperties) -> bool:
+    """Whether a listener takes signed tokens. Raises UserError for a handler that is not served."""
+    found = properties.given(HANDLER, MECHANISM)
+    if found not in (None, "", VALIDATOR):
+        raise UserError(f"{HANDLER} {found}: {VALIDATOR} is served.")
+    return bool(found)
+
+
+def _keys(url: str) -> tuple[Mapping[str, Any], ...]:
+    """The keys of a JWKS."""
+    where = urlsplit(url)
+    if where.scheme != "file" or not where.path:
+        raise UserError(
+            f"{ENDPOINT} {url or 'is not given'}: the keys are read from a file.",
+            f"Give --set {ENDPOINT}=file:///etc/keys.json, a JWKS.",
+        )
+    try:
+        document = msgspec.json.decode(Path(unquote(where.path)).read_bytes())
+        keys = tuple(msgspec.convert(document["keys"], list[dict[str, Any]]))
+    except OSError as error:
+        raise UserError(f"{ENDPOINT} {url}: {error.strerror or error}.") from None
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        raise UserError(f"{ENDPOINT} {url} is no JWKS: an object with the list keys.") from None
+    return keys
+
+
+def _whole(claims: dict[str, Any], name: str) -> int | None:
+    """A time in seconds; fractions are left out."""
+    found = claims.get(name)
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise refused()
+    return int(found)
