@@ -15,12 +15,13 @@ from pathlib import Path
 import structlog
 
 from brokerstream.errors import UserError
-from brokerstream.gateway import key_stores
+from brokerstream.gateway import cipher_suites, key_stores
 from brokerstream.gateway.broker_properties import BrokerProperties
 from brokerstream.gateway.key_stores import KeyStore
 
 SETTINGS = frozenset(
     {
+        cipher_suites.SETTING,
         "ssl.client.auth",
         "ssl.enabled.protocols",
         "ssl.key.password",
@@ -58,11 +59,12 @@ def server_context(properties: BrokerProperties) -> ssl.SSLContext:
     """What a broker's settings make of TLS.
 
     Raises:
-        UserError: certificate or key is missing, unreadable, or does not fit; a type of store or a
-            version of TLS that is not served.
+        UserError: certificate or key is missing, unreadable, or does not fit; a type of store, a
+            version of TLS or a cipher that is not served.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_versions(context, properties)
+    cipher_suites.restrict(context, properties.names(cipher_suites.SETTING))
     _load_identity(context, properties)
     context.verify_mode = _CLIENT_AUTH[properties.text("ssl.client.auth") or "none"]
     if context.verify_mode is not ssl.CERT_NONE:

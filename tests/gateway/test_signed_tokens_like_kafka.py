@@ -79,7 +79,7 @@ def signed(
         held = {"sub": "alice", "exp": 600, "iat": 0, "iss": "https://issuer", "aud": "kafka"}
         kept = {k: v for k, v in (held | claims).items() if v is not None}
         for name in ("exp", "iat", "nbf"):
-            if isinstance(kept.get(name), int):
+            if isinstance(kept.get(name), int | float):
                 kept[name] += now  # type: ignore[operator]
         headers = {"kid": kid} if kid is not None else {}
         return jwt.PyJWS().encode(json.dumps(kept).encode(), key, algorithm, headers)
@@ -126,7 +126,7 @@ MADE: dict[str, Callable[[], str]] = {
     "an end a little before now": signed(exp=-3, iat=-60),
     "an end before now": signed(exp=-6, iat=-60),
     "an end of letters": signed(exp="tomorrow"),
-    "an end with a fraction": signed(exp=4e9 + 0.5),
+    "an end with a fraction": signed(exp=600.5),
     "no beginning": signed(iat=None),
     "a beginning to come": signed(iat=60),
     "an end before its beginning": signed(exp=60, iat=120),

@@ -1,0 +1,103 @@
+"""`ssl.cipher.suites` on a gateway's port, against a real broker that has the same."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from brokerstream.errors import UserError
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.cipher_suites import OF_TLS_1_3
+from brokerstream.gateway.security import Security
+from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from tests.support.gateways import running_gateway
+from tests.support.secured_kafkas import stores
+
+ECDSA = "TLS_ECDHE_ECDSA_WITH_"
+GCM, CBC = f"{ECDSA}AES_128_GCM_SHA256", f"{ECDSA}AES_256_CBC_SHA384"
+CHACHA = f"{ECDSA}CHACHA20_POLY1305_SHA256"
+OFFERED = (
+    *("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+    *("ECDHE-ECDSA-AES256-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+)
+OLDER, NEWER = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+
+
+def agreed(address: Address, ciphers: str, least: ssl.TLSVersion, most: ssl.TLSVersion) -> str:
+    """The cipher of a connection; none where they do not agree."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version, context.maximum_version = least, most
+    context.set_ciphers(ciphers)
+    try:
+        with socket.create_connection(address) as plain, context.wrap_socket(plain) as secured:
+            found = secured.cipher()
+            return found[0] if found else "none"
+    except (ssl.SSLError, ConnectionError):
+        return "none"
+
+
+def all_agreed(address: Address) -> list[str]:
+    """With each cipher of TLS 1.2, and with TLS 1.3."""
+    found = [agreed(address, each, OLDER, OLDER) for each in OFFERED]
+    newest = agreed(address, ":".join(OFFERED), NEWER, NEWER)
+    return [*found, "some" if newest in OF_TLS_1_3 else newest]
+
+
+def settings(directory: Path, suites: str) -> dict[str, str]:
+    """A broker's, for `localhost`."""
+    place = {"ssl.keystore.location": str(directory / "localhost.pem")}
+    return {**stores(directory), **place, "ssl.cipher.suites": suites}
+
+
+@pytest.fixture(scope="module")
+def kafka_agreed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    directory = tmp_path_factory.mktemp("ciphers")
+    broker = EmbeddedKafka(directory / "broker", default_home())
+    given = {"listener.security.protocol.map": "CLIENT:SSL,CONTROLLER:PLAINTEXT"}
+    try:
+        bootstrap = broker.start({**settings(directory, f"{GCM},{CHACHA}"), **given})
+        host, _, port = bootstrap.rpartition(":")
+        yield all_agreed(Address(host, int(port)))
+    finally:
+        broker.stop()
+
+
+def ours(directory: Path, suites: str) -> list[str]:
+    security = Security.of(SecurityProtocol.SSL, settings(directory, suites))
+    with running_gateway(security=security) as running:
+        return all_agreed(running.addresses[1])
+
+
+@pytest.mark.kafka
+def test_the_ciphers_that_are_named_are_spoken_as_by_kafka(
+    kafka_agreed: list[str], tmp_path: Path
+) -> None:
+    assert ours(tmp_path, f"{GCM},{CHACHA}") == kafka_agreed
+    assert kafka_agreed == [OFFERED[0], "none", "none", OFFERED[3], "none"]
+
+
+def test_a_version_without_a_cipher_is_not_spoken(tmp_path: Path) -> None:
+    newest = ",".join(sorted(OF_TLS_1_3))
+    assert ours(tmp_path, newest) == ["none"] * 4 + ["some"]
+    assert ours(tmp_path, f"{newest},{CBC}") == ["none", "none", OFFERED[2], "none", "some"]
+    assert ours(tmp_path, "") == [*OFFERED, "some"]
+
+
+@pytest.mark.parametrize(
+    ("suites", "versions", "text"),
+    [
+        ("TLS_NULL", "TLSv1.2", "TLS_NULL is not served"),
+        ("TLS_RSA_WITH_AES_128_CBC_SHA", "TLSv1.2", "is not served"),
+        ("TLS_AES_128_GCM_SHA256", "TLSv1.3", "or none"),
+        (GCM, "TLSv1.3", "none of the versions"),
+    ],
+)
+def test_what_is_not_served_is_said(suites: str, versions: str, text: str, tmp_path: Path) -> None:
+    given = {**settings(tmp_path, suites), "ssl.enabled.protocols": versions}
+    with pytest.raises(UserError, match=text):
+        Security.of(SecurityProtocol.SSL, given)
