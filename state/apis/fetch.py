@@ -17,6 +17,9 @@ A broker that follows needs CLUSTER_ACTION, or every partition is refused (29). 
 log end offset and its session is privileged. One that is not among the replicas of a partition gets
 75, or 6 where it names no leader epoch (`Partition.followerReplicaOrThrow`).
 
+A replica that is not in sync gets nothing of a partition that its leader is throttled for, while
+that goes too fast (`state/replication/throttles.py`).
+
 A consumer that is faster than its quota gets an answer without partitions that tells it for how
 long to wait (`state/cluster/quota_rates.py`); the session stays as it is.
 
@@ -43,6 +46,7 @@ from brokerstream.state.core.decision import Decision, Delay, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokerstream.state.core.settings import UNLIMITED
 from brokerstream.state.core.tables import decode_item
 from brokerstream.state.fetch import fetch_errors, places, reading, response_size
 from brokerstream.state.fetch.fetch_bodies import (
@@ -66,7 +70,8 @@ from brokerstream.state.fetch.reading import Limits, Read
 from brokerstream.state.fetch.session_items import FetchPartition, session_key
 from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.logs import log as logs
-from brokerstream.state.replication import copying, preferred_replica
+from brokerstream.state.replication import copying, preferred_replica, throttles
+from brokerstream.state.replication.throttles import Side
 
 _REPLICAS_SERVE_SINCE = 11
 """The version of KIP-392."""
@@ -241,7 +246,9 @@ def _follow(broker: Broker, replica_id: int, reads: list[Read], fetch: Fetch) ->
 
 def ready(broker: Broker, waiting: Waiting) -> bool:
     """Whether a waiting fetch may be answered before its deadline (`DelayedFetch.tryComplete`)."""
-    return _may_answer(broker, _fetch_of(broker, waiting))
+    fetch = _fetch_of(broker, waiting)
+    _hold_back(broker, fetch)
+    return _may_answer(broker, fetch)
 
 
 def complete(broker: Broker, waiting: Waiting) -> Decision:
@@ -257,7 +264,20 @@ def _read_all(broker: Broker, fetch: Fetch) -> tuple[list[Read], list[str]]:
     if limits.replica_id < 0 and limits.rack_id:
         for place in fetch.places:
             _prefer(broker, place, limits.rack_id)
+    _hold_back(broker, fetch)
     return reading.read_all(broker, fetch.places, limits)
+
+
+def _hold_back(broker: Broker, fetch: Fetch) -> None:
+    """Notes of what a replica that is not in sync gets nothing, for now."""
+    each = fetch.limits.replica_id
+    if each < 0:
+        return
+    is_limited = throttles.limit(broker, Side.LEADER) != UNLIMITED
+    for place in fetch.places:
+        number, topic = place.cached.requested.partition, place.topic
+        is_outside = is_limited and topic is not None and each not in topic.partitions[number].isr
+        place.is_held = is_outside and throttles.is_too_fast(broker, (place.topic_id, number))
 
 
 def _prefer(broker: Broker, place: Place, rack_id: str) -> None:
@@ -459,7 +479,7 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
         end = log.readable_end(limits.isolation_level)
         if wanted.fetch_offset > end:
             return True
-        if wanted.fetch_offset < end:
+        if wanted.fetch_offset < end and not place.is_held:
             available = logs.bytes_between(table, broker.id, log, wanted.fetch_offset, end)
             size += min(available, wanted.max_bytes)
     return size >= fetch.min_bytes
@@ -476,6 +496,12 @@ def _answer(
     throttle = _throttle_ms(broker, fetch, reads, asker)
     if throttle:
         return Decision(response=_throttled(cache, context, throttle))
+    if fetch.limits.replica_id >= 0:
+        sizes = zip(fetch.places, reads, strict=False)  # those that were refused come last
+        copied = [
+            ((p.topic_id, p.cached.requested.partition), r.found.size_in_bytes) for p, r in sizes
+        ]
+        throttles.count_bytes(broker, Side.LEADER, copied)
     shown = reads
     session_id = context.session_id
     if context.kind is ContextKind.INCREMENTAL:

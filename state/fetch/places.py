@@ -41,11 +41,13 @@ class Place:
         topic: as the request that is decided has found it; None where it is gone.
         preferred_replica: who had better be asked by that request, -1 for nobody.
         may_prefer: whether that may change though the log does not.
+        is_held: whether a throttle gives that request nothing of it.
     """
 
     __slots__ = (
         "cached",
         "identity",
+        "is_held",
         "key",
         "log",
         "may_prefer",
@@ -64,6 +66,7 @@ class Place:
         self.topic: Topic | None = None
         self.preferred_replica = -1
         self.may_prefer = False
+        self.is_held = False
         self.lies_in(broker, topic_id)
 
     def lies_in(self, broker: int, topic_id: Uuid) -> None:

@@ -125,7 +125,7 @@ def _read(
         max_bytes = 0
     elif offset > log.log_end_offset:
         return _failed(place, Error.OFFSET_OUT_OF_RANGE, partition)
-    elif offset < log.log_end_offset:
+    elif offset < log.log_end_offset and not place.is_held:
         found = logs.read(broker.tables.logs, broker.id, log, offset, end, max_bytes, is_first)
     if (
         offset >= end

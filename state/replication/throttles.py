@@ -15,7 +15,7 @@ at least. What is let through counts afterwards, whole: one large answer is foll
 A follower leaves such partitions out of its fetch, a leader answers for them without records, and
 only where it has moved its high watermark or its log's start. Both look again by a timer, at the
 first time at which the rate is low enough: Kafka looks again after `replica.fetch.backoff.ms` at
-most.
+most. A client that fetches as a replica waits as long as it asks to (`state/apis/fetch.py`).
 
 Items of the table `waiting` and `sessions`; a broker that restarts has forgotten them:
 
@@ -112,23 +112,31 @@ def let_through(
 
 def holds_back(broker: Broker, place: Place) -> bool:
     """Whether a leader holds back what a replica outside of the in-sync set wants to read."""
-    if limit(broker, Side.LEADER) == UNLIMITED or not is_throttled(broker, Side.LEADER, place):
-        return False
-    if not _is_exceeded(broker, Side.LEADER):
+    if not is_too_fast(broker, place):
         return False
     _hold(broker, Side.LEADER, [place])
     return True
 
 
+def is_too_fast(broker: Broker, place: Place) -> bool:
+    """Whether a leader gives nothing now of what it is named for as a throttled replica."""
+    if limit(broker, Side.LEADER) == UNLIMITED or not is_throttled(broker, Side.LEADER, place):
+        return False
+    return _is_exceeded(broker, Side.LEADER)
+
+
 def count(broker: Broker, side: Side, answers: Iterable[FollowedPartition]) -> None:
     """Counts what goes through a throttle, in sync or not."""
+    if limit(broker, side) != UNLIMITED:
+        sizes = [((each.topic_id, each.partition), each.size_in_bytes) for each in answers]
+        count_bytes(broker, side, sizes)
+
+
+def count_bytes(broker: Broker, side: Side, sizes: Iterable[tuple[Place, int]]) -> None:
+    """Counts bytes of partitions, of those that are throttled."""
     if limit(broker, side) == UNLIMITED:
         return
-    size = sum(
-        answer.size_in_bytes
-        for answer in answers
-        if is_throttled(broker, side, (answer.topic_id, answer.partition))
-    )
+    size = sum(size for place, size in sizes if is_throttled(broker, side, place))
     if size:
         table, key = broker.tables.sessions, _rate_key(broker, side)
         if key not in table:

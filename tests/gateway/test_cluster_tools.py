@@ -251,6 +251,17 @@ def described_throttles(ask: Ask, rate: int | None) -> list[Any]:
     return found
 
 
+def size_as(replica: int, client: Client) -> int:
+    """How many bytes a client gets that fetches as a replica."""
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 2**20}
+    topics = [{"topic": "slow", "partitions": [wanted]}]
+    body = {"replicaId": replica, "maxBytes": 2**20, "sessionEpoch": -1, "topics": topics}
+    answer = client.call("FETCH", 12, {**body, "maxWaitMs": 0, "minBytes": 0})
+    (partition,) = answer["responses"][0]["partitions"]
+    assert partition["errorCode"] == 0, partition
+    return len(partition["records"] or "")
+
+
 def is_throttled(client: Client, broker: int, rate: int | None) -> bool:
     of_broker, of_topic = (
         {each["value"] for each in one["configs"]} for one in throttles_of(client, broker)
@@ -286,6 +297,9 @@ def throttled_moves(tool: Tool, ask: Ask, path: Path) -> list[Any]:
     everywhere(ask, partial(has_replicas, [3, 2, 1], [1, 2]), "the move is under way")
     said += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, SLOW)]
     assert "slow-0 is still in progress" in said[1]
+    with ask(1) as client:
+        wait_until(lambda: size_as(3, client) == 0, "who fetches as the replica gets nothing")
+        said.append([size_as(replica, client) > 2**19 for replica in (-1, 2, 3)])
     said.append(tool(REASSIGN, "--list"))
     faster = ("--execute", "--additional", "--throttle", str(FAST))
     said.append(tool(REASSIGN, *words, *faster))

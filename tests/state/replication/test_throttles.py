@@ -161,6 +161,43 @@ def test_a_leader_that_was_throttled_before_a_follower_joins_does_not_afterwards
     assert replicas.batches_on(3) == 13
 
 
+def fetched_as(replicas: Throttled, replica: int, **asked: int) -> int | None:
+    """The bytes that a client gets of the log's beginning; None: it waits."""
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 10 * BATCH_BYTES}
+    topics = [{"topic": "orders", "partitions": [wanted]}]
+    body = {"replicaId": replica, "maxBytes": 10 * BATCH_BYTES, "sessionEpoch": -1}
+    answer = replicas.bench.request(
+        "FETCH", 12, {**body, "minBytes": 1, "maxWaitMs": 0, "topics": topics, **asked}
+    )
+    if answer is None:
+        return None
+    (partition,) = answer["responses"][0]["partitions"]
+    assert partition["errorCode"] == 0
+    return int(partition["recordsSizeInBytes"])
+
+
+def test_a_client_that_fetches_as_a_replica_out_of_sync_gets_nothing_for_a_while() -> None:
+    replicas = moving(Side.LEADER, rate=1)
+    assert replicas.batches_on(3) == 1, "which is too fast already"
+    assert fetched_as(replicas, 3) == 0
+    assert fetched_as(replicas, 3, maxWaitMs=500) is None
+    assert fetched_as(replicas, 2) == 10 * BATCH_BYTES, "it is in sync"
+    assert fetched_as(replicas, -1) == 10 * BATCH_BYTES, "nor are consumers held back"
+    replicas.rate(Side.LEADER, None)
+    replicas.isolate(3)
+    assert fetched_as(replicas, 3) == 10 * BATCH_BYTES
+
+
+def test_what_clients_fetch_as_replicas_counts() -> None:
+    replicas = Throttled(5, **dict.fromkeys(LISTS, "*"))
+    replicas.rate(Side.LEADER, 10 * RATE)
+    assert fetched_as(replicas, 2) == 5 * BATCH_BYTES
+    replicas.rate(Side.LEADER, RATE)
+    replicas.assign(1, 2, 3)
+    assert replicas.batches_on(3) == 0, "the client has taken what there is for some seconds"
+    assert replicas.seconds_until(3, 1) > 1
+
+
 @pytest.mark.parametrize("side", list(Side))
 def test_another_rate_holds_at_once(side: Side) -> None:
     replicas = moving(side)
