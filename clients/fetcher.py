@@ -217,8 +217,8 @@ class Fetcher:
                 partition = TopicPartition(name, answer.partition_index)
                 if answer.error_code != Error.NONE:
                     self._refused(partition, answer.error_code)
-                    if answer.error_code in HAS_MOVED and answer.current_leader.leader_id >= 0:
-                        leader = answer.current_leader
+                    leader = answer.current_leader
+                    if leader and answer.error_code in HAS_MOVED and leader.leader_id >= 0:
                         self._moved[partition] = (leader.leader_id, leader.leader_epoch)
                     continue
                 if answer.preferred_read_replica >= 0:
