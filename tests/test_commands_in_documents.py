@@ -98,6 +98,7 @@ NOT_TYPED = {
             ("replay --diff monday", "tests/cli/test_replay.py", "--diff"),
             ('query "from groups"', "tests/cli/test_replay.py", "query"),
             ("explain group billing --ch", "tests/cli/test_replay.py", "--checkpoint"),
+            ("state groups --ch", "tests/cli/test_replay.py", "--checkpoint"),
         )
     },
     "make site": Elsewhere("its test builds it", "tests/test_site.py", "site"),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
@@ -125,7 +125,16 @@ def fill(bootstrap: str, older: int, begin_ms: int) -> None:
 def commit(bootstrap: str, group: str, offset: int) -> None:
     """As an administrator does."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+            break
+        except KafkaException as error:  # a broker that has just made its first coordinator
+            is_loading = error.args[0].code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS
+            if not is_loading or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
     consumer.close()
 
 
