@@ -100,6 +100,14 @@ def test_a_request_is_no_larger_than_allowed_and_the_next_begins_where_it_stoppe
     assert order == [[A], [B], [A]], "each is larger than a request, and goes alone"
 
 
+def test_batches_that_fill_a_request_exactly_go_together() -> None:
+    size = BATCH_OVERHEAD + 100
+    queues = accumulator(batch_size=size, max_request_size=2 * size)
+    for partition in (A, B):
+        queues.append(0, partition, record())
+    assert sum(batch.size_in_bytes for batch in drained(queues)) == 2 * size
+
+
 def test_a_partition_that_may_not_be_drained_does_not_hold_back_the_others() -> None:
     queues = accumulator(linger_ms=0)
     queues.append(0, A, record())

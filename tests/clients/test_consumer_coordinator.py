@@ -18,10 +18,16 @@ from brokerstream.clients.consumer_events import (
     Failed,
     Revoked,
 )
+from brokerstream.clients.consumer_requests import offset_fetch
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.subscription_state import SubscriptionState
 from brokerstream.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse
 from brokerstream.state.apis.heartbeat import HeartbeatResponse
+from brokerstream.state.apis.offset_commit import (
+    CommittedPartition,
+    CommittedTopic,
+    OffsetCommitResponse,
+)
 from brokerstream.state.core.errors import Error
 from brokerstream.state.groups.group_answers import JoinGroupResponse
 from tests.support.group_network import (
@@ -193,6 +199,57 @@ def test_example_15_a_commit_while_the_member_joins_fails_with_27() -> None:
     first.coordinator.state = MemberState.PREPARING_REBALANCE
     commit = first.coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, waits=True)
     assert first.coordinator.events == [CommitFailed(commit, Error.REBALANCE_IN_PROGRESS)]
+
+
+def commit_sent(net: GroupNetwork, member: Member, *, waits: bool) -> tuple[int, int]:
+    """A commit is under way: its own id, and its request's."""
+    coordinator = member.coordinator
+    number = coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, waits=waits)
+    coordinator.tick(net.now)
+    (asked,) = [each for each in coordinator.take() if each.api == "OFFSET_COMMIT"]
+    return number, asked.id
+
+
+def refused(error: Error) -> OffsetCommitResponse:
+    part = CommittedPartition(partition_index=0, error_code=error)
+    return OffsetCommitResponse(topics=[CommittedTopic(name=TOPIC, partitions=[part])])
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_commit_that_waits_is_tried_again_in_its_time(waits: bool) -> None:
+    net, (first,) = group_of(1)
+    coordinator = first.coordinator
+    number, request = commit_sent(net, first, waits=waits)
+    coordinator.answered(net.now, request, refused(Error.COORDINATOR_LOAD_IN_PROGRESS))
+    failed = CommitFailed(number, Error.COORDINATOR_LOAD_IN_PROGRESS)
+    assert coordinator.events == ([] if waits else [failed])
+    net.wait(1_000)
+    coordinator.tick(net.now)
+    again = [each for each in coordinator.take() if each.api == "OFFSET_COMMIT"]
+    assert len(again) == waits
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (Error.UNKNOWN_MEMBER_ID, MemberState.UNJOINED),
+        (Error.ILLEGAL_GENERATION, MemberState.UNJOINED),
+        (Error.OFFSET_METADATA_TOO_LARGE, MemberState.STABLE),
+    ],
+)
+def test_who_is_told_by_a_commit_that_it_is_no_member_joins_again(
+    error: Error, state: MemberState
+) -> None:
+    net, (first,) = group_of(1)
+    number, request = commit_sent(net, first, waits=False)
+    first.coordinator.answered(net.now, request, refused(error))
+    assert first.coordinator.state is state
+    assert CommitFailed(number, error) in first.coordinator.events
+
+
+def test_offsets_that_are_pending_in_transactions_are_waited_for() -> None:
+    """KIP-447."""
+    assert offset_fetch(config(), [TopicPartition(TOPIC, 0)]).require_stable
 
 
 def test_example_16_an_answer_to_an_earlier_generation_resets_nothing() -> None:
