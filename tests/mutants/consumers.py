@@ -262,4 +262,23 @@ MUTANTS = (
         "            del self.owned[partition]\n            yield Read(self._owner(partition))\n",
         ZOOKEEPER + "test_example_33_each_computes_range_for_itself",
     ),
+    _of_clients(
+        "offsets that are pending in transactions are waited for",
+        "require_stable=True",
+        "require_stable=False",
+        COORDINATOR + "test_offsets_that_are_pending_in_transactions_are_waited_for",
+    ),
+    _of_clients(
+        "a commit that waits is tried again",
+        "until = now + self.config.default_api_timeout_ms if waits",
+        "until = now - self.config.default_api_timeout_ms if waits",
+        COORDINATOR + "test_a_commit_that_waits_is_tried_again_in_its_time",
+    ),
+    _of_clients(
+        "who is told by a commit that it is no member joins again",
+        "elif error in NEW_GENERATION and pending.generation == self.generation:\n"
+        "            self._reset_on(error, pending)\n        elif error is Error.FENCED",
+        "elif error is Error.FENCED",
+        COORDINATOR + "test_who_is_told_by_a_commit_that_it_is_no_member_joins_again",
+    ),
 )

@@ -104,4 +104,10 @@ MUTANTS = (
         "elif self.is_aborting:",
         ERRORS + "test_while_it_is_aborted_only_what_is_fatal_counts",
     ),
+    _of_clients(
+        "batches that fill a request exactly go together",
+        "        size = 0\n        for known in self._in_turn",
+        "        size = 1\n        for known in self._in_turn",
+        "test_accumulator.py::test_batches_that_fill_a_request_exactly_go_together",
+    ),
 )

@@ -163,4 +163,11 @@ MUTANTS = (
         "now >= self._not_before:",
         PURGES + "test_one_deletion_at_a_time_and_not_more_often_than_it_should",
     ),
+    _of_streams(
+        "streams: who has copies of tasks gets no more than its share",
+        "return not (has_it and load < share), load, name",
+        "return not (has_it and load <= share), load, name",
+        "streams/test_task_assignor.py::"
+        "test_who_has_copies_gets_no_more_than_its_share_before_others_have_one",
+    ),
 )

@@ -59,6 +59,17 @@ def test_example_8_a_task_goes_where_the_fullest_copy_is() -> None:
     assert TASKS[0] in made.standby["a"]
 
 
+def test_who_has_copies_gets_no_more_than_its_share_before_others_have_one() -> None:
+    copied = {"a": TASKS[1:2], "b": TASKS[:1], "c": TASKS[:2]}
+    threads = {
+        name: Thread(process=name, standby=dict.fromkeys(tasks, 5))
+        for name, tasks in copied.items()
+    }
+    made = assign_tasks(TASKS[:2], TASKS[:2], threads, 1)
+    assert made.active == {"a": [TASKS[1]], "b": [TASKS[0]], "c": []}
+    assert made.standby == {"a": [], "b": [TASKS[1]], "c": [TASKS[0]]}
+
+
 def test_processes_with_more_threads_have_more_tasks() -> None:
     threads = {name: Thread(process=name[0]) for name in ("a1", "a2", "b1")}
     made = assign_tasks(TASKS, [], threads, 0)
