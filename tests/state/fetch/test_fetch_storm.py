@@ -1,0 +1,68 @@
+"""More clients than slots, one after the other: who has a session, and who fetches without."""
+
+from collections import Counter
+
+from brokerstream.state.core.tables import Table
+from brokerstream.state.fetch import check
+from brokerstream.state.fetch.fetch_session import (
+    EVICTION_MS,
+    Answered,
+    FetchPartition,
+    NewSession,
+    SessionCache,
+)
+from brokerstream.state.fetch.fetch_session_counts import cache_counts
+from brokerstream.state.fetch.slices import SHARDS, Slices
+
+BROKER, VERSION = 1, 12
+SLOTS, CLIENTS = 5 * SHARDS, 50 * SHARDS
+FOLLOWERS = 2
+
+
+class Storm:
+    """Clients that open a session of one partition each, and stay away; followers that go on."""
+
+    def __init__(self, slots: int) -> None:
+        self.table = Table()
+        self.slices = Slices(slots)
+        self.opened: Counter[bool] = Counter()
+        """How many got a session, and how many did not."""
+        self.followers: dict[int, int] = {}
+        for number in range(FOLLOWERS):
+            self.followers[self.open(0, f"follower-{number}", is_follower=True)] = 1
+
+    def open(self, now: int, client: str, *, is_follower: bool = False) -> int:
+        partition = FetchPartition("t", "t", 0, 0, 1000, -1, -1, -1)
+        answered = [(partition, Answered(partition.identity, 0, 0, 0, 0, False, True))]
+        cache = SessionCache(self.table, BROKER, self.slices, now)
+        found = cache.create(NewSession(client, is_follower, False, client, None), answered)
+        self.opened[found > 0] += 1
+        return found
+
+    def rage(self, clients: int, every_ms: int) -> None:
+        """Each client comes so much later than the one before; followers fetch in between."""
+        for number in range(clients):
+            now = (number + 1) * every_ms
+            self.open(now, f"client-{number}")
+            for session_id, epoch in self.followers.items():
+                cache = SessionCache(self.table, BROKER, self.slices, now)
+                assert cache.open(session_id, epoch, VERSION, {}, []).error == 0
+                self.followers[session_id] += 1
+
+
+def test_while_all_are_young_who_is_too_many_fetches_without_a_session() -> None:
+    storm = Storm(SLOTS)
+    storm.rage(CLIENTS, 1)
+    counts = cache_counts(storm.table, [BROKER])
+    assert (counts.sessions, counts.evictions) == (SLOTS, 0)
+    assert storm.opened == {True: SLOTS, False: CLIENTS + FOLLOWERS - SLOTS}
+
+
+def test_who_is_silent_for_two_minutes_makes_room_and_followers_stay() -> None:
+    storm = Storm(SLOTS)
+    storm.rage(CLIENTS, EVICTION_MS * 2 // SLOTS)
+    counts = cache_counts(storm.table, [BROKER])
+    assert counts.sessions == SLOTS
+    assert counts.evictions == storm.opened[True] - SLOTS > SLOTS
+    assert list(check.check(storm.table, [BROKER], storm.slices)) == []
+    assert set(storm.followers.values()) == {CLIENTS + 1}, "each fetch was in its session"
