@@ -4,12 +4,16 @@ from collections import Counter
 
 from brokerstream.state.access import delegation_tokens
 from brokerstream.state.access.authorizer import Pattern, PatternType, PrefixLengths, entries
-from brokerstream.state.core.check import Violations
+from brokerstream.state.core.check import Violations, by_kind
 from brokerstream.state.core.tables import Table
+
+_KINDS = ("token", "token-digest", "acl", "acl-id", "acl-prefixes")
 
 
 def check(table: Table, prefix: str) -> Violations:
     """ACLs and tokens of the image whose keys begin with `prefix`."""
+    if by_kind(table).keys().isdisjoint(_KINDS):
+        return  # nobody has any
     tokens = {each.digest: each.token_id for each in delegation_tokens.all_tokens(table, prefix)}
     digests = f"{prefix}/token-digest/"
     by_digest = {

@@ -4,11 +4,19 @@ Each room checks its own items; here is what lies across rooms, and that there i
 No job pays for it: tests have it after every event, and `brokerstream replay --check`.
 """
 
+from functools import partial
+
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cluster import check as cluster
 from brokerstream.state.core import check as core
 from brokerstream.state.core import waiting
-from brokerstream.state.core.check import Violations, by_kind, machine_of, names_machine
+from brokerstream.state.core.check import (
+    Violations,
+    by_kind,
+    machine_of,
+    names_machine,
+    of_keys,
+)
 from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 from brokerstream.state.fetch import check as fetch
@@ -102,12 +110,22 @@ def _kinds(tables: Tables, brokers: list[int]) -> Violations:
         for kind, keys in by_kind(tables[name]).items():
             if kind not in KINDS[name]:
                 yield f"the table `{name}` has items of an unknown kind: {keys[0]}"
-            for key in keys:
-                if not names_machine(name, key):
-                    yield f"{key} in the table `{name}` does not say whose it is"
-                machine = machine_of(key)
-                if machine is not None and machine not in brokers:
-                    yield f"{key} is of broker {machine}, which this cell does not hold"
+        nobodys, by_broker = of_keys(tables[name], "owners", partial(_owners, name))
+        for key in nobodys:
+            yield f"{key} in the table `{name}` does not say whose it is"
+        for broker in sorted(by_broker.keys() - set(brokers)):
+            for key in by_broker[broker]:
+                yield f"{key} is of broker {broker}, which this cell does not hold"
+
+
+def _owners(name: str, keys: list[str]) -> tuple[list[str], dict[int, list[str]]]:
+    """The keys of the table `name` that do not say whose they are, and those of each broker."""
+    by_broker: dict[int, list[str]] = {}
+    for key in keys:
+        broker = machine_of(key)
+        if broker is not None:
+            by_broker.setdefault(broker, []).append(key)
+    return [key for key in keys if not names_machine(name, key)], by_broker
 
 
 def _quiet_partitions(tables: Tables) -> Violations:

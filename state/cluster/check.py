@@ -30,10 +30,29 @@ def check(
     for machine in machines:
         yield from _image(tables, machine, topics[machine])
         yield from access.check(tables.metadata, machine_prefix(machine))
+    alike = _alike(topics)
+    for who, known in alike:
+        yield from _partitions(machine_prefix(who[0]), known)
     if not waiting.is_metadata_late(tables.waiting):
         others = [broker for broker in held_here if broker not in {*absent, machines[0]}]
         yield from _images_agree(tables, machines[0], others, topics)
-    yield from _logs(tables, {broker: topics[broker] for broker in held_here})
+    yield from _logs(tables, alike)
+
+
+Alike = list[tuple[list[int], list[Topic]]]
+"""Machines that know the same topics, with these: as a rule all of them."""
+
+
+def _alike(topics: dict[int, list[Topic]]) -> Alike:
+    alike: Alike = []
+    for machine, known in topics.items():
+        for who, same in alike:
+            if known == same:
+                who.append(machine)
+                break
+        else:
+            alike.append(([machine], known))
+    return alike
 
 
 def _images_agree(
@@ -55,7 +74,9 @@ def _images_agree(
 
 
 def _settings(tables: Tables, machine: int) -> list[dict[str, dict[str, str]]]:
-    """What a machine knows of the settings of each kind."""
+    """What a machine knows of the settings of each kind; nothing where no machine was given any."""
+    if by_kind(tables.metadata).keys().isdisjoint(given_configs.KINDS):
+        return []
     return [given_configs.everything(tables.metadata, machine, k) for k in given_configs.KINDS]
 
 
@@ -66,6 +87,13 @@ def _image(tables: Tables, machine: int, topics: list[Topic]) -> Violations:
     by_name = {i.topic_id: k.removeprefix(names) for k, i in table.items(names, TopicName)}
     if by_id != by_name:
         yield f"{prefix}: the topics {by_id} go by the names {by_name}"
+    counted = table.get(f"{prefix}/quotas", AnyQuotas)
+    quotas = client_quotas.all_quotas(table, machine)
+    if (counted.entities if counted is not None else 0) != len(quotas):
+        yield f"{prefix}: {counted} counts {len(quotas)} entities with a quota"
+
+
+def _partitions(prefix: str, topics: list[Topic]) -> Violations:
     for topic in topics:
         for number, partition in enumerate(topic.partitions):
             is_led = partition.leader in partition.isr or partition.leader < 0
@@ -74,21 +102,19 @@ def _image(tables: Tables, machine: int, topics: list[Topic]) -> Violations:
             is_subset = bool(in_sync or may_be_empty) and in_sync <= set(partition.replicas)
             if not is_led or not is_subset or len(in_sync) != len(partition.isr):
                 yield f"{prefix}: {topic.name}-{number} has the replicas {partition}"
-    counted = table.get(f"{prefix}/quotas", AnyQuotas)
-    quotas = client_quotas.all_quotas(table, machine)
-    if (counted.entities if counted is not None else 0) != len(quotas):
-        yield f"{prefix}: {counted} counts {len(quotas)} entities with a quota"
 
 
-def _logs(tables: Tables, known: dict[int, list[Topic]]) -> Violations:
+def _logs(tables: Tables, alike: Alike) -> Violations:
     """Each broker has the logs that the topics known to it say."""
-    wanted = {}
-    for broker, topics in known.items():
+    wanted: dict[str, int | None] = {}
+    for who, topics in alike:
         for topic in topics:
             for number, partition in enumerate(topic.partitions):
-                if broker in partition.replicas:
-                    key = log_key(broker, topic.topic_id, number)
-                    wanted[key] = partition.leader_epoch if partition.leader == broker else None
+                for broker in partition.replicas:
+                    if broker in who:
+                        is_led = partition.leader == broker
+                        key = log_key(broker, topic.topic_id, number)
+                        wanted[key] = partition.leader_epoch if is_led else None
     found = by_kind(tables.logs).get("log", [])
     for key in sorted(wanted.keys() ^ set(found)):
         yield f"{key} {'is' if key in wanted else 'is not'} what an image says, but the log" + (

@@ -4,8 +4,9 @@ A check goes through all items of its room and yields each violation in words. N
 tests have it after every event, and `brokerstream replay --check` (`state/cell/check.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import TypeVar
 
 from brokerstream.state.core import waiting
 from brokerstream.state.core.tables import Table
@@ -14,9 +15,7 @@ from brokerstream.state.core.waiting import Timer, Watch
 Violations = Iterator[str]
 """What does not hold, one sentence each."""
 
-
-_BY_KIND = "keys by kind"
-"""Under this name a table keeps its keys as they were, and their kinds."""
+Found = TypeVar("Found")
 
 _KEYS_KNOWN = 2**16
 """Keys of which it is remembered what they say: from event to event most are the same."""
@@ -27,15 +26,26 @@ def by_kind(table: Table) -> dict[str, list[str]]:
 
     They are to be read only: who asks again while the table has the same keys gets the same.
     """
-    keys = table.keys()
-    sorted_before = table.derived.get(_BY_KIND)
-    if sorted_before is not None and sorted_before[0] == keys:
-        return sorted_before[1]  # type: ignore[no-any-return]
+    return of_keys(table, "keys by kind", _by_kind)
+
+
+def _by_kind(keys: list[str]) -> dict[str, list[str]]:
     kinds: dict[str, list[str]] = {}
     for key in keys:
         kinds.setdefault(kind_of(key), []).append(key)
-    table.derived[_BY_KIND] = (keys, kinds)
     return kinds
+
+
+def of_keys(table: Table, name: str, compute: Callable[[list[str]], Found]) -> Found:
+    """What is computed of a table's keys alone, again where they are others than before.
+
+    The table keeps it under `name`, beside the keys that it was computed of.
+    """
+    keys = table.keys()
+    known: tuple[list[str], Found] | None = table.derived.get(name)
+    if known is None or known[0] != keys:
+        known = table.derived[name] = (keys, compute(keys))
+    return known[1]
 
 
 @lru_cache(_KEYS_KNOWN)

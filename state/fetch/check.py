@@ -15,12 +15,15 @@ from brokerstream.state.fetch.session_items import (
 )
 from brokerstream.state.fetch.slices import Shard, Slices, kept, shard_key
 
+_KINDS = ("session", "members", "active", "cached", "shard", "evictions")
+
 
 def check(table: Table, brokers: Iterable[int], wanted: Slices) -> Violations:
     """The caches of some brokers, each in these slices unless it has begun with others."""
     kinds = by_kind(table)
     watching: set[tuple[str, int, str]] = set()
-    for broker in brokers:
+    has_any = not kinds.keys().isdisjoint(_KINDS)
+    for broker in brokers if has_any else ():
         keys = {
             kind: [key for key in kinds.get(kind, []) if machine_of(key) == broker]
             for kind in ("session", "members", "active", "cached")

@@ -1,8 +1,10 @@
 """What must hold of logs and of what they remember of producers: offsets ascend and meet."""
 
+from functools import lru_cache
 from itertools import pairwise
 
 from brokerstream.state.core.check import Violations, by_kind
+from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs.chunked import CHUNK_ENTRIES, Span
 from brokerstream.state.logs.log import (
@@ -31,8 +33,9 @@ def check(logs: Table, producers: Table) -> Violations:
     for key in kinds.get("log", []):
         log = logs.get(key, Log)
         assert log is not None, key
-        if log == Log(log.topic_id, log.topic, log.partition, log.leader_epoch):
-            continue  # most partitions of internal topics are empty
+        place = (log.topic_id, log.topic, log.partition)
+        if log == _empty(*place, log.leader_epoch, log.directory, log.is_whole):
+            continue  # most partitions of internal topics are
         broker = int(key.split("/", 1)[0])
         owned |= _items_of(broker, log)
         for violation in _log(logs, broker, log):
@@ -42,6 +45,14 @@ def check(logs: Table, producers: Table) -> Violations:
             if key not in owned:
                 yield f"{key} is of no log"
     yield from _producers(logs, kinds.get("log", []), producers)
+
+
+@lru_cache(2**12)
+def _empty(
+    topic_id: Uuid, topic: str, partition: int, epoch: int, directory: str, is_whole: bool
+) -> Log:
+    """A log to which nothing was ever appended; to be read only."""
+    return Log(topic_id, topic, partition, epoch, directory=directory, is_whole=is_whole)
 
 
 def _items_of(broker: int, log: Log) -> set[str]:

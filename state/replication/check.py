@@ -53,11 +53,12 @@ def _replicas(tables: Tables, topic: Topic, number: int) -> Violations:
                 f"{name} is committed up to {leaders.high_watermark}, but replica {each}, in sync"
                 f" or eligible, ends at {log.log_end_offset}"
             )
-        is_cleaned = any(  # each at its own time
-            found.cleaned_chunks or found.has_gaps for found in (log, leaders)
-        )
-        if each != partition.leader and log != leaders and not is_cleaned:
-            yield from _agree(tables, name, (partition.leader, leaders), (each, log))
+        if each != partition.leader and log != leaders:
+            is_cleaned = any(  # each at its own time
+                found.cleaned_chunks or found.has_gaps for found in (log, leaders)
+            )
+            if not is_cleaned:
+                yield from _agree(tables, name, (partition.leader, leaders), (each, log))
 
 
 def _agree(tables: Tables, name: str, one: tuple[int, Log], other: tuple[int, Log]) -> Violations:

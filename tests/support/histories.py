@@ -8,16 +8,22 @@ What it tells depends on nothing but some bytes for each event, and on the setti
     histories()   a strategy of documents for a cell of one broker
     stories()     a strategy of documents with the settings of their cell: 1 to 3 brokers
     seeded(n)     the nth of the stories that need no hypothesis
+    heard(listen) who listens while a history is told need not have it decided once more
 
 Hypothesis makes a history smaller by leaving out events, and simpler by making bytes 0: the first
 choice everywhere, which is a right one. Where all bytes of an event are 0, there is none.
 """
 
 import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
+import pytest
 from hypothesis import strategies as st
 
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.replication.preferred_replica import RACK_AWARE
 from tests.support.clients_told import CLUSTER, START, Choice, Clients
@@ -28,7 +34,7 @@ from tests.support.sharers_told import SHARE_OPENINGS, SHARE_REQUESTS
 from tests.support.streams_told import STREAMS_OPENINGS, STREAMS_REQUESTS
 from tests.support.tokens_told import TOKEN_REQUESTS
 
-__all__ = ["CLUSTER", "START", "Story", "histories", "seeded", "stories", "tell"]
+__all__ = ["CLUSTER", "START", "Story", "heard", "histories", "seeded", "stories", "tell"]
 
 BYTES = 12
 """For one event, and for the opening: more choices than these bytes hold are the first one."""
@@ -139,6 +145,24 @@ def stories(min_size: int = 50, max_size: int = 200) -> st.SearchStrategy[Story]
     return st.builds(
         lambda s, a, b: Story(s, tell(s, a, b)), settings, opening, _events(min_size, max_size)
     )
+
+
+@contextmanager
+def heard(listen: Callable[[Cell, bytes, list[Output]], None]) -> Iterator[None]:
+    """While this lasts `listen` hears of each event that a cell has decided: cell, event, rows.
+
+    Such as the one that a history is told to.
+    """
+    handle = Cell.handle
+
+    def handled(cell: Cell, document: bytes, position: Position) -> list[Output]:
+        rows = handle(cell, document, position)
+        listen(cell, document, rows)
+        return rows
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cell, "handle", handled)
+        yield
 
 
 def seeded(seed: int, size: int = 100) -> Story:

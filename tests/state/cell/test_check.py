@@ -7,7 +7,7 @@ import pytest
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.check import ViolationError, check
 from brokerstream.state.core import waiting
-from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.outputs import Output
 from brokerstream.state.core.records import TransactionMetadata, TransactionMetadataWritten
 from brokerstream.state.fetch.session_items import Active, Session
 from brokerstream.state.groups import groups
@@ -18,25 +18,21 @@ from brokerstream.state.logs.log import Log
 from brokerstream.state.logs.producer import Producer, RememberedBatch
 from brokerstream.state.transactions import transactional_ids
 from brokerstream.state.transactions.transactional_offsets import Pending
-from tests.support.histories import seeded
+from tests.support.histories import heard, seeded
 from tests.support.machine import Bench, header
 
 
-def test_everything_holds_after_every_event_of_a_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the cell to which it is told, event by event."""
-    handle = Cell.handle
-    handled: list[bytes] = []
+def test_everything_holds_after_every_event_of_a_history() -> None:
+    checked: list[bytes] = []
 
-    def checked(cell: Cell, document: bytes, position: Position) -> list[Output]:
-        rows = handle(cell, document, position)
-        handled.append(document)
-        assert check(cell) == [], f"seed {seed}, event {position.offset}"
-        return rows
+    def listen(cell: Cell, document: bytes, _: list[Output]) -> None:
+        assert check(cell) == [], f"seed {seed}, event {len(checked)}"
+        checked.append(document)
 
-    monkeypatch.setattr(Cell, "handle", checked)
-    for seed in range(12):
-        handled.clear()
-        assert seeded(seed, 100).documents == handled
+    with heard(listen):
+        for seed in range(12):
+            checked.clear()
+            assert seeded(seed, 100).documents == checked
 
 
 @pytest.fixture

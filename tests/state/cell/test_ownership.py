@@ -12,11 +12,11 @@ from brokerstream.state.cell.apply import apply
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.check import ViolationError, hold
 from brokerstream.state.cluster.image import machine_prefix
-from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.outputs import Output
 from brokerstream.state.core.records import PartitionTaken, ProducerIdBlockWritten, Record
 from brokerstream.state.core.tables import Table, Tables
 from brokerstream.state.transactions import transactional_offsets
-from tests.support.histories import seeded
+from tests.support.histories import heard, seeded
 
 SEEDS = range(40)
 """Histories that together apply every kind of record (`test_histories.py` says which seeds do)."""
@@ -53,9 +53,8 @@ class Spy:
 
         Nothing that is raised in a cell becomes a dead letter.
         """
-        with pytest.MonkeyPatch.context() as patch:
+        with heard(self._hear), pytest.MonkeyPatch.context() as patch:
             patch.setattr(effects, "apply", self._apply)
-            patch.setattr(Cell, "handle", self._without_faults(Cell.handle))
             for name in WRITES:
                 patch.setattr(Table, name, self._checking(getattr(Table, name)))
             yield
@@ -70,15 +69,10 @@ class Spy:
         finally:
             self._machine = ""
 
-    def _without_faults(self, handle: Any) -> Any:
-        def handled(cell: Cell, document: bytes, position: Position) -> list[Output]:
-            self.cell = cell
-            rows: list[Output] = handle(cell, document, position)
-            for row in rows:
-                assert b'"reason":"fault"' not in (row.value or b""), row
-            return rows
-
-        return handled
+    def _hear(self, cell: Cell, _: bytes, rows: list[Output]) -> None:
+        self.cell = cell
+        for row in rows:
+            assert b'"reason":"fault"' not in (row.value or b""), row
 
     def _checking(self, write: Any) -> Any:
         def checked(table: Table, key: str, *arguments: Any) -> Any:
