@@ -13,7 +13,7 @@ from brokerstream.streaming.audit import groups, lag, producers, sessions
 from brokerstream.streaming.audit.finding import Finding, client_of
 from brokerstream.streaming.audit.history import History
 from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.observed.plots import in_sync_chart, offsets_chart
+from brokerstream.streaming.observed.plots import in_sync_chart, offsets_chart, tooltips
 
 SUBJECTS = 6
 """Partitions that are drawn, of each kind of plot."""
@@ -188,7 +188,7 @@ def _epochs(altair: Any, history: History, findings: Sequence[Finding]) -> Itera
             x=_time(altair),
             y=altair.Y("epoch:Q", axis=altair.Axis(tickMinStep=1)),
             color=altair.Color("producer:N", title="producer"),
-            tooltip=["producer:N", "epoch:Q", "client:N", "line:N"],
+            tooltip=tooltips(altair, "producer:N", "epoch:Q", "client:N", "line:N"),
         )
         some = _some(len(names), len({row["producer"] for row in rows}))
         yield _plot("Producer epochs", f"Each point is an epoch that was given.{some}", chart)
@@ -205,7 +205,7 @@ def _sequences(altair: Any, history: History, findings: Sequence[Finding]) -> It
             y=altair.Y("sequence:Q", title="first sequence"),
             color=_outcome(altair),
             shape=_shape(altair),
-            tooltip=["producer:N", "sequence:Q", "outcome:N", "line:N"],
+            tooltip=tooltips(altair, "producer:N", "sequence:Q", "outcome:N", "line:N"),
         )
         some = _some(len(rows), len(found[name]))
         yield _plot(f"Sequences in {name}", f"Each point is a batch.{some}", chart)
@@ -250,7 +250,7 @@ def _lags(altair: Any, history: History, findings: Sequence[Finding]) -> Iterato
                 x=_time(altair),
                 y=altair.Y("lag:Q", title="records"),
                 color=_color(altair, "group"),
-                tooltip=["group:N", "lag:Q", "line:N"],
+                tooltip=tooltips(altair, "group:N", "lag:Q", "line:N"),
             )
         )
         some = _some(len(names), len({row["group"] for row in rows}))
@@ -284,7 +284,7 @@ def _timeline(altair: Any, rows: list[Row], subject: str, what: str, told: list[
         y=altair.Y(f"{subject}:N", title=None, axis=altair.Axis(labelLimit=110)),
         color=_color(altair, what),
         shape=altair.Shape(f"{what}:N", title=None),
-        tooltip=[f"{subject}:N", f"{what}:N", *told],
+        tooltip=tooltips(altair, f"{subject}:N", f"{what}:N", *told),
     ).properties(height=height)
 
 

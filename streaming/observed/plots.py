@@ -104,12 +104,17 @@ def in_sync_chart(altair: Any, samples: Sequence[Sample], end: float) -> Any:
         .mark_bar()
         .encode(
             x=altair.X("from:T", title=None),
-            x2="to:T",
+            x2=altair.X2("to:T"),
             y=altair.Y("broker:N", title="in sync"),
             color=altair.Color("role:N", title=None),
-            tooltip=["broker:N", "role:N"],
+            tooltip=tooltips(altair, "broker:N", "role:N"),
         )
     )
+
+
+def tooltips(altair: Any, *fields: str) -> list[Any]:
+    """What is shown of a point; where Altair finds texts it looks long for what they stand for."""
+    return [altair.Tooltip(field) for field in fields]
 
 
 def _line(altair: Any, rows: list[dict[str, Any]], **mark: Any) -> Any:
@@ -119,6 +124,9 @@ def _line(altair: Any, rows: list[dict[str, Any]], **mark: Any) -> Any:
         .encode(
             x=altair.X("time:T", title=None),
             y=altair.Y("offset:Q", title="offset", scale=altair.Scale(zero=False)),
-            tooltip=["line:N", "offset:Q", "why:N", altair.Tooltip("time:T", format="%H:%M:%S.%L")],
+            tooltip=[
+                *tooltips(altair, "line:N", "offset:Q", "why:N"),
+                altair.Tooltip("time:T", format="%H:%M:%S.%L"),
+            ],
         )
     )

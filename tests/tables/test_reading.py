@@ -51,7 +51,7 @@ def test_a_replayed_recording_answers_questions(replayed: Tables) -> None:
 
 
 def test_a_recording_is_read_as_of_an_exchange_or_a_time() -> None:
-    early = tables.read(CAPTURE, as_of="group_kp.jsonl:40")
+    early = tables.read(CAPTURE, as_of="group_kp.jsonl:40", broker_settings=SETTINGS)
     assert early.arrow("members").num_rows == 1
     [joined] = early.arrow("members").to_pylist()
     assert joined["clientId"] == "kp-consumer"
