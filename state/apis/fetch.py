@@ -67,7 +67,7 @@ from brokerstream.state.fetch.fetch_session import (
 )
 from brokerstream.state.fetch.places import Place
 from brokerstream.state.fetch.reading import Limits, Read
-from brokerstream.state.fetch.session_items import FetchPartition, session_key
+from brokerstream.state.fetch.session_items import FetchPartition, called, session_key
 from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import copying, preferred_replica, throttles
@@ -168,7 +168,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: FetchRequest = request.body
     replica_id = body.follower_id
     cache, version = _cache(broker), request.version
-    requested, forgotten = _requested(body), _forgotten(body)
+    requested = _requested(body)
+    forgotten = _forgotten(body) if body.forgotten_topics_data else []
     context = cache.open(body.session_id, body.session_epoch, version, requested, forgotten)
     if context.kind is ContextKind.ERROR:
         return Decision(response=FetchResponse(error_code=context.error))
@@ -354,10 +355,8 @@ def _cache(broker: Broker) -> SessionCache:
 
 
 def _forgotten(body: FetchRequest) -> list[str]:
-    if not body.forgotten_topics_data:
-        return []
     return [
-        FetchPartition(topic.topic_id, topic.topic, partition, 0, 0, 0, 0, 0).identity
+        f"{called(topic.topic_id, topic.topic)}/{partition}"
         for topic in body.forgotten_topics_data
         for partition in topic.partitions
     ]
@@ -367,18 +366,20 @@ def _requested(body: FetchRequest) -> dict[str, FetchPartition]:
     """The partitions that the request names; the last one counts where it names one twice."""
     named = {}
     for topic in body.topics:
-        for partition in topic.partitions:
-            wanted = FetchPartition(
-                topic.topic_id,
-                topic.topic,
-                partition.partition,
-                partition.fetch_offset,
-                partition.partition_max_bytes,
-                partition.log_start_offset,
-                partition.current_leader_epoch,
-                partition.last_fetched_epoch,
+        topic_id, name = topic.topic_id, topic.topic
+        identity = called(topic_id, name)
+        for asked in topic.partitions:
+            partition = asked.partition
+            named[f"{identity}/{partition}"] = FetchPartition(
+                topic_id,
+                name,
+                partition,
+                asked.fetch_offset,
+                asked.partition_max_bytes,
+                asked.log_start_offset,
+                asked.current_leader_epoch,
+                asked.last_fetched_epoch,
             )
-            named[wanted.identity] = wanted
     return named
 
 

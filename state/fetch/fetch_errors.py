@@ -26,9 +26,6 @@ def of_broker(
     broker: Broker, partition: Partition, wanted: FetchPartition, needs_leader: bool
 ) -> Error:
     """Why this broker, which has the log, does not serve it: the epoch, or it does not lead."""
-    epoch = wanted.current_leader_epoch
-    if partition.leader == broker.id and (epoch == partition.leader_epoch or epoch < 0):
-        return Error.NONE  # what nearly all ask
     if needs_leader:
         return broker.leader_error(partition, epoch_of(wanted))
     return broker.epoch_error(partition, epoch_of(wanted))
@@ -40,3 +37,15 @@ def of_replica(partition: Partition, wanted: FetchPartition, replica_id: int) ->
         return Error.NONE
     has_epoch = epoch_of(wanted) != NO_EPOCH
     return Error.UNKNOWN_LEADER_EPOCH if has_epoch else Error.NOT_LEADER_OR_FOLLOWER
+
+
+def of_asker(
+    broker: Broker,
+    partition: Partition,
+    wanted: FetchPartition,
+    needs_leader: bool,
+    replica_id: int,
+) -> Error:
+    """Why this broker does not serve a partition, or not to this replica; -1 is a consumer."""
+    error = of_broker(broker, partition, wanted, needs_leader)
+    return of_replica(partition, wanted, replica_id) if error is Error.NONE else error

@@ -341,7 +341,8 @@ class SessionCache:
         session = self._table.change(session_key(self._broker, session_id), Session)
         is_old = self._now - session.creation_ms > EVICTION_MS
         session.last_used_ms = self._now
-        self._note_size(session)
+        if session.size != session.cached_size:
+            self._note_size(session)
         session.is_evictable_by_privileged = not session.is_privileged or is_old
         session.is_evictable_by_all = is_old
 

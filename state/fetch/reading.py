@@ -107,11 +107,12 @@ def _read(
     log = broker.tables.logs.get(place.log, logs.Log)
     if log is None:
         return _failed(place, Error.NOT_LEADER_OR_FOLLOWER, partition)
-    error = fetch_errors.of_broker(broker, partition, wanted, needs_leader)
-    if error is Error.NONE and limits.replica_id >= 0:
-        error = fetch_errors.of_replica(partition, wanted, limits.replica_id)
-    if error is not Error.NONE:
-        return _failed(place, error, partition)
+    epoch, replica_id = wanted.current_leader_epoch, limits.replica_id
+    is_leader = partition.leader == broker.id and (epoch < 0 or epoch == partition.leader_epoch)
+    if replica_id >= 0 or not is_leader:  # nearly all are consumers that ask the leader
+        error = fetch_errors.of_asker(broker, partition, wanted, needs_leader, replica_id)
+        if error is not Error.NONE:
+            return _failed(place, error, partition)
     if place.preferred_replica >= 0:
         return _elsewhere(place, log)
     offset, diverging = wanted.fetch_offset, None
@@ -135,7 +136,7 @@ def _read(
         and diverging is None
         and not place.may_prefer
         and place.key
-        and limits.replica_id < 0  # the leader notes where a follower is
+        and replica_id < 0  # the leader notes where a follower is
     ):
         return None  # it `is_quiet`, and for its session it is not `is_news`
     return Read(

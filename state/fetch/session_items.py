@@ -31,9 +31,8 @@ class FetchPartition(msgspec.Struct, array_like=True):
 
     @property
     def identity(self) -> str:
-        """Topic id and partition, or the topic's name where the request has no id."""
-        topic = self.topic_id if self.topic_id != ZERO_UUID else f"={self.topic}"
-        return f"{topic}/{self.partition}"
+        """What a session calls it: its topic, and its number."""
+        return f"{called(self.topic_id, self.topic)}/{self.partition}"
 
 
 class CachedPartition(msgspec.Struct, array_like=True):
@@ -89,6 +88,11 @@ class Watchers(msgspec.Struct, array_like=True):
     """The sessions that are told of a log's changes, and what the partition is called in each."""
 
     entries: list[tuple[int, str]]
+
+
+def called(topic_id: Uuid, name: str) -> str:
+    """What a session calls a topic: by its id, or by its name where the request has no id."""
+    return topic_id if topic_id != ZERO_UUID else f"={name}"
 
 
 def session_key(broker: int, session_id: int) -> str:
