@@ -33,6 +33,7 @@ Not done: remote storage.
 """
 
 from collections.abc import Container
+from itertools import compress
 
 import msgspec
 
@@ -510,7 +511,7 @@ def _answer(
         if selected is None:
             error = int(Error.INVALID_FETCH_SESSION_EPOCH)
             return Decision(response=FetchResponse(error_code=error, session_id=session_id))
-        shown = [read for read, is_shown in zip(reads, selected, strict=True) if is_shown]
+        shown = list(compress(reads, selected))
     elif context.kind is ContextKind.FULL:
         new = NewSession(
             asker.client_id or "",
@@ -538,7 +539,7 @@ def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker)
     shown = reads
     if fetch.context.kind is ContextKind.INCREMENTAL:
         would_show = fetch.cache.would_show(fetch.context, reads)
-        shown = [read for read, is_shown in zip(reads, would_show, strict=True) if is_shown]
+        shown = list(compress(reads, would_show))
     topics = _by_topic(broker, shown, fetch.limits.isolation_level)
     named = [AnsweredTopic.of(*each) for each in topics]
     size = response_size.size_of(named, asker.version)

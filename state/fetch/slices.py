@@ -8,6 +8,7 @@ turned away while another slice has room.
 A cache keeps the slices with which it has begun: ids say in which of them a session lives.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -40,11 +41,11 @@ class Slices(NamedTuple):
     slots: int
     shards: int = SHARDS
 
-    @classmethod
-    def of(cls, settings: BrokerSettings) -> "Slices":
+    @staticmethod
+    def of(settings: BrokerSettings) -> "Slices":
         """Those of a cache that begins."""
         slots = settings.max_incremental_fetch_session_cache_slots
-        return cls(slots, settings.brokerstream_fetch_session_cache_shards)
+        return _slices(slots, settings.brokerstream_fetch_session_cache_shards)
 
     @property
     def room(self) -> int:
@@ -59,6 +60,11 @@ class Slices(NamedTuple):
     def slice_of(self, session_id: int) -> int:
         """The slice in which an id belongs."""
         return session_id // self.id_range
+
+
+@lru_cache
+def _slices(slots: int, shards: int) -> Slices:
+    return Slices(slots, shards)
 
 
 def shard_key(broker: int, number: int) -> str:
