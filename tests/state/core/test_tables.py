@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core.outputs import Position
 from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import TABLE_NAMES, Table, Tables, decode_item, encode_item
+from brokerstream.state.core.tables import (
+    KEYS_KEPT,
+    TABLE_NAMES,
+    Table,
+    Tables,
+    decode_item,
+    encode_item,
+    kept,
+)
 from tests.support.histories import CLUSTER, histories
 
 
@@ -143,3 +151,20 @@ def test_decoding_and_encoding_every_item_of_a_cell_is_the_identity(
         items = msgspec.msgpack.decode(column, type=dict[str, msgspec.Raw]) if column else {}
         for key, encoded in items.items():
             assert encode_item(decode_item(encoded, types[key])) == bytes(encoded), key
+
+
+def test_of_keys_those_made_last_are_kept_and_no_more() -> None:
+    made = []
+
+    @kept
+    def key(number: int) -> str:
+        made.append(number)
+        return f"1/thing/{number}"
+
+    first, *_ = [key(number) for number in range(KEYS_KEPT)]
+    assert key(0) is first
+    assert key(KEYS_KEPT) == f"1/thing/{KEYS_KEPT}"  # in the place of 1
+    assert key(0) is first
+    assert made == list(range(KEYS_KEPT + 1))
+    assert key(1) == "1/thing/1"
+    assert made[-1] == 1
