@@ -1,0 +1,87 @@
+"""Share consumers at the test double: records go to one member at a time, also in trouble."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.gateway.answers import Address
+from brokerstream.testing import KafkaBroker
+from tests.support.gateways import Client
+from tests.support.patience import wait_until
+
+GROUP, LOCK_MS, REFUSED = "billing", 30_000, 41
+pytestmark = pytest.mark.kafka_broker(topics=["orders"])
+
+
+class Member:
+    """A member of the group that reads `orders`."""
+
+    def __init__(self, broker: KafkaBroker, name: str) -> None:
+        host, _, port = broker.bootstrap.rpartition(":")
+        self._client = Client(Address(host, int(port)))
+        self._name, self._epoch = name, 0
+        self._client.call("FIND_COORDINATOR", 6, {"keyType": 0, "coordinatorKeys": [GROUP]})
+        self._assigned: list[Any] = []
+        beat = {"groupId": GROUP, "memberId": name, "subscribedTopicNames": ["orders"]}
+        epoch = 0
+
+        def is_assigned() -> bool:
+            nonlocal epoch
+            said = {**beat, "memberEpoch": epoch}
+            answer = self._client.call("SHARE_GROUP_HEARTBEAT", 1, said)
+            epoch = answer["memberEpoch"]
+            broker.advance_time(1_000)  # the least time between two assignments
+            self._assigned = (answer["assignment"] or {"topicPartitions": []})["topicPartitions"]
+            return bool(self._assigned)
+
+        wait_until(is_assigned)
+
+    def fetch(self, *said: dict[str, Any]) -> Any:
+        """What it got, as first offset and delivery count; or the error."""
+        parts = [{"partitionIndex": 0, "acknowledgementBatches": list(said)}]
+        body = {"groupId": GROUP, "memberId": self._name, "shareSessionEpoch": self._epoch}
+        body |= {"maxWaitMs": 50, "minBytes": 1, "maxRecords": 500, "batchSize": 500}
+        body["topics"] = [{"topicId": self._assigned[0]["topicId"], "partitions": parts}]
+        answer = self._client.call("SHARE_FETCH", 1, {**body, "forgottenTopicsData": []})
+        if answer["errorCode"]:
+            return answer["errorCode"]
+        self._epoch += 1
+        return [
+            (each["firstOffset"], each["deliveryCount"])
+            for topic in answer["responses"]
+            for partition in topic["partitions"]
+            for each in partition["acquiredRecords"]
+        ]
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def accepted(offset: int) -> dict[str, Any]:
+    return {"firstOffset": offset, "lastOffset": offset, "acknowledgeTypes": [1]}
+
+
+def test_a_record_is_one_members_until_its_lock_is_over_or_its_connection(
+    kafka_broker: KafkaBroker,
+) -> None:
+    one, other = Member(kafka_broker, "one"), Member(kafka_broker, "other")
+    assert (one.fetch(), other.fetch()) == ([], [])
+    kafka_broker.produce("orders", "first")
+    assert (one.fetch(), other.fetch()) == ([(0, 1)], [])
+    kafka_broker.advance_time(LOCK_MS)
+    assert other.fetch() == [(0, 2)]
+    assert other.fetch(accepted(0)) == []
+    kafka_broker.produce("orders", "second")
+    assert one.fetch() == [(1, 1)]
+    one.close()
+    wait_until(lambda: other.fetch() == [(1, 2)])
+    assert other.fetch(accepted(1)) == []
+    other.close()
+
+
+def test_a_share_fetch_fails_when_told_to(kafka_broker: KafkaBroker) -> None:
+    member = Member(kafka_broker, "one")
+    refused = kafka_broker.fail_next("SHARE_FETCH", "NOT_CONTROLLER")
+    assert (member.fetch(), refused.hits) == (REFUSED, 1)
+    assert member.fetch() == []
+    member.close()
