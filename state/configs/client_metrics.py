@@ -1,8 +1,9 @@
 """Settings of client metrics: what clients are asked to tell of themselves, and which clients.
 
 A subscription has a name. Kafka's clients ask for those that match them with
-GetTelemetrySubscriptions, which a broker serves only where a plugin takes what they push; there is
-none here, so the settings are kept, checked and described as by a broker without one. KIP-714.
+GetTelemetrySubscriptions, which a broker names only where a plugin takes what they push; there is
+none here, so the settings are kept, checked and described as by a broker without one. Such a broker
+answers who asks all the same, which is not done. KIP-714.
 
 An expression that clients are matched with is read as Python reads it, not Java.
 

@@ -28,6 +28,7 @@ REASSIGNMENTS = "replication/test_reassignments.py::"
 REGISTRATIONS = "replication/test_registrations.py::"
 DELETIONS = "replication/test_delete_records_waits.py::"
 SEEDS = "replication/test_seeds_examples.py::"
+THROTTLES = "replication/test_throttles.py::"
 
 
 class Mutant(NamedTuple):
@@ -571,5 +572,23 @@ MUTANTS = (
         "    if log.high_watermark < required_offset:\n",
         "    if log.high_watermark < required_offset - 1:\n",
         IN_SYNC + "test_the_most_wrong_answer_of_old",
+    ),
+    Mutant(
+        "who fetches as a replica in sync is not held back",
+        "if place.topic is not None and each not in place.topic.partitions[number].isr:",
+        "if place.topic is not None:",
+        THROTTLES + "test_a_client_that_fetches_as_a_replica_out_of_sync_gets_nothing_for_a_while",
+    ),
+    Mutant(
+        "what is held back is no reason to answer",
+        "size += 0 if place.is_held else min(available, wanted.max_bytes)",
+        "size += min(available, wanted.max_bytes)",
+        THROTTLES + "test_a_client_that_fetches_as_a_replica_out_of_sync_gets_nothing_for_a_while",
+    ),
+    Mutant(
+        "what a client fetches as a replica counts",
+        "throttles.count_bytes(broker, Side.LEADER, copied)",
+        "pass",
+        THROTTLES + "test_what_clients_fetch_as_replicas_counts",
     ),
 )
