@@ -481,7 +481,9 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
         end = log.readable_end(limits.isolation_level)
         if wanted.fetch_offset > end:
             return True
-        if wanted.fetch_offset < end and not place.is_held:
+        if place.is_held:
+            continue
+        if wanted.fetch_offset < end:
             available = logs.bytes_between(table, broker.id, log, wanted.fetch_offset, end)
             size += min(available, wanted.max_bytes)
     return size >= fetch.min_bytes

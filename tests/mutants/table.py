@@ -581,8 +581,8 @@ MUTANTS = (
     ),
     Mutant(
         "what is held back is no reason to answer",
-        "size += 0 if place.is_held else min(available, wanted.max_bytes)",
-        "size += min(available, wanted.max_bytes)",
+        "        if place.is_held:\n            continue\n",
+        "",
         THROTTLES + "test_a_client_that_fetches_as_a_replica_out_of_sync_gets_nothing_for_a_while",
     ),
     Mutant(
