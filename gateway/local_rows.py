@@ -29,6 +29,9 @@ from brokerstream.state.core.schema import Body
 OF_LOGS = BatchAppended | LogCleaned | LogStartMoved | LogTaken | PartitionChanged | TopicRemoved
 """The records after which a log has other batches, or is another machine's."""
 
+TOLD = OF_LOGS | ConfigChanged
+"""The records that are given out."""
+
 
 class AnswerRow(Output):
     """A row of `responses` whose value is `answer`; its `id` is the request's."""
@@ -40,7 +43,7 @@ class RecordRow(Output):
     """A row of `records` whose value is `record`, applied by `machine`."""
 
     machine: int
-    record: OF_LOGS | ConfigChanged
+    record: TOLD
 
 
 class LocalRows(Rows):
@@ -62,7 +65,7 @@ class LocalRows(Rows):
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
         """A record, if it is about the batches of a log, or a setting."""
-        if isinstance(record, OF_LOGS | ConfigChanged):
+        if isinstance(record, TOLD):
             row = RecordRow(outputs.RECORDS, None, None, None, event_id)
             row.machine, row.record = machine, record
             self.rows.append(row)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from brokerstream.gateway.engine import ResponseRow
-from brokerstream.gateway.local_rows import OF_LOGS, AnswerRow, LocalRows, RecordRow
+from brokerstream.gateway.local_rows import TOLD, AnswerRow, LocalRows, RecordRow
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
 from brokerstream.state.core.outputs import Output, Position
@@ -15,7 +15,7 @@ from tests.support.histories import seeded
 
 STORIES = (3, 9, 51)
 
-KINDS = {each.__name__ for each in get_args(OF_LOGS)}
+KINDS = {each.__name__ for each in get_args(TOLD)}
 
 
 def said(row: Output) -> tuple[Any, ...] | None:
@@ -28,8 +28,8 @@ def said(row: Output) -> tuple[Any, ...] | None:
         return row.id, msgspec.json.decode(row.value or b"", type=ResponseRow).answer()
     if row.topic == outputs.RECORDS:
         entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
-        is_of_logs = type(entry.record).__name__ in KINDS
-        return (entry.machine, msgspec.to_builtins(entry.record)) if is_of_logs else None
+        is_told = type(entry.record).__name__ in KINDS
+        return (entry.machine, msgspec.to_builtins(entry.record)) if is_told else None
     if row.topic.startswith("offsets."):
         return None
     return row.topic, row.key, row.value
