@@ -14,8 +14,8 @@ PLANTED: tuple[Planted, ...] = (
         "duplicates-of-one",
         "the last five batches of a producer are remembered",
         "brokerstream.state.logs.producer",
-        "remembered][-BATCHES_KEPT:]",
-        "remembered][-1:]",
+        "[*producer.batches[1 - BATCHES_KEPT :], remembered]",
+        "[remembered]",
     ),
     Planted(
         "sequence-order",
@@ -28,8 +28,8 @@ PLANTED: tuple[Planted, ...] = (
         "sequence-count",
         "the next sequence is one above the last",
         "brokerstream.state.logs.producer",
-        "expected = sequence_after(producer.batches[-1].last_sequence, 1)",
-        "expected = sequence_after(producer.batches[-1].last_sequence, 2)",
+        "expected = (producer.batches[-1].last_sequence + 1)",
+        "expected = (producer.batches[-1].last_sequence + 2)",
     ),
     Planted(
         "old-epoch-produces",
@@ -51,27 +51,26 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "open-in-log",
         "a transaction is open in the log from its first batch on",
-        "brokerstream.state.logs.log",
+        "brokerstream.state.logs.log_transactions",
         (
-            "    if not batch.is_control:\n"
             "        if known is None:\n"
-            "            log.transactions.append(LogTransaction(batch.producer_id, "
+            "            transactions.append(LogTransaction(batch.producer_id, "
             "batch.base_offset))\n"
-            "    elif"
+            "        return None\n"
         ),
-        ("    if not batch.is_control:\n        pass\n    elif"),
+        "        return None\n",
     ),
     Planted(
         "aborted-index",
         "an aborted transaction is in the index of its log",
-        "brokerstream.state.logs.log",
-        "if batch.end_marker is not None and not batch.end_marker.is_commit:",
-        "if batch.end_marker is None:",
+        "brokerstream.state.logs.log_transactions",
+        "if batch.end_marker is None or batch.end_marker.is_commit:",
+        "if batch.end_marker is not None:",
     ),
     Planted(
         "aborted-from",
         "an aborted transaction begins with its first record",
-        "brokerstream.state.logs.log",
+        "brokerstream.state.logs.log_transactions",
         "known.producer_id, known.first_offset, known.last_offset, last_stable_offset",
         "known.producer_id, known.last_offset, known.last_offset, last_stable_offset",
     ),
@@ -92,9 +91,9 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "open-by-producer",
         "a marker ends the transaction of its own producer",
-        "brokerstream.state.logs.log",
-        "known = next((t for t in ongoing if t.producer_id == batch.producer_id), None)",
-        "known = next(iter(ongoing), None)",
+        "brokerstream.state.logs.log_transactions",
+        "if each.producer_id == producer_id and each.last_offset == NO_OFFSET:",
+        "if each.last_offset == NO_OFFSET:",
     ),
     Planted(
         "marker-type",
@@ -299,7 +298,7 @@ PLANTED: tuple[Planted, ...] = (
         "reopened",
         "a high watermark that goes back opens transactions again",
         "brokerstream.state.logs.truncation",
-        "            logs.reopen_transaction(log, batch.header())\n",
+        "            log_transactions.follow_again(log.transactions, batch.header())\n",
         "            pass\n",
     ),
     Planted(
@@ -379,8 +378,8 @@ PLANTED: tuple[Planted, ...] = (
         "leader-appends",
         "who does not lead a partition appends nothing to it",
         "brokerstream.state.apis.produce",
-        "    if topic.partitions[produced.index].leader != broker.id:\n",
-        "    if False:\n",
+        "    if log is None or topic.partitions[produced.index].leader != broker.id:\n",
+        "    if log is None:\n",
     ),
     Planted(
         "repeats-between-cells",
