@@ -15,7 +15,7 @@ import psutil
 from brokerstream.kafka_io.topic_reader import consumer, end_offsets
 from brokerstream.kafka_io.topics import REQUESTS, full_name
 from brokerstream.streaming import checkpoint_log
-from tests.faults.processes import Server, kill_all, stopped
+from tests.faults.processes import Server, break_connections, kill_all, stopped
 from tests.faults.stand import ANSWER_TIMEOUT_S, JAVA, WORKERS, Stand
 from tests.support.patience import PATIENCE_S, wait_until
 
@@ -28,6 +28,7 @@ KAFKA_STOPPED_S = 130
 the time-outs towards Kafka."""
 
 SLOW_S = 20
+CUT_S, CUT_EVERY_S = STOPPED_S, 0.1
 POISON = 200
 OVERLOAD_EVENTS, OVERLOAD_S, OVERLOAD_BATCH = 10_000, 20, 2_000
 NO_TOPIC = {"topics": []}
@@ -138,6 +139,26 @@ def slow_kafka(stand: Stand) -> None:
 
 
 # -- what comes to the job
+
+
+def cut_job(stand: Stand) -> None:
+    """The job's connections to the broker, those it had and each new one."""
+    cut(stand, stand.job)
+
+
+def cut_gateway(stand: Stand) -> None:
+    """The gateway's connections to the broker; those of its clients stand."""
+    cut(stand, stand.gateway)
+
+
+def cut(stand: Stand, server: Server) -> None:
+    """Nothing that takes longer than a moment gets through between a server and the broker."""
+    until = time.monotonic() + CUT_S
+    count = 0
+    while time.monotonic() < until and server.code is None:
+        count += break_connections([server.process, *server.below("")], stand.kafka_port)
+        time.sleep(CUT_EVERY_S)
+    assert count > 1, "nothing was cut"
 
 
 def poison(stand: Stand) -> None:
@@ -333,6 +354,10 @@ CASES = (
     Case("gateway-stopped", f"SIGSTOP of the gateway for {STOPPED_S} s", stop_gateway),
     Case("kafka-stopped", f"SIGSTOP of the broker for {KAFKA_STOPPED_S} s", stop_kafka),
     Case("kafka-slow", f"the broker stands nine tenths of {SLOW_S} s", slow_kafka),
+    Case("job-cut", f"the job's connections to the broker break, for {CUT_S} s", cut_job),
+    Case(
+        "gateway-cut", f"the gateway's connections to the broker break, for {CUT_S} s", cut_gateway
+    ),
     Case("poison", f"{POISON} events that are none", poison),
     Case(
         "overload",

@@ -1,8 +1,10 @@
 """A command in a process of its own, and all that belongs to it."""
 
 import contextlib
+import ctypes
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +15,9 @@ import psutil
 
 from tests.support.console import command
 from tests.support.patience import PATIENCE_S, wait_until
+
+PIDFD_GETFD = 438
+"""The number of the call by which Linux gives a process another one's open file."""
 
 
 class Server:
@@ -114,6 +119,38 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
     for one in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.kill()
+
+
+def break_connections(processes: Iterable[psutil.Process], port: int) -> int:
+    """Shut every connection of theirs to a port, as when a network breaks; how many there were."""
+    count = 0
+    for one in processes:
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            found = one.net_connections("tcp")
+            fds = [each.fd for each in found if each.raddr and each.raddr.port == port]
+            count += sum(_shut(one.pid, fd, port) for fd in fds)
+    return count
+
+
+def _shut(pid: int, fd: int, port: int) -> bool:
+    """Shut what a process has under a number, if that is still its connection to the port."""
+    process = os.pidfd_open(pid)
+    try:
+        ours = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, process, fd, 0)
+    finally:
+        os.close(process)
+    if ours < 0:
+        return False
+    try:
+        connection = socket.socket(fileno=ours)
+    except OSError:  # a file has the number by now
+        os.close(ours)
+        return False
+    with connection, contextlib.suppress(OSError):
+        if connection.getpeername()[1] == port:
+            connection.shutdown(socket.SHUT_RDWR)
+            return True
+    return False
 
 
 def marked(mark: str) -> list[psutil.Process]:

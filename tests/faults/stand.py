@@ -42,6 +42,7 @@ class Stand:
 
     Attributes:
         says: is told what happens.
+        kafka_port: where the broker is reached.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Stand:
         self.says = says
         self.kafka = EmbeddedKafka(kafka_home or directory / "kafka", default_home())
         bootstrap = self.kafka.start()
+        self.kafka_port = int(bootstrap.rpartition(":")[2])
         self.bench = JobBench(bootstrap, checkpoint_home or directory)
         given = {**Commands(self.bench).environment, **environment}
         place = ("--prefix", self.bench.prefix, "--bootstrap", bootstrap, "--cluster", CELL)
