@@ -60,10 +60,11 @@ LONG = (
     *("tests/streaming/test_cluster.py", "tests/gateway/test_schedules_like_kafka.py"),
     *("tests/streaming/audit/", "tests/clients/test_producer_exactly_once.py"),
     *("tests/clients/connect/test_workers.py", "tests/test_imports.py"),
+    "tests/simulation/test_run.py",
 )
 """Files and folders that would keep a worker busy when all others are done."""
 
-APART = {"tests/test_commands_in_documents.py"}
+APART = {"tests/test_commands_in_documents.py", "tests/simulation/test_run.py"}
 """Long files whose tests share nothing."""
 
 SESSION = "the Spark session"

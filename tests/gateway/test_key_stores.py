@@ -4,6 +4,7 @@ import os
 import socket
 import ssl
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,11 @@ from brokerstream.gateway.security_protocol import SecurityProtocol
 from brokerstream.gateway.tls import LOOKS_EVERY_S, Tls
 from brokerstream.kafka_io.java import java_executable
 from tests.support.certificates import Authority, Identity, of_pkcs12
-from tests.support.gateways import HOST, running_gateway
+from tests.support.gateways import HOST, Client, running_gateway
+from tests.support.patience import wait_until
 
 SSL = SecurityProtocol.SSL
+LIFE = timedelta(seconds=2)
 SECRET, OF_KEY = "store secret", "key secret"
 
 
@@ -109,6 +112,34 @@ def test_a_store_that_is_exchanged_counts_for_the_next_connection(tmp_path: Path
     told = [each["event"] for each in logs]
     not_exchanged = "certificates not exchanged"
     assert told == ["certificates exchanged", *[not_exchanged] * 2, "certificates exchanged"]
+
+
+def test_a_certificate_that_expires_under_load_keeps_out_who_comes_until_it_is_exchanged(
+    tmp_path: Path,
+) -> None:
+    """Who is connected goes on; a client that trusts the authority notices when it shakes hands."""
+    authority, file = Authority(), tmp_path / "broker.pem"
+    authority.issue("broker", HOST, LIFE).store(file)
+    trusting = ssl.create_default_context(cadata=authority.certificate)
+    security = Security.of(SSL, {"ssl.keystore.location": str(file)})
+    with running_gateway(security=security) as running:
+        address = running.addresses[1]
+
+        def is_let_in() -> bool:
+            assert connected.call("METADATA", 12)["brokers"], "who is connected is answered"
+            try:
+                Client(address, tls=trusting).close()
+            except ssl.SSLCertVerificationError as error:
+                if "certificate has expired" not in str(error):
+                    raise
+                return False
+            return True
+
+        with Client(address, tls=trusting) as connected:
+            wait_until(lambda: not is_let_in(), "it has not expired")
+            new = tmp_path / "new.pem"
+            authority.issue("broker", HOST).store(new).rename(file)
+            wait_until(is_let_in, "it is not exchanged")
 
 
 def keytool(directory: Path, *words: str) -> None:

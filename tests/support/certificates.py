@@ -52,12 +52,14 @@ class Authority:
         """The authority's own certificate, for trust stores."""
         return self._certificate.public_bytes(serialization.Encoding.PEM).decode()
 
-    def issue(self, name: str, host: str = "localhost") -> Identity:
-        """A certificate for a host, which may be an IP address."""
+    def issue(
+        self, name: str, host: str = "localhost", lasts: datetime.timedelta = VALID
+    ) -> Identity:
+        """A certificate for a host, which may be an IP address; it `lasts` so long from now on."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         alternative = x509.SubjectAlternativeName([_alternative(host)])
-        builder = self._builder(subject, key.public_key())
+        builder = self._builder(subject, key.public_key(), lasts)
         signed = builder.add_extension(alternative, critical=False).sign(self._key, hashes.SHA256())
         return Identity(
             signed.public_bytes(serialization.Encoding.PEM).decode(),
@@ -69,7 +71,7 @@ class Authority:
         )
 
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePublicKey
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, lasts: datetime.timedelta = VALID
     ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return x509.CertificateBuilder(
@@ -78,7 +80,7 @@ class Authority:
             public_key=key,
             serial_number=x509.random_serial_number(),
             not_valid_before=now - VALID,
-            not_valid_after=now + VALID,
+            not_valid_after=now + lasts,
         )
 
 

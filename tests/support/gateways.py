@@ -3,6 +3,7 @@
 import asyncio
 import select
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -99,8 +100,13 @@ def serving(
 class Client:
     """A blocking connection that speaks in bodies."""
 
-    def __init__(self, address: Address, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, address: Address, timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """Raises OSError where nobody answers, or shows a certificate that `tls` does not trust."""
         self._socket = socket.create_connection(address, timeout=timeout_s)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address.host)
         self._count = 0
 
     def __enter__(self) -> "Client":
