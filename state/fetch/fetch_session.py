@@ -132,9 +132,7 @@ def log_changed(table: Table, broker: int, log: str) -> list[str]:
     if watchers is None:
         return []
     for session_id, identity in watchers.entries:
-        found = places.opened(table, broker, session_id)
-        assert found is not None, session_id
-        found.activate(identity)
+        places.activate(table, broker, session_id, identity)
     return [session_key(broker, session_id) for session_id, _ in watchers.entries]
 
 

@@ -177,3 +177,16 @@ def opened(table: Table, broker: int, session_id: int) -> Opened | None:
 def close(table: Table, broker: int, session_id: int) -> None:
     """Forgets what is kept of a session whose items are gone."""
     table.derived.get(_DERIVED, {}).pop(session_key(broker, session_id), None)
+
+
+def activate(table: Table, broker: int, session_id: int, identity: str) -> None:
+    """The next answer of a session may show a partition; for that alone nobody opens it."""
+    key = session_key(broker, session_id)
+    found: Opened | None = table.derived.get(_DERIVED, {}).get(key)
+    if found is not None and found.session is table.get(key, Session):
+        found.activate(identity)
+        return
+    active = table.get(active_key(broker, session_id), Active)
+    assert active is not None, key
+    if identity not in active.identities:
+        table.change(active_key(broker, session_id), Active).identities.append(identity)
