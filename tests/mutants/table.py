@@ -575,8 +575,8 @@ MUTANTS = (
     ),
     Mutant(
         "who fetches as a replica in sync is not held back",
-        "if place.topic is not None and each not in place.topic.partitions[number].isr:",
-        "if place.topic is not None:",
+        "is_limited and topic is not None and each not in topic.partitions[number].isr",
+        "is_limited and topic is not None",
         THROTTLES + "test_a_client_that_fetches_as_a_replica_out_of_sync_gets_nothing_for_a_while",
     ),
     Mutant(
