@@ -47,6 +47,10 @@ def test_example_42_a_classic_member_has_what_matches_and_soon_what_comes_and_go
 
 def test_example_43_one_does_not_join_before_it_knows_what_matches() -> None:
     made = world("orders")
+    for told in (-1, 1):  # who asks first has its topic made
+        asked = {"coordinatorKeys": ["g"], "keyType": 0}
+        (found,) = made.bench.request("FIND_COORDINATOR", 6, asked)["coordinators"]
+        assert found["nodeId"] == told
     member = made.consumer("g", pattern="orders")
     network = made.networks[member]
     network.is_mute = True

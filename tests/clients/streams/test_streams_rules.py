@@ -116,7 +116,7 @@ def test_a_copy_keeps_its_stores_when_others_come_and_go_and_says_how_full_it_is
     made.copy({first})
     stores = made.promote(first)
     assert stores is not None
-    assert list(stores.by_name["counts"].items()) == [(b"to", b"7")]
+    assert stores.by_name["counts"].range() == [(b"to", b"7")]
     made.copy({second})
     assert made.client.position(log) == 5
 
