@@ -31,7 +31,7 @@ GROUP = "brokerstream_core"
 HOT = (
     *("core/tables", "core/waiting", "core/events", "core/schema"),
     *("cell/cell", "cell/run", "cell/broker_changes", "cell/effects", "cell/apply"),
-    *("cell/delivery", "cell/requests"),
+    *("cell/delivery", "cell/requests", "cell/metadata_reading"),
     *("cluster/image", "cluster/machines", "cluster/coordinators", "cluster/quota_rates"),
     *("logs/log", "logs/log_transactions", "logs/producer", "logs/timestamp_index", "logs/chunked"),
     "logs/record_validation",

@@ -276,7 +276,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "unfenced-fetches",
         "who is unfenced fetches, whatever its leaders know",
-        "brokerstream.state.cell.run",
+        "brokerstream.state.cell.metadata_reading",
         "                self._fetch_again(broker)  # its leaders",
         "                pass  # its leaders",
     ),

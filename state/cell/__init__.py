@@ -17,6 +17,7 @@ loading             a coordinator reads its partition of an internal topic, or f
 leaders, handover   a partition moves from a machine to another, and what coordinators do then
 resting             what of a cell outlives a restart of its process
 cleaned_logs        what the edge's cleaner has left of a log
+metadata_reading    a broker reads a metadata record: what hangs on it changes, too
 broker_changes      brokers stop, start and are cut off; replicas_of: what that has to do with
 
 The loop knows no system: a rule of Kafka belongs into the room of its system.

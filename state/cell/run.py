@@ -2,7 +2,8 @@
 
     request -> handler -> records applied, answer or wait, messages -> delivered one by one -> quiet
 
-What a decision's records do is in `effects.py`, how messages reach other machines in `delivery.py`.
+What a decision's records do is in `effects.py`, how messages reach other machines in `delivery.py`,
+what a metadata record does with a broker in `metadata_reading.py`.
 """
 
 from collections import Counter
@@ -19,15 +20,15 @@ from brokerstream.state.cell import (
 )
 from brokerstream.state.cell.apply import METADATA_RECORDS
 from brokerstream.state.cell.between_cells import Outward
-from brokerstream.state.cell.broker_changes import BrokerChanges
 from brokerstream.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Schedule, arrives
 from brokerstream.state.cell.effects import Effects
+from brokerstream.state.cell.metadata_reading import MetadataReading
 from brokerstream.state.cell.output_rows import Refused, Rows
 from brokerstream.state.cell.requests import api_of, internal_request
 from brokerstream.state.cell.timers import CONTROLLERS_TIMERS, TIMERS
 from brokerstream.state.cell.told import TOLD
 from brokerstream.state.cluster.coordinators import LOADING
-from brokerstream.state.cluster.machines import Broker, Machine
+from brokerstream.state.cluster.machines import Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import (
@@ -55,36 +56,23 @@ from brokerstream.state.core.events import (
     decode_body,
 )
 from brokerstream.state.core.records import (
-    BrokerRegistered,
-    BrokerRegistrationChanged,
-    ConfigChanged,
     PartitionAltered,
-    PartitionChanged,
-    PartitionsAdded,
     Record,
-    TopicCreated,
-    TopicRemoved,
 )
-from brokerstream.state.core.schema import Body, Uuid, render, shown
+from brokerstream.state.core.schema import Body, render, shown
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session, session_items
 from brokerstream.state.fetch.slices import Slices
-from brokerstream.state.groups import committed_offsets
-from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import (
-    checkpoints,
     copying,
-    disk,
     elections,
     internal_logs,
     leader_and_isr,
     network,
     registrations,
-    throttles,
     trace,
 )
-from brokerstream.state.transactions import transactional_offsets
 
 STEPS_MAX = 10_000
 """Steps that one event may cause in its cell before it is taken for a loop."""
@@ -92,7 +80,7 @@ STEPS_MAX = 10_000
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
 
-class Run(BrokerChanges):
+class Run(MetadataReading):
     """One event after the other, or fired deadlines, each until the cell is quiet.
 
     Where something raises, the cell goes on with another one: this one may not be quiet.
@@ -439,74 +427,6 @@ class Run(BrokerChanges):
             else:
                 self._copy(step)
         raise Refused(Reason.STEP_LIMIT, f"the event caused more than {STEPS_MAX} steps")
-
-    def _deliver_metadata(self, broker: int, record: Record) -> None:
-        """A broker reads a metadata record; offsets of a deleted topic are tombstoned."""
-        if isinstance(record, TopicRemoved):
-            machine = self._broker(broker)
-            topic = machine.topic_by_id(record.topic_id)
-            assert topic is not None, record.topic_id
-            for owner in (committed_offsets, transactional_offsets):
-                gone = owner.of_deleted_topic(self._tables.groups, broker, topic.name)
-                self._carry_on(broker, Decision(records=list(gone)))
-            for partition in range(len(topic.partitions)):
-                self._effects.log_changed(broker, machine.log_key(record.topic_id, partition))
-                copying.forget(machine, (record.topic_id, partition))
-                checkpoints.forget(machine, (record.topic_id, partition))
-        if isinstance(record, PartitionAltered):
-            self._read_of_altered(broker, record)
-            return
-        self._apply(broker, record)
-        if isinstance(record, BrokerRegistrationChanged):
-            self._carry_on(broker, copying.registration_changed(self._broker(broker)))
-            if record.broker == broker and not record.is_fenced:
-                self._fetch_again(broker)  # its leaders may not know yet that it follows
-        if isinstance(record, ConfigChanged) and record.name in throttles.SETTINGS:
-            for side in throttles.Side:
-                self._carry_on(broker, copying.go_on(self._broker(broker), side))
-        if isinstance(record, TopicCreated | PartitionsAdded):
-            self._place_logs(self._broker(broker), record.topic_id)
-        is_own = isinstance(record, BrokerRegistered) and record.broker == broker
-        if is_own and self._settings.cells:
-            self._follow_again(broker)  # only now leaders may let it join
-        if isinstance(record, PartitionChanged):
-            self._read_of_changed(broker, record)
-
-    def _read_of_changed(self, broker: int, record: PartitionChanged) -> None:
-        """A leader was moved, by a test."""
-        place = (record.topic_id, record.partition)
-        self._carry_on(broker, copying.new_leader(self._broker(broker), place))
-        self._carry_on(broker, copying.fetches(self._broker(broker), [place]))
-        self._effects.to_copy(broker, place)
-        if broker == record.former_leader:
-            checkpoints.forget(self._broker(broker), place)
-            self._carry_on(broker, handover.resign(self._broker(broker), place, False))
-        elif broker == record.leader:
-            handover.take_over(self._broker(broker), place)
-        self._effects.log_changed(broker, logs.log_key(broker, *place))
-
-    def _read_of_altered(self, broker_id: int, record: PartitionAltered) -> None:
-        """A broker leads, follows or coordinates otherwise than before, or has a replica less."""
-        broker, place = self._broker(broker_id), (record.topic_id, record.partition)
-        former = copying.partition_of(broker, place)
-        assert former is not None, record
-        self._apply(broker_id, record)
-        if broker.log(*place) is None:
-            checkpoints.forget(broker, place)
-        self._place_logs(broker, record.topic_id)
-        self._carry_on(broker_id, copying.altered(broker, record, former))
-        if record.leader is not None:
-            self._carry_on(broker_id, copying.fetches(broker, [place]))
-        self._carry_on(broker_id, handover.altered(broker, place, former))
-        handover.elected(broker, place, former)
-        if record.isr is not None or record.leader is not None or record.replicas is not None:
-            self._effects.to_copy(broker_id, place)  # no high watermark rises by who is eligible
-        self._effects.log_changed(broker_id, logs.log_key(broker_id, *place))
-
-    def _place_logs(self, broker: Broker, topic_id: Uuid) -> None:
-        """New logs of a topic go into log directories, where the broker has several."""
-        for placed in disk.placed(broker, topic_id):
-            self._apply(broker.id, placed)
 
     def _copy(self, step: ReplicaFetch | ReplicaAnswer) -> None:
         """Takes a follower's fetch to its leader, or the answer back; then it fetches again."""
