@@ -1,4 +1,4 @@
-"""The seed's figures of a producer and of consumers, drawn from runs: the pages show the same."""
+"""The seed's figures, drawn from runs: the pages show the same."""
 
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from tests.support.bench_network import FIRST_PORT, BenchNetwork, World
 from tests.support.connect_world import GROUP, ConnectWorld
 from tests.support.machine import Bench
 from tests.support.sources import ROOT
+from tests.support.streams_world import StreamsWorld
+from tests.support.topologies import copying
 
 PAGES = ROOT / "docs" / "systems"
 TOPIC = "test"
@@ -194,3 +196,28 @@ def test_figure_6_a_consumer_dies_and_the_other_one_has_its_partition_too() -> N
     assert len(left.subscription.assigned) == 2
     assert timeline.twice() == []
     assert timeline.picture(world.now) == figure(PAGES / "consumer.md", "### One dies")
+
+
+def shared_and_killed(made: StreamsWorld, threads: int, runs_ms: int) -> list[str]:
+    """Threads of one process share the tasks for a time, the second dies; the picture of all."""
+    for _ in range(threads):
+        made.start("a")
+    made.run_until(made.all_run)
+    made.run(runs_ms)
+    made.kill("a-2")
+    made.run_until(made.all_run)
+    made.run(2_000)
+    assert made.timeline.twice() == []
+    return made.timeline.picture(made.now)
+
+
+def test_figures_4_and_6_six_tasks_on_three_threads_one_of_which_dies() -> None:
+    made = StreamsWorld(copying("t"), {"t": 6, "out": 1})
+    drawn = shared_and_killed(made, threads=3, runs_ms=6_500)
+    assert drawn == figure(PAGES / "streams.md", "## Who runs which task")
+
+
+def test_figures_5_and_6_two_topics_on_two_threads_one_of_which_dies() -> None:
+    made = StreamsWorld(copying("t1", "t2"), {"t1": 2, "t2": 2, "out": 1})
+    drawn = shared_and_killed(made, threads=2, runs_ms=3_000)
+    assert drawn == figure(PAGES / "streams.md", "### Two topics")
