@@ -307,7 +307,10 @@ def _fetch_of(broker: Broker, waiting: Waiting) -> Fetch:
             for item in state.readable
         ]
     for place in readable:
-        place.topic = broker.tables.metadata.get(place.topic_key, Topic)
+        topic = broker.tables.metadata.get(place.topic_key, Topic)
+        number = place.cached.requested.partition
+        is_there = topic is not None and 0 <= number < len(topic.partitions)
+        place.begin(topic if is_there else None)  # a later request may have named what is not
     return Fetch(
         cache,
         state.context,
@@ -420,7 +423,7 @@ def _screen(
                 item.topic = topic.name
         else:
             topic = broker.topic_by_name(item.topic)
-        place.topic = topic
+        place.begin(topic)
         if not may_read:
             unknown_partitions.append(Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)))
             continue
@@ -500,12 +503,6 @@ def _answer(
     throttle = _throttle_ms(broker, fetch, reads, asker)
     if throttle:
         return Decision(response=_throttled(cache, context, throttle))
-    if fetch.limits.replica_id >= 0:
-        sizes = zip(fetch.places, reads, strict=False)  # those that were refused come last
-        copied = [
-            ((p.topic_id, p.cached.requested.partition), r.found.size_in_bytes) for p, r in sizes
-        ]
-        throttles.count_bytes(broker, Side.LEADER, copied)
     shown = reads
     session_id = context.session_id
     if context.kind is ContextKind.INCREMENTAL:
@@ -526,6 +523,12 @@ def _answer(
         session_id = cache.create(new, [(read.requested, read) for read in reads])
         for place in fetch.places if session_id else ():
             cache.watch(session_id, place.identity, place.log)
+    if fetch.limits.replica_id >= 0:
+        sizes = zip(fetch.places, reads, strict=False)  # those that were refused come last
+        copied = [
+            ((p.topic_id, p.cached.requested.partition), r.found.size_in_bytes) for p, r in sizes
+        ]
+        throttles.count_bytes(broker, Side.LEADER, copied)
     topics = _by_topic(broker, shown, fetch.limits.isolation_level)
     if asker.version < TOPIC_ID_VERSION:
         named = [AnsweredTopic.of(*each) for each in topics]

@@ -63,11 +63,14 @@ class Place:
         self.identity = identity
         self.cached = cached
         self.key = key
-        self.topic: Topic | None = None
-        self.preferred_replica = -1
-        self.may_prefer = False
-        self.is_held = False
+        self.begin(None)
         self.lies_in(broker, topic_id)
+
+    def begin(self, topic: Topic | None) -> None:
+        """A request is decided: what was noted for the one before is nothing to it."""
+        self.topic = topic
+        self.preferred_replica = -1
+        self.may_prefer = self.is_held = False
 
     def lies_in(self, broker: int, topic_id: Uuid) -> None:
         """Notes the topic: names stand for one or another in the course of time."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.core.tables import Table
 from brokerstream.state.fetch.fetch_session import Answered, NewSession, SessionCache
@@ -184,3 +185,26 @@ def test_after_an_error_a_partition_is_shown_again_though_nothing_has_moved() ->
     for epoch, error, is_shown in [(1, 0, False), (2, 6, True), (3, 0, True), (4, 0, False)]:
         context = slot.at(0).open(1, epoch, 12, {partition.identity: partition}, [])
         assert slot.at(0).select(context, [said(partition, error)]) == [is_shown], epoch
+
+
+def test_who_waits_is_not_ended_by_a_partition_that_a_later_request_of_its_session_names() -> None:
+    """Once an append, and the time-out, of others became dead letters by it."""
+    bench = Bench((1,))
+    topic_id = bench.topic("t", 2)
+
+    def body(session: int, epoch: int, *partitions: int, **given: Any) -> dict[str, Any]:
+        wanted = [{"partition": p, "fetchOffset": 0, "partitionMaxBytes": 999} for p in partitions]
+        topics = [{"topicId": topic_id, "partitions": wanted}] if wanted else []
+        asked = {"minBytes": 1, "sessionId": session, "sessionEpoch": epoch, "topics": topics}
+        return asked | given
+
+    session = bench.request("FETCH", 13, body(0, 0, 0, 1))["sessionId"]
+    waiting = bench.send("FETCH", 13, body(session, 1, maxWaitMs=5_000))
+    assert waiting not in bench.answers
+    (topic,) = bench.request("FETCH", 13, body(session, 2, 99))["responses"]
+    assert [(p["partitionIndex"], p["errorCode"]) for p in topic["partitions"]] == [(99, 3)]
+    assert bench.append("t", header(1))["errorCode"] == 0
+    bench.tick(6_000)
+    answer = bench.answers[waiting]["response"]
+    assert answer["errorCode"] == Error.INVALID_FETCH_SESSION_EPOCH
+    assert bench.dead_letters(bench.last) == []

@@ -243,3 +243,17 @@ def test_replicas_of_a_new_topic_lie_in_different_racks() -> None:
         **dict.fromkeys((4, 5), 10),
         6: 20,
     }
+
+
+@pytest.mark.parametrize("is_read_again", [False, True])
+def test_a_session_that_says_no_rack_any_more_is_served_by_the_leader(is_read_again: bool) -> None:
+    """What was noted for the request before is nothing to the next one, in the same micro-batch."""
+    replicas = Replicas(bench=bench())
+    replicas.produce(count=3)
+    answer = fetch(replicas, "west", session=(0, 0))
+    session = answer["sessionId"]
+    assert named(answer) == named(fetch(replicas, "west", session=(session, 1))) == 3
+    if is_read_again:
+        replicas.bench.reload()
+    found = partition_of(fetch(replicas, "", session=(session, 2)))
+    assert (found["preferredReadReplica"], found["recordsSizeInBytes"] > 0) == (-1, True)

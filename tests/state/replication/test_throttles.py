@@ -1,5 +1,7 @@
 """Throttles: what is copied takes the time that the rate says, and who is in sync never waits."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -298,3 +300,28 @@ def test_a_timer_runs_until_the_first_time_at_which_the_rate_allows(
     assert not throttles._is_exceeded(broker_of(rate.samples, allowed, limit), Side.LEADER)
     for other in {now, allowed - 1, *range(now, allowed, 97)}:
         assert throttles._is_exceeded(broker_of(rate.samples, other, limit), Side.LEADER), other
+
+
+@pytest.mark.parametrize("is_read_again", [False, True])
+def test_a_session_that_is_no_replicas_any_more_is_not_held_back(is_read_again: bool) -> None:
+    made = Throttled(**{LISTS[0]: "*"})
+    made.isolate(3)
+    made.rate("leader", 10)
+    made.assign(1, 2, 3)
+
+    def fetched(replica: int, session: int, epoch: int) -> Any:
+        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100_000}
+        topics = [{"topic": "orders", "partitions": [wanted]}]
+        body = {"replicaId": replica, "sessionId": session, "sessionEpoch": epoch, "topics": topics}
+        return made.bench.request("FETCH", 12, {"minBytes": 1, **body}, broker=1)
+
+    def sizes(answer: Any) -> list[int]:
+        parts = [part for topic in answer["responses"] for part in topic["partitions"]]
+        return [part["recordsSizeInBytes"] for part in parts]
+
+    answer = fetched(3, 0, 0)
+    session = answer["sessionId"]
+    assert not any(sizes(fetched(3, session, 1)))
+    if is_read_again:
+        made.bench.reload()
+    assert sum(sizes(fetched(-1, session, 2))) > 0
