@@ -19,6 +19,7 @@ from brokerstream.cli.options import (
     KafkaConfig,
     Prefix,
     address,
+    broker_settings,
     settings_of,
     typed_broker_settings,
 )
@@ -165,7 +166,8 @@ def command(
         may_intervene=control is not None,
     )
     made = options.make(engine, settings, heeded)
-    limits_given = limits.Limits.of(settings.given, security_protocol)
+    given = broker_settings(broker_config, broker_set)
+    limits_given = limits.Limits.of(given, security_protocol)
     gateway = Gateway(made, listen_at, advertised, limits_given, security)
     asyncio.run(_serve(gateway, made, _control(made, control), http_listen))
 

@@ -49,7 +49,9 @@ class Question(NamedTuple):
         """What is asked for in HTTP."""
         given = {"from": self.first, "to": self.last, "task": self.task and self.task.encode()}
         given["stale"] = b"1" if self.may_be_stale else None
-        words = [f"{name}={quote(value, safe='')}" for name, value in given.items() if value]
+        words = [
+            f"{name}={quote(value, safe='')}" for name, value in given.items() if value is not None
+        ]
         place = [self.store.encode(), *([] if self.key is None else [self.key])]
         path = "".join(f"/{quote(part, safe='')}" for part in place)
         return f"/stores{path}?{'&'.join(words)}"
@@ -61,7 +63,7 @@ class Question(NamedTuple):
         parts = split.path.split("/")[1:]
         if len(parts) not in (2, 3) or parts[0] != "stores":
             return None
-        found = parse_qs(split.query, encoding="latin-1")
+        found = parse_qs(split.query, keep_blank_values=True, encoding="latin-1")
         given = {name: values[0].encode("latin-1") for name, values in found.items()}
         if "task" in given and not TASK.fullmatch(given["task"]):
             return None

@@ -64,6 +64,8 @@ class BoundedRates:
         excess = rate.per_second(now, windows) - limit.per_second
         if not excess > 0:  # nor where the quota is no number
             return 0
+        if not limit.per_second:  # nobody may
+            return windows.size_ms
         wait = excess / limit.per_second * rate.window_ms(now, windows)
         return round(min(wait, windows.size_ms))
 

@@ -57,11 +57,11 @@ class BrokerProperties:
         except InvalidConfigError as error:
             raise UserError(f"{error}.") from None
 
-    def text(self, name: str) -> str | None:
+    def text(self, name: str, mechanism: str = "") -> str | None:
         """As `value`, of a text."""
-        found = self.value(name)
+        found = self.value(name, mechanism)
         return str(found) if found is not None else None
 
-    def names(self, name: str) -> list[str]:
+    def names(self, name: str, mechanism: str = "") -> list[str]:
         """As `value`, of a list."""
-        return list(self.value(name) or [])
+        return list(self.value(name, mechanism) or [])

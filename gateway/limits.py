@@ -10,7 +10,7 @@ import structlog
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.bounded_rates import RateLimit
-from brokerstream.gateway.broker_properties import prefix_of
+from brokerstream.gateway.broker_properties import BrokerProperties, prefix_of
 from brokerstream.state.cluster.quota_rates import Windows
 
 PER_IP_OVERRIDES = "max.connections.per.ip.overrides"
@@ -66,10 +66,17 @@ class Limits(NamedTuple):
     def of(cls, given: Mapping[str, str], listener: str = "PLAINTEXT") -> "Limits":
         """The limits that broker settings give, by Kafka's names; the rest is as above.
 
+        Args:
+            given: the texts of settings that are checked, but for those of the listener alone.
+            listener: whose limits they are.
+
         Raises:
-            UserError: the overrides do not say a number for a host that is known.
+            UserError: the overrides do not say a number for a host that is known; a limit of the
+                listener alone is none.
         """
-        fields = _numbers(given, SETTINGS, listener)
+        properties = BrokerProperties(given, listener)
+        own = {n: field for n, field in _OWN.items() if properties.of_listener(n) is not None}
+        fields = _numbers(given, SETTINGS) | {own[name]: properties.value(name) for name in own}
         if PER_IP_OVERRIDES in given:
             fields["per_ip_overrides"] = _overrides(given[PER_IP_OVERRIDES])
         size_ms = int(given.get("quota.window.size.seconds", "1")) * 1000
@@ -77,7 +84,10 @@ class Limits(NamedTuple):
 
     def changed(self, given: Mapping[str, str], listener: str) -> "Limits":
         """They where a broker was given these settings while it runs; hosts may be unknown."""
-        fields = _numbers(given, DYNAMIC, listener)
+        prefix = prefix_of(listener)
+        own = {field: f"{prefix}{name}" for name, field in _OWN.items()}
+        fields = _numbers(given, DYNAMIC)
+        fields |= {field: int(given[name]) for field, name in own.items() if name in given}
         if PER_IP_OVERRIDES in given:
             fields["per_ip_overrides"] = _known_overrides(given[PER_IP_OVERRIDES])
         return self._replace(**fields)
@@ -97,12 +107,10 @@ class Limits(NamedTuple):
         return self.per_ip_overrides.get(host, self.connections_per_ip)
 
 
-def _numbers(given: Mapping[str, str], names: Iterable[str], listener: str) -> dict[str, Any]:
-    """The fields that are numbers."""
-    prefix = prefix_of(listener)
-    fields = {SETTINGS[name]: name for name in names if name != PER_IP_OVERRIDES}
-    fields |= {field: f"{prefix}{name}" for name, field in _OWN.items()}
-    return {field: int(given[name]) for field, name in fields.items() if name in given}
+def _numbers(given: Mapping[str, str], names: Iterable[str]) -> dict[str, Any]:
+    """The fields that are numbers, of a broker's settings."""
+    numbers = [name for name in names if name != PER_IP_OVERRIDES and name in given]
+    return {SETTINGS[name]: int(given[name]) for name in numbers}
 
 
 @lru_cache(maxsize=16)

@@ -157,7 +157,8 @@ def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
     )
     prefix = prefix_of(protocol)
     bearer = f"{prefix}{oauthbearer.MECHANISM.lower()}."
-    of_mechanisms = {bearer + oauthbearer.JAAS, bearer + signed_tokens.HANDLER} | {
+    of_bearers = {oauthbearer.JAAS, signed_tokens.HANDLER, *signed_tokens.SETTINGS}
+    of_mechanisms = {bearer + name for name in of_bearers} | {
         f"{prefix}{each.lower()}.{_REAUTH}" for each in MECHANISMS
     }
     prefixed = {prefix + name for name in names}

@@ -1,9 +1,10 @@
 """OAUTHBEARER's tokens with a signature, by the keys of a JWKS (RFC 7517).
 
 For listeners whose `sasl.server.callback.handler.class` is Kafka's `OAuthBearerValidator
-CallbackHandler`. The keys come from the file that `sasl.oauthbearer.jwks.endpoint.url` names, once,
-at the start. A token needs `exp`, `iat` and whose it is; of an audience it may speak where one is
-expected. Signatures are PyJWT's to check; the claims are held against the gateway's clock here.
+CallbackHandler`. The keys come from the file that `sasl.oauthbearer.jwks.endpoint.url` names, which
+is read again when it has changed. A token needs `exp`, `iat` and whose it is; of an audience it may
+speak where one is expected. Signatures are PyJWT's to check; the claims are held against the
+gateway's clock here.
 
 Sources: `OAuthBearerValidatorCallbackHandler`, `BrokerJwtValidator`, `ClaimValidationUtils`,
 `JwksFileVerificationKeyResolver` in Kafka, `VerificationJwkSelector` and `NumericDateValidator` in
@@ -11,11 +12,13 @@ jose4j; KIP-768.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+import structlog
 
 from brokerstream.errors import UserError
 from brokerstream.extras import need
@@ -34,17 +37,60 @@ USER_CLAIM, SCOPE_CLAIM = "sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.s
 SETTINGS = frozenset({ENDPOINT, SKEW, ISSUER, AUDIENCE, USER_CLAIM, SCOPE_CLAIM})
 """The settings that are heeded, beside the handler's, which is the mechanism's own."""
 
+SECONDS_MAX = (2**63 - 1) // 1000
+"""A time that ms count in 64 bits."""
+
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "HS": "oct", "Ed": "OKP"}
 _CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 _ALGORITHMS = frozenset(
     {f"{kind}{bits}" for kind in ("RS", "PS", "ES", "HS") for bits in (256, 384, 512)} | {"EdDSA"}
 )
 
+_log = structlog.get_logger("brokerstream.gateway")
+
+
+Keys = tuple[Mapping[str, Any], ...]
+"""Those of a JWKS, as they stand there."""
+
+
+class KeyFile:
+    """The keys of a JWKS in a file, as it is now.
+
+    Args:
+        url: where it lies.
+
+    Raises:
+        UserError: it is not there, or no JWKS.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._path = _path_of(url)
+        self._keys = _keys(url, self._path)
+        self._changed_ns = self._modified_ns()
+
+    def newest(self) -> Keys:
+        """The keys; where the file has become none of them those that it had."""
+        changed_ns = self._modified_ns()
+        if changed_ns != self._changed_ns:
+            self._changed_ns = changed_ns
+            try:
+                self._keys = _keys(self._url, self._path)
+            except UserError as error:
+                _log.error("the keys stay as they were", reason=error.message)
+        return self._keys
+
+    def _modified_ns(self) -> int | None:
+        try:
+            return self._path.stat().st_mtime_ns
+        except OSError:
+            return None
+
 
 class SignedRules(NamedTuple):
-    """What a token has to have. `keys` are those of the JWKS, as they stand there."""
+    """What a token has to have; one of the keys has signed it."""
 
-    keys: tuple[Mapping[str, Any], ...]
+    key_file: KeyFile
     skew_s: int = 30
     issuer: str | None = None
     audience: frozenset[str] = frozenset()
@@ -60,12 +106,12 @@ class SignedRules(NamedTuple):
         """
         need("OAUTHBEARER with signed tokens", "jwt")
         return cls(
-            _keys(properties.text(ENDPOINT) or ""),
-            properties.value(SKEW),
-            properties.text(ISSUER),
-            frozenset(properties.names(AUDIENCE)),
-            properties.text(USER_CLAIM) or "sub",
-            properties.text(SCOPE_CLAIM) or "scope",
+            KeyFile(properties.text(ENDPOINT, MECHANISM) or ""),
+            properties.value(SKEW, MECHANISM),
+            properties.text(ISSUER, MECHANISM),
+            frozenset(properties.names(AUDIENCE, MECHANISM)),
+            properties.text(USER_CLAIM, MECHANISM) or "sub",
+            properties.text(SCOPE_CLAIM, MECHANISM) or "scope",
         )
 
     def user_of(self, token: str) -> str:
@@ -105,7 +151,7 @@ class SignedRules(NamedTuple):
         try:
             header = verifier.get_unverified_header(token)
             algorithm = header.get("alg")
-            if algorithm not in _ALGORITHMS:
+            if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
                 raise refused()
             key = self._key(algorithm, header.get("kid"))
             payload = verifier.decode(token, key, algorithms=[algorithm])
@@ -114,10 +160,10 @@ class SignedRules(NamedTuple):
             raise refused() from None
 
     def _key(self, algorithm: str, kid: str | None) -> "PyJWK":
-        """The first key that may have signed."""
-        from jwt import PyJWK
+        """The first key that may have signed; what is no key is passed over."""
+        from jwt import PyJWK, PyJWTError
 
-        for key in self.keys:
+        for key in self.key_file.newest():
             wanted = {"kty": _KEY_TYPES[algorithm[:2]], "crv": _CURVES.get(algorithm)}
             if kid is not None:
                 wanted["kid"] = kid
@@ -125,12 +171,15 @@ class SignedRules(NamedTuple):
                 continue
             if key.get("alg", algorithm) != algorithm or key.get("use", "sig") != "sig":
                 continue
-            return PyJWK(dict(key), algorithm)
+            with suppress(PyJWTError, KeyError, TypeError, ValueError):
+                return PyJWK(dict(key), algorithm)
         raise refused()
 
     def _check_audience(self, claims: dict[str, Any]) -> None:
         """A token that is for somebody is for one who is expected here."""
         found = claims.get("aud")
+        if not isinstance(found, str | list | None):
+            raise refused()
         named = {found} if isinstance(found, str) else set(map(str, found or ()))
         if ("aud" in claims or self.audience) and not named & self.audience:
             raise refused()
@@ -152,16 +201,20 @@ def is_wanted(properties: BrokerProperties) -> bool:
     return bool(found)
 
 
-def _keys(url: str) -> tuple[Mapping[str, Any], ...]:
-    """The keys of a JWKS."""
+def _path_of(url: str) -> Path:
     where = urlsplit(url)
     if where.scheme != "file" or not where.path:
         raise UserError(
             f"{ENDPOINT} {url or 'is not given'}: the keys are read from a file.",
             f"Give --set {ENDPOINT}=file:///etc/keys.json, a JWKS.",
         )
+    return Path(unquote(where.path))
+
+
+def _keys(url: str, path: Path) -> Keys:
+    """The keys of a JWKS."""
     try:
-        document = msgspec.json.decode(Path(unquote(where.path)).read_bytes())
+        document = msgspec.json.decode(path.read_bytes())
         keys = tuple(msgspec.convert(document["keys"], list[dict[str, Any]]))
     except OSError as error:
         raise UserError(f"{ENDPOINT} {url}: {error.strerror or error}.") from None
@@ -175,6 +228,7 @@ def _whole(claims: dict[str, Any], name: str) -> int | None:
     found = claims.get(name)
     if found is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if not is_number or not abs(found) <= SECONDS_MAX:
         raise refused()
     return int(found)

@@ -196,11 +196,22 @@ class Side:
                 try:
                     answer = client.call(asked.api, version, dict(asked.body))
                     self.found[place] = self._comparable(answer)
+                    if asked.api == "DELETE_TOPICS":
+                        self._wait_until_gone(answer)
                 except NotEncodableError:
                     continue  # this version has no word for it
                 except ConnectionError:
                     self.found[place] = "closed"
                     client = self._logged_in(who.name)
+
+    def _wait_until_gone(self, answer: dict[str, Any]) -> None:
+        """A broker hears of what its controller has deleted a little later."""
+        gone = [each["name"] for each in answer["responses"] if not each["errorCode"]]
+        asked = {"topics": [{"name": name} for name in gone], "allowAutoTopicCreation": False}
+        with self._logged_in(ADMIN) as admin:
+            wait_until(
+                lambda: all(e["errorCode"] for e in admin.call("METADATA", 12, asked)["topics"])
+            )
 
     def _requests(self, who: Who, apis: set[str]) -> Iterator[tuple[Asked, int]]:
         ids = {name: topic_id for topic_id, name in self._names.items()}

@@ -21,6 +21,8 @@ def test_nobody_is_held_for_longer_than_a_window() -> None:
     rates, limit = BoundedRates(), RateLimit(0.1, LIMIT.windows)
     assert rates.held_ms(1, "10.0.0.7", limit, 0) == 0
     assert rates.held_ms(1, "10.0.0.7", limit, 0) == LIMIT.windows.size_ms
+    nobody = RateLimit(0, LIMIT.windows)
+    assert rates.held_ms(1, "10.0.0.9", nobody, 0) == LIMIT.windows.size_ms
 
 
 def test_who_has_not_come_for_all_windows_is_forgotten() -> None:

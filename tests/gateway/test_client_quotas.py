@@ -391,9 +391,12 @@ def slow_ones(address: Address) -> list[float]:
         body = {"resources": [wanted], "validateOnly": False}
         assert client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"][0]["errorCode"] == 0
         asked = {"resourceType": 4, "resourceName": "", "configurationKeys": [name]}
-        wait_until(
-            lambda: client.call("DESCRIBE_CONFIGS", 4, {"resources": [asked]}), "it is there"
-        )
+
+        def told() -> list[str]:
+            (answer,) = client.call("DESCRIBE_CONFIGS", 4, {"resources": [asked]})["results"]
+            return [each["value"] for each in answer["configs"]]
+
+        wait_until(lambda: told() == ["2"], "it is there")
         time.sleep(SETTLING_S)
         waited: list[float] = []
         while sum(each > SETTLING_S for each in waited) < 3:

@@ -53,6 +53,7 @@ SETTINGS = {
 SETTLING_S = 0.5
 """A real broker answers to an ACL a moment before it acts on it."""
 SHORT_MS = 1_200
+LIFETIME = "lifetime"
 UNIT_MS = 20_000
 """Times are told in these, so that half of one may go by between two steps."""
 
@@ -91,6 +92,8 @@ class Talk:
     def renew(self, user: str, name: str, period_ms: int = -1, version: int = 2) -> None:
         body = {"hmac": self._hmac(name), "renewPeriodMs": period_ms}
         answer = self._clients[user].call("RENEW_DELEGATION_TOKEN", version, body)
+        if answer["errorCode"] == 0:
+            self._wait_until_good(name, answer["expiryTimestampMs"])
         self._say(f"{user} renews {name} for {period_ms}", answer, time.time() * 1000)
 
     def expire(self, user: str, name: str, period_ms: int = -1, version: int = 2) -> None:
@@ -98,6 +101,8 @@ class Talk:
         answer = self._clients[user].call("EXPIRE_DELEGATION_TOKEN", version, body)
         if answer["errorCode"] == 0 and period_ms < 0:
             self._wait_for(name, False)
+        elif answer["errorCode"] == 0:
+            self._wait_until_good(name, answer["expiryTimestampMs"])
         self._say(f"{user} expires {name} by {period_ms}", answer, time.time() * 1000)
 
     def describe(self, user: str, *owners: str, version: int = 3, of_all: bool = True) -> None:
@@ -116,7 +121,7 @@ class Talk:
                 found = sasl.scram(client, mechanism, token["tokenId"], secret, is_token=True)
                 lifetime = found.pop("sessionLifetimeMs")
                 self._say(f"log in with {name}", found | {"authBytes": ""})
-                self.said.append((f"lifetime with {name}", round(lifetime / UNIT_MS)))
+                self.said.append((f"{LIFETIME} with {name}", lifetime))
                 if found["errorCode"] == 0:
                     self._look(client, name)
             except ConnectionError:
@@ -138,12 +143,17 @@ class Talk:
     def _wait_for(self, name: str, is_there: bool) -> None:
         """Until the broker knows what its controller has written."""
         wanted = self._tokens[name]["tokenId"]
+        wait_until(lambda: (wanted in self._good_until()) == is_there)
 
-        def known() -> bool:
-            answer = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
-            return (wanted in [each["tokenId"] for each in answer["tokens"]]) == is_there
+    def _wait_until_good(self, name: str, until_ms: int) -> None:
+        """The same, of how long a token is good."""
+        wanted = self._tokens[name]["tokenId"]
+        wait_until(lambda: self._good_until().get(wanted) == until_ms)
 
-        wait_until(known)
+    def _good_until(self) -> dict[str, int]:
+        """The tokens that the broker knows."""
+        answer = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+        return {each["tokenId"]: each["expiryTimestamp"] for each in answer["tokens"]}
 
     def _say(self, what: str, answer: dict[str, Any], now: float = 0.0) -> None:
         self.said.append((what, self._plain(answer, now)))
@@ -239,6 +249,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address, Ad
         kafka.stop()
 
 
+def are_alike(what: str, answer: Any, own: Any) -> bool:
+    """What is left of a token differs a little: nobody asks two sides at the same time."""
+    if what.startswith(LIFETIME):
+        return (answer > 0) == (own > 0) and abs(answer - own) <= UNIT_MS
+    return bool(answer == own)
+
+
 @pytest.mark.kafka
 def test_tokens_go_as_with_kafka(both: tuple[Address, Address]) -> None:
     with ThreadPoolExecutor() as pool:
@@ -246,7 +263,7 @@ def test_tokens_go_as_with_kafka(both: tuple[Address, Address]) -> None:
     differing = [
         f"{what}\n  kafka {answer}\n  ours  {own}"
         for (what, answer), (_, own) in zip(real, ours, strict=True)
-        if answer != own
+        if not are_alike(what, answer, own)
     ]
     assert not differing, "\n".join(differing)
     errors = {answer["errorCode"] for _, answer in real if "errorCode" in str(answer)}

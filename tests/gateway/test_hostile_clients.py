@@ -147,6 +147,17 @@ def test_limits_of_connections_hold_when_they_change_and_those_that_wait_come_in
             check_alive(running)
 
 
+def test_a_listeners_own_limit_holds_from_the_start() -> None:
+    name = "listener.name.plaintext.max.connections"
+    with running_gateway({name: "1"}) as running, running.client() as first:
+        first.call("METADATA", 9, {"topics": []})
+        with running.client() as second:
+            second.send("METADATA", 9, {"topics": []})
+            wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
+    with pytest.raises(UserError, match=name.rpartition("max")[2]):
+        Limits.of({name: "many"})
+
+
 def test_each_broker_counts_its_own_connections() -> None:
     with running_gateway({"max.connections": "1"}, brokers=2) as running, ExitStack() as stack:
         clients = [stack.enter_context(running.client(broker)) for broker in (1, 2)]

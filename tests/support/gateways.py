@@ -67,7 +67,7 @@ def running_gateway(
     typed, _ = parse(settings or {})
     kept = JournalOptions(journal) if journal is not None else None
     engine = engine_type(CLUSTER, list(range(1, brokers + 1)), typed, kept)
-    with serving(engine, limits or Limits.of(typed.given), advertise, security) as running:
+    with serving(engine, limits or Limits.of(settings or {}), advertise, security) as running:
         yield running
 
 
