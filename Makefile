@@ -114,6 +114,6 @@ $(VENV)/.installed: pyproject.toml setup.py constraints.txt | python
 	@touch $@
 
 $(VENV)/.jars: $(VENV)/.installed
-	@echo "setup 3 of 3: the jars of Apache Kafka and of Spark's connector, about 60 MB"
+	@echo "setup 3 of 3: the jars of Apache Kafka and of Spark's connector, about 60 MB; both run once"
 	@$(BIN)/brokerstream setup $(SETUP)
 	@touch $@

@@ -2,14 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from subprocess import TimeoutExpired
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from brokerstream.cli import logs
 from brokerstream.cli.options import ConfigFile, settings_of
-from brokerstream.cli.output import err, say
+from brokerstream.cli.output import err, say, warn
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from brokerstream.settings import Settings
 
 BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
@@ -39,9 +44,18 @@ def command(jars_only: JarsOnly = False, config: ConfigFile = None) -> None:
         with _bar(f"jars of {wanted.module}") as seen:
             jars.fetch(wanted, settings.home, settings.ivy_settings, say, seen)
     if not jars_only:
-        from brokerstream.streaming import class_training
+        _archive(settings)
 
+
+def _archive(settings: "Settings") -> None:
+    """Without the archives all works as well: what keeps them from being made is said, no more."""
+    from brokerstream.streaming import class_training
+    from brokerstream.streaming.runner import QueryFailed
+
+    try:
         class_training.make(settings, say)
+    except (UserError, QueryFailed, TimeoutExpired) as error:
+        warn(f"the archives of classes were not made, and Java starts as fast as before: {error}")
 
 
 @contextmanager

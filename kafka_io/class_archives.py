@@ -27,10 +27,11 @@ def archive(home: Path, name: str, java: str, class_path: Path) -> Path:
         home: the directory of `Settings.home`.
         name: BROKER or DRIVER.
         java: the path of the executable.
-        class_path: the directory of its jars; another directory is another archive.
+        class_path: the directory of its jars; others, or in another place, are another archive.
     """
     executable = Path(java).resolve()
-    facts = (executable, executable.stat().st_mtime_ns, class_path.resolve())
+    found = sorted((jar.name, jar.stat().st_size) for jar in class_path.glob("*.jar"))
+    facts = (executable, executable.stat().st_mtime_ns, class_path.resolve(), found)
     key = hashlib.sha256("\n".join(map(str, facts)).encode()).hexdigest()[:12]
     return home / "jars" / f"{name}-{key}.jsa"
 

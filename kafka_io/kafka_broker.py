@@ -304,7 +304,7 @@ class EmbeddedKafka:
             "-Djava.awt.headless=true",
             f"-Dkafka.logs.dir={self.home}",
             f"-Dlog4j2.configurationFile={self._log4j2}",
-            *shlex.split(os.environ.get("KAFKA_OPTS", "")),
+            *_options_of_user(),
             *self._given_options,
         ]
 
@@ -348,6 +348,15 @@ class EmbeddedKafka:
             f"The Kafka broker in {self.home} did not start.",
             "\n".join(["Its log ends with:", *tail]),
         )
+
+
+def _options_of_user() -> list[str]:
+    """What `KAFKA_OPTS` says. Raises UserError where a quote is open."""
+    text = os.environ.get("KAFKA_OPTS", "")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"KAFKA_OPTS {text}: {error}.") from None
 
 
 def _text(path: Path) -> str:

@@ -11,7 +11,7 @@ comes twice, whatever was killed when.
 
 Who follows a cluster for long adds a file every few seconds. So `FAN` files that follow each other
 and hold as many imports each are merged into one, and these again, until `MERGED_MAX` bytes: a year
-of them leaves some hundred files. A merged file counts from its rename on, and hides what it holds
+of them leaves a hundred or so. A merged file counts from its rename on, and hides what it holds
 until that is removed.
 """
 

@@ -116,11 +116,11 @@ def test_an_extra_brings_what_the_sentence_says(metadata: Metadata) -> None:
     for requirement in metadata.requires_dist or ():
         for extra in metadata.provides_extra or ():
             if requirement.marker and requirement.marker.evaluate({"extra": extra}):
-                brought.setdefault(extra, set()).add(requirement.name)
+                brought.setdefault(extra, set()).add(requirement.name.lower())
     assert {"spark", "checks", "all"} < set(brought)
     distributions = packages_distributions()
     for module, extra in EXTRA_OF.items():
-        names = {name.replace("_", "-") for name in distributions[module]}
+        names = {name.replace("_", "-").lower() for name in distributions[module]}
         assert names <= brought[extra] | {"py4j"}, f"{module} is not in [{extra}]"
 
 

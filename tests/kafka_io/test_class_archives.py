@@ -28,7 +28,10 @@ def test_another_java_or_other_jars_have_another_archive(tmp_path: Path, java: P
         for executable in (java, newer)
         for jars in ("4.3.1", "4.4.0")
     }
-    assert len(found) == 8
+    (tmp_path / "4.3.1").mkdir()
+    (tmp_path / "4.3.1" / "kafka.jar").write_text("another")
+    found.add(archive(tmp_path, BROKER, str(java), tmp_path / "4.3.1"))
+    assert len(found) == 9
     assert {file.parent for file in found} == {tmp_path / "jars"}
 
 
