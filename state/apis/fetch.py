@@ -38,7 +38,7 @@ from itertools import compress
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import client_quotas, quota_rates
+from brokerstream.state.cluster import quota_rates
 from brokerstream.state.cluster.client_quotas import Limit
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker
@@ -117,7 +117,7 @@ class _Asker(msgspec.Struct, frozen=True):
 
 def _asker(broker: Broker, header: RequestHeader, principal: str, replica_id: int) -> _Asker:
     limit = None
-    if replica_id < 0 and client_quotas.are_any(broker.tables.metadata, broker.id):
+    if replica_id < 0:
         limit = quota_rates.fetch_limit(broker, principal, header.client_id)
     return _Asker(header.request_api_version, header.client_id, limit)
 

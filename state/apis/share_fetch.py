@@ -11,8 +11,8 @@ KIP-932, KIP-1206, KIP-1222. What the whole request is refused with, in this ord
     too many sessions; after the wait              133 SHARE_SESSION_LIMIT_REACHED
     no session of this member                      122 SHARE_SESSION_NOT_FOUND
     another epoch than the session's next          123 INVALID_SHARE_SESSION_EPOCH
-    a topic's id in request or session is unknown  -1 UNKNOWN_SERVER_ERROR
-    a mode that there is not, where it fetches     -1 UNKNOWN_SERVER_ERROR
+    where it fetches, a topic's id in request or   -1 UNKNOWN_SERVER_ERROR
+    session is unknown, or a mode that there is not
 
 With -1 the session has been opened, or gone on, all the same. Acknowledgements go first
 (`state/share/acknowledgements.py`); what is fetched may come before share coordinators have
