@@ -34,6 +34,7 @@ SHARE_TOPIC = "__share_group_state"
 
 POLL_S = 1.0
 NOTHING_COMMITTED = -1001
+FOR_URLS = str.maketrans("+/", "-_")
 """librdkafka's OFFSET_INVALID."""
 
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -181,14 +182,18 @@ def write(client: ClientProperties, group: str, steps: Sequence[Step]) -> dict[O
 
 
 def topic_names(client: ClientProperties) -> dict[str, str]:
-    """Topic id to name, of all topics. Raises UserError where the cluster does not answer."""
+    """Topic id, in Kafka's letters, to name, of all topics.
+
+    librdkafka writes a Uuid in the plain alphabet of base64, Kafka in that for URLs.
+    Raises UserError where the cluster does not answer.
+    """
     admin = admin_client(client)
     try:
         told = admin.describe_topics(TopicCollection([*existing(admin, client)]))
         found = {name: future.result(KAFKA_TIMEOUT_S) for name, future in told.items()}
     except KafkaException as error:
         raise _refused(client, error) from None
-    return {str(each.topic_id): name for name, each in found.items()}
+    return {str(each.topic_id).translate(FOR_URLS): name for name, each in found.items()}
 
 
 def ends(client: ClientProperties, places: Iterable[Place]) -> dict[Place, int]:

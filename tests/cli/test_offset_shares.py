@@ -2,6 +2,7 @@
 
 import json
 import time
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.support.console import brokerstream
 from tests.support.gateways import Client
 from tests.support.patience import PATIENCE_S
 
-TOPIC, GROUP, RECORDS = "shared-jobs", "offsets-sharers", 10
+RECORDS = 10
 SHARE = 2
 """The kind of a share group's coordinator."""
 
@@ -21,15 +22,22 @@ RETRIED = {Error.COORDINATOR_NOT_AVAILABLE, Error.COORDINATOR_LOAD_IN_PROGRESS}
 RETRIED |= {Error.NOT_COORDINATOR}
 
 
-def topic_of(bootstrap: str) -> str:
-    """Makes the topic with its records; gives back its id."""
+def topic_of(bootstrap: str) -> tuple[str, str]:
+    """Makes a topic with its records; gives back its name and its id in Kafka's letters.
+
+    Half of all ids have a letter in which the alphabets of base64 differ; this one does.
+    """
     admin, producer = (kind({"bootstrap.servers": bootstrap}) for kind in (AdminClient, Producer))
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)
+    topic_id = topic = ""
+    while not {"-", "_"} & {*topic_id}:
+        topic = f"jobs-{token_hex(3)}"
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
+        told = admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE_S)
+        topic_id = str(told.topic_id).replace("+", "-").replace("/", "_")
     for number in range(RECORDS):
-        producer.produce(TOPIC, str(number).encode(), partition=0)
+        producer.produce(topic, str(number).encode(), partition=0)
     assert producer.flush(PATIENCE_S) == 0
-    told = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(PATIENCE_S)
-    return str(told.topic_id)
+    return topic, topic_id
 
 
 def settled(client: Client, api: str, version: int, body: Any, codes: Any) -> None:
@@ -48,15 +56,16 @@ def of_states(answer: Any) -> list[int]:
 @pytest.mark.kafka
 def test_it_tells_what_a_leader_has_had_written(kafka: str) -> None:
     """A leader keeps how far a group is at the share coordinator; here a test is the leader."""
-    topic_id = topic_of(kafka)
+    topic, topic_id = topic_of(kafka)
+    group = f"of-{topic}"
     host, port = kafka.split(":")
 
     def state(**fields: Any) -> Any:
         part = {"partition": 0, "stateEpoch": 1, **fields}
-        return {"groupId": GROUP, "topics": [{"topicId": topic_id, "partitions": [part]}]}
+        return {"groupId": group, "topics": [{"topicId": topic_id, "partitions": [part]}]}
 
     with Client((host, int(port))) as client:
-        key = {"keyType": SHARE, "coordinatorKeys": [f"{GROUP}:{topic_id}:0"]}
+        key = {"keyType": SHARE, "coordinatorKeys": [f"{group}:{topic_id}:0"]}
         settled(
             *(client, "FIND_COORDINATOR", 6, key),
             lambda answer: [each["errorCode"] for each in answer["coordinators"]],
@@ -69,15 +78,15 @@ def test_it_tells_what_a_leader_has_had_written(kafka: str) -> None:
             done = {"leaderEpoch": 0, "deliveryCompleteCount": 3 if start else 0}
             written = state(startOffset=start, stateBatches=told, **done)
             settled(client, "WRITE_SHARE_GROUP_STATE", 1, written, of_states)
-    shown = brokerstream("offsets", "shares", kafka, "--group", GROUP, "--json")
+    shown = brokerstream("offsets", "shares", kafka, "--group", group, "--json")
     assert shown.returncode == 0, shown.stderr
     (row,) = (json.loads(line) for line in shown.stdout.splitlines())
     assert [tuple(batch.values()) for batch in row.pop("batches")] == [
         *((2, 2, "archived", 5), (3, 4, "acknowledged", 2), (5, 5, "available", 1)),
     ]
-    where = {"group": GROUP, "topic": TOPIC, "partition": 0}
+    where = {"group": group, "topic": topic, "partition": 0}
     assert row == where | {"start": 2, "lag": RECORDS - 2 - 3}
-    table = brokerstream("offsets", "shares", kafka, "--group", GROUP).stdout
+    table = brokerstream("offsets", "shares", kafka, "--group", group).stdout
     assert "2 archived, delivered 5 times; 3 to 4 acknowledged" in " ".join(table.split())
     lacking = brokerstream("offsets", "shares", kafka, "--group", "nobody")
     assert (lacking.returncode, lacking.stdout) == (2, "")
