@@ -34,7 +34,7 @@ ERROR_SEEN = b"\x01"
 
 INVALID_TOKEN, INSUFFICIENT_SCOPE = "invalid_token", "insufficient_scope"
 _PREFIX = "unsecuredValidator"
-_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|([^\s;\"]+))")
+_OPTION = re.compile(r"([\w.]+)\s*=\s*(?:\"([^\"]*)\"|([^\s;\"]+))")
 _SASL_NAME = rb"(?:[\x01-\x7f](?<![=,])|=2C|=3D)+"
 _PAIRS = rb"(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*"
 _FIRST = re.compile(rb"n,(?:a=(?P<authorization>%b))?,\x01(?P<pairs>%b)\x01" % (_SASL_NAME, _PAIRS))
@@ -58,6 +58,12 @@ class TokenRules(Protocol):
         """Whose a token is, at a time in ms. Raises RefusedTokenError."""
 
 
+def options(jaas: str | None) -> dict[str, str]:
+    """The options of the module in a text of `sasl.jaas.config`; empty ones are left out."""
+    found = {name: quoted or plain for name, quoted, plain in _OPTION.findall(jaas or "")}
+    return {name: value.strip() for name, value in found.items() if value.strip()}
+
+
 class Rules(NamedTuple):
     """What an unsecured token has to have."""
 
@@ -69,15 +75,14 @@ class Rules(NamedTuple):
     @classmethod
     def of(cls, jaas: str | None) -> "Rules":
         """Those of a module's options. Raises UserError where a number is none."""
-        found = {k: a or b for k, a, b in _OPTION.findall(jaas or "")}
-        options = {k.removeprefix(_PREFIX): v.strip() for k, v in found.items() if v.strip()}
-        skew = options.get("AllowableClockSkewMs", "0")
+        found = {k.removeprefix(_PREFIX): v for k, v in options(jaas).items()}
+        skew = found.get("AllowableClockSkewMs", "0")
         if not skew.isdecimal():
             raise UserError(f"{_PREFIX}AllowableClockSkewMs {skew}: a number of ms, 0 or more.")
         return cls(
-            options.get("PrincipalClaimName", "sub"),
-            options.get("ScopeClaimName", "scope"),
-            tuple(options.get("RequiredScope", "").split()),
+            found.get("PrincipalClaimName", "sub"),
+            found.get("ScopeClaimName", "scope"),
+            tuple(found.get("RequiredScope", "").split()),
             int(skew),
         )
 

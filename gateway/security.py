@@ -220,6 +220,13 @@ def _sasl(
 def _bearer(properties: BrokerProperties, warnings: list[str]) -> oauthbearer.TokenRules:
     """What OAUTHBEARER asks of tokens."""
     if signed_tokens.is_wanted(properties):
+        lacking = [
+            name
+            for name in (signed_tokens.AUDIENCE, signed_tokens.ISSUER)
+            if not properties.given(name, oauthbearer.MECHANISM)
+        ]
+        if lacking:
+            warnings.append(f"without {' and '.join(lacking)} tokens for others are taken, too")
         return signed_tokens.SignedRules.of(properties)
     warnings.append("with OAUTHBEARER tokens are unsecured: who writes one is who it says")
     return oauthbearer.Rules.of(properties.given(oauthbearer.JAAS, oauthbearer.MECHANISM))

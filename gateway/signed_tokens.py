@@ -1,40 +1,35 @@
 """OAUTHBEARER's tokens with a signature, by the keys of a JWKS (RFC 7517).
 
 For listeners whose `sasl.server.callback.handler.class` is Kafka's `OAuthBearerValidator
-CallbackHandler`. The keys come from the file that `sasl.oauthbearer.jwks.endpoint.url` names, which
-is read again when it has changed. A token needs `exp`, `iat` and whose it is; of an audience it may
-speak where one is expected. Signatures are PyJWT's to check; the claims are held against the
-gateway's clock here.
+CallbackHandler`. The keys come from `token_keys`. A token needs `exp`, `iat` and whose it is; of an
+audience it may speak where one is expected. Signatures are PyJWT's to check; the claims are held
+against the gateway's clock here.
 
-Sources: `OAuthBearerValidatorCallbackHandler`, `BrokerJwtValidator`, `ClaimValidationUtils`,
-`JwksFileVerificationKeyResolver` in Kafka, `VerificationJwkSelector` and `NumericDateValidator` in
-jose4j; KIP-768.
+Sources: `OAuthBearerValidatorCallbackHandler`, `BrokerJwtValidator`, `ClaimValidationUtils` in
+Kafka, `VerificationJwkSelector` and `NumericDateValidator` in jose4j; KIP-768.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import msgspec
-import structlog
 
 from brokerstream.errors import UserError
 from brokerstream.extras import need
+from brokerstream.gateway import token_keys
 from brokerstream.gateway.broker_properties import BrokerProperties
 from brokerstream.gateway.oauthbearer import MECHANISM, Bearer, refused
+from brokerstream.gateway.token_keys import KeySource, key_source
 
 if TYPE_CHECKING:
     from jwt import PyJWK
 
 HANDLER = "sasl.server.callback.handler.class"
 VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
-ENDPOINT = "sasl.oauthbearer.jwks.endpoint.url"
 SKEW = "sasl.oauthbearer.clock.skew.seconds"
 ISSUER, AUDIENCE = "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.expected.audience"
 USER_CLAIM, SCOPE_CLAIM = "sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.scope.claim.name"
-SETTINGS = frozenset({ENDPOINT, SKEW, ISSUER, AUDIENCE, USER_CLAIM, SCOPE_CLAIM})
+SETTINGS = frozenset({SKEW, ISSUER, AUDIENCE, USER_CLAIM, SCOPE_CLAIM}) | token_keys.SETTINGS
 """The settings that are heeded, beside the handler's, which is the mechanism's own."""
 
 SECONDS_MAX = (2**63 - 1) // 1000
@@ -46,51 +41,11 @@ _ALGORITHMS = frozenset(
     {f"{kind}{bits}" for kind in ("RS", "PS", "ES", "HS") for bits in (256, 384, 512)} | {"EdDSA"}
 )
 
-_log = structlog.get_logger("brokerstream.gateway")
-
-
-Keys = tuple[Mapping[str, Any], ...]
-"""Those of a JWKS, as they stand there."""
-
-
-class KeyFile:
-    """The keys of a JWKS in a file, as it is now.
-
-    Args:
-        url: where it lies.
-
-    Raises:
-        UserError: it is not there, or no JWKS.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._path = _path_of(url)
-        self._keys = _keys(url, self._path)
-        self._changed_ns = self._modified_ns()
-
-    def newest(self) -> Keys:
-        """The keys; where the file has become none of them those that it had."""
-        changed_ns = self._modified_ns()
-        if changed_ns != self._changed_ns:
-            self._changed_ns = changed_ns
-            try:
-                self._keys = _keys(self._url, self._path)
-            except UserError as error:
-                _log.error("the keys stay as they were", reason=error.message)
-        return self._keys
-
-    def _modified_ns(self) -> int | None:
-        try:
-            return self._path.stat().st_mtime_ns
-        except OSError:
-            return None
-
 
 class SignedRules(NamedTuple):
     """What a token has to have; one of the keys has signed it."""
 
-    key_file: KeyFile
+    keys: KeySource
     skew_s: int = 30
     issuer: str | None = None
     audience: frozenset[str] = frozenset()
@@ -106,7 +61,7 @@ class SignedRules(NamedTuple):
         """
         need("OAUTHBEARER with signed tokens", "jwt")
         return cls(
-            KeyFile(properties.text(ENDPOINT, MECHANISM) or ""),
+            key_source(properties),
             properties.value(SKEW, MECHANISM),
             properties.text(ISSUER, MECHANISM),
             frozenset(properties.names(AUDIENCE, MECHANISM)),
@@ -163,7 +118,7 @@ class SignedRules(NamedTuple):
         """The first key that may have signed; what is no key is passed over."""
         from jwt import PyJWK, PyJWTError
 
-        for key in self.key_file.newest():
+        for key in self.keys.newest():
             wanted = {"kty": _KEY_TYPES[algorithm[:2]], "crv": _CURVES.get(algorithm)}
             if kid is not None:
                 wanted["kid"] = kid
@@ -173,6 +128,8 @@ class SignedRules(NamedTuple):
                 continue
             with suppress(PyJWTError, KeyError, TypeError, ValueError):
                 return PyJWK(dict(key), algorithm)
+        if isinstance(kid, str):
+            self.keys.missing(kid)
         raise refused()
 
     def _check_audience(self, claims: dict[str, Any]) -> None:
@@ -199,28 +156,6 @@ def is_wanted(properties: BrokerProperties) -> bool:
     if found not in (None, "", VALIDATOR):
         raise UserError(f"{HANDLER} {found}: {VALIDATOR} is served.")
     return bool(found)
-
-
-def _path_of(url: str) -> Path:
-    where = urlsplit(url)
-    if where.scheme != "file" or not where.path:
-        raise UserError(
-            f"{ENDPOINT} {url or 'is not given'}: the keys are read from a file.",
-            f"Give --set {ENDPOINT}=file:///etc/keys.json, a JWKS.",
-        )
-    return Path(unquote(where.path))
-
-
-def _keys(url: str, path: Path) -> Keys:
-    """The keys of a JWKS."""
-    try:
-        document = msgspec.json.decode(path.read_bytes())
-        keys = tuple(msgspec.convert(document["keys"], list[dict[str, Any]]))
-    except OSError as error:
-        raise UserError(f"{ENDPOINT} {url}: {error.strerror or error}.") from None
-    except (msgspec.MsgspecError, KeyError, TypeError):
-        raise UserError(f"{ENDPOINT} {url} is no JWKS: an object with the list keys.") from None
-    return keys
 
 
 def _whole(claims: dict[str, Any], name: str) -> int | None:

@@ -8,7 +8,7 @@ import asyncio
 import ssl
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -69,6 +69,19 @@ def server_context(properties: BrokerProperties) -> ssl.SSLContext:
     context.verify_mode = _CLIENT_AUTH[properties.text("ssl.client.auth") or "none"]
     if context.verify_mode is not ssl.CERT_NONE:
         _load_trust(context, properties)
+    return context
+
+
+def client_context(options: Mapping[str, str]) -> ssl.SSLContext:
+    """For an address that is asked: a trust store's authorities, or the system's without one.
+
+    Raises:
+        UserError: the trust store is not there, or has no certificate of an authority.
+    """
+    if not {"ssl.truststore.location", "ssl.truststore.certificates"} & options.keys():
+        return ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _load_trust(context, BrokerProperties(options, ""))
     return context
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from brokerstream.gateway.broker_properties import BrokerProperties
 from brokerstream.gateway.oauthbearer import RefusedTokenError
-from brokerstream.gateway.security import settings_heeded
+from brokerstream.gateway.security import Security, settings_heeded
 from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.gateway.signed_tokens import AUDIENCE, ENDPOINT, ISSUER, SignedRules
+from brokerstream.gateway.signed_tokens import AUDIENCE, HANDLER, ISSUER, VALIDATOR, SignedRules
+from brokerstream.gateway.token_keys import ENDPOINT
 
 NOW_S = 1_700_000_000
 SECRET = b"s" * 64
@@ -93,14 +94,13 @@ def test_an_algorithm_that_is_no_name_is_refused(rules: Rules, algorithm: object
     assert not is_taken(rules(), f"{head}.{claims}.{signature}")
 
 
-def test_keys_are_read_again_when_their_file_has_changed(rules: Rules, keys: Path) -> None:
-    made, newer = rules(), b"n" * 64
-    assert not is_taken(made, token(newer))
-    write(keys, {"kty": "oct", "kid": "a"}, key(newer, kid="a"))
-    assert is_taken(made, token(newer)), "what is no key is passed over"
-    assert not is_taken(made, token()), "its key is gone"
-    keys.write_text("no JWKS")
-    os.utime(keys, ns=(5, 5))
-    assert is_taken(made, token(newer)), "the keys stay as they were"
-    keys.unlink()
-    assert is_taken(made, token(newer))
+@pytest.mark.parametrize("given", [{}, {AUDIENCE: "kafka"}, {AUDIENCE: "kafka", ISSUER: "login"}])
+def test_whoever_takes_tokens_for_others_is_warned(keys: Path, given: dict[str, str]) -> None:
+    settings = {"sasl.enabled.mechanisms": "OAUTHBEARER", ENDPOINT: keys.as_uri(), **given}
+    handler = f"listener.name.sasl_plaintext.oauthbearer.{HANDLER}"
+    made = Security.of(SecurityProtocol.SASL_PLAINTEXT, {handler: VALIDATOR, **settings})
+    warned = " ".join(made.warnings)
+    assert {name for name in (AUDIENCE, ISSUER) if name in warned} == {
+        AUDIENCE,
+        ISSUER,
+    } - given.keys()

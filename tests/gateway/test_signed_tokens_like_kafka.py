@@ -1,11 +1,13 @@
-"""Signed tokens of OAUTHBEARER are taken and refused as by Apache Kafka 4.3.1, one by one."""
+"""Signed tokens of OAUTHBEARER are taken and refused as by Apache Kafka 4.3.1, one by one.
+
+Both fetch their keys by https, from one server.
+"""
 
 import base64
 import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jwt
@@ -34,6 +36,8 @@ from tests.gateway.test_sasl_like_kafka import (
 )
 from tests.support import sasl
 from tests.support.gateways import running_gateway
+from tests.support.jwks_server import JwksServer, serving
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
 
@@ -51,12 +55,9 @@ KEYS = [
     {**HMACAlgorithm.to_jwk(SECRET, as_dict=True), "kid": "hmac"},
     {**HMACAlgorithm.to_jwk(SHORT, as_dict=True), "kid": "short"},
 ]
-OF_LISTENER = {
-    "sasl.server.callback.handler.class": VALIDATOR,
-    "sasl.jaas.config": (
-        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
-    ),
-}
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+NAMED = 'unsecuredLoginStringClaim_sub="broker"'
+"""A broker that finds options logs in itself, too."""
 OF_ALL = {
     "sasl.oauthbearer.expected.issuer": "https://issuer",
     "sasl.oauthbearer.expected.audience": "kafka,other",
@@ -152,7 +153,7 @@ SCENARIOS: dict[str, list[Step]] = {
 
 
 class Allowing(EmbeddedKafka):
-    """A broker that may read its keys from a file."""
+    """A broker that may fetch its keys."""
 
     url = ""
 
@@ -162,11 +163,18 @@ class Allowing(EmbeddedKafka):
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+def jwks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JwksServer]:
     """Where the keys are."""
-    file = tmp_path_factory.mktemp("keys") / "keys.json"
-    file.write_text(json.dumps({"keys": KEYS}))
-    return file.as_uri()
+    with serving(tmp_path_factory.mktemp("keys"), KEYS) as served:
+        yield served
+
+
+def of_listener(jwks: JwksServer, listener: str) -> dict[str, str]:
+    own = {
+        "sasl.server.callback.handler.class": VALIDATOR,
+        "sasl.jaas.config": f"{MODULE} required {NAMED} {jwks.jaas_options};",
+    }
+    return {f"listener.name.{listener}.oauthbearer.{name}": each for name, each in own.items()}
 
 
 def transcripts(address: Address) -> dict[str, list[object]]:
@@ -176,39 +184,46 @@ def transcripts(address: Address) -> dict[str, list[object]]:
 
 
 @pytest.fixture(scope="module")
-def kafka_said(
-    url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, list[object]]]:
+def real(jwks: JwksServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     broker = Allowing(tmp_path_factory.mktemp("signed"), default_home())
-    broker.url = url
-    prefix = "listener.name.client"
+    broker.url = jwks.url
     settings = {
         "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-        f"{prefix}.plain.sasl.jaas.config": PLAIN,
-        **{f"{prefix}.oauthbearer.{name}": value for name, value in OF_LISTENER.items()},
+        "listener.name.client.plain.sasl.jaas.config": PLAIN,
+        **of_listener(jwks, "client"),
         "sasl.enabled.mechanisms": f"{sasl.PLAIN},{BEARER}",
         "sasl.mechanism.inter.broker.protocol": sasl.PLAIN,
-        "sasl.oauthbearer.jwks.endpoint.url": url,
+        "sasl.oauthbearer.jwks.endpoint.url": jwks.url,
         **OF_ALL,
     }
     try:
         host, _, port = broker.start(settings).rpartition(":")
-        yield transcripts(Address(host, int(port)))
+        yield Address(host, int(port))
     finally:
         broker.stop()
 
 
 def secured(url: str, **other: str) -> Security:
-    prefix = "listener.name.sasl_plaintext.oauthbearer"
-    own = {f"{prefix}.{name}": value for name, value in OF_LISTENER.items()}
+    own = {"listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": VALIDATOR}
     place = {"sasl.enabled.mechanisms": BEARER, "sasl.oauthbearer.jwks.endpoint.url": url}
     return Security.of(SecurityProtocol.SASL_PLAINTEXT, {**own, **place, **OF_ALL, **other})
 
 
 @pytest.fixture(scope="module")
-def gateway_said(url: str) -> Iterator[dict[str, list[object]]]:
-    with running_gateway(security=secured(url)) as running:
-        yield transcripts(running.addresses[1])
+def ours(jwks: JwksServer) -> Iterator[Address]:
+    security = secured(jwks.url, **of_listener(jwks, "sasl_plaintext"))
+    with running_gateway(security=security) as running:
+        yield running.addresses[1]
+
+
+@pytest.fixture(scope="module")
+def kafka_said(real: Address) -> dict[str, list[object]]:
+    return transcripts(real)
+
+
+@pytest.fixture(scope="module")
+def gateway_said(ours: Address) -> dict[str, list[object]]:
+    return transcripts(ours)
 
 
 @pytest.mark.kafka
@@ -216,10 +231,10 @@ def gateway_said(url: str) -> Iterator[dict[str, list[object]]]:
 def test_a_token_is_judged_as_by_kafka(
     name: str, kafka_said: dict[str, list[object]], gateway_said: dict[str, list[object]]
 ) -> None:
-    ours, real = (
+    found, wanted = (
         [without_names(each) for each in said[name]] for said in (gateway_said, kafka_said)
     )
-    assert ours == real
+    assert found == wanted
 
 
 def without_names(answer: object) -> object:
@@ -231,22 +246,34 @@ def without_names(answer: object) -> object:
 
 @pytest.mark.kafka
 def test_some_tokens_are_taken_and_some_are_not(kafka_said: dict[str, list[object]]) -> None:
-    taken = [name for name in MADE if not kafka_said[name][1]["authBytes"]]  # type: ignore[index]
+    taken = [name for name in MADE if is_taken(kafka_said[name])]
     assert 10 < len(taken) < len(MADE) - 15
 
 
-@pytest.mark.parametrize("text", [None, "{}", "[]", '{"keys": 5}', "words"])
-def test_where_there_are_no_keys_nothing_starts(tmp_path: Path, text: str | None) -> None:
-    file = tmp_path / "keys.json"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(UserError, match=r"jwks\.endpoint\.url"):
-        secured(file.as_uri())
-    with pytest.raises(UserError, match="read from a file"):
-        secured("https://keys.example.com/jwks")
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_said", "gateway_said")
+def test_a_new_key_is_fetched_after_a_token_that_names_it(
+    jwks: JwksServer, real: Address, ours: Address
+) -> None:
+    newer = rsa.generate_private_key(65537, 2048)
+    steps: list[Step] = [SHAKE_BEARER, bears(signed(newer, kid="newer"))]
+    of_newer = {**RSAAlgorithm.to_jwk(newer.public_key(), as_dict=True), "kid": "newer"}
+    jwks.serve([*KEYS, of_newer])
+    for address in (real, ours):
+        asked = jwks.asked
+        assert not is_taken(transcript(address, steps)), "that token does not wait for its key"
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_taken(transcript(address, steps)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert jwks.asked == asked + 1
 
 
-def test_only_kafkas_own_validator_is_served(url: str) -> None:
+def is_taken(said: list[object]) -> bool:
+    return not said[1]["authBytes"]  # type: ignore[index]
+
+
+def test_only_kafkas_own_validator_is_served() -> None:
     name = "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class"
     with pytest.raises(UserError, match=r"org\.example\.Handler"):
-        secured(url, **{name: "org.example.Handler"})
+        secured("https://localhost/keys", **{name: "org.example.Handler"})
