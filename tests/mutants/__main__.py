@@ -83,10 +83,11 @@ def copy_to(directory: Path, broken: str) -> Path:
         (directory / name).symlink_to(ROOT / name)
     (directory / "tests").mkdir()
     shutil.copy(ROOT / "tests" / "conftest.py", directory / "tests")
-    for folder in ("tests/captures", "tests/requestlogs", "tests/conformance"):
-        (directory / folder).symlink_to(ROOT / folder)
-    for folder in (f"tests/{broken}", "tests/support"):
-        shutil.copytree(ROOT / folder, directory / folder, ignore=CACHES)
+    for folder in (each for each in (ROOT / "tests").iterdir() if each.is_dir()):
+        if folder.name in (broken, "support"):
+            shutil.copytree(folder, directory / "tests" / folder.name, ignore=CACHES)
+        elif folder.name != "__pycache__":
+            (directory / "tests" / folder.name).symlink_to(folder)
     return Path(shutil.copytree(ROOT / broken, package / broken, ignore=CACHES))
 
 
