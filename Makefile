@@ -45,10 +45,11 @@ bench: java $(VENV)/.installed $(VENV)/.jars ## an event in the core, the gatewa
 compiled: $(VENV)/.installed ## a wheel with a compiled core, in dist: events take a quarter to a half less
 	@$(BIN)/python compiled.py
 
-soak: $(VENV)/.installed $(VENV)/.jars ## 20,000 simulated clusters, 100 faults in real processes: some three hours
+soak: $(VENV)/.installed $(VENV)/.jars ## 20,000 simulated clusters, 100 faults in real processes, six hours of load: a night
 	@$(BIN)/brokerstream simulate --seeds 20000
 	@mkdir -p build && rm -f build/faults.jsonl
 	@$(BIN)/python -m tests.faults --rounds 5 --keep build/faults.jsonl
+	@$(BIN)/python -m tests.long_run --hours 6 --keep build/long_run
 
 fuzz: $(VENV)/.installed ## a million inputs that nobody has written, for whatever reads those of others: half an hour
 	@$(BIN)/python -m tests.fuzz

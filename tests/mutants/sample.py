@@ -26,10 +26,11 @@ from tests.mutants.__main__ import ROOT, copy_to
 PATIENCE_S, SLOWER = 60.0, 10
 """Tests that take so long, and so many times as long as without a change, never end."""
 AGREEMENT = "tests/streaming/replay/test_agreement.py"
-OF_APIS = "tests/state/apis"
+OF_APIS, OF_CELLS = "tests/state/apis", "tests/state/cell"
+OF_JOURNALS = "tests/gateway/test_journal.py"
 OTHER_ROOMS = ("core", "configs", "access", "cluster", "logs", "fetch", "share", "replication")
 OTHER_ROOMS += ("groups", "transactions")
-"""Where the tests of APIs are: in the room of its system."""
+"""Where APIs and what a cell does with each system are tested: in the room of the system."""
 
 OTHERS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -122,8 +123,9 @@ def change_of(file: Path, number: int, root: Path = ROOT) -> Change:
 def tests_of(room: str) -> list[str]:
     """What is asked whether it notices a change in a room, the nearest tests first."""
     own = f"tests/{room}"
-    if own == OF_APIS:
-        return [own, *(f"tests/state/{each}" for each in OTHER_ROOMS), AGREEMENT]
+    if own in (OF_APIS, OF_CELLS):
+        others = [f"tests/state/{each}" for each in OTHER_ROOMS]
+        return [*dict.fromkeys([own, OF_APIS, *others, OF_JOURNALS]), AGREEMENT]
     return [own, OF_APIS, AGREEMENT] if room.startswith("state/") else [own]
 
 

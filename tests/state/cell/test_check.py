@@ -9,7 +9,7 @@ from brokerstream.state.cell.check import ViolationError, check
 from brokerstream.state.core import waiting
 from brokerstream.state.core.outputs import Output
 from brokerstream.state.core.records import TransactionMetadata, TransactionMetadataWritten
-from brokerstream.state.fetch.session_items import Active, Session
+from brokerstream.state.fetch.session_items import Active, CachedPartition, Session
 from brokerstream.state.groups import groups
 from brokerstream.state.groups.classic_group import ClassicGroup
 from brokerstream.state.groups.committed_offsets import Committed
@@ -177,6 +177,39 @@ def _item_of_another_cell(bench: Bench) -> None:
     bench.cell.tables.groups.put("9/group/g", groups.WrittenGroup("g"))
 
 
+def _cached(bench: Bench) -> CachedPartition:
+    (key,) = bench.cell.tables.sessions.keys("1/cached/")
+    return bench.cell.tables.sessions.change(key, CachedPartition)
+
+
+def _records_that_a_session_does_not_look_at(bench: Bench) -> None:
+    _cached(bench).requested.fetch_offset = 1
+
+
+def _high_watermark_that_was_not_shown(bench: Bench) -> None:
+    _cached(bench).high_watermark = 1
+
+
+def _log_start_that_was_not_shown(bench: Bench) -> None:
+    _cached(bench).log_start_offset = 1
+
+
+def _waits_for(bench: Bench, watched: str, deadline: int) -> None:
+    """The Fetch that waits does so for something else, too."""
+    waited = waiting.take(bench.cell.tables.waiting, "waits")
+    assert waited is not None
+    waited.deadline, waited.logs = deadline, [*waited.logs, watched]
+    waiting.add(bench.cell.tables.waiting, waited)
+
+
+def _wait_without_end_for_a_session_that_is_gone(bench: Bench) -> None:
+    _waits_for(bench, "1/session/9", waiting.NO_DEADLINE)
+
+
+def _wait_for_a_log_that_is_gone(bench: Bench) -> None:
+    _waits_for(bench, f"1/log/{'A' * 22}/0", bench.now + 10**6)
+
+
 BREAKS: list[tuple[Callable[[Bench], None], str]] = [
     (_high_watermark_past_the_end, "high watermark 9"),
     (_gap_in_the_index, "the index ends with offset 0"),
@@ -196,6 +229,11 @@ BREAKS: list[tuple[Callable[[Bench], None], str]] = [
     (_offset_in_no_index, "is in no index"),
     (_pending_offset_without_its_index, "1/pending/simple is empty"),
     (_open_transaction_without_a_check, "is Ongoing, but no check looks at it"),
+    (_records_that_a_session_does_not_look_at, "does not look at =orders/0, which has records"),
+    (_high_watermark_that_was_not_shown, "has not shown the high watermark of =orders/0"),
+    (_log_start_that_was_not_shown, "has not shown the log start offset of =orders/0"),
+    (_wait_without_end_for_a_session_that_is_gone, "somebody waits for 1/session/9"),
+    (_wait_for_a_log_that_is_gone, "somebody waits for 1/log/"),
     (_image_of_one_broker, "go by the names"),
     (_item_of_an_unknown_kind, "an unknown kind"),
     (_item_of_another_cell, "of broker 9, which this cell does not hold"),
@@ -208,6 +246,11 @@ def test_a_broken_rule_is_said_in_words(
 ) -> None:
     broken(bench)
     assert sentence in "; ".join(check(bench.cell))
+
+
+def test_a_session_may_end_while_somebody_waits_for_it_whose_time_ends(bench: Bench) -> None:
+    _waits_for(bench, "1/session/9", bench.now + 10**6)
+    assert check(bench.cell) == []
 
 
 def test_the_bench_checks_after_each_event(bench: Bench) -> None:
