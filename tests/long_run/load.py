@@ -7,6 +7,7 @@ has to see a transaction's records together, and none of one that was aborted.
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -31,7 +32,7 @@ OF_BROKER = ("session.timeout.ms", "heartbeat.interval.ms")
 """What members of a consumer group (KIP-848) are told by their coordinator."""
 
 
-class Client(threading.Thread):
+class Client(threading.Thread, ABC):
     """Someone who does the same again and again until told to end.
 
     Attributes:
@@ -61,9 +62,9 @@ class Client(threading.Thread):
                 self.failure = str(error)
                 self.ended.wait(1)
 
+    @abstractmethod
     def turn(self) -> None:
         """One time."""
-        raise NotImplementedError
 
     def settings(self, role: str, **own: Any) -> dict[str, Any]:
         """Those of a librdkafka client."""
