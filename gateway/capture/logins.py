@@ -1,19 +1,19 @@
 """Who is behind a connection, from the SASL exchange that passes through.
 
-PLAIN names the user in its only token, SCRAM in the client's first message. Whom any other
-mechanism logs in, and whose delegation token a SCRAM login uses, only the broker knows: the
-principal is then None.
+PLAIN names the user in its only token, SCRAM in the client's first message, OAUTHBEARER in its
+token's claim `sub`, where brokers look that are not told otherwise. Whom GSSAPI logs in, and whose
+delegation token a SCRAM login uses, only the broker knows: the principal is then None.
 
 Before SaslAuthenticate (SaslHandshake version 0), tokens go as frames of their own, without header.
 
-Source: RFC 4616, RFC 5802, KIP-43, KIP-152; `SaslServerAuthenticator` in Kafka.
+Source: RFC 4616, RFC 5802, RFC 7628, KIP-43, KIP-152; `SaslServerAuthenticator` in Kafka.
 """
 
-from brokerstream.gateway import plain, scram
+from brokerstream.gateway import oauthbearer, plain, scram
 
 ANONYMOUS = "User:ANONYMOUS"
 HANDSHAKE_WITHOUT_HEADERS = 0
-_ROUNDS = {plain.MECHANISM: 1, **dict.fromkeys(scram.MECHANISMS, 2)}
+_ROUNDS = {plain.MECHANISM: 1, oauthbearer.MECHANISM: 1, **dict.fromkeys(scram.MECHANISMS, 2)}
 """How often client and broker send a token, by mechanism."""
 
 
@@ -54,8 +54,13 @@ class Login:
         if self._rounds_left == _ROUNDS.get(self._mechanism):
             self._candidate = _user_of(self._mechanism, token)
 
-    def accepted(self) -> None:
-        """The broker takes the token, and maybe wants another one."""
+    def accepted(self, answer: bytes = b"") -> None:
+        """The broker takes the token, and maybe wants another one; with what it says to it.
+
+        To a token of OAUTHBEARER it says something only where it refuses it, without an error.
+        """
+        if self._mechanism == oauthbearer.MECHANISM and answer:
+            return
         self._rounds_left -= 1
         if self._rounds_left <= 0:
             self.principal = self._candidate
@@ -66,6 +71,9 @@ def _user_of(mechanism: str, token: bytes) -> str | None:
     if mechanism == plain.MECHANISM:
         parts = token.split(b"\0")
         return f"User:{parts[1].decode(errors='replace')}" if len(parts) == 3 else None
+    if mechanism == oauthbearer.MECHANISM:
+        user = oauthbearer.told_user(token)
+        return f"User:{user}" if user else None
     if mechanism not in scram.MECHANISMS or b"tokenauth=true" in token.split(b","):
         return None
     try:

@@ -232,7 +232,7 @@ class Relay:
             else:
                 is_delivered = self._send(frame)
                 exchange.read_answer(frame)
-            self._log_in(exchange)
+            self._log_in(exchange, frame)
             if self._waiting and self._waiting[0] is exchange:
                 self._waiting.popleft()
             await self._record(exchange, ended, is_delivered)
@@ -290,15 +290,15 @@ class Relay:
         size = error.size if error.size > 0 else None
         await _pass_on(error.head, reader, self._client.writer, size)
 
-    def _log_in(self, exchange: Exchange) -> None:
+    def _log_in(self, exchange: Exchange, frame: bytes) -> None:
         """Follow a login that the broker has taken another step of."""
         is_refused = exchange.response is None or exchange.response.get("errorCode") != 0
         if exchange is self._token:
-            self._login.accepted()
+            self._login.accepted(frame)
         elif exchange.api_key == SASL_HANDSHAKE and not is_refused:
             self._login.handshake(exchange.version, (exchange.request or {}).get("mechanism"))
-        elif exchange.api_key == SASL_AUTHENTICATE and not is_refused:
-            self._login.accepted()
+        elif exchange.api_key == SASL_AUTHENTICATE and exchange.response and not is_refused:
+            self._login.accepted(_bytes_of(exchange.response["authBytes"]))
 
     async def _record(
         self, exchange: Exchange, ended: float | None = None, is_delivered: bool = True

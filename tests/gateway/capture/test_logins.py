@@ -4,7 +4,7 @@ import pytest
 
 from brokerstream.gateway.capture.logins import ANONYMOUS, Login
 
-PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-256"
+PLAIN, SCRAM, BEARER = "PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"
 
 
 def logged_in(mechanism: str, *tokens: bytes, version: int = 1) -> Login:
@@ -26,7 +26,11 @@ def logged_in(mechanism: str, *tokens: bytes, version: int = 1) -> Login:
         ("SCRAM-SHA-512", [b"n,,n=a=2Cb=3Dc,r=1", b"c=biws"], "User:a,b=c"),
         (SCRAM, [b"n,,n=token1,r=abc,tokenauth=true", b"c=biws"], None),
         (PLAIN, [b"no token at all"], None),
-        ("OAUTHBEARER", [b"n,,\x01auth=Bearer x\x01\x01"], None),
+        (BEARER, [b"n,,\x01auth=Bearer e30.eyJzdWIiOiJhbGljZSJ9.c2ln\x01\x01"], "User:alice"),
+        (BEARER, [b"n,,\x01auth=Bearer e30.eyJzdWIiOjd9.\x01\x01"], None),
+        (BEARER, [b"n,,\x01auth=Bearer e30.e30.\x01\x01"], None),
+        (BEARER, [b"n,,\x01auth=Bearer x\x01\x01"], None),
+        (BEARER, [b"no token at all"], None),
         ("GSSAPI", [b"\x60abc", b"\x60def", b"\x05ghi"], None),
     ],
 )
@@ -41,6 +45,16 @@ def test_nobody_is_logged_in_before_the_broker_has_accepted() -> None:
     assert login.principal == ANONYMOUS
     login.accepted()
     assert login.principal == "User:alice"
+
+
+def test_a_bearer_who_is_answered_something_is_refused() -> None:
+    login = Login()
+    login.handshake(0, BEARER)
+    assert login.takes_raw(b"n,,")
+    login.token(b"n,,\x01auth=Bearer e30.eyJzdWIiOiJhbGljZSJ9.\x01\x01")
+    login.accepted(b'{"status":"invalid_token"}')
+    assert login.principal == ANONYMOUS
+    assert login.takes_raw(b"\x01"), "that it has seen the answer"
 
 
 def test_a_later_login_takes_the_place_of_the_first() -> None:
