@@ -337,12 +337,13 @@ class Sender:
         names = {topic_id: name for name, topic_id in self._cluster.topic_ids.items()}
         answers: dict[TopicPartition, AnsweredPartition] = {}
         for topic in response.responses:
-            name = topic.name or names.get(topic.topic_id, "")
+            name = topic.name or names.get(topic.topic_id or ZERO_UUID, "")
             for answer in topic.partition_responses:
                 answers[TopicPartition(name, answer.index)] = answer
         for batch in batches:
             answer = answers.get(batch.topic_partition, NO_ANSWER)
-            self._move_leader(batch.topic_partition, answer.current_leader)
+            if answer.current_leader:
+                self._move_leader(batch.topic_partition, answer.current_leader)
             self._settle(now, batch, answer)
 
     def _move_leader(self, partition: TopicPartition, leader: LeaderIdAndEpoch) -> None:

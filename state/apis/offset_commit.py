@@ -31,6 +31,7 @@ from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.cluster import coordinators
@@ -40,7 +41,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OffsetCommitted, Record
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, given, since
 from brokerstream.state.core.tables import decode_item
 from brokerstream.state.groups import group_coordinator, groups
 from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
@@ -91,11 +92,23 @@ class CommittedPartition(Body):
 
 
 class CommittedTopic(Body, kw_only=True):
-    """The answers of one topic."""
+    """The answers of one topic, which goes by its name or its id as in the request."""
 
-    name: Annotated[str, since(0, 9)] = ""
-    topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
+    name: Annotated[str | UnsetType, given(0, TOPIC_IDS_SINCE - 1)] = UNSET
+    topic_id: Annotated[Uuid | UnsetType, given(TOPIC_IDS_SINCE)] = UNSET
     partitions: list[CommittedPartition]
+
+    @classmethod
+    def of(
+        cls,
+        wanted: "CommitTopic | CommittedTopic",
+        version: int,
+        partitions: list[CommittedPartition],
+    ) -> "CommittedTopic":
+        """That of a topic in a request of this version."""
+        if version >= TOPIC_IDS_SINCE:
+            return cls(topic_id=wanted.topic_id, partitions=partitions)
+        return cls(name=wanted.name, partitions=partitions)
 
 
 class OffsetCommitResponse(Body, kw_only=True):
@@ -126,18 +139,15 @@ def handle(machine: Machine, request: Request) -> Decision:
     if machine.has_authorizer and not machine.allows(
         request, Operation.READ, ResourceType.GROUP, body.group_id
     ):
-        return _refuse_all(body, Error.GROUP_AUTHORIZATION_FAILED)
+        failed = _failed(body.topics, request.version, Error.GROUP_AUTHORIZATION_FAILED)
+        return Decision(response=OffsetCommitResponse(topics=failed))
     answers = Answers()
     accepted = []
     version = request.header.request_api_version
     for wanted in body.topics:
         topic = _topic_of(machine, wanted, version)
         if machine.has_authorizer and not _may_read(machine, request, wanted, topic):
-            for partition in wanted.partitions:
-                index = partition.partition_index
-                answers.refuse(
-                    wanted.name, index, Error.TOPIC_AUTHORIZATION_FAILED, wanted.topic_id
-                )
+            _refuse(answers, wanted, version, wanted.partitions, Error.TOPIC_AUTHORIZATION_FAILED)
             continue
         partition_count = len(topic.partitions) if topic is not None else 0
         known = []
@@ -147,7 +157,7 @@ def handle(machine: Machine, request: Request) -> Decision:
                 continue
             by_id = topic is None and version >= TOPIC_IDS_SINCE
             unknown = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
-            answers.refuse(wanted.name, partition.partition_index, unknown, wanted.topic_id)
+            _refuse(answers, wanted, version, [partition], unknown)
         if topic is not None and known:
             accepted.append(_Accepted(wanted, topic, known))
     if accepted and isinstance(machine, Broker) and coordinators.has_zookeeper(machine):
@@ -171,17 +181,23 @@ def resume(
     _broker: Broker, waiting: Waiting, _message: Message, response: OffsetCommitResponse
 ) -> Decision:
     """ZooKeeper has the offsets."""
-    answers = Answers(decode_item(waiting.state, ToZookeeper).refused)
+    version = waiting.header.request_api_version
+    answers = Answers(_refused(decode_item(waiting.state, ToZookeeper), version))
     answers.merge(response.topics)
     return Decision(response=OffsetCommitResponse(topics=answers.topics))
 
 
 def complete(_broker: Broker, waiting: Waiting) -> Decision:
     """ZooKeeper has not answered in time."""
-    state = decode_item(waiting.state, ToZookeeper)
-    answers = Answers(state.refused)
-    answers.merge(_failed(state.asked, Error.COORDINATOR_NOT_AVAILABLE))
+    state, version = decode_item(waiting.state, ToZookeeper), waiting.header.request_api_version
+    answers = Answers(_refused(state, version))
+    answers.merge(_failed(state.asked, version, Error.COORDINATOR_NOT_AVAILABLE))
     return Decision(response=OffsetCommitResponse(topics=answers.topics))
+
+
+def _refused(state: ToZookeeper, version: int) -> list[CommittedTopic]:
+    """What the broker has refused; checkpoints of old have both a name and an id in it."""
+    return [CommittedTopic.of(each, version, each.partitions) for each in state.refused]
 
 
 def _may_read(broker: Machine, request: Request, wanted: CommitTopic, topic: Topic | None) -> bool:
@@ -191,29 +207,36 @@ def _may_read(broker: Machine, request: Request, wanted: CommitTopic, topic: Top
     return is_unknown_id or broker.allows_topic(request, Operation.READ, name)
 
 
-def _refuse_all(body: OffsetCommitRequest, error: Error) -> Decision:
-    return Decision(response=OffsetCommitResponse(topics=_failed(body.topics, error)))
+def _refuse(
+    answers: "Answers",
+    wanted: CommitTopic,
+    version: int,
+    partitions: list[CommitPartition],
+    error: Error,
+) -> None:
+    """Some partitions of a topic that the broker refuses itself."""
+    for each in partitions:
+        if version >= TOPIC_IDS_SINCE:
+            answers.refuse(UNSET, each.partition_index, error, wanted.topic_id)
+        else:
+            answers.refuse(wanted.name, each.partition_index, error)
 
 
-def _failed(topics: list[CommitTopic], error: Error) -> list[CommittedTopic]:
-    return [
-        CommittedTopic(
-            name=wanted.name,
-            topic_id=wanted.topic_id,
-            partitions=[_answer(each.partition_index, error) for each in wanted.partitions],
-        )
-        for wanted in topics
-    ]
+def _failed(topics: list[CommitTopic], version: int, error: Error) -> list[CommittedTopic]:
+    failed = []
+    for wanted in topics:
+        partitions = [_answer(each.partition_index, error) for each in wanted.partitions]
+        failed.append(CommittedTopic.of(wanted, version, partitions))
+    return failed
 
 
 def _commit(
     broker: Machine, request: Request, accepted: list[_Accepted], answers: "Answers"
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
-    group_error = Error.NONE
+    group_error, version = Error.NONE, request.header.request_api_version
     if isinstance(broker, Broker):
         group = groups.find(broker, body.group_id)
-        version = request.header.request_api_version
         group_error = _group_error(broker, group, body, version, accepted)
         if group_error is Error.NONE:
             _extend_session(broker, group, body)
@@ -228,10 +251,7 @@ def _commit(
             if error is Error.NONE:
                 records.append(_record(broker, body, topic, partition))
             answered.append(_answer(partition.partition_index, error))
-        wanted = each.wanted
-        by_coordinator.append(
-            CommittedTopic(name=wanted.name, topic_id=wanted.topic_id, partitions=answered)
-        )
+        by_coordinator.append(CommittedTopic.of(each.wanted, version, answered))
     answers.merge(by_coordinator)
     return records
 
@@ -324,11 +344,17 @@ class Answers:
 
     def __init__(self, refused: Iterable[CommittedTopic] = ()) -> None:
         self.topics: list[CommittedTopic] = []
-        self._by_topic: dict[tuple[str, Uuid], CommittedTopic] = {}
+        self._by_topic: dict[tuple[str | UnsetType, Uuid | UnsetType], CommittedTopic] = {}
         for topic in refused:
             self._add(topic)
 
-    def refuse(self, name: str, partition: int, error: Error, topic_id: Uuid = ZERO_UUID) -> None:
+    def refuse(
+        self,
+        name: str | UnsetType,
+        partition: int,
+        error: Error,
+        topic_id: Uuid | UnsetType = UNSET,
+    ) -> None:
         """A partition that the broker refuses itself."""
         key = (name, topic_id)
         if key not in self._by_topic:

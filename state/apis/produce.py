@@ -47,6 +47,7 @@ from brokerstream.state.logs.log import Log
 from brokerstream.state.replication import acks, copying
 from brokerstream.state.replication.acks import Acked, AcksState
 from brokerstream.state.replication.produce_bodies import (
+    TOPIC_IDS_SINCE,
     AnsweredPartition,
     AnsweredTopic,
     ProducedPartition,
@@ -128,7 +129,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
     for produced in _distinct(body.topic_data):
         topic = _topic(broker, produced, version)
         if verified.denied and _is_denied(verified, topic, produced):
-            answers.append(_refused_topic(produced, Error.TOPIC_AUTHORIZATION_FAILED))
+            answers.append(_refused_topic(produced, version, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
         told: list[AnsweredPartition] = []
         for each in produced.partition_data:
@@ -140,9 +141,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
                 place = ((len(answers), len(told)), topic.topic_id, each.index)
                 appended.append(Acked(*place, outcome.required_offset))
             told.append(outcome.answer)
-        answers.append(
-            AnsweredTopic(name=produced.name, topic_id=produced.topic_id, partition_responses=told)
-        )
+        answers.append(AnsweredTopic.of(produced, version, told))
     throttle = _throttle_ms(broker, request) if broker.has_quotas else 0
     if body.acks == 0:
         is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
@@ -308,7 +307,7 @@ def _may_write_transactions(broker: Broker, request: Request) -> bool:
 def _denied(broker: Broker, request: Request) -> frozenset[str]:
     """The topics that the client may not write to; what an unknown id names is not asked for."""
     topics = [_topic(broker, produced, request.version) for produced in request.body.topic_data]
-    if request.version >= 13:
+    if request.version >= TOPIC_IDS_SINCE:
         names = [topic.name for topic in topics if topic is not None]
     else:
         names = [produced.name for produced in request.body.topic_data]
@@ -319,12 +318,9 @@ def _is_denied(verified: Verified, topic: Topic | None, produced: ProducedTopic)
     return (topic.name if topic is not None else produced.name) in verified.denied
 
 
-def _refused_topic(produced: ProducedTopic, error: Error) -> AnsweredTopic:
-    return AnsweredTopic(
-        name=produced.name,
-        topic_id=produced.topic_id,
-        partition_responses=[_refused(p, error).answer for p in produced.partition_data],
-    )
+def _refused_topic(produced: ProducedTopic, version: int, error: Error) -> AnsweredTopic:
+    refused = [_refused(each, error).answer for each in produced.partition_data]
+    return AnsweredTopic.of(produced, version, refused)
 
 
 def _refuse_all(broker: Broker, request: Request, error: Error) -> Decision:
@@ -332,7 +328,8 @@ def _refuse_all(broker: Broker, request: Request, error: Error) -> Decision:
     throttle = _throttle_ms(broker, request)
     if body.acks == 0:
         return Decision(closes_connection=True)
-    answers = [_refused_topic(produced, error) for produced in _distinct(body.topic_data)]
+    distinct, version = _distinct(body.topic_data), request.version
+    answers = [_refused_topic(produced, version, error) for produced in distinct]
     return Decision(response=ProduceResponse(responses=answers, throttle_time_ms=throttle))
 
 
@@ -351,7 +348,7 @@ def _distinct(topics: list[ProducedTopic]) -> list[ProducedTopic]:
 
 
 def _topic(broker: Broker, produced: ProducedTopic, version: int) -> Topic | None:
-    if version >= 13:
+    if version >= TOPIC_IDS_SINCE:
         return broker.topic_by_id(produced.topic_id)
     return broker.topic_by_name(produced.name)
 
@@ -365,7 +362,7 @@ def _produce(
 ) -> Outcome:
     version = request.header.request_api_version
     if topic is None:
-        by_id = version >= 13
+        by_id = version >= TOPIC_IDS_SINCE
         error = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
         return _refused(produced, error)
     if not 0 <= produced.index < len(topic.partitions):

@@ -4,7 +4,8 @@ A body is a `msgspec.Struct` whose JSON names are Kafka's camelCase schema names
 not exist in every version of its API says so: `Annotated[Int32, since(1)]`. `render` writes a body
 as Kafka's request log does: only the fields of that version, tagged fields only where they differ
 from their default (`RequestConvertToJson` in Kafka). A tagged field whose default is `UNSET` has a
-value only where it differs. So nothing has to be cut out of a body of whose fields its version has
+value only where it differs, and who makes a body leaves the fields that are `given` in other
+versions alone UNSET. So nothing has to be cut out of a body of whose other fields its version has
 all: msgspec writes it as it is (`shown`).
 """
 
@@ -40,17 +41,23 @@ class Versions(NamedTuple):
 
     first: int
     last: int
-    is_tagged: bool
+    is_tagged: bool = False
+    is_given: bool = False
 
 
 def since(first: int, until: int = VERSION_MAX) -> Versions:
     """A field of the versions `first` to `until`, both inclusive."""
-    return Versions(first, until, False)
+    return Versions(first, until)
+
+
+def given(first: int, until: int = VERSION_MAX) -> Versions:
+    """The same of a field that who makes the body leaves UNSET in all other versions."""
+    return Versions(first, until, is_given=True)
 
 
 def tagged(first: int) -> Versions:
     """A tagged field: from version `first` on, written where it differs from its default."""
-    return Versions(first, VERSION_MAX, True)
+    return Versions(first, VERSION_MAX, is_tagged=True)
 
 
 class _Plan(NamedTuple):
@@ -108,7 +115,8 @@ def _plan(body_type: type[Body], version: int) -> _Plan:
         hint, name = hints[info.name], info.encode_name
         versions = next((m for m in _metadata(hint) if isinstance(m, Versions)), None)
         if versions is not None and not versions.first <= version <= versions.last:
-            plan.absent.append(name)
+            if not versions.is_given:
+                plan.absent.append(name)
             continue
         is_tagged = versions is not None and versions.is_tagged
         if is_tagged and info.default is not msgspec.UNSET:

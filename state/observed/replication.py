@@ -309,11 +309,12 @@ class ReplicationObserver:
             for each in topic.partition_data
         }
         for topic in exchange.answered(ProduceResponse).responses:
-            topic_id = self._id_of(topic.topic_id, topic.name)
+            topic_id = self._id_of(topic.topic_id or ZERO_UUID, topic.name or "")
             for each in topic.partition_responses:
                 known = self._partition((topic_id, each.index))
                 current = each.current_leader
-                self._lead(known, current.leader_id, current.leader_epoch, "an error names it")
+                if current:
+                    self._lead(known, current.leader_id, current.leader_epoch, "an error names it")
                 if not each.error_code and exchange.broker == known.leader:
                     size = sizes.get((topic_id, each.index), 0)
                     is_news = known.append(each.base_offset + max(size, 1))

@@ -11,6 +11,7 @@ partition that was appended to:
 """
 
 import msgspec
+from msgspec import UNSET
 
 from brokerstream.state.cluster.image import LeaderIdAndEpoch
 from brokerstream.state.cluster.machines import Broker
@@ -22,6 +23,7 @@ from brokerstream.state.core.tables import decode_item
 from brokerstream.state.replication import copying
 from brokerstream.state.replication.copying import Place
 from brokerstream.state.replication.produce_bodies import (
+    TOPIC_IDS_SINCE,
     AnsweredPartition,
     AnsweredTopic,
     ProduceResponse,
@@ -60,7 +62,7 @@ def wait_or_answer(broker: Broker, state: AcksState, deadline: int) -> Decision:
 
 def ready(broker: Broker, waiting: Waiting) -> bool:
     """Whether a request that waits for followers may be answered; what is decided stays so."""
-    state = decode_item(waiting.state, AcksState)
+    state = _state_of(waiting)
     if _note(broker, state):
         waits.keep_state(broker.tables.waiting, waiting.event_id, msgspec.msgpack.encode(state))
     return not state.appended
@@ -68,11 +70,27 @@ def ready(broker: Broker, waiting: Waiting) -> bool:
 
 def complete(broker: Broker, waiting: Waiting) -> Decision:
     """Answers; what has not been copied by now is timed out."""
-    state = decode_item(waiting.state, AcksState)
+    state = _state_of(waiting)
     _note(broker, state)
     for each in state.appended:
         _answer_of(state, each).error_code = int(Error.REQUEST_TIMED_OUT)
     return Decision(response=state.response())
+
+
+def _state_of(waiting: Waiting) -> AcksState:
+    """What a request waits with; checkpoints of old have all fields in it, of whatever version."""
+    state = decode_item(waiting.state, AcksState)
+    by_id = waiting.header.request_api_version >= TOPIC_IDS_SINCE
+    for topic in state.responses:
+        if by_id:
+            topic.name = UNSET
+        else:
+            topic.topic_id = UNSET
+        for each in topic.partition_responses:
+            each.refused_records = each.refused_records or UNSET
+            if each.current_leader == LeaderIdAndEpoch():
+                each.current_leader = UNSET
+    return state
 
 
 def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:

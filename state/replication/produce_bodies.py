@@ -5,12 +5,25 @@ Source: `ProduceRequest.json`, `ProduceResponse.json` in Kafka.
 
 from typing import Annotated
 
-import msgspec
+from msgspec import UNSET, UnsetType
 
 from brokerstream.state.cluster.image import LeaderIdAndEpoch
 from brokerstream.state.core.records import Batch
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since, tagged
+from brokerstream.state.core.schema import (
+    ZERO_UUID,
+    Body,
+    Int16,
+    Int32,
+    Int64,
+    Uuid,
+    given,
+    since,
+    tagged,
+)
 from brokerstream.state.logs.record_validation import RecordsSeen, RefusedRecords
+
+TOPIC_IDS_SINCE = 13
+"""The version from which topics go by their ids."""
 
 
 class ProducedPartition(Body):
@@ -64,19 +77,26 @@ class AnsweredPartition(Body):
     log_start_offset: Annotated[Int64, since(5)] = -1
     record_errors: Annotated[list[RecordError], since(8)] = []
     error_message: Annotated[str | None, since(8)] = None
-    current_leader: Annotated[LeaderIdAndEpoch, tagged(10)] = msgspec.field(
-        default_factory=LeaderIdAndEpoch
-    )
-    refused_records: Annotated[RefusedRecords | None, tagged(8)] = None
-    """For the edge, which puts `record_errors` in its place."""
+    current_leader: Annotated[LeaderIdAndEpoch | UnsetType, tagged(10)] = UNSET
+    refused_records: Annotated[RefusedRecords | UnsetType | None, tagged(8)] = UNSET
+    """For the edge, which puts `record_errors` in its place; None in checkpoints of old alone."""
 
 
 class AnsweredTopic(Body):
-    """The answers of one topic."""
+    """The answers of one topic, which goes by its name or its id as in the request."""
 
-    name: Annotated[str, since(0, 12)] = ""
-    topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
+    name: Annotated[str | UnsetType, given(0, TOPIC_IDS_SINCE - 1)] = UNSET
+    topic_id: Annotated[Uuid | UnsetType, given(TOPIC_IDS_SINCE)] = UNSET
     partition_responses: list[AnsweredPartition] = []
+
+    @classmethod
+    def of(
+        cls, produced: ProducedTopic, version: int, partitions: list[AnsweredPartition]
+    ) -> "AnsweredTopic":
+        """That of a topic in a request of this version."""
+        if version >= TOPIC_IDS_SINCE:
+            return cls(topic_id=produced.topic_id, partition_responses=partitions)
+        return cls(name=produced.name, partition_responses=partitions)
 
 
 class ProduceResponse(Body):

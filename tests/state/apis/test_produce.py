@@ -2,10 +2,16 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import outputs
+from brokerstream.state.core.decision import Waiting
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.schema import ZERO_UUID
+from brokerstream.state.replication import acks
 from tests.support.machine import START, Bench, header
 
 BATCH = header(maxTimestamp=START, producerId=-1)
@@ -136,3 +142,34 @@ def test_every_version_of_fetch_gets_zstd(bench: Bench, version: int) -> None:
     body = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 1000, "topics": [wanted]}
     (found,) = bench.request("FETCH", version, body)["responses"][0]["partitions"]
     assert (found["errorCode"], len(found["batches"])) == (0, 1)
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_an_answer_has_the_fields_of_its_version(bench: Bench, version: int) -> None:
+    name = "topicId" if version >= 13 else "name"
+    called = [bench.topic("u") if version >= 13 else "t", ZERO_UUID if version >= 13 else "nope"]
+    data = [{name: each, "partitionData": [{"index": 0, "batches": [BATCH]}]} for each in called]
+    answer = bench.request("PRODUCE", version, {"acks": 1, "topicData": data})
+    since = {"logStartOffset": 5, "recordErrors": 8, "errorMessage": 8}
+    partition = ["index", "errorCode", "baseOffset", "logAppendTimeMs"]
+    partition += [field for field, first in since.items() if version >= first]
+    assert list(answer) == ["responses", "throttleTimeMs"]
+    for topic, told in zip(answer["responses"], called, strict=True):
+        assert list(topic) == [name, "partitionResponses"]
+        assert (topic[name], list(topic["partitionResponses"][0])) == (told, partition)
+
+
+@pytest.mark.parametrize(("version", "topic"), [(12, {"name": "t"}), (13, {"topicId": "x" * 22})])
+def test_a_wait_of_a_checkpoint_of_old_is_answered_as_now(
+    bench: Bench, version: int, topic: dict[str, str]
+) -> None:
+    # all fields of all versions were in it, each with what it is where it says nothing
+    part = {"index": 0, "errorCode": 0, "baseOffset": 7, "logAppendTimeMs": -1}
+    part |= {"logStartOffset": 0, "recordErrors": [], "errorMessage": None}
+    former = {"currentLeader": {"leaderId": -1, "leaderEpoch": -1}, "refusedRecords": None}
+    stored = {"name": "", "topicId": ZERO_UUID, **topic, "partitionResponses": [part | former]}
+    state = msgspec.msgpack.encode([[stored], [], 0])
+    waiting = Waiting("e", 1, 0, 1, RequestHeader(0, version), "c", "User:a", 0, [], state)
+    decision = acks.complete(Broker(1, bench.cell.tables, bench.settings, START), waiting)
+    told = [{**topic, "partitionResponses": [part]}]
+    assert msgspec.to_builtins(decision.response) == {"responses": told, "throttleTimeMs": 0}

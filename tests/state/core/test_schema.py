@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
 from brokerstream.state.core.schema import Body, Int16, render, shown, since, tagged
+from brokerstream.state.core.schema import given as given_in
 
 
 class Part(Body):
@@ -72,3 +73,14 @@ def test_a_body_of_whose_fields_its_version_has_all_is_written_as_it_is() -> Non
         assert msgspec.to_builtins(body) == render(body, 2) == {**hint, "code": 0}
         assert shown(body, 1) == render(body, 1) == hint
         assert shown(body, 0) == render(body, 0) == {}
+
+
+class Called(Body):
+    name: Annotated[str | UnsetType, given_in(0, 1)] = UNSET
+    number: Annotated[int | UnsetType, given_in(2)] = UNSET
+
+
+def test_what_is_given_in_some_versions_alone_is_not_cut_in_others() -> None:
+    for version, body, written in [(1, Called(name=""), {"name": ""}), (2, Called(number=0), None)]:
+        assert shown(body, version) is body
+        assert msgspec.to_builtins(body) == render(body, version) == (written or {"number": 0})

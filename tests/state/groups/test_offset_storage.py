@@ -8,14 +8,19 @@ nothing: no broker keeps an offset.
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.core.decision import CONTROLLER
+from brokerstream.state.apis import offset_commit
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import CONTROLLER, Waiting
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.groups import committed_offsets
 from tests.support.examples import examples
-from tests.support.machine import Bench
+from tests.support.machine import START, Bench
 from tests.support.replicas import Replicas
 
 BROKERS = (1, 2, 3)
@@ -148,3 +153,34 @@ def test_what_a_broker_refuses_itself_comes_first() -> None:
         topic["name"]: [(p["partitionIndex"], p["errorCode"]) for p in topic["partitions"]]
         for topic in answer["topics"]
     } == {"a": [(7, 3), (0, 0)], "nope": [(7, 3), (0, 3)]}
+
+
+@pytest.mark.parametrize(("version", "topic"), [(9, {"name": "a"}), (10, {"topicId": "x" * 22})])
+def test_a_wait_of_a_checkpoint_of_old_is_answered_as_now(
+    version: int, topic: dict[str, str]
+) -> None:
+    partitions = [{"partitionIndex": 0, "errorCode": 3}]
+    refused = {"name": "", "topicId": ZERO_UUID, **topic, "partitions": partitions}
+    state = msgspec.msgpack.encode({"refused": [refused], "asked": []})
+    waiting = Waiting("e", 1, 8, 1, RequestHeader(8, version), "c", "User:a", 0, [], state)
+    bench = Bench()
+    decision = offset_commit.complete(Broker(1, bench.cell.tables, bench.settings, START), waiting)
+    told = [{**topic, "partitions": partitions}]
+    assert msgspec.to_builtins(decision.response) == {"throttleTimeMs": 0, "topics": told}
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_an_answer_names_a_topic_as_its_version_does(version: int) -> None:
+    store = Store("kafka")
+    known, unknown = store.topic("b"), "x" * 22
+    called = {"topicId": [known, unknown]} if version >= 10 else {"name": ["b", "nope"]}
+    ((field, values),) = called.items()
+    partitions = [{"partitionIndex": 0, "committedOffset": 1}]
+    topics = [{field: value, "partitions": partitions} for value in values]
+    body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "topics": topics}
+    answer = store.request("OFFSET_COMMIT", version, body, broker=store.coordinator)
+    error = 100 if version >= 10 else 3
+    assert answer["topics"] == [
+        {field: values[1], "partitions": [{"partitionIndex": 0, "errorCode": error}]},
+        {field: values[0], "partitions": [{"partitionIndex": 0, "errorCode": 0}]},
+    ]
