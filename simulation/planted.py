@@ -7,7 +7,7 @@ PLANTED: tuple[Planted, ...] = (
         "duplicates",
         "a batch that repeats one of the last five is not appended again",
         "brokerstream.state.logs.producer",
-        "            return Check(Error.NONE, duplicate)\n",
+        "            return Check(NONE, duplicate)\n",
         "            return ACCEPTED\n",
     ),
     Planted(

@@ -44,7 +44,7 @@ from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Request, Waiting
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
 from brokerstream.state.core.settings import UNLIMITED
@@ -479,7 +479,7 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
         if topic is None or log is None:
             return True
         partition = topic.partitions[wanted.partition]
-        if fetch_errors.of_broker(broker, partition, wanted, needs_leader) is not Error.NONE:
+        if fetch_errors.of_broker(broker, partition, wanted, needs_leader) is not NONE:
             return True
         end = log.readable_end(limits.isolation_level)
         if wanted.fetch_offset > end:

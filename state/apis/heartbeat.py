@@ -19,7 +19,7 @@ from typing import Annotated
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.schema import Body, Int16, Int32, since
 from brokerstream.state.groups import classic_members, group_rules, groups
 from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
@@ -51,7 +51,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _heartbeat(broker: Broker, request: Request) -> Error:
     body: HeartbeatRequest = request.body
     error = group_rules.access_error(broker, request, body.group_id)
-    if error is not Error.NONE:
+    if error is not NONE:
         return error
     group = groups.find(broker, body.group_id)
     if isinstance(group, ConsumerGroup):
@@ -60,13 +60,13 @@ def _heartbeat(broker: Broker, request: Request) -> Error:
     if not isinstance(group, ClassicGroup):
         return Error.UNKNOWN_MEMBER_ID
     error = group.member_error(body.member_id, body.group_instance_id)
-    if error is not Error.NONE:
+    if error is not NONE:
         return error
     if body.generation_id != group.generation_id:
         return Error.ILLEGAL_GENERATION
     expect_heartbeat(broker, body.group_id, group.members[body.member_id])
     is_rebalancing = group.state is GroupState.PREPARING_REBALANCE
-    return Error.REBALANCE_IN_PROGRESS if is_rebalancing else Error.NONE
+    return Error.REBALANCE_IN_PROGRESS if is_rebalancing else NONE
 
 
 API = Api(12, "HEARTBEAT", (0, 4), HeartbeatRequest, handle)

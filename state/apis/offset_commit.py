@@ -39,7 +39,7 @@ from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.records import OffsetCommitted, Record
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, given, since
 from brokerstream.state.core.tables import decode_item
@@ -234,11 +234,11 @@ def _commit(
     broker: Machine, request: Request, accepted: list[_Accepted], answers: "Answers"
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
-    group_error, version = Error.NONE, request.header.request_api_version
+    group_error, version = NONE, request.header.request_api_version
     if isinstance(broker, Broker):
         group = groups.find(broker, body.group_id)
         group_error = _group_error(broker, group, body, version, accepted)
-        if group_error is Error.NONE:
+        if group_error is NONE:
             _extend_session(broker, group, body)
     records: list[Record] = []
     by_coordinator = []
@@ -246,9 +246,9 @@ def _commit(
         topic, answered = each.topic, []
         for partition in each.partitions:
             metadata, error = partition.committed_metadata, group_error
-            if error is Error.NONE and metadata and is_too_large(broker, metadata):
+            if error is NONE and metadata and is_too_large(broker, metadata):
                 error = Error.OFFSET_METADATA_TOO_LARGE
-            if error is Error.NONE:
+            if error is NONE:
                 records.append(_record(broker, body, topic, partition))
             answered.append(_answer(partition.partition_index, error))
         by_coordinator.append(CommittedTopic.of(each.wanted, version, answered))
@@ -279,15 +279,15 @@ def _group_error(
     error = coordinators.group_error(broker, body.group_id)
     is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
     if is_loading and broker.settings.brokerstream_commit_while_loading:
-        return Error.NONE
-    if error is not Error.NONE:
+        return NONE
+    if error is not NONE:
         return error
     if group is not None:
         generation, places = body.generation_id_or_member_epoch, _places(broker, accepted)
         commit = Commit(body.member_id, body.group_instance_id, generation, version, places)
         return kind_of(group).commit_error(group, commit)
     if body.generation_id_or_member_epoch < 0:
-        return Error.NONE
+        return NONE
     if version >= GROUP_ID_NOT_FOUND_SINCE:
         return Error.GROUP_ID_NOT_FOUND
     return Error.ILLEGAL_GENERATION

@@ -36,7 +36,7 @@ from brokerstream.state.cluster.image import INTERNAL_TOPICS, LeaderIdAndEpoch, 
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.events import Choices
 from brokerstream.state.core.records import Batch, BatchAppended, Record
 from brokerstream.state.core.schema import Uuid
@@ -233,7 +233,7 @@ def _beginnings(
             known = _known(broker, topic.topic_id, partition.index, batch.producer_id)
             if producers.is_ongoing(known, batch.producer_epoch):
                 continue
-            if _record_set_error(version, partition) is Error.NONE:
+            if _record_set_error(version, partition) is NONE:
                 yield topic, partition
 
 
@@ -278,7 +278,7 @@ def _go_on(
 ) -> Decision:
     request = _request_of(waiting, state)
     errors: dict[tuple[str, int], Error] = {
-        place: error for place, error in answers.items() if error is not Error.NONE
+        place: error for place, error in answers.items() if error is not NONE
     }
     return _append_all(broker, request, Verified(frozenset(state.denied), errors))
 
@@ -369,12 +369,12 @@ def _produce(
         return _refused(produced, Error.UNKNOWN_TOPIC_OR_PARTITION)
     error = _record_set_error(version, produced)
     unknown = unverified.get((topic.name, produced.index)) if unverified else None
-    if error is Error.NONE and unknown is not None:
+    if error is NONE and unknown is not None:
         told = verifications.told(unknown, version)
         return _refused(produced, told, verifications.text(unknown, version))
-    if error is Error.NONE:
+    if error is NONE:
         error = _request_error(request, topic)
-    if error is not Error.NONE:
+    if error is not NONE:
         return _refused(produced, error)
     log = broker.log(topic.topic_id, produced.index)
     if log is None or topic.partitions[produced.index].leader != broker.id:
@@ -392,7 +392,7 @@ def _request_error(request: Request, topic: Topic) -> Error:
         return Error.INVALID_REQUIRED_ACKS
     if topic.name in INTERNAL_TOPICS and request.header.client_id != ADMIN_CLIENT_ID:
         return Error.INVALID_TOPIC_EXCEPTION
-    return Error.NONE
+    return NONE
 
 
 def _record_set_error(version: int, produced: ProducedPartition) -> Error:
@@ -407,7 +407,7 @@ def _record_set_error(version: int, produced: ProducedPartition) -> Error:
         return Error.INVALID_RECORD
     if batches[0].compression_type == "zstd" and version < ZSTD_VERSION:
         return Error.UNSUPPORTED_COMPRESSION_TYPE
-    return Error.NONE
+    return NONE
 
 
 def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition) -> Outcome:
@@ -420,12 +420,12 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
     if produced.records_error == Error.CORRUPT_MESSAGE:
         return _refused(produced, Error.CORRUPT_MESSAGE)
     error = _batch_error(batch)
-    if error is Error.NONE and produced.records_error:
+    if error is NONE and produced.records_error:
         error = Error(produced.records_error)
-    if error is not Error.NONE:
+    if error is not NONE:
         return _failed(produced, log, error)
     error = record_validation.check(batch, produced.records_seen, rules.records, broker.now)
-    if error is not Error.NONE:
+    if error is not NONE:
         return _refused_records(broker, topic, log, produced, error, rules.records)
     verification = None
     if batch.producer_id != producers.NO_PRODUCER_ID:
@@ -434,7 +434,7 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
         if batch.is_transactional:
             verification = verifications.remembered(broker.tables.waiting, *place)
         check = producers.check(known, batch, rules.producers, verification)
-        if check.error is not Error.NONE:
+        if check.error is not NONE:
             return _failed(produced, log, check.error)
         if check.duplicate is not None:
             return _repeated(topic, produced, log, check.duplicate)
@@ -467,7 +467,7 @@ def _batch_error(batch: Batch) -> Error:
         return Error.INVALID_RECORD
     if batch.producer_id != producers.NO_PRODUCER_ID and batch.base_sequence < 0:
         return Error.INVALID_RECORD
-    return Error.NONE
+    return NONE
 
 
 def _accepted(

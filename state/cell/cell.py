@@ -22,6 +22,7 @@ from brokerstream.state.core.dead_letters import dead_letter, refused
 from brokerstream.state.core.events import (
     BETWEEN_CELLS,
     INTERVENTIONS,
+    REQUEST,
     Event,
     Kind,
     Reason,
@@ -60,7 +61,7 @@ class Cell:
     Args:
         settings: the cell's.
         columns: the state as it was stored; None: an empty one.
-        make_rows: makes what collects an event's rows; who takes them in this process may want
+        make_rows: makes what collects the rows of events; who takes them in this process may want
             some of them as they are, not as bytes.
         make_schedule: makes what delivers within the cell (`delivery.py`).
     """
@@ -69,7 +70,7 @@ class Cell:
         self,
         settings: CellSettings,
         columns: Mapping[str, bytes] | None = None,
-        make_rows: Callable[[CellSettings, Position], Rows] = Rows,
+        make_rows: Callable[[CellSettings], Rows] = Rows,
         make_schedule: Callable[[], Schedule] = AtOnce,
     ) -> None:
         self._settings = settings
@@ -148,7 +149,8 @@ class Cell:
         self.tables.cleaned_by = settings.broker_settings if settings.may_clean else None
         self._brokers_here = settings.brokers_here
         self._deadlines = waiting.deadlines(self.tables.waiting)
-        self._run = Run(self.tables, settings, self._make_schedule())
+        self._rows = self._make_rows(settings)
+        self._run = Run(self.tables, settings, self._rows, self._make_schedule())
         self._next_check = NOT_KNOWN
 
     def _undo(self) -> None:
@@ -178,11 +180,12 @@ class Cell:
         now, time = self.meta.now, self._time_of(event, position)
         if time > now:
             now = time
-        rows = self._make_rows(self._settings, position)
+        rows = self._rows
+        rows.begin(position)
         if now >= self._next_check or now >= self._deadlines.first:
             self._pass_time(now, rows, document)
         run = self._run
-        run.begin(event, now, now, rows)
+        run.begin(event, now, now)
         fault = None
         if self._is_careful:
             fault = self._guarded(rows, run.start)
@@ -239,7 +242,7 @@ class Cell:
                 Reason.UNKNOWN_CLUSTER,
                 f"this cell is of cluster {settings.cluster!r}, the event of {event.cluster!r}",
             )
-        if event.kind is not Kind.REQUEST:
+        if event.kind is not REQUEST:
             if event.kind is Kind.TICK:
                 return None
             if event.kind in BETWEEN_CELLS:
@@ -298,7 +301,7 @@ class Cell:
         """Drops what has expired; where nothing has, a refused event leaves the cell as it was."""
 
         def step() -> None:
-            self._run.begin(None, check, event_time, rows)
+            self._run.begin(None, check, event_time)
             if self._run.expire(expired):
                 self.meta.now = check
 
@@ -318,7 +321,7 @@ class Cell:
         """Lets a deadline fire; one that raises is dropped, and not repeated for ever."""
 
         def step() -> None:
-            self._run.begin(None, self.meta.now, event_time, rows)
+            self._run.begin(None, self.meta.now, event_time)
             self._run.due(event_id)
 
         fault = self._guarded(rows, step)

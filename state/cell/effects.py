@@ -42,18 +42,18 @@ _SHORTENING = frozenset(get_args(Shortening))
 class Effects:
     """Applies the records of an event, at its time, and notes what they change.
 
-    What happens `now` goes to `rows`. `event_id` is whose effects they are: the event's, or that of
+    What happens `now` becomes rows. `event_id` is whose effects they are: the event's, or that of
     the request whose wait ends. `changed_logs` are the logs and sessions that nobody has looked at
     since they have changed, the oldest first, each with the log by which it has. `uncopied` are the
     partitions of each broker that its followers may have to hear of.
     """
 
-    now: int
-    rows: Rows
+    now = 0
 
-    def __init__(self, tables: Tables, settings: CellSettings) -> None:
+    def __init__(self, tables: Tables, settings: CellSettings, rows: Rows) -> None:
         self._tables = tables
         self._settings = settings
+        self.rows = rows
         self._is_replicated = len(settings.brokers) > 1
         self.changed_logs: dict[str, str] = {}
         self.uncopied: dict[int, dict[tuple[Uuid, int], None]] = {}

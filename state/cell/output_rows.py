@@ -9,7 +9,7 @@ import msgspec
 from brokerstream.state.core import outputs
 from brokerstream.state.core.dead_letters import dead_letter, error_document
 from brokerstream.state.core.decision import Asked
-from brokerstream.state.core.events import Event, Reason, Refusal
+from brokerstream.state.core.events import Event, Reason, Refusal, RequestHeader
 from brokerstream.state.core.outputs import Output, Position, SegmentKey
 from brokerstream.state.core.records import Record, RecordEntry
 from brokerstream.state.core.schema import Body, Uuid, render
@@ -33,11 +33,35 @@ class Refused(Exception):
         self.refusal = Refusal(reason, detail)
 
 
-class Rows:
-    """Collects the output rows of one event and numbers those that are no responses."""
+class Response(msgspec.Struct, rename="camel", omit_defaults=True):
+    """What a row of `responses` says; times are in ms since 1970 (`docs/schemas.md`)."""
 
-    def __init__(self, settings: CellSettings, position: Position) -> None:
+    id: str
+    cluster: str
+    broker: int
+    connection: str
+    principal: str
+    request_header: RequestHeader
+    response_time: int
+    response: Any
+    closes_connection: bool = False
+    mute_ms: int = 0
+
+
+class Rows:
+    """Collects the output rows of an event and numbers those that are no responses.
+
+    One serves all events of a cell, one after the other.
+    """
+
+    def __init__(self, settings: CellSettings) -> None:
         self.settings = settings
+        self._cluster = settings.cluster
+        self._cell = settings.name.encode()
+        self.begin(Position(0, 0))
+
+    def begin(self, position: Position) -> None:
+        """The event that lies there comes next; `rows` is a list of its own."""
         self.position = position
         self.rows: list[Output] = []
         self._ordinal = 0
@@ -84,14 +108,20 @@ class Rows:
         mute_ms: int = 0,
     ) -> None:
         """The answer to a request, ready to be written. Raises Refused where it is too large."""
-        document = _response_document(self.settings, source)
-        document["responseTime"] = now
-        document["response"] = response
-        if closes_connection:
-            document["closesConnection"] = True
-        if mute_ms:
-            document["muteMs"] = mute_ms
-        value = _json.encode(document)
+        value = _json.encode(
+            Response(
+                source.event_id,
+                self._cluster,
+                source.broker,
+                source.connection,
+                source.principal,
+                source.header,
+                now,
+                response,
+                closes_connection,
+                mute_ms,
+            )
+        )
         if len(value) > self.settings.output_bytes_max:
             raise Refused(
                 Reason.OUTPUT_TOO_LARGE,
@@ -123,7 +153,14 @@ class Rows:
 
     def error(self, source: Asked, refusal: Refusal) -> None:
         """The answer to a request that has become a dead letter."""
-        document = _response_document(self.settings, source)
+        document = {
+            "id": source.event_id,
+            "cluster": self._cluster,
+            "broker": source.broker,
+            "connection": source.connection,
+            "principal": source.principal,
+            "requestHeader": source.header,
+        }
         value = error_document(self.settings, document, refusal)
         self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
@@ -133,7 +170,7 @@ class Rows:
             self._ordinal += 1
             return
         entry = _json.encode(RecordEntry(machine, now, event_id, record))
-        self.add(outputs.RECORDS, self.settings.name.encode(), entry)
+        self.add(outputs.RECORDS, self._cell, entry)
 
     def of_group(self, record: Record) -> None:
         """The compacted row of an offset or a group; none for other records."""
@@ -162,15 +199,4 @@ class Rows:
     def timer(self, deadline: int) -> None:
         """The deadline at which the clock is to write a tick."""
         value = {"cluster": self.settings.cluster, "deadline": deadline}
-        self.add(outputs.TIMERS, self.settings.name.encode(), _json.encode(value))
-
-
-def _response_document(settings: CellSettings, source: Asked) -> dict[str, Any]:
-    return {
-        "id": source.event_id,
-        "cluster": settings.cluster,
-        "broker": source.broker,
-        "connection": source.connection,
-        "principal": source.principal,
-        "requestHeader": source.header,
-    }
+        self.add(outputs.TIMERS, self._cell, _json.encode(value))

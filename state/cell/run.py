@@ -49,6 +49,7 @@ from brokerstream.state.core.events import (
     ABOUT_BROKERS,
     BETWEEN_CELLS,
     NO_CHOICES,
+    REQUEST,
     Event,
     Kind,
     Reason,
@@ -87,42 +88,46 @@ class Run(MetadataReading):
     """
 
     def __init__(
-        self, tables: Tables, settings: CellSettings, schedule: Schedule | None = None
+        self,
+        tables: Tables,
+        settings: CellSettings,
+        rows: Rows,
+        schedule: Schedule | None = None,
     ) -> None:
         self._tables = tables
         self._settings = settings
+        self._rows = rows
         self._event = None
         self._now = self._event_time = 0
         self._given = settings.broker_settings
         self._brokers = {}
-        self._effects = Effects(tables, settings)
+        self._effects = Effects(tables, settings, rows)
         self._at_once = schedule or AtOnce()
         self._outward: Outward | None = None
         self._here = self._delivery = self._schedule()
 
-    def begin(self, event: Event | None, now: int, event_time: int, rows: Rows) -> None:
+    def begin(self, event: Event | None, now: int, event_time: int) -> None:
         """An event, or a deadline, comes next.
 
         `now` is when it happens, `event_time` the time of the event that lets the cell know.
         """
-        settings = self._settings
+        settings, effects = self._settings, self._effects
         self._event = event
-        self._now = now
-        self._event_time = event_time
-        self._rows = rows
-        told_at = event_time if settings.cells else now
-        for broker in self._brokers.values():
-            broker.now, broker.told_at = now, told_at
+        if now != self._now or event_time != self._event_time:
+            self._now = effects.now = now
+            self._event_time = event_time
+            told_at = event_time if settings.cells else now
+            for broker in self._brokers.values():
+                broker.now, broker.told_at = now, told_at
         cause = ""
         if event is not None:
-            cause = (event.kind in BETWEEN_CELLS and event.of) or event.id
-        effects = self._effects
-        effects.now, effects.rows, effects.event_id = now, rows, cause
+            cause = event.of if event.of and event.kind in BETWEEN_CELLS else event.id
+        effects.event_id = cause
         if settings.may_hold:
             self._here = self._delivery = self._schedule()
         if settings.cells:
             waits = self._tables.waiting
-            self._outward = Outward(self._here, waits, settings, event, now, rows)
+            self._outward = Outward(self._here, waits, settings, event, now, self._rows)
             self._outward.cause = cause
             self._delivery = self._outward
 
@@ -136,13 +141,21 @@ class Run(MetadataReading):
         """Handles the event and everything that it causes."""
         event = self._event
         assert event is not None
-        if event.kind in BETWEEN_CELLS:
-            between_cells.take(self._tables.waiting, event)
-        if event.kind is Kind.REQUEST or event.kind is Kind.FORWARD:
+        if event.kind is REQUEST:
             self._request(event)
         elif event.kind in BETWEEN_CELLS:
-            self._arrive(event)
-        elif event.kind is Kind.COMPLETE:
+            between_cells.take(self._tables.waiting, event)
+            if event.kind is Kind.FORWARD:
+                self._request(event)
+            else:
+                self._arrive(event)
+        else:
+            self._intervene(event)
+        self._until_quiet()
+
+    def _intervene(self, event: Event) -> None:
+        """What is no request of anybody: somebody does something to the cluster."""
+        if event.kind is Kind.COMPLETE:
             self._complete_held(event)
         elif event.kind is Kind.MOVE_LEADER:
             self._move_leader(event)
@@ -154,7 +167,6 @@ class Run(MetadataReading):
             self._carry_on(event.broker, TOLD[event.kind](self._broker(event.broker), event))
         elif event.kind is Kind.CLEAN_LOG:
             self._clean_log(event)
-        self._until_quiet()
 
     def _clean_log(self, event: Event) -> None:
         """Takes what a pass of the cleaner has left of a log."""
@@ -265,15 +277,21 @@ class Run(MetadataReading):
             event.broker,
             event.reply_to,
         )
-        if api.on_controller and network.is_severed(self._tables.waiting, event.broker):
+        if api.on_controller:
+            self._ask_controller(event, request, api)
+            return
+        broker = self._broker(event.broker)
+        self._carry_out(broker.id, request, api, api.handle(broker, request))
+
+    def _ask_controller(self, event: Event, request: Request, api: Api) -> None:
+        if network.is_severed(self._tables.waiting, event.broker):
             detail = f"broker {event.broker} does not reach the controller, who is to answer"
             raise Refused(Reason.NO_CONTROLLER, detail)
-        if api.on_controller and not self._settings.has_controller:
+        if not self._settings.has_controller:
             assert self._outward is not None, "another cell has the controller"
             self._outward.forward(event)
             return
-        machine = self._controller() if api.on_controller else self._broker(event.broker)
-        self._carry_out(machine.id, request, api, api.handle(machine, request))
+        self._carry_out(CONTROLLER, request, api, api.handle(self._controller(), request))
 
     def _is_held(self) -> bool:
         return self._settings.may_hold and self._event is not None and self._event.is_held

@@ -18,7 +18,7 @@ from brokerstream.state.cluster import image
 from brokerstream.state.cluster.machines import Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.java_hashes import hash_map_order, java_hash
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import KEYS_KEPT, Tables
@@ -124,7 +124,7 @@ def keeper_of_offsets(machine: Machine, group_id: str) -> int | None:
 
 def offsets_error(machine: Machine, group_id: str) -> Error:
     """Why `machine` cannot say what a group has committed, as of `group_error`."""
-    return Error.NONE if has_zookeeper(machine) else group_error(machine, group_id)
+    return NONE if has_zookeeper(machine) else group_error(machine, group_id)
 
 
 def _error(machine: Machine, topic_name: str, key: str) -> Error:
@@ -135,10 +135,10 @@ def _error(machine: Machine, topic_name: str, key: str) -> Error:
     if topic.partitions[partition].leader != machine.id:
         return Error.NOT_COORDINATOR
     if not machine.settings.brokerstream_coordinator_load_ms:
-        return Error.NONE
+        return NONE
     place = loading_place(topic.topic_id, partition)
     timer = waiting.timer_of(machine.tables.waiting, f"{LOADING}/{machine.id}/{place}")
-    return Error.NONE if timer is None else Error.COORDINATOR_LOAD_IN_PROGRESS
+    return NONE if timer is None else Error.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def loading_place(topic_id: Uuid, partition: int) -> str:

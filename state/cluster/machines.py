@@ -20,7 +20,7 @@ from brokerstream.state.cluster.image import NO_EPOCH, Partition, Registration, 
 from brokerstream.state.cluster.topic_rules import TopicRules
 from brokerstream.state.configs.topic_configs import MIN_IN_SYNC, value_of
 from brokerstream.state.core.decision import CONTROLLER, Request
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.core.tables import Tables
@@ -261,7 +261,7 @@ class Broker(Machine):
         In Kafka's order (`Partition.checkCurrentLeaderEpoch`, then leadership).
         """
         error = self.epoch_error(partition, current_leader_epoch)
-        if error is Error.NONE and partition.leader != self.id:
+        if error is NONE and partition.leader != self.id:
             return Error.NOT_LEADER_OR_FOLLOWER
         return error
 
@@ -272,7 +272,7 @@ class Broker(Machine):
                 return Error.FENCED_LEADER_EPOCH
             if current_leader_epoch > partition.leader_epoch:
                 return Error.UNKNOWN_LEADER_EPOCH
-        return Error.NONE
+        return NONE
 
     @property
     def epoch(self) -> int:

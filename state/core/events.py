@@ -8,7 +8,7 @@ request's body stays raw: the API decides its type (`state/apis`).
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -86,6 +86,9 @@ class Kind(StrEnum):
     KILL_BROKER = "kill-broker"
     START_BROKER = "start-broker"
 
+
+REQUEST: Final = Kind.REQUEST
+"""What nearly all events are; asked for by this name as `NONE` is (`errors.py`)."""
 
 ABOUT_BROKERS = frozenset(
     {
@@ -215,7 +218,7 @@ def decode_event(document: bytes) -> Event | Refusal:
             Reason.TOO_LARGE,
             f"the id has {len(event.id)} characters; at most {ID_CHARS_MAX} are accepted",
         )
-    if event.kind is Kind.REQUEST and event.request_header is None:
+    if event.kind is REQUEST and event.request_header is None:
         return Refusal(Reason.MISSING_FIELD, "a request needs a `requestHeader`")
     return event
 

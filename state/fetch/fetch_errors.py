@@ -6,7 +6,7 @@ Source: `FetchRequest.optionalEpoch`, `ReplicaManager.readFromLog`,
 
 from brokerstream.state.cluster.image import NO_EPOCH, Partition
 from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.fetch.session_items import FetchPartition
 
 
@@ -34,7 +34,7 @@ def of_broker(
 def of_replica(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:
     """Why a broker is no follower: it is not assigned, as far as the leader knows."""
     if replica_id < 0 or replica_id in partition.replicas:
-        return Error.NONE
+        return NONE
     has_epoch = epoch_of(wanted) != NO_EPOCH
     return Error.UNKNOWN_LEADER_EPOCH if has_epoch else Error.NOT_LEADER_OR_FOLLOWER
 
@@ -48,4 +48,4 @@ def of_asker(
 ) -> Error:
     """Why this broker does not serve a partition, or not to this replica; -1 is a consumer."""
     error = of_broker(broker, partition, wanted, needs_leader)
-    return of_replica(partition, wanted, replica_id) if error is Error.NONE else error
+    return of_replica(partition, wanted, replica_id) if error is NONE else error

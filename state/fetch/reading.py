@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from brokerstream.state.cluster.image import LeaderIdAndEpoch, Partition
 from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.fetch import fetch_errors
 from brokerstream.state.fetch.fetch_bodies import (
     AbortedTransaction,
@@ -111,7 +111,7 @@ def _read(
     is_leader = partition.leader == broker.id and (epoch < 0 or epoch == partition.leader_epoch)
     if replica_id >= 0 or not is_leader:  # nearly all are consumers that ask the leader
         error = fetch_errors.of_asker(broker, partition, wanted, needs_leader, replica_id)
-        if error is not Error.NONE:
+        if error is not NONE:
             return _failed(place, error, partition)
     if place.preferred_replica >= 0:
         return _elsewhere(place, log)

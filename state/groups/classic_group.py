@@ -19,7 +19,7 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.java_hashes import hash_order
 
 CONSUMER = "consumer"
@@ -195,7 +195,7 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
                 return Error.UNKNOWN_MEMBER_ID
             if known != member_id:
                 return Error.FENCED_INSTANCE_ID
-        return Error.NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
+        return NONE if member_id in self.members else Error.UNKNOWN_MEMBER_ID
 
     def has_all_joined(self) -> bool:
         """Whether every member waits in a join, and no given id is still to come."""

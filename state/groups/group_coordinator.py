@@ -16,7 +16,7 @@ from brokerstream.state.cluster.coordinators import GROUP_TOPIC, has_followers
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Decision, Delay, LateAnswer
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.group_records import GroupMetadataWritten
 from brokerstream.state.core.records import (
     Record,
@@ -360,7 +360,7 @@ def assignment_written(broker: Broker, group_id: str, generation_id: int, error:
     if group is None or not is_awaited or group.generation_id != generation_id:
         return Decision()
     coordinator = GroupCoordinator(broker, group_id)
-    if error is Error.NONE:
+    if error is NONE:
         coordinator.assigned()
     else:
         coordinator.not_assigned(error)

@@ -12,7 +12,7 @@ from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.cluster import coordinators, topics
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.decision import Request
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.group_records import GroupRemoved
 from brokerstream.state.core.records import (
     Record,
@@ -62,10 +62,10 @@ def commit_error(group: ClassicGroup, commit: Commit) -> Error:
     """Why a group does not take offsets: 82, 25, 22, 27, or NONE."""
     is_empty = group.state is GroupState.EMPTY
     if commit.generation < 0 and is_empty:
-        return Error.NONE
+        return NONE
     if commit.generation >= 0 or commit.member_id or commit.group_instance_id is not None:
         error = group.member_error(commit.member_id, commit.group_instance_id)
-        if error is not Error.NONE:
+        if error is not NONE:
             return error
         if commit.generation != group.generation_id:
             return Error.ILLEGAL_GENERATION
@@ -73,23 +73,23 @@ def commit_error(group: ClassicGroup, commit: Commit) -> Error:
         return Error.UNKNOWN_MEMBER_ID
     if not commit.is_transactional and group.state is GroupState.COMPLETING_REBALANCE:
         return Error.REBALANCE_IN_PROGRESS
-    return Error.NONE
+    return NONE
 
 
 def fetch_error(_group: ClassicGroup, _member_id: str | None, _member_epoch: int) -> Error:
     """A classic group tells everybody its offsets."""
-    return Error.NONE
+    return NONE
 
 
 def delete_error(group: ClassicGroup) -> Error:
     """Why a group cannot be deleted: NON_EMPTY_GROUP, or NONE."""
-    return Error.NONE if group.state is GroupState.EMPTY else Error.NON_EMPTY_GROUP
+    return NONE if group.state is GroupState.EMPTY else Error.NON_EMPTY_GROUP
 
 
 def delete_offsets_error(group: ClassicGroup) -> Error:
     """Why no offset of a group can be deleted: members that are no consumers, or NONE."""
     is_open = group.state is GroupState.EMPTY or group.protocol_type == CONSUMER
-    return Error.NONE if is_open else Error.NON_EMPTY_GROUP
+    return NONE if is_open else Error.NON_EMPTY_GROUP
 
 
 def subscribed_topics(group: ClassicGroup) -> set[str] | None:

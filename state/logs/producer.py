@@ -47,7 +47,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.records import Batch, ProducersExpired
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table, kept
@@ -128,7 +128,7 @@ class Check(NamedTuple):
     duplicate: RememberedBatch | None = None
 
 
-ACCEPTED = Check(Error.NONE)
+ACCEPTED = Check(NONE)
 
 
 class Rules(NamedTuple):
@@ -182,7 +182,7 @@ def check(
     if known is not None and batch.producer_epoch == known.producer_epoch:
         duplicate = _duplicate_of(known, batch)
         if duplicate is not None:
-            return Check(Error.NONE, duplicate)
+            return Check(NONE, duplicate)
     is_unverified = batch.is_transactional and rules.verifies and verification is None
     if is_unverified and not is_ongoing(known, batch.producer_epoch):
         return Check(Error.INVALID_TXN_STATE)
@@ -220,7 +220,7 @@ def _may_be_first(known: Producer | None, batch: Batch, verification: Verificati
 def check_marker(producer: Producer | None, batch: Batch, transaction_version: int) -> Error:
     """Whether an end marker may be written: 47 or 52 where it may not."""
     if producer is None or batch.end_marker is None:
-        return Error.NONE
+        return NONE
     epoch, known_epoch = batch.producer_epoch, producer.producer_epoch
     is_old = epoch < known_epoch
     if transaction_version >= TRANSACTIONS_V2 and epoch == known_epoch:
@@ -229,7 +229,7 @@ def check_marker(producer: Producer | None, batch: Batch, transaction_version: i
         return Error.INVALID_PRODUCER_EPOCH
     if batch.end_marker.coordinator_epoch < producer.coordinator_epoch:
         return Error.TRANSACTION_COORDINATOR_FENCED
-    return Error.NONE
+    return NONE
 
 
 def _duplicate_of(producer: Producer, batch: Batch) -> RememberedBatch | None:

@@ -14,7 +14,7 @@ Which records it were, and the words about each, the edge adds from the bytes (`
 
 from typing import NamedTuple
 
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.records import Batch
 from brokerstream.state.core.schema import Body, Int64
 
@@ -69,7 +69,7 @@ def check(batch: Batch, seen: RecordsSeen | None, rules: Rules, now: int) -> Err
     if least == NO_TIMESTAMP:
         least = batch.base_timestamp
     is_late = _are_refused((least, batch.max_timestamp), seen, rules, now)
-    return Error.INVALID_TIMESTAMP if is_late else Error.NONE
+    return Error.INVALID_TIMESTAMP if is_late else NONE
 
 
 def _are_refused(

@@ -257,7 +257,7 @@ MUTANTS = (
     ),
     Mutant(
         "a group whose joins wait is not deleted",
-        "return Error.NONE if group.state is GroupState.EMPTY else Error.NON_EMPTY_GROUP",
+        "return NONE if group.state is GroupState.EMPTY else Error.NON_EMPTY_GROUP",
         "return Error.NONE if not group.generation_id else Error.NON_EMPTY_GROUP",
         REBALANCE + "test_a_group_whose_joins_wait_is_not_deleted",
     ),
