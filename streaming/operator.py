@@ -114,7 +114,7 @@ def collect(frames: Frames) -> list[Event]:
             *(frame[column].tolist() for column in INPUT_COLUMNS), strict=True
         )
     ]
-    events.sort(key=lambda event: event.position[:2])
+    events.sort(key=lambda event: (event.position.partition, event.position.offset))
     return events
 
 

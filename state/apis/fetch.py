@@ -60,13 +60,14 @@ from brokerstream.state.fetch.fetch_bodies import (
 )
 from brokerstream.state.fetch.fetch_session import (
     CONSUMER,
+    INCREMENTAL,
     TOPIC_ID_VERSION,
     Context,
     ContextKind,
     NewSession,
     SessionCache,
 )
-from brokerstream.state.fetch.places import Place
+from brokerstream.state.fetch.places import NO_NOTES, Notes, Place
 from brokerstream.state.fetch.reading import Limits, Read
 from brokerstream.state.fetch.session_items import FetchPartition, called, session_key
 from brokerstream.state.fetch.slices import Slices
@@ -172,10 +173,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     requested = _requested(body)
     forgotten = _forgotten(body) if body.forgotten_topics_data else []
     context = cache.open(body.session_id, body.session_epoch, version, requested, forgotten)
-    if context.kind is ContextKind.ERROR:
+    if context.error:
         return Decision(response=FetchResponse(error_code=context.error))
     level = logs.LOG_END if replica_id >= 0 else body.isolation_level
-    if context.kind is ContextKind.INCREMENTAL:
+    if context.kind is INCREMENTAL:
         if broker.settings.authorizer_class_name:
             _rouse_denied(broker, request, cache, context.session_id, replica_id)
         wanted = cache.read_as(context.session_id, level)
@@ -231,7 +232,7 @@ def _follow(broker: Broker, replica_id: int, reads: list[Read], fetch: Fetch) ->
     where it was.
     """
     wanted = {read.identity: read.requested for read in reads}
-    if fetch.context.kind is ContextKind.INCREMENTAL:
+    if fetch.context.kind is INCREMENTAL:
         for cached in fetch.cache.partitions(fetch.context.session_id):
             wanted.setdefault(cached.requested.identity, cached.requested)
     failed = {read.identity for read in reads if read.is_answer}
@@ -279,7 +280,8 @@ def _hold_back(broker: Broker, fetch: Fetch) -> None:
     for place in fetch.places:
         number, topic = place.cached.requested.partition, place.topic
         is_outside = is_limited and topic is not None and each not in topic.partitions[number].isr
-        place.is_held = is_outside and throttles.is_too_fast(broker, (place.topic_id, number))
+        if is_outside and throttles.is_too_fast(broker, (place.topic_id, number)):
+            place.notes = Notes(is_held=True)
 
 
 def _prefer(broker: Broker, place: Place, rack_id: str) -> None:
@@ -288,9 +290,9 @@ def _prefer(broker: Broker, place: Place, rack_id: str) -> None:
     if topic is None or place.log not in broker.tables.logs:
         return
     partition, at = topic.partitions[wanted.partition], (topic.topic_id, wanted.partition)
-    place.may_prefer = preferred_replica.may_prefer(broker, partition, rack_id)
-    place.preferred_replica = preferred_replica.preferred(
-        broker, at, partition, rack_id, wanted.fetch_offset
+    place.notes = Notes(
+        preferred_replica.preferred(broker, at, partition, rack_id, wanted.fetch_offset),
+        preferred_replica.may_prefer(broker, partition, rack_id),
     )
 
 
@@ -298,7 +300,7 @@ def _fetch_of(broker: Broker, waiting: Waiting) -> Fetch:
     """What a waiting fetch may read now: in a session that includes what has changed meanwhile."""
     state = decode_item(waiting.state, FetchState)
     cache, session_id = _cache(broker), state.context.session_id
-    if state.context.kind is ContextKind.INCREMENTAL and cache.session(session_id):
+    if state.context.kind is INCREMENTAL and cache.session(session_id):
         refused = {item.requested.identity for item in state.refused}
         readable = [each for each in cache.active(session_id) if each.identity not in refused]
     else:
@@ -310,7 +312,8 @@ def _fetch_of(broker: Broker, waiting: Waiting) -> Fetch:
         topic = broker.tables.metadata.get(place.topic_key, Topic)
         number = place.cached.requested.partition
         is_there = topic is not None and 0 <= number < len(topic.partitions)
-        place.begin(topic if is_there else None)  # a later request may have named what is not
+        place.topic = topic if is_there else None  # a later request may have named what is not
+        place.notes = NO_NOTES
     return Fetch(
         cache,
         state.context,
@@ -341,14 +344,14 @@ def _rouse_denied(
 def _has_readable(fetch: Fetch) -> bool:
     """Whether there is anything to wait for: a partition that was not refused."""
     session = fetch.cache.session(fetch.context.session_id)
-    if fetch.context.kind is ContextKind.INCREMENTAL and session is not None:
+    if fetch.context.kind is INCREMENTAL and session is not None:
         return session.size > len(fetch.refused)
     return bool(fetch.places)
 
 
 def _woken_by(broker: Broker, fetch: Fetch) -> list[str]:
     """What ends the wait: a change of the session, or of any log where there is no session."""
-    if fetch.context.kind is ContextKind.INCREMENTAL:
+    if fetch.context.kind is INCREMENTAL:
         return [session_key(broker.id, fetch.context.session_id)]
     return [place.log for place in fetch.places]
 
@@ -408,7 +411,7 @@ def _screen(
     Those that are `named` in the request get the name that their topic's id has; a session is told
     of changes of the logs that are read in it.
     """
-    metadata, replica_id = broker.tables.metadata, fetch.limits.replica_id
+    seen, replica_id = broker.topics_seen, fetch.limits.replica_id
     may_read = replica_id < 0 or broker.allows_cluster(request, Operation.CLUSTER_ACTION)
     readable, unknown_ids, unknown_partitions = fetch.places, [], []
     denied: frozenset[str] = frozenset()
@@ -418,12 +421,12 @@ def _screen(
     for place in wanted:
         item = place.cached.requested
         if item.topic_id != ZERO_UUID:
-            topic = metadata.get(place.topic_key, Topic)
+            topic = seen.get(item.topic_id) or broker.topic_by_id(item.topic_id)
             if topic is not None and item.topic != topic.name and place.identity in named:
                 item.topic = topic.name
         else:
             topic = broker.topic_by_name(item.topic)
-        place.begin(topic)
+        place.topic, place.notes = topic, NO_NOTES
         if not may_read:
             unknown_partitions.append(Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)))
             continue
@@ -484,7 +487,7 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
         end = log.readable_end(limits.isolation_level)
         if wanted.fetch_offset > end:
             return True
-        if place.is_held:
+        if place.notes.is_held:
             continue
         if wanted.fetch_offset < end:
             available = logs.bytes_between(table, broker.id, log, wanted.fetch_offset, end)
@@ -505,7 +508,7 @@ def _answer(
         return Decision(response=_throttled(cache, context, throttle))
     shown = reads
     session_id = context.session_id
-    if context.kind is ContextKind.INCREMENTAL:
+    if context.kind is INCREMENTAL:
         selected = cache.select(context, reads, quiet)
         if selected is None:
             error = int(Error.INVALID_FETCH_SESSION_EPOCH)
@@ -542,7 +545,7 @@ def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker)
     if asker.limit is None:
         return 0
     shown = reads
-    if fetch.context.kind is ContextKind.INCREMENTAL:
+    if fetch.context.kind is INCREMENTAL:
         would_show = fetch.cache.would_show(fetch.context, reads)
         shown = list(compress(reads, would_show))
     topics = _by_topic(broker, shown, fetch.limits.isolation_level)
@@ -554,7 +557,7 @@ def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker)
 def _throttled(cache: SessionCache, context: Context, throttle: int) -> FetchResponse:
     """An answer without partitions: they are read when the client comes back."""
     response = FetchResponse(throttle_time_ms=throttle)
-    if context.kind is ContextKind.INCREMENTAL:
+    if context.kind is INCREMENTAL:
         response.session_id = context.session_id
         if cache.is_superseded(context):
             response.error_code = int(Error.INVALID_FETCH_SESSION_EPOCH)

@@ -26,7 +26,6 @@ request's time-out (`state/replication/acks.py`); partitions that were refused k
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -96,7 +95,7 @@ class ProduceState(msgspec.Struct, array_like=True):
     asks_again: bool = False
 
 
-class Verified(NamedTuple):
+class Verified(msgspec.Struct, frozen=True):
     """What is known before the logs are looked at: denied topics, and the coordinator's errors."""
 
     denied: frozenset[str] = frozenset()
@@ -203,7 +202,7 @@ def _ask(broker: Broker, request: Request, verified: Verified, since: int) -> De
     places = [(name, index) for name, indexes in asked.items() for index in indexes]
     if message is None:
         errors = dict.fromkeys(places, Error.COORDINATOR_NOT_AVAILABLE)
-        return _append_all(broker, request, verified._replace(errors=errors))
+        return _append_all(broker, request, msgspec.structs.replace(verified, errors=errors))
     state = ProduceState(body, sorted(verified.denied), places, since)
     return _wait(state, broker.now + broker.settings.request_timeout_ms, message)
 
@@ -417,11 +416,12 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
     came, kept = produced.records_size_in_bytes, batch.size_in_bytes  # the edge may recompress
     if came > rules.max_message_bytes or kept > rules.max_message_bytes:
         return _refused(produced, Error.MESSAGE_TOO_LARGE)
-    if produced.records_error == Error.CORRUPT_MESSAGE:
+    found = produced.records_error
+    if found and found == Error.CORRUPT_MESSAGE:
         return _refused(produced, Error.CORRUPT_MESSAGE)
     error = _batch_error(batch)
-    if error is NONE and produced.records_error:
-        error = Error(produced.records_error)
+    if error is NONE and found:
+        error = Error(found)
     if error is not NONE:
         return _failed(produced, log, error)
     error = record_validation.check(batch, produced.records_seen, rules.records, broker.now)
@@ -454,7 +454,7 @@ def _refused_records(
     text = TIMESTAMP_TEXT if error is Error.INVALID_TIMESTAMP else None
     outcome = _failed(produced, log, error, text)
     outcome.answer.refused_records = record_validation.RefusedRecords(
-        topic=topic.name, now=broker.now, **rules._asdict()
+        topic=topic.name, now=broker.now, **msgspec.structs.asdict(rules)
     )
     return outcome
 

@@ -168,7 +168,7 @@ class Cell:
 
     def _decide(self, document: bytes, position: Position) -> list[Output]:
         event = decode_event(document)
-        if isinstance(event, Refusal):
+        if type(event) is Refusal:
             return self._refused(event, document, position, event)
         refusal = self._refusal_of(event)
         if refusal is not None:

@@ -33,6 +33,8 @@ from brokerstream.state.replication import checkpoints
 CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
 """Records after which readers, and followers, may find more in a log."""
 
+_CHANGING = frozenset(CHANGES_OF_LOGS)
+
 Shortening = LogStartMoved | LogTaken | LogCleaned | TopicRemoved | PartitionAltered
 """Records by which a log may lose sealed segments."""
 
@@ -76,7 +78,7 @@ class Effects:
         self.rows.record(machine, self.now, self.event_id, record)
         if sealed_before:
             self._tombstone(sealed_before)
-        if isinstance(record, CHANGES_OF_LOGS):
+        if type(record) in _CHANGING and isinstance(record, CHANGES_OF_LOGS):
             self.log_changed(machine, logs.log_key(machine, record.topic_id, record.partition))
             if self._is_replicated:
                 self.to_copy(machine, (record.topic_id, record.partition))

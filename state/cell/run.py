@@ -261,7 +261,7 @@ class Run(MetadataReading):
         assert header is not None
         api = api_of(header)
         body = decode_body(event.request, _decoders[api.key])
-        if isinstance(body, Refusal):
+        if type(body) is Refusal:
             raise Refused(body.reason, body.detail)
         if waiting.waits(self._tables.waiting, event.id):
             raise Refused(Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already")

@@ -45,7 +45,8 @@ class Usable(NamedTuple):
 class Machine:
     """A broker or the controller at the time `now` (ms since 1970).
 
-    What it has looked up in its image it keeps in mind until it is told to `forget`.
+    What it has looked up in its image it keeps in mind until it is told to `forget`: `topics_seen`
+    are topics by their ids.
     """
 
     def __init__(self, machine: int, tables: Tables, settings: CellSettings, now: int) -> None:
@@ -57,14 +58,14 @@ class Machine:
         )
         self.has_authorizer = bool(self.settings.authorizer_class_name)
         self.now = now
-        self._topics: dict[Uuid, Topic] = {}
+        self.topics_seen: dict[Uuid, Topic] = {}
         self._named_topics: dict[str, Topic] = {}
         self._rules: dict[Uuid, TopicRules] = {}
         self._has_quotas: bool | None = None
 
     def forget(self) -> None:
         """Looks at its image again: a metadata record has come."""
-        self._topics.clear()
+        self.topics_seen.clear()
         self._named_topics.clear()
         self._rules.clear()
         self._has_quotas = None
@@ -146,11 +147,11 @@ class Machine:
 
     def topic_by_id(self, topic_id: Uuid) -> Topic | None:
         """The topic with this id in the machine's metadata image."""
-        found = self._topics.get(topic_id)
+        found = self.topics_seen.get(topic_id)
         if found is None:
             found = image.topic_by_id(self.tables.metadata, self.id, topic_id)
             if found is not None:
-                self._topics[topic_id] = found
+                self.topics_seen[topic_id] = found
         return found
 
     def rules_of(self, topic: Topic) -> TopicRules:

@@ -4,14 +4,14 @@ A broker works it out when it is first asked, and keeps it until metadata change
 (`Broker.rules_of`).
 """
 
-from typing import NamedTuple
+import msgspec
 
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.logs import producer, record_validation
 
 
-class TopicRules(NamedTuple):
+class TopicRules(msgspec.Struct, frozen=True):
     """The largest batch in bytes, what is asked of records, and of sequences."""
 
     max_message_bytes: int

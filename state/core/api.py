@@ -1,7 +1,7 @@
 """What an API of Kafka's protocol is to a cell: its key, its bodies, and its handlers."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -13,7 +13,7 @@ class NotBuilt(Exception):
     """Raised by a handler for a part of its API that is not built yet; the text says which."""
 
 
-class Api(NamedTuple):
+class Api(msgspec.Struct, frozen=True):
     """An API of Kafka's protocol and the handlers of its requests.
 
     `handle(machine, request)` runs on a broker, or on the controller where `on_controller` is true

@@ -8,7 +8,7 @@ request's body stays raw: the API decides its type (`state/apis`).
 """
 
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, final
 
 import msgspec
 
@@ -50,6 +50,7 @@ class Reason(StrEnum):
     FAULT = "fault"
 
 
+@final
 class Refusal(msgspec.Struct, frozen=True):
     """An event that is not handled, and why, in words that say what to do about it."""
 

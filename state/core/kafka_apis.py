@@ -3,10 +3,10 @@
 Source: `ApiKeys` and the message schemas in Kafka.
 """
 
-from typing import NamedTuple
+import msgspec
 
 
-class KafkaApi(NamedTuple):
+class KafkaApi(msgspec.Struct, frozen=True):
     """An API of Kafka's protocol: its name in the request log, its first and last version.
 
     `is_listed` tells whether a broker names it to clients. Those that it does not name are spoken

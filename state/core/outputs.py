@@ -49,7 +49,7 @@ class BrokerChange(msgspec.Struct, rename="camel", frozen=True):
     is_stopped: bool
 
 
-class Position(NamedTuple):
+class Position(msgspec.Struct, frozen=True, order=True):
     """Where an event lay: partition and offset of its row, the row's LogAppendTime in ms, its key.
 
     `timestamp` is -1 where there is none (files).

@@ -218,7 +218,8 @@ class Table:
 
     def _remember(self, key: str) -> None:
         """Keeps the bytes of an item that is changed for the first time since the `commit`."""
-        self._former[key] = self._raw().get(key)
+        items = self._items
+        self._former[key] = (self._raw() if items is None else items).get(key)
 
     def _enter(self, key: str) -> None:
         """Keeps the keys in order where a new one comes."""

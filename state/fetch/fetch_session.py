@@ -23,7 +23,7 @@ An answer that is throttled shows nothing and leaves the session as it is; it ma
 import hashlib
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -70,6 +70,10 @@ class ContextKind(StrEnum):
     SESSIONLESS = "sessionless"
     FULL = "full"
     INCREMENTAL = "incremental"
+
+
+INCREMENTAL: Final = ContextKind.INCREMENTAL
+"""Asked for by this name as `NONE` is (`state/core/errors.py`)."""
 
 
 class Context(msgspec.Struct, array_like=True):
@@ -230,7 +234,7 @@ class SessionCache:
             return Context(ContextKind.SESSIONLESS, INVALID_SESSION_ID, epoch)
         self.touch(session_id)
         session.epoch = next_epoch(epoch)
-        return Context(ContextKind.INCREMENTAL, session_id, epoch)
+        return Context(INCREMENTAL, session_id, epoch)
 
     def create(self, new: NewSession, answered: list[tuple[FetchPartition, Answered]]) -> int:
         """A session over what was just answered, in that order; 0 where the cache has no room."""
@@ -284,7 +288,7 @@ class SessionCache:
         for answer in answered:
             place = known.get(answer.identity) or found.place(answer.identity)
             cached, has_records = place.cached, answer.size_in_bytes > 0
-            is_shown = is_news(cached, answer)
+            is_shown = has_records or is_news(cached, answer)
             shown.append(is_shown)
             if is_shown:
                 high_watermark = -1 if answer.error else answer.high_watermark

@@ -7,6 +7,8 @@ those that it neither names nor reads.
 
 from operator import attrgetter
 
+import msgspec
+
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
@@ -28,6 +30,23 @@ OPENED_MAX = 10_000
 _DERIVED = "fetch sessions"
 
 
+class Notes(msgspec.Struct, frozen=True):
+    """What is noted of a partition while a request is decided.
+
+    Attributes:
+        preferred_replica: who had better be asked, -1 for nobody.
+        may_prefer: whether that may change though the log does not.
+        is_held: whether a throttle gives the request nothing of it.
+    """
+
+    preferred_replica: int = -1
+    may_prefer: bool = False
+    is_held: bool = False
+
+
+NO_NOTES = Notes()
+
+
 class Place:
     """A partition that a Fetch reads, and where it lies.
 
@@ -39,19 +58,15 @@ class Place:
         topic_key: of its topic in the broker's metadata image.
         log: the key of its log.
         topic: as the request that is decided has found it; None where it is gone.
-        preferred_replica: who had better be asked by that request, -1 for nobody.
-        may_prefer: whether that may change though the log does not.
-        is_held: whether a throttle gives that request nothing of it.
+        notes: what is noted of it for that request, which begins with nothing of the one before.
     """
 
     __slots__ = (
         "cached",
         "identity",
-        "is_held",
         "key",
         "log",
-        "may_prefer",
-        "preferred_replica",
+        "notes",
         "topic",
         "topic_id",
         "topic_key",
@@ -63,14 +78,9 @@ class Place:
         self.identity = identity
         self.cached = cached
         self.key = key
-        self.begin(None)
+        self.topic: Topic | None = None
+        self.notes = NO_NOTES
         self.lies_in(broker, topic_id)
-
-    def begin(self, topic: Topic | None) -> None:
-        """A request is decided: what was noted for the one before is nothing to it."""
-        self.topic = topic
-        self.preferred_replica = -1
-        self.may_prefer = self.is_held = False
 
     def lies_in(self, broker: int, topic_id: Uuid) -> None:
         """Notes the topic: names stand for one or another in the course of time."""

@@ -99,11 +99,11 @@ def read_all(broker: Broker, places: list[Place], limits: Limits) -> tuple[list[
 def _read(
     broker: Broker, place: Place, room: int, is_first: bool, limits: Limits, needs_leader: bool
 ) -> Read | None:
-    cached = place.cached
+    cached, topic, notes = place.cached, place.topic, place.notes
     wanted = cached.requested
-    if place.topic is None:
+    if topic is None:
         return refused(wanted, place.identity, int(fetch_errors.of_gone(broker, wanted)))
-    partition = place.topic.partitions[wanted.partition]
+    partition = topic.partitions[wanted.partition]
     log = broker.tables.logs.get(place.log, logs.Log)
     if log is None:
         return _failed(place, Error.NOT_LEADER_OR_FOLLOWER, partition)
@@ -113,20 +113,22 @@ def _read(
         error = fetch_errors.of_asker(broker, partition, wanted, needs_leader, replica_id)
         if error is not NONE:
             return _failed(place, error, partition)
-    if place.preferred_replica >= 0:
+    if notes.preferred_replica >= 0:
         return _elsewhere(place, log)
     offset, diverging = wanted.fetch_offset, None
     max_bytes = room if room < wanted.max_bytes else wanted.max_bytes
     if wanted.last_fetched_epoch >= 0:
         diverging = logs.diverging(log, offset, wanted.last_fetched_epoch)
-    if offset < log.log_start_offset or diverging == logs.UNKNOWN_EPOCH:
+    is_unknown = diverging is not None and diverging == logs.UNKNOWN_EPOCH
+    if offset < log.log_start_offset or is_unknown:
         return _failed(place, Error.OFFSET_OUT_OF_RANGE, partition)
-    end, found = log.readable_end(limits.isolation_level), logs.EMPTY
+    level, found = limits.isolation_level, logs.EMPTY
+    end = log.readable_end(level) if level else log.high_watermark
     if diverging is not None:
         max_bytes = 0
     elif offset > log.log_end_offset:
         return _failed(place, Error.OFFSET_OUT_OF_RANGE, partition)
-    elif offset < log.log_end_offset and not place.is_held:
+    elif offset < log.log_end_offset and not notes.is_held:
         found = logs.read(broker.tables.logs, broker.id, log, offset, end, max_bytes, is_first)
     if (
         offset >= end
@@ -134,7 +136,7 @@ def _read(
         and cached.log_start_offset == log.log_start_offset
         and found.size_in_bytes == 0
         and diverging is None
-        and not place.may_prefer
+        and not notes.may_prefer
         and place.key
         and replica_id < 0  # the leader notes where a follower is
     ):
@@ -147,7 +149,7 @@ def _read(
         found.size_in_bytes,
         diverging is not None,
         offset >= end,
-        may_prefer=place.may_prefer,
+        may_prefer=notes.may_prefer,
         requested=wanted,
         log=log,
         found=found,
@@ -159,7 +161,7 @@ def _read(
 def _elsewhere(place: Place, log: logs.Log) -> Read:
     """A partition that had better be read from another replica: where the log lies, no records."""
     ends, wanted = (log.high_watermark, log.log_start_offset), place.cached.requested
-    replica = place.preferred_replica
+    replica = place.notes.preferred_replica
     return Read(place.identity, 0, *ends, 0, False, False, replica, requested=wanted, log=log)
 
 
@@ -183,7 +185,7 @@ def part(broker: Broker, read: Read, isolation_level: int) -> AnsweredPartition:
     answer = AnsweredPartition(
         partition_index=wanted.partition,
         high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
+        last_stable_offset=log.last_stable_offset if log.transactions else log.high_watermark,
         log_start_offset=log.log_start_offset,
         records_size_in_bytes=found.size_in_bytes,
         batches=[AnsweredBatch(*astuple(batch)) for batch in found.batches],

@@ -12,6 +12,7 @@ The slices of the cache are in `slices.py`, counts of evictions in `fetch_sessio
 import msgspec
 
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokerstream.state.core.tables import kept
 
 
 class FetchPartition(msgspec.Struct, array_like=True):
@@ -95,6 +96,7 @@ def called(topic_id: Uuid, name: str) -> str:
     return topic_id if topic_id != ZERO_UUID else f"={name}"
 
 
+@kept
 def session_key(broker: int, session_id: int) -> str:
     """The key of a session, by which requests wait for a change of any of its logs."""
     return f"{broker}/session/{session_id}"
@@ -115,6 +117,7 @@ def partition_key(broker: int, session_id: int, identity: str) -> str:
     return f"{broker}/cached/{session_id}/{identity}"
 
 
+@kept
 def watchers_key(log: str) -> str:
     """The key of those who are told of the changes of a log."""
     broker, _, place = log.partition("/")

@@ -21,6 +21,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from brokerstream.state.core.records import Batch, EndMarker
 from brokerstream.state.core.schema import Uuid
@@ -222,15 +223,10 @@ def topic_id_of(key: str) -> Uuid:
     return key.split("/")[2]
 
 
+@kept
 def chunk_key(broker: int, topic_id: Uuid, partition: int, number: int) -> str:
     """The key of a chunk of a log's index in the table `logs`."""
-    return f"{_chunks(broker, topic_id, partition)}{number}"
-
-
-@kept
-def _chunks(broker: int, topic_id: Uuid, partition: int) -> str:
-    """How the keys of a log's chunks begin."""
-    return f"{broker}/chunk/{topic_id}/{partition}/"
+    return f"{broker}/chunk/{topic_id}/{partition}/{number}"
 
 
 def create(table: Table, broker: int, topic_id: Uuid, topic: str, partition: int) -> None:
@@ -307,18 +303,18 @@ def append(
     """
     if batch.partition_leader_epoch > log.leader_epoch:
         begin_epoch(log, batch.partition_leader_epoch)
-    place, pushed_out = (broker, log.topic_id, log.partition), None
+    topic_id, partition, pushed_out = log.topic_id, log.partition, None
     if not log.chunks or log.batch_count % CHUNK_BATCHES_MAX == 0:
         pushed_out = _push_out(table, broker, log) if may_seal and is_full(log) else None
         number = log.batch_count // CHUNK_BATCHES_MAX
         bounds = ChunkBounds(number, batch.base_offset, -1, 0, NO_TIMESTAMP)
         log.chunks.append(bounds)
         chunk = Chunk([])
-        table.put(chunk_key(*place, number), chunk)
+        table.put(chunk_key(broker, topic_id, partition, number), chunk)
     else:
         bounds = log.chunks[-1]
-        chunk = table.change(chunk_key(*place, bounds.number), Chunk)
-    chunk.batches.append(StoredBatch(*msgspec.structs.astuple(batch)))
+        chunk = table.change(chunk_key(broker, topic_id, partition, bounds.number), Chunk)
+    chunk.batches.append(StoredBatch(*astuple(batch)))
     if batch.base_offset > log.log_end_offset:
         log.has_gaps = True  # the leader's log was cleaned
     last_offset = batch.base_offset + batch.last_offset_delta
@@ -527,8 +523,11 @@ def read(
         return Slice([], segment.size_in_bytes if is_first else 0, segment if is_first else None)
     taken: list[StoredBatch] = []
     size = 0
+    topic_id, partition = log.topic_id, log.partition
     for bounds in _from(log.chunks, offset):
-        for batch in _from(_chunk(table, broker, log, bounds).batches, offset):
+        chunk = table.get(chunk_key(broker, topic_id, partition, bounds.number), Chunk)
+        assert chunk is not None, bounds
+        for batch in _from(chunk.batches, offset):
             if batch.base_offset >= end_offset:
                 return Slice(taken, size)
             room = max_bytes - size

@@ -43,7 +43,6 @@ is open.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -121,7 +120,7 @@ class Verification(msgspec.Struct, array_like=True):
     is_v2: bool
 
 
-class Check(NamedTuple):
+class Check(msgspec.Struct, frozen=True):
     """Whether a batch may be appended; `duplicate` is the batch that it repeats, if it does."""
 
     error: Error
@@ -131,7 +130,7 @@ class Check(NamedTuple):
 ACCEPTED = Check(NONE)
 
 
-class Rules(NamedTuple):
+class Rules(msgspec.Struct, frozen=True):
     """Where a broker departs from Kafka's check, and whether transactions are verified."""
 
     rejects_unknown: bool = False
@@ -142,12 +141,12 @@ class Rules(NamedTuple):
 KAFKAS = Rules()
 
 
+@kept
 def producer_key(broker: int, topic_id: Uuid, partition: int, producer_id: int) -> str:
     """The key of a producer in the table `producers`."""
     return f"{_prefix(broker, topic_id, partition)}{producer_id}"
 
 
-@kept
 def _prefix(broker: int, topic_id: Uuid, partition: int) -> str:
     """How the keys of a partition's producers begin."""
     return f"{broker}/producer/{topic_id}/{partition}/"
@@ -161,11 +160,6 @@ def sequence_after(sequence: int, count: int) -> int:
 def sequence_before(sequence: int, count: int) -> int:
     """`sequence` - `count`; before 0 comes 2147483647 (`DefaultRecordBatch.decrementSequence`)."""
     return (sequence - count) % (SEQUENCE_MAX + 1)
-
-
-def last_sequence(batch: Batch) -> int:
-    """The sequence of a batch's last record."""
-    return (batch.base_sequence + batch.last_offset_delta) % (SEQUENCE_MAX + 1)
 
 
 def check(
@@ -283,10 +277,9 @@ def update(producer: Producer, batch: Batch) -> None:
         producer.current_txn_first_offset = batch.base_offset
     if batch.base_sequence == NO_SEQUENCE:
         return
-    last_offset = batch.base_offset + batch.last_offset_delta
-    remembered = RememberedBatch(
-        last_sequence(batch), last_offset, batch.last_offset_delta, batch.max_timestamp
-    )
+    delta = batch.last_offset_delta
+    last = (batch.base_sequence + delta) % (SEQUENCE_MAX + 1)
+    remembered = RememberedBatch(last, batch.base_offset + delta, delta, batch.max_timestamp)
     producer.batches = [*producer.batches[1 - BATCHES_KEPT :], remembered]
 
 

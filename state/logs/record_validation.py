@@ -12,7 +12,7 @@ the edge has seen in the bytes (`RecordsSeen`). The batch is refused as a whole:
 Which records it were, and the words about each, the edge adds from the bytes (`RefusedRecords`).
 """
 
-from typing import NamedTuple
+import msgspec
 
 from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.records import Batch
@@ -46,7 +46,7 @@ class RefusedRecords(Body):
     after_max_ms: Int64
 
 
-class Rules(NamedTuple):
+class Rules(msgspec.Struct, frozen=True):
     """What a topic asks of its records; `before_max_ms` and `after_max_ms` are around now."""
 
     is_compacted: bool

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from kafka.record.memory_records import MemoryRecords
 
@@ -300,7 +301,7 @@ def test_a_dead_letter_is_an_error_answer(
         raise raised
 
     for key in (PRODUCE, METADATA):
-        monkeypatch.setitem(BUILT, key, BUILT[key]._replace(handle=fails))
+        monkeypatch.setitem(BUILT, key, msgspec.structs.replace(BUILT[key], handle=fails))
     answer = client.produce("any", batch(b"a"), partition=3)
     assert (answer["index"], answer["errorCode"]) == (3, error)
     (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]

@@ -294,7 +294,7 @@ def test_a_dead_letter_is_an_error_answer(
         raise raised
 
     for key in (PRODUCE, METADATA):
-        monkeypatch.setitem(BUILT, key, BUILT[key]._replace(handle=fails))
+        monkeypatch.setitem(BUILT, key, msgspec.structs.replace(BUILT[key], handle=fails))
     hand_driven.start()
     with serving(engine_of(hand_driven)) as running, running.client() as client:
         answer = client.produce("any", batch(b"a"), partition=3)

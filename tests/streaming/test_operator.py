@@ -273,7 +273,7 @@ def test_a_wait_that_cannot_be_answered_and_its_event_are_two_dead_letters(
     def fail(*_: object) -> None:
         raise RuntimeError("planted")
 
-    monkeypatch.setitem(BUILT, 1, BUILT[1]._replace(complete=fail))
+    monkeypatch.setitem(BUILT, 1, msgspec.structs.replace(BUILT[1], complete=fail))
     letters = [row for row in call(CELL_KEY, [rows_of(documents)]) if row.topic == "dead-letters"]
     assert [offset for _, offset, _ in refusals(letters)] == [2, 2]
     assert len({row.id for row in letters}) == 2

@@ -62,7 +62,8 @@ def decided(change: Callable[[Decision], Decision]) -> Plant:
 
     def plant(api: Api) -> Api:
         complete, resume = api.complete, api.resume
-        return api._replace(
+        return msgspec.structs.replace(
+            api,
             handle=lambda machine, request: change(api.handle(machine, request)),
             complete=complete and (lambda *waited: change(complete(*waited))),
             resume=resume and (lambda *answered: change(resume(*answered))),
@@ -79,7 +80,7 @@ def asked(change: Callable[[Any], None]) -> Plant:
             change(request.body)
             return api.handle(machine, request)
 
-        return api._replace(handle=handle)
+        return msgspec.structs.replace(api, handle=handle)
 
     return plant
 

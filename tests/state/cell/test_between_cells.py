@@ -249,7 +249,7 @@ def test_a_forwarded_request_that_raises_is_answered_with_why(
     def fails(*_: Any) -> Any:
         raise RuntimeError("on purpose")
 
-    monkeypatch.setitem(BUILT, 19, BUILT[19]._replace(handle=fails))
+    monkeypatch.setitem(BUILT, 19, msgspec.structs.replace(BUILT[19], handle=fails))
     cells = Cells(SETTINGS, TWO)
     cells.handle(creation("c1", 2, "orders"))
     assert cells.answers["c1"]["error"]["reason"] == Reason.FAULT

@@ -209,7 +209,7 @@ def test_an_event_that_was_made_final_after_a_fault_is_not_decided_again(
     def break_down(*_: object) -> None:
         raise ZeroDivisionError("planted")
 
-    fetch = loop.BUILT[1]._replace(complete=break_down)
+    fetch = msgspec.structs.replace(loop.BUILT[1], complete=break_down)
     with monkeypatch.context() as patch:
         patch.setitem(loop.BUILT, 1, fetch)
         bench.now += 600

@@ -12,7 +12,6 @@ from brokerstream.state.logs.producer import (
     SEQUENCE_MAX,
     Check,
     Producer,
-    last_sequence,
     producer_key,
     sequence_after,
     sequence_before,
@@ -91,7 +90,9 @@ def test_example_9_the_sequence_after_the_greatest_is_0() -> None:
 
 def test_example_10_a_batch_may_wrap() -> None:
     wrapping = batch(2147483637, count=21, offset=2000)
-    assert last_sequence(wrapping) == 9
+    known = Producer()
+    producer.update(known, wrapping)
+    assert known.batches[-1].last_sequence == 9
     assert wrapping.last_offset == 2020
     partition = Partition()
     partition.produce(2147483637, count=21)

@@ -112,7 +112,7 @@ def on_acks_0(change: Any) -> Any:
             decision = api.handle(machine, request)
             return change(decision) if request.body.acks == 0 else decision
 
-        return api._replace(handle=handle)
+        return msgspec.structs.replace(api, handle=handle)
 
     return plant
 
@@ -199,13 +199,13 @@ TIMES = [
         "an append does not end a Fetch's wait",
         "fetch_session_assign",
         30,
-        {"FETCH": lambda api: api._replace(ready=lambda *_: False)},
+        {"FETCH": lambda api: msgspec.structs.replace(api, ready=lambda *_: False)},
     ),
     Fault(
         "any append ends a Fetch's wait",
         "txn_isolation",
         110,
-        {"FETCH": lambda api: api._replace(ready=lambda *_: True)},
+        {"FETCH": lambda api: msgspec.structs.replace(api, ready=lambda *_: True)},
     ),
     Fault(
         "a new group does not wait for more members",
