@@ -16,6 +16,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.logs import rolling
 from brokerstream.state.logs.log import Log
 from brokerstream.state.replication import disk
 
@@ -82,7 +83,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     names = disk.directories(broker)
     found: dict[str, dict[str, list[DescribedLog]]] = {name: {} for name in names}
     for log in _logs(broker, asked):
-        described = DescribedLog(partition_index=log.partition, partition_size=log.size_in_bytes)
+        size = rolling.size_in_bytes(log)
+        described = DescribedLog(partition_index=log.partition, partition_size=size)
         of_directory = found.setdefault(log.directory or names[0], {})
         of_directory.setdefault(log.topic, []).append(described)
     results = [

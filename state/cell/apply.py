@@ -91,7 +91,7 @@ from brokerstream.state.groups import (
     share_group_records,
     streams_group_records,
 )
-from brokerstream.state.logs import cleaner, log, producer, taking, truncation
+from brokerstream.state.logs import cleaner, log, producer, rolling, taking, truncation
 from brokerstream.state.logs.log import SealedSegment
 from brokerstream.state.replication import cleaning
 from brokerstream.state.share import share_partitions, state_store
@@ -151,6 +151,7 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
     state_store.forget_topic(tables.groups, machine, record.topic_id)
     share_partitions.forget_topic(tables, machine, record.topic_id)
     image.apply_topic_removed(tables.metadata, machine, record)
+    retention_limits.forget_cuts(tables.metadata)
 
 
 def _partition_loaded(tables: Tables, machine: int, record: PartitionLoaded) -> None:
@@ -171,6 +172,7 @@ def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None
         given_configs.apply_changed(tables.metadata, machine, _GIVEN[record.resource_type], record)
     else:
         image.apply_config_changed(tables.metadata, machine, record)
+    retention_limits.forget_cuts(tables.metadata)
 
 
 def _acl_added(tables: Tables, machine: int, record: AccessControlEntryAdded) -> None:
@@ -201,7 +203,10 @@ def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> Seal
     topic_id, partition, batch = record.topic_id, record.partition, record.batch
     is_only_replica = image.replica_count(tables.metadata, machine, topic_id, partition) == 1
     grown = tables.logs.change(log.log_key(machine, topic_id, partition), log.Log)
-    if grown.topic in log.UNSEALED and cleaning.is_due(grown):
+    if grown.topic not in log.UNSEALED:
+        cuts = retention_limits.cuts_in(tables, machine, topic_id)
+        rolling.append(tables.logs, machine, grown, batch, cuts)
+    elif cleaning.is_due(grown):
         cleaning.clean(tables.logs, machine, grown)
     producer.append(tables.producers, machine, topic_id, partition, batch)
     if log.is_full(grown) and _is_cleaned(tables, machine, topic_id):
@@ -212,10 +217,10 @@ def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> Seal
 
 def _is_cleaned(tables: Tables, machine: int, topic_id: Uuid) -> bool:
     """Whether passes of a cleaner come over a topic's logs: they need the index as a whole."""
-    given, topic = tables.cleaned_by, image.topic_by_id(tables.metadata, machine, topic_id)
-    if given is None or topic is None:
+    topic = image.topic_by_id(tables.metadata, machine, topic_id)
+    if not tables.may_clean or topic is None:
         return False
-    settings = broker_configs.settings_of(tables.metadata, machine, machine, given)
+    settings = broker_configs.settings_of(tables.metadata, machine, machine, tables.given)
     return retention_limits.cleaning_of(topic, settings) is not None
 
 
@@ -224,11 +229,14 @@ def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -
 
 
 def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
-    log.move_start(tables.logs, machine, record.topic_id, record.partition, record.log_start_offset)
+    place = (machine, record.topic_id, record.partition)
+    moved = log.move_start(tables.logs, *place, record.log_start_offset)
+    rolling.forget_below_start(tables.logs, machine, moved, record.deletes_segments)
 
 
 def _log_cleaned(tables: Tables, machine: int, record: LogCleaned) -> None:
-    cleaner.apply_cleaned(tables.logs, machine, record)
+    cuts = retention_limits.cuts_in(tables, machine, record.topic_id)
+    cleaner.apply_cleaned(tables.logs, machine, record, cuts)
 
 
 def _high_watermark_moved(tables: Tables, machine: int, record: HighWatermarkMoved) -> None:
@@ -241,8 +249,11 @@ def _high_watermark_moved(tables: Tables, machine: int, record: HighWatermarkMov
 
 
 def _log_truncated(tables: Tables, machine: int, record: LogTruncated) -> None:
-    place = (record.topic_id, record.partition)
-    truncation.truncate(tables, machine, *place, record.log_end_offset)
+    place = (machine, record.topic_id, record.partition)
+    cuts = retention_limits.cuts_in(tables, machine, record.topic_id)
+    cut = tables.logs.change(log.log_key(*place), log.Log)
+    rolling.truncate(tables.logs, machine, cut, record.log_end_offset, cuts)
+    truncation.truncate(tables, *place, record.log_end_offset)
 
 
 def _log_started_anew(tables: Tables, machine: int, record: LogStartedAnew) -> None:

@@ -146,7 +146,8 @@ class Cell:
     def _look_afresh(self) -> None:
         """Forgets what was kept from one event to the next so as not to look at it again."""
         settings = self._settings
-        self.tables.cleaned_by = settings.broker_settings if settings.may_clean else None
+        self.tables.given = settings.broker_settings
+        self.tables.may_clean = settings.may_clean
         self._brokers_here = settings.brokers_here
         self._deadlines = waiting.deadlines(self.tables.waiting)
         self._rows = self._make_rows(settings)

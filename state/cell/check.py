@@ -31,7 +31,7 @@ from brokerstream.state.share import check as share
 from brokerstream.state.transactions import check as transactions
 
 KINDS: dict[str, frozenset[str]] = {
-    "logs": frozenset({"log", "chunk", "sealed", "aborted"}),
+    "logs": frozenset({"log", "chunk", "sealed", "aborted", "rolled"}),
     "producers": frozenset({"producer"}),
     "sessions": frozenset(
         {

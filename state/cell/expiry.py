@@ -143,6 +143,6 @@ def _below_new_start(broker: Broker, log: Log, limits: retention.Limits) -> Iter
     if start == log.log_start_offset:
         return
     place = (log.topic_id, log.partition, start)
-    yield LogStartMoved(*place)
+    yield LogStartMoved(*place, deletes_segments=True)
     if broker.settings.brokerstream_reject_unknown_producer:
         yield from producer_expiry.without_records(broker.tables.producers, broker.id, *place)

@@ -3,58 +3,95 @@
 By time and size (`state/logs/retention.py`), and what the cleaner takes (`state/logs/cleaner.py`).
 """
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from brokerstream.state.cluster import broker_configs, image
 from brokerstream.state.cluster.image import INTERNAL_TOPICS, Topic
 from brokerstream.state.configs.topic_configs import value_of
+from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.core.tables import Table, Tables
 from brokerstream.state.logs.cleaner import Rules
-from brokerstream.state.logs.retention import UNLIMITED, Limits
+from brokerstream.state.logs.log_segments import Cuts
+from brokerstream.state.logs.retention import Limits
+
+_DERIVED = "how logs are cut"
+
+
+class _Kept(NamedTuple):
+    """How a topic's logs are cut by brokers that were `given` these settings."""
+
+    given: BrokerSettings
+    cuts: Cuts
 
 
 def of_topic(topic: Topic, settings: BrokerSettings) -> Limits | None:
     """How much of a topic's logs stays; None where they are compacted alone."""
-    if not _has_policy(topic, settings, "delete"):
+    if not _has_policy(topic.configs, settings, "delete"):
         return None
-    retention_ms = _number("retention.ms", topic, settings)
-    retention_bytes = _number("retention.bytes", topic, settings)
+    retention_ms = _number("retention.ms", topic.configs, settings)
+    retention_bytes = _number("retention.bytes", topic.configs, settings)
     if retention_ms < 0 and retention_bytes < 0:
         return None
-    return _cuts(topic, settings)._replace(
-        retention_ms=retention_ms, retention_bytes=retention_bytes
-    )
+    return Limits(retention_ms, retention_bytes, cuts_of(topic.configs, settings))
 
 
 def cleaning_of(topic: Topic, settings: BrokerSettings) -> Rules | None:
     """What the cleaner goes by; None where the topic is not compacted, or is a coordinator's."""
-    if topic.name in INTERNAL_TOPICS or not _has_policy(topic, settings, "compact"):
+    if topic.name in INTERNAL_TOPICS or not _has_policy(topic.configs, settings, "compact"):
         return None
     ratio = value_of("min.cleanable.dirty.ratio", topic.configs, settings)
     assert isinstance(ratio, float), ratio
     return Rules(
-        _number("delete.retention.ms", topic, settings),
-        _number("min.compaction.lag.ms", topic, settings),
-        _number("max.compaction.lag.ms", topic, settings),
+        _number("delete.retention.ms", topic.configs, settings),
+        _number("min.compaction.lag.ms", topic.configs, settings),
+        _number("max.compaction.lag.ms", topic.configs, settings),
         ratio,
-        _cuts(topic, settings),
+        cuts_of(topic.configs, settings),
     )
 
 
-def _cuts(topic: Topic, settings: BrokerSettings) -> Limits:
+def cuts_in(tables: Tables, machine: int, topic_id: Uuid) -> Cuts:
+    """How a broker cuts a topic's logs now; kept until a setting changes."""
+    given = tables.given
+    kept: dict[tuple[int, Uuid], _Kept] = tables.metadata.derived.setdefault(_DERIVED, {})
+    found = kept.get((machine, topic_id))
+    if found is None or found.given is not given:
+        topic = image.topic_by_id(tables.metadata, machine, topic_id)
+        settings = broker_configs.settings_of(tables.metadata, machine, machine, given)
+        found = _Kept(given, cuts_of(topic.configs if topic else {}, settings))
+        kept[machine, topic_id] = found
+    return found.cuts
+
+
+def forget_cuts(table: Table) -> None:
+    """Settings, or topics, have changed. `table` is `metadata`."""
+    table.derived.pop(_DERIVED, None)
+
+
+def cuts_of(configs: Mapping[str, str], settings: BrokerSettings) -> Cuts:
     """How a log is cut; a compacted one also when its first record has to be cleaned."""
-    given = value_of("internal.segment.bytes", topic.configs, settings)
-    segment_bytes = given if isinstance(given, int) else _number("segment.bytes", topic, settings)
-    segment_ms = _number("segment.ms", topic, settings)
-    if _has_policy(topic, settings, "compact"):
-        segment_ms = min(segment_ms, _number("max.compaction.lag.ms", topic, settings))
-    jitter_ms = _number("segment.jitter.ms", topic, settings)
-    return Limits(UNLIMITED, UNLIMITED, segment_ms, segment_bytes, jitter_ms)
+    given = value_of("internal.segment.bytes", configs, settings)
+    segment_bytes = given if isinstance(given, int) else _number("segment.bytes", configs, settings)
+    segment_ms = _number("segment.ms", configs, settings)
+    if _has_policy(configs, settings, "compact"):
+        segment_ms = min(segment_ms, _number("max.compaction.lag.ms", configs, settings))
+    return Cuts(
+        segment_ms,
+        segment_bytes,
+        _number("segment.jitter.ms", configs, settings),
+        _number("segment.index.bytes", configs, settings),
+        _number("index.interval.bytes", configs, settings),
+    )
 
 
-def _has_policy(topic: Topic, settings: BrokerSettings, name: str) -> bool:
-    policy = value_of("cleanup.policy", topic.configs, settings)
+def _has_policy(configs: Mapping[str, str], settings: BrokerSettings, name: str) -> bool:
+    policy = value_of("cleanup.policy", configs, settings)
     return isinstance(policy, list) and name in policy
 
 
-def _number(name: str, topic: Topic, settings: BrokerSettings) -> int:
-    value = value_of(name, topic.configs, settings)
+def _number(name: str, configs: Mapping[str, str], settings: BrokerSettings) -> int:
+    value = value_of(name, configs, settings)
     assert isinstance(value, int), name
     return value

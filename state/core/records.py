@@ -310,12 +310,16 @@ class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
     producer_ids: list[int]
 
 
-class LogStartMoved(msgspec.Struct, tag=True, rename="camel"):
-    """Records below `log_start_offset` are deleted (DeleteRecords, retention)."""
+class LogStartMoved(msgspec.Struct, tag=True, rename="camel", omit_defaults=True):
+    """Records below `log_start_offset` are deleted (DeleteRecords, retention).
+
+    Where `deletes_segments` holds it is retention, which takes the newest segment, too.
+    """
 
     topic_id: Uuid
     partition: int
     log_start_offset: int
+    deletes_segments: bool = False
 
 
 class LogCleaned(msgspec.Struct, tag=True, rename="camel"):

@@ -250,8 +250,10 @@ class Tables:
     def _adopt(self, tables: dict[str, Table]) -> None:
         self.commits = 0
         """How often the changes were made final; by it a cell sees that someone else did."""
-        self.cleaned_by: BrokerSettings | None = None
-        """The brokers' settings where compacted logs are cleaned; told by the cell, not stored."""
+        self.given = BrokerSettings()
+        """The settings that brokers were started with; told by the cell, not stored."""
+        self.may_clean = False
+        """Whether compacted logs are cleaned, as above."""
         self._tables = tables
         self.logs = self._tables["logs"]
         self.producers = self._tables["producers"]
@@ -286,7 +288,7 @@ class Tables:
         self.commit()
         twin = Tables.__new__(Tables)
         twin._adopt({name: table.copy() for name, table in self._tables.items()})
-        twin.cleaned_by = self.cleaned_by
+        twin.given, twin.may_clean = self.given, self.may_clean
         return twin
 
     def __getitem__(self, name: str) -> Table:

@@ -4,6 +4,7 @@
     log_transactions                             those that are open, or have a fresh marker
     producer, producer_expiry, producer_snapshot the last five batches of each, and when they go
     record_validation                            keys and times that a topic asks of its records
+    log_segments, rolling                        Kafka's segments: a log is cut as it is appended to
     retention                                    which records are too old, or too many
     cleaner                                      what a pass leaves of a compacted log
     truncation                                   a follower's log is cut off, or begins anew

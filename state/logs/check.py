@@ -10,7 +10,6 @@ from brokerstream.state.logs.chunked import CHUNK_ENTRIES, Span
 from brokerstream.state.logs.log import (
     CHUNK_BATCHES_MAX,
     INDEX_CHUNKS_MAX,
-    NO_TIMESTAMP,
     UNSEALED,
     Chunk,
     ChunkBounds,
@@ -18,10 +17,13 @@ from brokerstream.state.logs.log import (
     Segment,
     StoredBatch,
     aborted_index,
+    batches_from,
     chunk_key,
     log_key,
+    rolled_segments,
     sealed_segments,
 )
+from brokerstream.state.logs.log_segments import NO_TIMESTAMP
 from brokerstream.state.logs.log_transactions import NO_OFFSET
 from brokerstream.state.logs.producer import BATCHES_KEPT, Producer, sequence_after
 
@@ -40,7 +42,7 @@ def check(logs: Table, producers: Table) -> Violations:
         owned |= _items_of(broker, log)
         for violation in _log(logs, broker, log):
             yield f"{key}: {violation}"
-    for kind in ("chunk", "sealed", "aborted"):
+    for kind in ("chunk", "sealed", "aborted", "rolled"):
         for key in kinds.get(kind, []):
             if key not in owned:
                 yield f"{key} is of no log"
@@ -59,7 +61,9 @@ def _items_of(broker: int, log: Log) -> set[str]:
     place = f"{log.topic_id}/{log.partition}"
     chunks = {chunk_key(broker, log.topic_id, log.partition, c.number) for c in log.chunks}
     sealed = {f"{broker}/sealed/{place}/{n}" for n in _chunks(log.segments)}
-    return chunks | sealed | {f"{broker}/aborted/{place}/{n}" for n in _chunks(log.aborted)}
+    rolled = {f"{broker}/rolled/{place}/{n}" for n in _chunks(log.rolled)}
+    aborted = {f"{broker}/aborted/{place}/{n}" for n in _chunks(log.aborted)}
+    return chunks | sealed | rolled | aborted
 
 
 def _chunks(span: Span) -> range:
@@ -77,6 +81,7 @@ def _log(table: Table, broker: int, log: Log) -> Violations:
     if epochs != sorted(set(epochs)) or ends != sorted(ends):
         yield f"leader epochs {epochs} end at {ends}"
     yield from _index(table, broker, log)
+    yield from _segments(table, broker, log)
     firsts = [each.first_offset for each in log.transactions]
     if firsts != sorted(set(firsts)) or any(first >= end for first in firsts):
         yield f"transactions begin at {firsts} in a log that ends at {end}"
@@ -105,6 +110,27 @@ def _index(table: Table, broker: int, log: Log) -> Violations:
         yield "the index ends with offset {}, the log at its end offset {}".format(*ends)
     for chunk_bounds in log.chunks:
         yield from _chunk(table, broker, log, chunk_bounds)
+
+
+def _segments(table: Table, broker: int, log: Log) -> Violations:
+    """Kafka's segments ascend and meet the end; what the index has of the active one is in it."""
+    if log.active is None:
+        return
+    rolled = list(rolled_segments(table, broker, log))
+    if log.rolled_bytes != sum(each.size_in_bytes for each in rolled):
+        yield f"{log.rolled_bytes} bytes are counted as rolled, which is not what was rolled"
+    ends = [each.end_offset for each in rolled]
+    bases = [each.base_offset for each in rolled[1:]] + [log.active.base_offset]
+    if any(end > base for end, base in zip(ends, bases, strict=False)):
+        yield f"segments end at {ends}, those behind them begin at {bases}"
+    if log.active.base_offset > log.log_end_offset:
+        yield f"a segment begins at {log.active.base_offset}, behind the end of the log"
+    if not log.chunks or log.chunks[0].base_offset > log.active.base_offset:
+        return
+    batches = batches_from(table, broker, log, log.active.base_offset)
+    size = sum(batch.size_in_bytes for batch in batches)
+    if size != log.active.size_in_bytes:
+        yield f"the active segment has {log.active.size_in_bytes} bytes, the index {size} of it"
 
 
 def _follows(

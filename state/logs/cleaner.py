@@ -25,6 +25,7 @@ import msgspec
 
 from brokerstream.state.core.records import LogCleaned
 from brokerstream.state.core.tables import Table
+from brokerstream.state.logs import rolling
 from brokerstream.state.logs.aborted_transactions import AbortedTransaction
 from brokerstream.state.logs.log import (
     Log,
@@ -35,8 +36,8 @@ from brokerstream.state.logs.log import (
     rewrite,
     sealed_segments,
 )
+from brokerstream.state.logs.log_segments import Cuts
 from brokerstream.state.logs.producer import Producer, producer_key
-from brokerstream.state.logs.retention import Limits, parts_from, segments
 
 NO_OFFSET = -1
 
@@ -48,7 +49,7 @@ class Rules(NamedTuple):
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
     min_cleanable_dirty_ratio: float
-    cuts: Limits
+    cuts: Cuts
 
 
 class Range(NamedTuple):
@@ -98,7 +99,8 @@ GONE = Outcome(None)
 def cleanable(table: Table, broker: int, log: Log, rules: Rules, now: int) -> Range | None:
     """What a pass at `now` (ms since 1970) is about; None where none is due. `table` is `logs`."""
     first_dirty = max(log.cleaned_to, log.log_start_offset)
-    dirty = list(segments(table, broker, log, first_dirty, rules.cuts))[:-1]
+    rolled = list(rolling.segments(table, broker, log, rules.cuts))[:-1]
+    dirty = [segment for segment in rolled if segment.end_offset > first_dirty]
     end, size, oldest = first_dirty, 0, now
     for segment in dirty:
         if segment.end_offset > log.last_stable_offset:
@@ -113,8 +115,7 @@ def cleanable(table: Table, broker: int, log: Log, rules: Rules, now: int) -> Ra
             oldest = min(oldest, segment.first_timestamp)
     if not size:
         return None
-    whole = sum(b.size_in_bytes for b in parts_from(table, broker, log, log.log_start_offset))
-    clean = whole - sum(b.size_in_bytes for b in parts_from(table, broker, log, first_dirty))
+    clean = sum(each.size_in_bytes for each in rolled if each.base_offset < first_dirty)
     is_late = oldest < now - max(rules.max_compaction_lag_ms, 0)
     if is_late or size / (size + clean) > rules.min_cleanable_dirty_ratio:
         return Range(first_dirty, end)
@@ -316,9 +317,10 @@ def wrong(log: Log | None, cleaned: LogCleaned) -> str:
     return ""
 
 
-def apply_cleaned(table: Table, broker: int, cleaned: LogCleaned) -> None:
+def apply_cleaned(table: Table, broker: int, cleaned: LogCleaned, cuts: Cuts) -> None:
     """Puts what a pass has left in the place of what was there. `table` is `logs`."""
     log = table.change(log_key(broker, cleaned.topic_id, cleaned.partition), Log)
+    rolling.ensure(table, broker, log, cuts)
     end = cleaned.end_offset
     behind = list(batches_from(table, broker, log, end))
     left = [StoredBatch(*msgspec.structs.astuple(batch)) for batch in cleaned.batches]
@@ -328,6 +330,7 @@ def apply_cleaned(table: Table, broker: int, cleaned: LogCleaned) -> None:
     sealed_segments(table, broker, log).drop_all()
     log.sealed_bytes = 0
     rewrite(table, broker, log, [*left, *behind])
+    rolling.merge_cleaned(table, broker, log, end, cuts)
     log.cleaned_to = end
     log.has_gaps = True
     index = aborted_index(table, broker, log)

@@ -34,6 +34,12 @@ from brokerstream.state.logs.aborted_transactions import (
     written_in,
 )
 from brokerstream.state.logs.chunked import ChunkedList, Span
+from brokerstream.state.logs.log_segments import (
+    NO_TIMESTAMP,
+    ActiveSegment,
+    LogSegment,
+    LogSegments,
+)
 from brokerstream.state.logs.log_transactions import NO_OFFSET, LogTransaction
 
 CHUNK_BATCHES_MAX = 64
@@ -120,8 +126,6 @@ class ChunkBounds(msgspec.Struct, array_like=True):
     max_timestamp: int
 
 
-NO_TIMESTAMP = -1
-"""The greatest timestamp of records that have none, or only ones before 1970, as in Kafka."""
 INDEX_INTERVAL_BYTES = 4096
 """How dense Kafka's offset index is (`log.index.interval.bytes`)."""
 
@@ -144,7 +148,9 @@ class Log(msgspec.Struct, omit_defaults=True):
     of aborted ones. `directory` is the log directory, where its broker has several;
     `cleaned_chunks` is how many a cleaning has left, 0 before the first one. Of a compacted topic
     the cleaner's passes have gone up to `cleaned_to`. `has_gaps` holds where offsets are missing
-    between batches, `is_whole` where the index was not sealed for the cleaner's sake.
+    between batches, `is_whole` where the index was not sealed for the cleaner's sake. `active` is
+    Kafka's segment that is written to, None where nothing was cut into segments yet; `rolled` has
+    the bounds of those before it, of `rolled_bytes` together.
     """
 
     topic_id: Uuid
@@ -166,6 +172,9 @@ class Log(msgspec.Struct, omit_defaults=True):
     cleaned_to: int = 0
     has_gaps: bool = False
     is_whole: bool = False
+    rolled: Span = msgspec.field(default_factory=Span)
+    rolled_bytes: int = 0
+    active: ActiveSegment | None = None
 
     @property
     def last_stable_offset(self) -> int:
@@ -244,6 +253,7 @@ def remove(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
         table.drop(chunk_key(broker, topic_id, partition, bounds.number))
     aborted_index(table, broker, log).drop_all()
     sealed_segments(table, broker, log).drop_all()
+    rolled_segments(table, broker, log).drop_all()
     table.drop(key)
 
 
@@ -388,6 +398,12 @@ def sealed_segments(table: Table, broker: int, log: Log) -> ChunkedList[Segment]
     return ChunkedList(table, prefix, log.segments, Segments)
 
 
+def rolled_segments(table: Table, broker: int, log: Log) -> ChunkedList[LogSegment]:
+    """Kafka's segments before the active one; changed only where `log` comes from `change`."""
+    prefix = f"{broker}/rolled/{log.topic_id}/{log.partition}/"
+    return ChunkedList(table, prefix, log.rolled, LogSegments)
+
+
 def sealed_at(table: Table, broker: int, log: Log, offset: int) -> Segment | None:
     """The sealed segment that holds `offset`, or the first above it; None: the index has it."""
     if not log.segments:
@@ -476,7 +492,7 @@ def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Chunk:
     return chunk
 
 
-def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
+def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset: int) -> Log:
     """Raises the log start offset and forgets the chunks and segments that lie wholly below it."""
     log = table.change(log_key(broker, topic_id, partition), Log)
     log.log_start_offset = max(log.log_start_offset, offset)
@@ -492,6 +508,7 @@ def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset
         if bounds.last_offset < log.log_start_offset:
             table.drop(chunk_key(broker, topic_id, partition, bounds.number))
     log.chunks = kept
+    return log
 
 
 def batches_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[StoredBatch]:

@@ -13,7 +13,7 @@ from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs import producer
 
-_KINDS = {"logs": ("chunk", "sealed", "aborted"), "producers": ("producer",)}
+_KINDS = {"logs": ("chunk", "sealed", "aborted", "rolled"), "producers": ("producer",)}
 """The kinds of items, by their table, of which a log has several."""
 
 Items = Mapping[str, Mapping[str, bytes]]

@@ -10,7 +10,8 @@ from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table, Tables
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs import log_transactions, producer
-from brokerstream.state.logs.log import NO_TIMESTAMP, Chunk, Log, chunk_key, log_key
+from brokerstream.state.logs.log import Chunk, Log, chunk_key, log_key
+from brokerstream.state.logs.log_segments import NO_TIMESTAMP
 
 
 def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:

@@ -418,8 +418,8 @@ MUTANTS = (
     ),
     Mutant(
         "a log that is taken comes with its producers",
-        """_KINDS = {"logs": ("chunk", "sealed", "aborted"), "producers": ("producer",)}""",
-        """_KINDS = {"logs": ("chunk", "sealed", "aborted"), "producers": ()}""",
+        """"aborted", "rolled"), "producers": ("producer",)}""",
+        """"aborted", "rolled"), "producers": ()}""",
         COPYING + "test_a_follower_behind_what_its_leader_has_sealed_catches_up",
     ),
     Mutant(

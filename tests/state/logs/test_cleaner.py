@@ -22,7 +22,7 @@ from brokerstream.state.logs.cleaner import (
     Transactions,
 )
 from brokerstream.state.logs.log import Log, StoredBatch, batches_from
-from brokerstream.state.logs.retention import Limits
+from brokerstream.state.logs.log_segments import Cuts
 from brokerstream.state.logs.timestamp_index import HEADER_BYTES
 from tests.support.examples import examples
 from tests.support.machine import START, Bench, RefusedError, header
@@ -191,7 +191,7 @@ def grown(*ages_in_hours: float) -> tuple[Bench, Log]:
     """A log of batches of 70 bytes with these ages."""
     bench = Bench()
     bench.settings.may_clean = True
-    bench.topic("t")
+    bench.topic("t", segment_ms=str(HOUR // 2))
     for age in ages_in_hours:
         assert bench.append("t", header(1, maxTimestamp=int(START - age * HOUR)))["errorCode"] == 0
     return bench, log_of(bench)
@@ -204,7 +204,7 @@ def log_of(bench: Bench) -> Log:
     return log
 
 
-CUTS = Limits(-1, -1, HOUR // 2, 1 << 30)
+CUTS = Cuts(HOUR // 2, 1 << 30)
 RULES = Rules(KEPT_MS, 0, 2**60, 0.5, CUTS)
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from brokerstream.state.core.records import Batch
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs import log as logs
+from brokerstream.state.logs import rolling
 from brokerstream.state.logs.log import (
     CHUNK_BATCHES_MAX,
     INDEX_CHUNKS_MAX,
@@ -14,6 +15,7 @@ from brokerstream.state.logs.log import (
     Log,
     log_key,
 )
+from brokerstream.state.logs.log_segments import Cuts
 
 BROKER = 1
 TOPIC_ID = "T" * 21 + "Q"
@@ -33,8 +35,8 @@ def batch(offset: int, count: int, size: int = SIZE, timestamp: int = 0) -> Batc
 class Partition:
     """A log and its table."""
 
-    def __init__(self) -> None:
-        self.table = Table()
+    def __init__(self, table: Table | None = None) -> None:
+        self.table = Table() if table is None else table
         self.sealed: list[logs.SealedSegment] = []
         logs.create(self.table, BROKER, TOPIC_ID, "t", 0)
 
@@ -44,9 +46,14 @@ class Partition:
         assert log is not None
         return log
 
-    def append(self, count: int, size: int = SIZE, timestamp: int = 0) -> None:
+    def append(
+        self, count: int, size: int = SIZE, timestamp: int = 0, cuts: Cuts | None = None
+    ) -> None:
+        """With `cuts` the log has segments."""
         appended = batch(self.log.log_end_offset, count, size, timestamp)
         grown = self.table.change(log_key(BROKER, TOPIC_ID, 0), Log)
+        if cuts is not None:
+            rolling.append(self.table, BROKER, grown, appended, cuts)
         sealed = logs.append(self.table, BROKER, grown, appended)
         if sealed is not None:
             self.sealed.append(sealed)

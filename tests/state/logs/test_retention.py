@@ -1,13 +1,12 @@
 """Records that are too old, or too many, go by whole segments, and only at the checks."""
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs import retention
+from brokerstream.state.logs.log_segments import Cuts
 from brokerstream.state.logs.retention import Limits
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START, Bench, header
@@ -15,7 +14,8 @@ from tests.support.replicas import Replicas
 
 INTERVAL = 300_000
 DAY = 86_400_000
-FOREVER = Limits(-1, -1, 7 * DAY, 2**30)
+CUTS = Cuts(7 * DAY, 2**30)
+FOREVER = Limits(-1, -1, CUTS)
 FIRST_CHECK = START // INTERVAL * INTERVAL + INTERVAL
 AGES = st.integers(0, 50)
 
@@ -121,7 +121,10 @@ def new_start(partition: Partition, limits: Limits, now: int) -> int:
 @given(
     st.lists(st.tuples(AGES, st.integers(1, 9)), max_size=20),
     st.builds(
-        Limits, st.integers(-1, 60), st.integers(-1, 90), st.integers(1, 40), AGES, st.just(0)
+        Limits,
+        st.integers(-1, 60),
+        st.integers(-1, 90),
+        st.tuples(st.integers(1, 40), AGES).map(lambda each: Cuts(*each)),
     ),
 )
 def test_what_goes_is_what_a_plain_reading_says(
@@ -130,11 +133,12 @@ def test_what_goes_is_what_a_plain_reading_says(
     """Told again over lists: cut into segments, then by size, then by age, never past one kept."""
     partition = Partition()
     for time_of, size in batches:
-        partition.append(1, size, START + time_of)
+        partition.append(1, size, START + time_of, limits.cuts)
     segments: list[list[tuple[int, int]]] = []
     for batch in batches:
-        is_full = not segments or sum(size for _, size in segments[-1]) + batch[1] > limits[3]
-        if is_full or batch[0] - segments[-1][0][0] > limits.segment_ms:
+        size = sum(size for _, size in segments[-1]) if segments else 2**30
+        is_full = size + batch[1] > limits.cuts.segment_bytes
+        if is_full or batch[0] - segments[-1][0][0] > limits.cuts.segment_ms:
             segments.append([])
         segments[-1].append(batch)
     left = sum(size for _, size in batches)
@@ -151,26 +155,8 @@ def test_of_a_long_log_the_sealed_parts_go_too() -> None:
     for number in range(count):
         partition.append(1, timestamp=START + number)
     assert partition.sealed
-    limits = FOREVER._replace(retention_ms=10, segment_ms=1)
+    limits = Limits(10, -1, CUTS._replace(segment_ms=1))
     start = new_start(partition, limits, START + count)
     assert count - 12 <= start < count
     logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
     assert new_start(partition, limits, START + count) == start
-
-
-def test_with_a_jitter_segments_end_at_different_times_and_not_later() -> None:
-    """`segment.jitter.ms`: not all partitions begin a segment at once, and a log's differ, too."""
-    partition = Partition()
-    for minute in range(600):
-        partition.append(1, timestamp=START + minute * 60_000)
-    hour = Limits(-1, -1, 3_600_000, 2**30)
-    cuts = {}
-    for jitter_ms in (0, 1, 1_800_000, 10**12):
-        limits = hour._replace(segment_jitter_ms=jitter_ms)
-        found = retention.segments(partition.table, BROKER, partition.log, 0, limits)
-        cuts[jitter_ms] = [each.end_offset for each in found]
-    assert cuts[0] == cuts[1] == [61, 122, 183, 244, 305, 366, 427, 488, 549, 600]
-    lengths = [end - start for start, end in pairwise([0, *cuts[1_800_000]])]
-    assert all(31 <= each <= 61 for each in lengths[:-1])
-    assert len(set(lengths)) > 5
-    assert len(cuts[10**12]) > len(cuts[1_800_000]), "a jitter is of segment.ms at most"

@@ -1,7 +1,7 @@
 """Retention beside a real broker: the same batches and settings, the same records stay."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,12 +18,16 @@ from tests.support.patience import PATIENCE_S
 class Case(NamedTuple):
     """A topic: its settings from the beginning, those set at the end, and its batches.
 
-    Of each batch its age in ms and the bytes of its record's value.
+    Of each batch its age in ms and the bytes of its record's value. Then the records below an
+    offset are deleted, other settings set, and more batches come.
     """
 
     configs: dict[str, str]
     at_last: dict[str, str]
     batches: list[tuple[int, int]]
+    deleted: int = 0
+    meanwhile: dict[str, str] | None = None
+    after: Sequence[tuple[int, int]] = ()
 
 
 HOUR = 3_600_000
@@ -55,9 +59,64 @@ CASES = {
         {"retention.bytes": "1500", "retention.ms": str(HOUR)},
         [(0, 400), (DAY, 400), (DAY, 400), (0, 400), (0, 400)],
     ),
+    "cut-before-a-setting": Case(
+        {"internal.segment.bytes": "500"},
+        {"retention.bytes": "1000"},
+        [(0, 400)] * 3,
+        meanwhile={"internal.segment.bytes": "1048576"},
+        after=[(0, 400)] * 2,
+    ),
+    "not-cut-before-a-setting": Case(
+        {"segment.ms": str(DAY)},
+        {"retention.ms": str(HOUR // 2)},
+        [(4 * HOUR, 10), (3 * HOUR, 10)],
+        meanwhile={"segment.ms": "1000"},
+        after=[(2 * HOUR, 10), (0, 10)],
+    ),
+    "deleted-in-a-segment": Case(
+        {"internal.segment.bytes": "1000"},
+        {"retention.bytes": "1000"},
+        [(0, 400)] * 5,
+        deleted=1,
+    ),
+    "deleted-whole-segments": Case(
+        {"internal.segment.bytes": "1000"},
+        {"retention.bytes": "1300"},
+        [(0, 400)] * 5,
+        deleted=3,
+        after=[(0, 400)],
+    ),
+    "all-deleted": Case(
+        {"internal.segment.bytes": "1000"},
+        {"retention.bytes": "480"},
+        [(0, 400)],
+        deleted=1,
+        after=[(0, 400)] * 2,
+    ),
+    "index-of-offsets-full": Case(
+        {"segment.index.bytes": "48", "index.interval.bytes": "0"},
+        {"retention.bytes": "350"},
+        [(0, 30)] * 20,
+    ),
+    "index-of-times-full": Case(
+        {"segment.index.bytes": "48", "index.interval.bytes": "0"},
+        {"retention.bytes": "350"},
+        [(100 - number, 30) for number in range(20)],
+    ),
     "compacted": Case({"cleanup.policy": "compact"}, {"retention.ms": "1000"}, [(DAY, 10)]),
     "nothing-stays": Case({}, {"retention.bytes": "0"}, [(0, 10), (0, 10)]),
 }
+
+CUT_AT_APPEND = {
+    "cut-before-a-setting": 2,
+    "not-cut-before-a-setting": 3,
+    "deleted-in-a-segment": 2,
+    "deleted-whole-segments": 3,
+    "all-deleted": 1,
+    "index-of-offsets-full": 14,
+    "index-of-times-full": 16,
+}
+"""The earliest offsets where a cut by the check's settings, or from the log start, left others."""
 
 
 @pytest.fixture
@@ -80,20 +139,29 @@ def test_a_real_broker_keeps_the_same_records(address: str) -> None:
         both_create(real, bench, name, case.configs | {"retention.ms": "-1"})
         for age, size in case.batches:
             both_produce(real, bench, name, now - age, size)
+        if case.deleted:
+            both_delete(real, bench, name, case.deleted)
+        if case.meanwhile:
+            both_alter(real, bench, name, case.meanwhile)
+        for age, size in case.after:
+            both_produce(real, bench, name, now - age, size)
     for name, case in CASES.items():
         both_alter(real, bench, name, case.at_last)
     bench.now = now // INTERVAL * INTERVAL + INTERVAL
     bench.now += INTERVAL  # past the delay of a new topic
-    ours = {name: earliest(bench, name) for name in CASES}
+    ours = {name: (earliest(bench, name), size) for name, size in sizes(bench).items()}
     deadline = time.monotonic() + PATIENCE_S
-    while (theirs := {name: real_earliest(real, name) for name in CASES}) != ours:
+    while (theirs := real_state(real)) != ours:
         assert time.monotonic() < deadline, (theirs, ours)
         time.sleep(0.1)
     time.sleep(2)  # some checks more
-    assert {name: real_earliest(real, name) for name in CASES} == ours
-    gone = {name for name, case in CASES.items() if ours[name] == len(case.batches)}
-    assert gone == {"all-old", "nothing-stays"}
-    assert len(set(ours.values())) > 3
+    assert real_state(real) == ours
+    ends = {name: len(case.batches) + len(case.after) for name, case in CASES.items()}
+    assert {name for name, end in ends.items() if ours[name][0] == end} == {
+        "all-old",
+        "nothing-stays",
+    }
+    assert {name: ours[name][0] for name in CUT_AT_APPEND} == CUT_AT_APPEND
     real.close()
 
 
@@ -129,6 +197,31 @@ def both_alter(real: Any, bench: Bench, name: str, configs: dict[str, str]) -> N
         bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body),
     ):
         assert answer["responses"][0]["errorCode"] == 0, answer
+
+
+def both_delete(real: Any, bench: Bench, name: str, offset: int) -> None:
+    partition = {"partitionIndex": 0, "offset": offset}
+    body = {"topics": [{"name": name, "partitions": [partition]}], "timeoutMs": 10_000}
+    answers = real.call("DeleteRecords", 2, body), bench.request("DELETE_RECORDS", 2, body)
+    for answer in answers:
+        (deleted,) = answer["topics"][0]["partitions"]
+        assert (deleted["lowWatermark"], deleted["errorCode"]) == (offset, 0)
+
+
+def real_state(real: Any) -> dict[str, tuple[int, int]]:
+    """The earliest offset of each topic, and the bytes of its log."""
+    described = real.call("DescribeLogDirs", 4, {"topics": None})
+    return {name: (real_earliest(real, name), size) for name, size in of_topics(described).items()}
+
+
+def sizes(bench: Bench) -> dict[str, int]:
+    return of_topics(bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}))
+
+
+def of_topics(described: Any) -> dict[str, int]:
+    (directory,) = described["results"]
+    found = {each["name"]: each["partitions"][0]["partitionSize"] for each in directory["topics"]}
+    return {name: found[name] for name in CASES}
 
 
 def real_earliest(real: Any, name: str) -> int:

@@ -1,0 +1,200 @@
+"""A log is cut into segments as it is appended to, and loses, merges or cuts them.
+
+Source: `UnifiedLog.maybeRoll`, `LocalLog.roll`, `LocalLog.truncateTo`, `Cleaner.cleanSegments`,
+`Cleaner.groupSegmentsBySize` in Kafka. What was cut stays cut, whatever the settings are later:
+retention and the cleaner take segments as they are (`state/logs/retention.py`,
+`state/logs/cleaner.py`).
+
+    DeleteRecords    segments that lie wholly below the log start offset go; never the active one
+    retention        as that; where nothing is left, a new one begins at the end of the log
+    a cleaner's pass   what it has gone over becomes as few segments as segment.bytes lets it
+    a follower is cut off   the segment with the new end is written to again
+
+A log of which a checkpoint of before knows no segments is cut once, with the settings of that time.
+Logs of coordinators have none: nobody asks.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+
+from brokerstream.state.core.records import Batch
+from brokerstream.state.core.tables import Table
+from brokerstream.state.logs.log import (
+    Log,
+    StoredBatch,
+    batches_from,
+    rolled_segments,
+    sealed_segments,
+)
+from brokerstream.state.logs.log_segments import (
+    OFFSETS_MAX,
+    ActiveSegment,
+    Cuts,
+    LogSegment,
+    Part,
+)
+
+
+def size_in_bytes(log: Log) -> int:
+    """The bytes of all segments, as DescribeLogDirs tells them."""
+    if log.active is None:
+        return log.size_in_bytes
+    return log.rolled_bytes + log.active.size_in_bytes
+
+
+def segments(table: Table, broker: int, log: Log, cuts: Cuts) -> Iterator[LogSegment]:
+    """The segments of a log, the oldest first; the last one is the active one. `table` is `logs`.
+
+    A log that has not been cut yet is cut as `cuts` say.
+    """
+    if log.active is None:
+        rolled, active = _cut(table, broker, log, cuts)
+        yield from rolled
+    else:
+        yield from rolled_segments(table, broker, log)
+        active = log.active
+    yield active.rolled(log.log_end_offset)
+
+
+def ensure(table: Table, broker: int, log: Log, cuts: Cuts) -> ActiveSegment:
+    """The active segment of a log, which comes from `change`; it is cut if it has not been yet."""
+    if log.active is None:
+        rolled, log.active = _cut(table, broker, log, cuts)
+        found = rolled_segments(table, broker, log)
+        for each in rolled:
+            found.append(each)
+        log.rolled_bytes = sum(each.size_in_bytes for each in rolled)
+    return log.active
+
+
+def append(table: Table, broker: int, log: Log, batch: Batch, cuts: Cuts) -> None:
+    """Takes a batch that is appended next into the segments of `log`, which comes from `change`."""
+    active = log.active or ensure(table, broker, log, cuts)
+    end_offset = batch.base_offset + batch.last_offset_delta + 1
+    part = Part(batch.base_offset, end_offset, batch.size_in_bytes, batch.max_timestamp)
+    if _must_roll(log, active, part, cuts):
+        base_offset = max(part.base_offset, log.log_end_offset)
+        rolled_segments(table, broker, log).append(active.rolled(base_offset))
+        log.rolled_bytes += active.size_in_bytes
+        active = log.active = ActiveSegment(base_offset)
+    active.take(part, cuts)
+
+
+def forget_below_start(table: Table, broker: int, log: Log, begins_anew: bool) -> None:
+    """Forgets the segments that lie wholly below the start of `log`, which comes from `change`.
+
+    Where the start is the end of the log and `begins_anew` holds, the active one goes, too.
+    """
+    if log.active is None:
+        return
+    rolled, start = rolled_segments(table, broker, log), log.log_start_offset
+    kept_from = rolled.first_where(lambda segment: segment.end_offset > start)
+    rolled.drop_below(kept_from)
+    log.rolled_bytes = sum(each.size_in_bytes for each in rolled)
+    if begins_anew and start == log.log_end_offset:
+        log.active = ActiveSegment(start)
+
+
+def truncate(table: Table, broker: int, log: Log, offset: int, cuts: Cuts) -> None:
+    """Cuts the segments at `offset`, before the index of `log` is, which comes from `change`."""
+    if log.active is None or offset >= log.log_end_offset:
+        return
+    rolled = rolled_segments(table, broker, log)
+    last = log.active.rolled(log.log_end_offset)
+    while last.base_offset > offset and len(rolled):
+        last = rolled[log.rolled.end - 1]
+        rolled.drop_from(log.rolled.end - 1)
+        log.rolled_bytes -= last.size_in_bytes
+    active = log.active = ActiveSegment(last.base_offset)
+    left = last.size_in_bytes
+    for part in _parts(batches_from(table, broker, log, last.base_offset)):
+        if part.end_offset <= offset:
+            active.take(part, cuts)
+        elif part.base_offset < last.end_offset:
+            left -= part.size_in_bytes
+    active.bytes_since_entry, active.size_in_bytes = 0, left
+    if left:  # what of it is sealed was not seen
+        active.first_timestamp = last.first_timestamp
+
+
+def merge_cleaned(table: Table, broker: int, log: Log, end_offset: int, cuts: Cuts) -> None:
+    """Makes fewer segments of those below `end_offset`, when the index has what is left of them."""
+    active = ensure(table, broker, log, cuts)
+    rolled = rolled_segments(table, broker, log)
+    before = list(rolled)
+    cleaned = [each for each in before if each.base_offset < end_offset]
+    batches = list(_parts(batches_from(table, broker, log, 0)))
+    found = [_what_is_left(group, batches) for group in _groups(cleaned, cuts.segment_bytes)]
+    found = [each for each in found if each.size_in_bytes] + before[len(cleaned) :]
+    rolled.drop_all()
+    for each in found:
+        rolled.append(each)
+    log.rolled_bytes = sum(each.size_in_bytes for each in found)
+    if end_offset > active.base_offset:
+        log.active = ActiveSegment(active.base_offset)
+        for part in batches:
+            if part.base_offset >= active.base_offset:
+                log.active.take(part, cuts)
+
+
+def _groups(cleaned: list[LogSegment], segment_bytes: int) -> list[list[LogSegment]]:
+    """Segments of which one is made, by what they had before the pass."""
+    groups: list[list[LogSegment]] = []
+    size = 0
+    for segment in cleaned:
+        is_far = groups and segment.end_offset - 1 - groups[-1][0].base_offset > OFFSETS_MAX
+        if not groups or is_far or size + segment.size_in_bytes > segment_bytes:
+            groups.append([])
+            size = 0
+        groups[-1].append(segment)
+        size += segment.size_in_bytes
+    return groups
+
+
+def _what_is_left(group: list[LogSegment], batches: list[Part]) -> LogSegment:
+    base_offset, end_offset = group[0].base_offset, group[-1].end_offset
+    first, end = (bisect_left(batches, (offset,)) for offset in (base_offset, end_offset))
+    inside = batches[first:end]
+    times = [each.max_timestamp for each in inside]
+    size = sum(each.size_in_bytes for each in inside)
+    return LogSegment(base_offset, end_offset, size, max(times, default=-1), next(iter(times), -1))
+
+
+def _cut(table: Table, broker: int, log: Log, cuts: Cuts) -> tuple[list[LogSegment], ActiveSegment]:
+    """What a log is cut into from its start on: what is rolled, and the rest.
+
+    Of a sealed part of the index nothing is known but its bounds: it lies in one segment.
+    """
+    rolled: list[LogSegment] = []
+    active: ActiveSegment | None = None
+    for part in _parts_from(table, broker, log, log.log_start_offset):
+        if active is None:
+            active = ActiveSegment(part.base_offset)
+        elif _must_roll(log, active, part, cuts):
+            rolled.append(active.rolled(part.base_offset))
+            active = ActiveSegment(part.base_offset)
+        active.take(part, cuts)
+    return rolled, active or ActiveSegment(log.log_end_offset)
+
+
+def _parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[Part]:
+    for sealed in sealed_segments(table, broker, log):
+        if sealed.last_offset >= offset:
+            yield Part(
+                sealed.base_offset,
+                sealed.last_offset + 1,
+                sealed.size_in_bytes,
+                sealed.max_timestamp,
+            )
+    yield from _parts(batches_from(table, broker, log, offset))
+
+
+def _parts(batches: Iterable[StoredBatch]) -> Iterator[Part]:
+    for batch in batches:
+        end_offset = batch.last_offset + 1
+        yield Part(batch.base_offset, end_offset, batch.size_in_bytes, batch.max_timestamp)
+
+
+def _must_roll(log: Log, active: ActiveSegment, part: Part, cuts: Cuts) -> bool:
+    segment_ms = cuts.segment_ms_of(log.topic_id, log.partition, active.base_offset)
+    return active.must_roll(part, segment_ms, cuts)

@@ -1,0 +1,185 @@
+"""A log is cut into segments as it is appended to; deletions, cuts and the cleaner keep to them."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.core.records import LogCleaned
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.logs import check, cleaner, rolling, truncation
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs.log_segments import OFFSETS_MAX, ActiveSegment, Cuts, LogSegment, Part
+from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
+from tests.support.machine import START
+
+MINUTE = 60_000
+CUTS = Cuts(10 * MINUTE, 300)
+SIZES = st.lists(st.integers(1, 200), min_size=1, max_size=30)
+
+
+def bounds(partition: Partition, cuts: Cuts = CUTS) -> list[int]:
+    """Where segments end."""
+    found = rolling.segments(partition.table, BROKER, partition.log, cuts)
+    return [segment.end_offset for segment in found]
+
+
+def of_sizes(sizes: list[int], cuts: Cuts = CUTS) -> Partition:
+    partition = Partition()
+    for size in sizes:
+        partition.append(1, size, cuts=cuts)
+    return partition
+
+
+@pytest.mark.parametrize(
+    ("part", "rolls"),
+    [
+        (Part(5, 6, 200, START + MINUTE), False),
+        (Part(5, 6, 201, START + MINUTE), True),
+        (Part(5, 6, 1, START + 10 * MINUTE), False),
+        (Part(5, 6, 1, START + 10 * MINUTE + 1), True),
+        (Part(5, OFFSETS_MAX + 1, 1, START), False),
+        (Part(5, OFFSETS_MAX + 2, 1, START), True),
+    ],
+)
+def test_a_segment_ends_before_a_batch_too_many_too_late_or_too_far(
+    part: Part, rolls: bool
+) -> None:
+    active = ActiveSegment(0)
+    assert not active.must_roll(Part(0, 2**40, 2**40, START), 1, CUTS), "it has nothing yet"
+    active.take(Part(0, 5, 100, START), CUTS)
+    assert active.must_roll(part, 10 * MINUTE, CUTS) == rolls
+
+
+def test_no_time_counts_from_a_first_batch_without_one() -> None:
+    active = ActiveSegment(0)
+    active.take(Part(0, 5, 100, -1), CUTS)
+    assert not active.must_roll(Part(5, 6, 1, START), 10 * MINUTE, CUTS)
+
+
+@pytest.mark.parametrize(("step", "batches"), [(0, 7), (1, 4)])
+def test_a_segment_ends_where_an_index_is_full(step: int, batches: int) -> None:
+    """48 bytes are 6 entries of 8 for offsets; of 12 for rising times 4, one is kept free."""
+    cuts = Cuts(2**60, 2**30, index_bytes=48, index_interval_bytes=0)
+    partition = Partition()
+    for number in range(20):
+        partition.append(1, timestamp=START + number * step, cuts=cuts)
+    assert bounds(partition)[:2] == [batches, 2 * batches]
+
+
+def test_what_was_cut_stays_cut() -> None:
+    partition = of_sizes([200] * 3)
+    partition.append(1, 200, cuts=CUTS._replace(segment_bytes=1000))
+    assert bounds(partition, Cuts(1, 1)) == [1, 2, 4]
+
+
+def test_a_log_of_a_checkpoint_of_before_is_cut_when_it_grows() -> None:
+    partition = of_sizes([])
+    for _ in range(70 * logs.CHUNK_BATCHES_MAX):
+        partition.append(1)
+    assert partition.log.active is None and partition.sealed
+    expected = bounds(partition)
+    partition.append(1, 200, cuts=CUTS)
+    assert bounds(partition)[: len(expected) - 1] == expected[:-1]
+    assert rolling.size_in_bytes(partition.log) == partition.log.size_in_bytes
+
+
+@given(SIZES, st.integers(0, 30))
+def test_deleted_records_leave_whole_segments(sizes: list[int], start: int) -> None:
+    partition, start = of_sizes(sizes), min(start, len(sizes))
+    before = bounds(partition)
+    moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
+    rolling.forget_below_start(partition.table, BROKER, moved, begins_anew=False)
+    kept = [end for end in before[:-1] if end > start] + before[-1:]
+    assert bounds(partition) == kept
+    first = ([0, *before])[len(before) - len(kept)]
+    assert rolling.size_in_bytes(partition.log) == sum(sizes[first:])
+
+
+def test_after_retention_has_taken_all_a_segment_begins_at_the_end() -> None:
+    for begins_anew, left in ((True, 0), (False, 300)):
+        partition = of_sizes([200, 200, 100])
+        moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 3)
+        rolling.forget_below_start(partition.table, BROKER, moved, begins_anew)
+        assert rolling.size_in_bytes(partition.log) == left
+
+
+def plain(segments: list[list[int]], sizes: list[int]) -> list[list[int]]:
+    """Told again over lists: the sizes of each segment's batches, when more have come."""
+    for size in sizes:
+        if segments[-1] and sum(segments[-1]) + size > CUTS.segment_bytes:
+            segments.append([])
+        segments[-1].append(size)
+    return segments
+
+
+@given(SIZES, st.integers(0, 30), SIZES)
+def test_a_log_that_was_cut_off_goes_on_in_the_segment_of_its_end(
+    sizes: list[int], offset: int, more: list[int]
+) -> None:
+    tables, offset = Tables(), min(offset, len(sizes))
+    partition = Partition(tables.logs)
+    for size in sizes:
+        partition.append(1, size, cuts=CUTS)
+    log = tables.logs.change(logs.log_key(BROKER, TOPIC_ID, 0), logs.Log)
+    rolling.truncate(tables.logs, BROKER, log, offset, CUTS)
+    truncation.truncate(tables, BROKER, TOPIC_ID, 0, offset)
+    segments, left = plain([[]], sizes), offset
+    while left < sum(map(len, segments[:-1])):
+        segments.pop()
+    segments[-1] = segments[-1][: left - sum(map(len, segments[:-1]))]
+    assert [*check.check(tables.logs, tables.producers)] == []
+    for size in more:
+        partition.append(1, size, cuts=CUTS)
+    found = rolling.segments(tables.logs, BROKER, partition.log, CUTS)
+    expected = [sum(segment) for segment in plain(segments, more)]
+    assert [segment.size_in_bytes for segment in found] == expected
+
+
+@given(SIZES, st.data())
+def test_a_pass_of_the_cleaner_leaves_as_few_segments_as_their_size_lets_it(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    """By what they had before the pass; the active one is not touched."""
+    partition = of_sizes(sizes)
+    ends = bounds(partition)
+    if len(ends) == 1:
+        return
+    *rolled, active = rolling.segments(partition.table, BROKER, partition.log, CUTS)
+    end = rolled[-1].end_offset
+    stays = data.draw(st.sets(st.integers(0, end - 1)), label="stays")
+    runs = [(offset, offset) for offset in sorted(stays)]
+    wide = CUTS._replace(segment_bytes=700)
+    cleaned = LogCleaned(TOPIC_ID, 0, end, [], unchanged=runs)
+    cleaner.apply_cleaned(partition.table, BROKER, cleaned, wide)
+    groups: list[list[LogSegment]] = []
+    for segment in rolled:
+        if not groups or sum(each.size_in_bytes for each in [*groups[-1], segment]) > 700:
+            groups.append([])
+        groups[-1].append(segment)
+    expected = [
+        (group[0].base_offset, sum(sizes[at] for at in stays if at in of_group))
+        for group in groups
+        for of_group in [range(group[0].base_offset, group[-1].end_offset)]
+    ]
+    found = list(rolling.segments(partition.table, BROKER, partition.log, CUTS))
+    told = [(segment.base_offset, segment.size_in_bytes) for segment in found]
+    assert told[:-1] == [each for each in expected if each[1]]
+    assert found[-1] == active
+
+
+def test_with_a_jitter_segments_end_at_different_times_and_not_later() -> None:
+    """`segment.jitter.ms`: not all partitions begin a segment at once, and a log's differ, too."""
+    cuts = {}
+    for jitter_ms in (0, 1, 1_800_000, 10**12):
+        partition = Partition()
+        limits = Cuts(3_600_000, 2**30, jitter_ms)
+        for minute in range(600):
+            partition.append(1, timestamp=START + minute * MINUTE, cuts=limits)
+        cuts[jitter_ms] = bounds(partition)
+    assert cuts[0] == cuts[1] == [61, 122, 183, 244, 305, 366, 427, 488, 549, 600]
+    lengths = [end - start for start, end in pairwise([0, *cuts[1_800_000]])]
+    assert all(31 <= each <= 61 for each in lengths[:-1])
+    assert len(set(lengths)) > 5
+    assert len(cuts[10**12]) > len(cuts[1_800_000]), "a jitter is of segment.ms at most"
