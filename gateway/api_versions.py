@@ -19,7 +19,12 @@ from brokerstream.state.core.events import Choices, RequestHeader
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.core.schema import render
 
-SERVED: dict[int, Api] = {key: api for key, api in BUILT.items() if KAFKA_APIS[key].is_listed}
+UNNAMED = frozenset({71, 72})
+"""What a broker answers and does not name where no plugin takes metrics of clients."""
+
+SERVED: dict[int, Api] = {
+    key: api for key, api in BUILT.items() if KAFKA_APIS[key].is_listed or key in UNNAMED
+}
 """The APIs that clients may use; those between brokers are not for them."""
 
 FEATURES = {"group.version": 68, "share.version": 78, "streams.version": 88}

@@ -23,6 +23,7 @@ NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 XERIAL_MAGIC = b"\x82SNAPPY\0"
 XERIAL_HEADER_BYTES = 16
 XERIAL_BLOCK_BYTES = 32 * 1024
+ZSTD_BLOCK_HEADER_BYTES, ZSTD_CHECKSUM_BYTES, ZSTD_REPEATED = 3, 4, 1
 GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = 6, 9, 3
 """Kafka's levels where none is given."""
 GZIP_DEFAULT = -1
@@ -73,7 +74,27 @@ def _lz4(data: bytes) -> bytes:
 
 def _zstd(data: bytes) -> bytes:
     stream = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
-    return stream.read(DECOMPRESSED_BYTES_MAX + 1)
+    found = stream.read(DECOMPRESSED_BYTES_MAX + 1)
+    if not _is_whole(data):
+        raise DecompressionError("a frame ends too early")
+    return found
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether the frames that have been read are there to their last block: no reader says so."""
+    at = 0
+    while at < len(data):
+        has_checksum = zstandard.get_frame_parameters(data[at:]).has_checksum
+        at += zstandard.frame_header_size(data[at:])
+        is_last = False
+        while not is_last and at < len(data):
+            header = int.from_bytes(data[at : at + ZSTD_BLOCK_HEADER_BYTES], "little")
+            is_last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+            at += ZSTD_BLOCK_HEADER_BYTES + (1 if kind == ZSTD_REPEATED else size)
+        at += ZSTD_CHECKSUM_BYTES if has_checksum else 0
+        if not is_last or at > len(data):
+            return False
+    return True
 
 
 def _snappy(data: bytes) -> bytes:

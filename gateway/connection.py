@@ -16,6 +16,7 @@ from brokerstream.gateway import (
     answers,
     api_versions,
     broker_loggers,
+    client_metrics,
     delegation_tokens,
     refusals,
     scram_users,
@@ -42,6 +43,8 @@ from brokerstream.state.core.kafka_apis import API_VERSIONS
 SIZE_BYTES = 4
 PRODUCE = 0
 SHARE_FETCH = 78
+ENDED = frozenset({SHARE_FETCH}) | client_metrics.APIS
+"""After which requests the broker is told that a connection has ended."""
 FIND_COORDINATOR = 10
 """librdkafka sends one every half a second until it has a coordinator, answered or not: one after
 the other, each in a micro-batch of its own, they would be answered ever later, and time out."""
@@ -103,14 +106,15 @@ class Connection(asyncio.Protocol):
         self.name = name
         self.is_busy = False
         self._is_lost = False
-        self._has_share_sessions = False
+        self._tells_end = False
+        self._software = client_metrics.Software()
         self._muted_until = 0.0
         self._is_aborted = False
         self._context = context
         self._loop = asyncio.get_running_loop()
         self.last_active = self._loop.time()
         self._buffer = bytearray()
-        self._host = ""
+        self._host, self._port = "", 0
         self._frames: deque[bytes] = deque()
         self._frame_there = asyncio.Event()
         self._answered = asyncio.Event()
@@ -131,7 +135,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         peer = transport.get_extra_info("peername")
-        self._host = str(peer[0]) if peer else ""
+        self._host, self._port = (str(peer[0]), int(peer[1])) if peer else ("", 0)
         self._authentication = self._context.security.authentication(
             self._transport, self._context.features, self._context.tokens, self.broker
         )
@@ -153,12 +157,12 @@ class Connection(asyncio.Protocol):
         self._writable.set()
         self._context.on_lost(self)
         if not self._frames:
-            self._end_share_sessions()
+            self._tell_end()
 
-    def _end_share_sessions(self) -> None:
-        """A share session ends with its connection; no other state of a broker does."""
-        if self._has_share_sessions:
-            self._has_share_sessions = False
+    def _tell_end(self) -> None:
+        """Share sessions and client instances end with a connection; no other state does."""
+        if self._tells_end:
+            self._tells_end = False
             self._context.engine.disconnected(self.broker, self.name)
 
     def pause_writing(self) -> None:
@@ -238,7 +242,7 @@ class Connection(asyncio.Protocol):
 
     async def finished(self) -> None:
         """End what runs for this connection; the engine is told while it is there."""
-        self._end_share_sessions()
+        self._tell_end()
         produced = [each.future for each in self._produced]
         tasks = [task for task in (self._task, self._replies, *produced) if task is not None]
         for task in tasks:
@@ -257,7 +261,7 @@ class Connection(asyncio.Protocol):
                 self.last_active = self._loop.time()
                 if self._frames:
                     await asyncio.sleep(0)  # the other connections' turn
-            self._end_share_sessions()
+            self._tell_end()
         except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
             self._end(error)
 
@@ -286,6 +290,8 @@ class Connection(asyncio.Protocol):
         return frame
 
     async def _handle(self, frame: bytes) -> None:
+        if api_key_of(frame) == API_VERSIONS:
+            self._software = client_metrics.software_of(frame) or self._software
         if self._authentication.takes(frame):
             await self._authenticate(frame)
             return
@@ -364,8 +370,10 @@ class Connection(asyncio.Protocol):
         await self._writable.wait()
 
     def _edge_request(self, request: Request) -> EdgeRequest:
-        if request.api_key == SHARE_FETCH:
-            self._has_share_sessions = True
+        if request.api_key in ENDED:
+            self._tells_end = True
+        if request.api_key in client_metrics.APIS:
+            client_metrics.complete(request.body, self._software, self._port)
         return EdgeRequest(
             self.broker,
             self.name,

@@ -110,7 +110,7 @@ class Engine(Protocol):
         """
 
     def disconnected(self, broker: int, connection: str) -> None:
-        """Tell the broker that a connection has ended that had share sessions."""
+        """Tell the broker that a connection has ended that it may hold something for."""
 
     def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
         """Do to a broker what `ABOUT_BROKERS` names; the future is as that of `submit`."""

@@ -32,8 +32,9 @@ import msgspec
 from brokerstream.errors import UserError
 from brokerstream.gateway.disk import DISK, Disk
 
-LEFT_OUT = frozenset({1, 2, 9, 18})
-"""Fetch, ListOffsets, OffsetFetch, ApiVersions: they read; fetch sessions end with a broker."""
+LEFT_OUT = frozenset({1, 2, 9, 18, 71, 72})
+"""Fetch, ListOffsets, OffsetFetch, ApiVersions: they read; fetch sessions end with a broker, and so
+there end instances of clients, of GetTelemetrySubscriptions and PushTelemetry."""
 
 COMPACTED_FROM_BYTES = 16 * 1024 * 1024
 """A smaller journal is left as it is: it is read again within seconds."""

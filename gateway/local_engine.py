@@ -262,7 +262,7 @@ class LocalEngine:
         return future
 
     def disconnected(self, broker: int, connection: str) -> None:
-        """Tell the broker that a connection has ended that had share sessions."""
+        """Tell the broker that a connection has ended that it may hold something for."""
         self._dispatch(self._handle(self._events.disconnection(broker, connection)[1], True) or [])
 
     def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:

@@ -169,7 +169,7 @@ class SparkEngine:
         return self._send(request.broker, *self._events.request(request))
 
     def disconnected(self, broker: int, connection: str) -> None:
-        """Tell the broker that a connection has ended that had share sessions."""
+        """Tell the broker that a connection has ended that it may hold something for."""
         if not self._is_closed:
             cell = self._placed.cell_of(broker)
             self._write(cell, *self._events.disconnection(broker, connection), is_answered=False)

@@ -2,7 +2,8 @@
 
 `time` is when the request had arrived, in ms since 1970; `responseTime` is how many ms later the
 answer was there. A record set is `"records": null`, `recordsSizeInBytes` and `batches`, the headers
-of its whole batches. Credentials are hidden (`state/access/redaction.py`).
+of its whole batches; of metrics that clients push there are two sizes. Credentials are hidden
+(`state/access/redaction.py`).
 
 An exchange that cannot be read is recorded, too: with a `reason`, the sizes of its frames, and as
 much of the header as is legible.
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from brokerstream.gateway import records
+from brokerstream.gateway import client_metrics, records
 from brokerstream.gateway.protocol.codec import Body
 from brokerstream.gateway.protocol.frames import (
     MINIMAL_HEADER_BYTES,
@@ -88,6 +89,8 @@ class Exchange:
             if request.api_key == PRODUCE:
                 for topic in request.body["topicData"] or ():
                     _summarize(topic["partitionData"])
+            elif request.api_key in client_metrics.APIS:
+                client_metrics.summarize(request.body)
         except MalformedError as error:
             self._header_alone(frame, str(error))
         except Exception as error:  # noqa: BLE001 (traffic goes on, whatever is wrong here)

@@ -42,6 +42,7 @@ from brokerstream.state.apis import (
     expire_delegation_token,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -59,6 +60,7 @@ from brokerstream.state.apis import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     read_share_group_state,
     read_share_group_state_summary,
     renew_delegation_token,
@@ -151,6 +153,8 @@ _MODULES = (
     offset_delete,
     describe_client_quotas,
     alter_client_quotas,
+    get_telemetry_subscriptions,
+    push_telemetry,
 )
 
 BUILT: dict[int, Api] = {module.API.key: module.API for module in _MODULES}

@@ -7,6 +7,7 @@ from brokerstream.state.access import authorizer, delegation_tokens
 from brokerstream.state.cell import leaders, loading
 from brokerstream.state.cluster import (
     broker_configs,
+    client_instances,
     client_quotas,
     config_changes,
     given_configs,
@@ -170,6 +171,8 @@ def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None
         broker_configs.apply_changed(tables.metadata, machine, record)
     elif record.resource_type in _GIVEN:
         given_configs.apply_changed(tables.metadata, machine, _GIVEN[record.resource_type], record)
+        if record.resource_type == config_changes.CLIENT_METRICS:
+            client_instances.heed_change(tables.sessions, machine)
     else:
         image.apply_config_changed(tables.metadata, machine, record)
     retention_limits.forget_cuts(tables.metadata)

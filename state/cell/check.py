@@ -37,7 +37,7 @@ KINDS: dict[str, frozenset[str]] = {
         {
             *("session", "members", "active", "cached", "watchers", "shard", "next-shard"),
             *("evictions", "rate", "bucket", "live-group", "live-streams"),
-            *("share-session", "share-partition"),
+            *("share-session", "share-partition", "client-instance", "client-instances"),
         }
     ),
     "groups": frozenset({"group", "committed", "offset", "pending", "pending-in", "share-state"}),

@@ -1,7 +1,7 @@
 """What of a cell's state outlives a restart of its brokers' process, where Fetch requests are gone.
 
-Fetch sessions and the Fetches that wait end with a broker. A journal leaves them out, and what is
-made of a cell to stand in a journal's place does, too.
+Fetch sessions, the Fetches that wait and the instances of clients end with a broker. A journal
+leaves them out, and what is made of a cell to stand in a journal's place does, too.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,16 @@ from brokerstream.state.core import waiting
 from brokerstream.state.core.check import kind_of
 
 SESSION_KINDS = frozenset(
-    {"session", "members", "active", "cached", "watchers", "shard", "next-shard", "evictions"}
+    {
+        *("session", "members", "active", "cached", "watchers", "shard", "next-shard"),
+        *("evictions", "client-instance", "client-instances"),
+    }
 )
-"""The items of fetch sessions in the table `sessions`."""
+"""The items of fetch sessions and of client instances in the table `sessions`."""
 
 
 def columns_at_rest(cell: Cell) -> Mapping[str, bytes]:
-    """The columns of a cell without what Fetch requests have left in memory; it stays as it is."""
+    """The columns of a cell without what such requests have left in memory; it stays as it is."""
     twin = cell.copy()
     table = twin.tables.waiting
     for each in waiting.all_waiting(table):

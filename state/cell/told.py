@@ -3,13 +3,20 @@
 from collections.abc import Callable
 
 from brokerstream.state.apis import share_fetch
+from brokerstream.state.cluster import client_instances
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.decision import Decision
 from brokerstream.state.core.events import Event, Kind
 from brokerstream.state.groups import kinds
 
+
+def _disconnected(broker: Broker, event: Event) -> Decision:
+    client_instances.forget_connection(broker, event.connection)
+    return share_fetch.disconnected(broker, event.connection)
+
+
 TOLD: dict[Kind, Callable[[Broker, Event], Decision]] = {
     Kind.EXPIRE_MEMBERS: lambda broker, event: kinds.expire(broker, event.group, event.members),
-    Kind.DISCONNECT: lambda broker, event: share_fetch.disconnected(broker, event.connection),
+    Kind.DISCONNECT: _disconnected,
 }
 """Kind of an event to who is told of it."""

@@ -1,9 +1,18 @@
-"""What must hold of the images: names and topics agree, and all machines know the same."""
+"""What must hold of the images: names and topics agree, and all machines know the same.
+
+And of the instances of clients (`client_instances.check`).
+"""
 
 from collections.abc import Iterable
 
 from brokerstream.state.access import check as access
-from brokerstream.state.cluster import client_quotas, features, given_configs, image
+from brokerstream.state.cluster import (
+    client_instances,
+    client_quotas,
+    features,
+    given_configs,
+    image,
+)
 from brokerstream.state.cluster.client_quotas import AnyQuotas
 from brokerstream.state.cluster.image import Topic, TopicName, machine_prefix
 from brokerstream.state.core import waiting
@@ -37,6 +46,8 @@ def check(
         others = [broker for broker in held_here if broker not in {*absent, machines[0]}]
         yield from _images_agree(tables, machines[0], others, topics)
     yield from _logs(tables, alike)
+    for broker in held_here:
+        yield from client_instances.check(tables.sessions, broker)
 
 
 Alike = list[tuple[list[int], list[Topic]]]

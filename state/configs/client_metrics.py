@@ -2,16 +2,16 @@
 
 A subscription has a name. Kafka's clients ask for those that match them with
 GetTelemetrySubscriptions, which a broker names only where a plugin takes what they push; there is
-none here, so the settings are kept, checked and described as by a broker without one. Such a broker
-answers who asks all the same, which is not done. KIP-714.
+none here, and who asks all the same is answered (`state/cluster/client_instances.py`). KIP-714.
 
 An expression that clients are matched with is read as Python reads it, not Java.
 
-Source: `ClientMetricsConfigs` in Kafka; answers of 4.3.1.
+Source: `ClientMetricsConfigs`, `ClientMetricsManager.SubscriptionInfo` in Kafka; answers of 4.3.1.
 """
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from brokerstream.state.configs.config_keys import INT, LIST, ConfigKey, InvalidConfigError, parse
 from brokerstream.state.core.errors import Error
@@ -20,11 +20,11 @@ from brokerstream.state.core.java_hashes import hash_order
 INTERVAL = "interval.ms"
 MATCH = "match"
 METRICS = "metrics"
-LEAST_MS, MOST_MS = 100, 3_600_000
+LEAST_MS, MOST_MS, DEFAULT_MS = 100, 3_600_000, 300_000
 
 CLIENT_METRICS_CONFIGS: dict[str, ConfigKey] = {
     METRICS: ConfigKey(LIST, ""),
-    INTERVAL: ConfigKey(INT, "300000"),
+    INTERVAL: ConfigKey(INT, str(DEFAULT_MS)),
     MATCH: ConfigKey(LIST, ""),
 }
 """Every setting of a subscription."""
@@ -42,6 +42,32 @@ MATCHED = frozenset(
 """What an expression may be about."""
 
 
+class Subscription(NamedTuple):
+    """What is wanted of the clients whose attributes match all patterns, and how often."""
+
+    metrics: list[str]
+    interval_ms: int
+    patterns: dict[str, str]
+
+    def matches(self, attributes: Mapping[str, str]) -> bool:
+        """Whether a client is meant, by what is known of it."""
+        return all(
+            name in attributes and re.fullmatch(pattern, attributes[name])
+            for name, pattern in self.patterns.items()
+        )
+
+
+def subscription(configs: Mapping[str, str]) -> Subscription:
+    """What settings mean that `fault` has nothing against."""
+    metrics, interval_ms, match = (
+        parse(name, key, configs.get(name, key.default or ""))
+        for name, key in CLIENT_METRICS_CONFIGS.items()
+    )
+    assert isinstance(metrics, list) and isinstance(interval_ms, int) and isinstance(match, list)
+    patterns = dict(filter(None, map(_pattern, match)))
+    return Subscription(metrics, interval_ms, patterns)
+
+
 def fault(configs: Mapping[str, str]) -> tuple[Error, str] | None:
     """What Kafka would say against a subscription's settings; None: it takes them."""
     for name in hash_order(sorted(configs), len(configs)):
@@ -56,18 +82,19 @@ def fault(configs: Mapping[str, str]) -> tuple[Error, str] | None:
             bounds = f"interval must be between {LEAST_MS} and {MOST_MS} (1 hour)"
             return Error.INVALID_REQUEST, f"Invalid value {value} for {name}, {bounds}"
         for pattern in value if name == MATCH and isinstance(value, list) else ():
-            if not _is_pattern(pattern):
+            if _pattern(pattern) is None:
                 return Error.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}"
     return None
 
 
-def _is_pattern(text: str) -> bool:
-    """Whether a text is what clients are matched by, and an expression."""
-    name, *expressions = [part.strip() for part in text.split("=")]
-    if name not in MATCHED or len(expressions) != 1:
-        return False
+def _pattern(text: str) -> tuple[str, str] | None:
+    """What clients are matched by, and the expression; None where a text is no such pair."""
+    parts = text.rstrip("=").split("=")  # Java's split drops what is empty at the end
+    if len(parts) != 2 or parts[0].strip() not in MATCHED:
+        return None
+    name, expression = (part.strip() for part in parts)
     try:
-        re.compile(expressions[0])
+        re.compile(expression)
     except re.error:
-        return False
-    return True
+        return None
+    return name, expression

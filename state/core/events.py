@@ -133,6 +133,7 @@ class Choices(msgspec.Struct, rename="camel", omit_defaults=True):
     session_id: Int32 | None = None
     producer_id: Int64 | None = None
     member_id: str | None = None
+    client_instance_id: Uuid | None = None
     cluster_id: str | None = None
     topic_ids: dict[str, Uuid] = {}
 

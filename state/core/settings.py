@@ -104,6 +104,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     replication_quota_window_size_seconds: int = 1
     request_timeout_ms: int = 30000
     super_users: str = ""
+    telemetry_max_bytes: int = 1048576
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10000
     transaction_max_timeout_ms: int = 900000
     transaction_partition_verification_enable: bool = True

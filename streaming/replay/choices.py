@@ -1,9 +1,9 @@
 """Ids that the real broker picked at random, taken over from its recorded answers.
 
 A choice takes the place of what an event's nonce would give: session, producer, member, cluster
-and topic ids. It is given only to a request whose own answer shows that the broker did pick it;
-whether the request is accepted stays for the machine to decide, so an id taken for a request that
-should have been refused is a difference.
+and topic ids, and those of client instances. It is given only to a request whose own answer shows
+that the broker did pick it; whether the request is accepted stays for the machine to decide, so an
+id taken for a request that should have been refused is a difference.
 
 CreateTopics shows topic ids from version 7 on; below that, and for topics that the broker created
 by itself, the id is the one that the name has in other answers before the topic is deleted.
@@ -21,7 +21,7 @@ from brokerstream.streaming.replay.recording import Exchange
 FETCH, METADATA, FIND_COORDINATOR, JOIN_GROUP = 1, 3, 10, 11
 CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID = 19, 20, 22
 DESCRIBE_CLUSTER, CONSUMER_GROUP_HEARTBEAT, DESCRIBE_TOPIC_PARTITIONS = 60, 68, 75
-CONSUMER_GROUP_DESCRIBE = 69
+CONSUMER_GROUP_DESCRIBE, GET_TELEMETRY_SUBSCRIPTIONS = 69, 71
 
 NEW_SESSION_EPOCH = 0
 MEMBER_ID_REQUIRED = 79
@@ -147,6 +147,12 @@ def _of_describe_cluster(exchange: Exchange, _place: int, _topic_ids: TopicIds) 
     return _some(exchange.response.get("clusterId"), {})
 
 
+def _of_telemetry(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
+    instance_id = exchange.response.get("clientInstanceId", ZERO_UUID)
+    asks = exchange.body().get("clientInstanceId", ZERO_UUID) == ZERO_UUID
+    return Choices(client_instance_id=instance_id) if asks and instance_id != ZERO_UUID else None
+
+
 def _ids(names: list[str], place: int, topic_ids: TopicIds) -> dict[str, str]:
     found = {name: topic_ids.after(place, name) for name in names}
     return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
@@ -167,5 +173,6 @@ _TAKERS: dict[int, Callable[[Exchange, int, TopicIds], Choices | None]] = {
     INIT_PRODUCER_ID: _of_init_producer_id,
     DESCRIBE_CLUSTER: _of_describe_cluster,
     CONSUMER_GROUP_HEARTBEAT: _of_join,
+    GET_TELEMETRY_SUBSCRIPTIONS: _of_telemetry,
 }
 """API key to what is taken over from its answers."""

@@ -7,7 +7,8 @@ each other over the history:
 - an id that the broker gave for the first time: the machine gives one that it has given to nobody;
 - an id that the broker gave before: the machine gives the same one by itself.
 
-Producer, member, session and topic ids are looked at; a cluster has one id.
+Producer, member, session and topic ids are looked at, and those of client instances; a cluster has
+one id.
 """
 
 from collections import defaultdict
@@ -22,6 +23,7 @@ from brokerstream.state.core import outputs
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.events import Choices, Event, Kind
 from brokerstream.state.core.outputs import Position
+from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.streaming.replay import local
 from brokerstream.streaming.replay.comparison import Answer, Difference, decode_answer
 
@@ -37,6 +39,7 @@ NONE: dict[str, tuple[Any, ...]] = {
     "sessionId": (None, 0),
     PRODUCER_ID: (None, -1),
     "memberId": (None, ""),
+    "clientInstanceId": (None, ZERO_UUID),
 }
 """What a field holds where no id is given."""
 
@@ -44,6 +47,7 @@ FIELDS = (
     ("session_id", "sessionId"),
     ("producer_id", PRODUCER_ID),
     ("member_id", "memberId"),
+    ("client_instance_id", "clientInstanceId"),
 )
 """The choices that an answer shows, and where."""
 

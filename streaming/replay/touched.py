@@ -15,6 +15,7 @@ CHOSEN = {
     "session_id": "session ids",
     "producer_id": "producer ids",
     "member_id": "member ids",
+    "client_instance_id": "ids of client instances",
     "cluster_id": "cluster ids",
     "topic_ids": "topic ids",
 }

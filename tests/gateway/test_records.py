@@ -211,3 +211,15 @@ def test_nothing_is_decompressed_beyond_the_limit(
     with pytest.raises(DecompressionError):
         records.records_of(data)
     assert records.parse(data).error == Error.UNKNOWN_SERVER_ERROR
+
+
+def test_what_is_cut_off_anywhere_cannot_be_decompressed() -> None:
+    text = bytes(range(256)) * 1_000
+    for name in compression.NAMES[1:]:
+        data = compression.compress(name, text)
+        assert compression.decompress(name, data) == text
+        for size in (len(data) - 1, len(data) // 2):
+            with pytest.raises(DecompressionError):
+                compression.decompress(name, data[:size])
+    frames = compression.compress("zstd", text) + compression.compress("zstd", text)
+    assert compression.decompress("zstd", frames) == 2 * text

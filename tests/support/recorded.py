@@ -59,6 +59,8 @@ def replay(bench: Bench, recorded: list[Exchange]) -> list[tuple[str, Any, Any]]
             choices["producerId"] = exchange["response"]["producerId"]
         if (exchange["response"] or {}).get("sessionId"):
             choices["sessionId"] = exchange["response"]["sessionId"]
+        if (exchange["response"] or {}).get("clientInstanceId"):
+            choices["clientInstanceId"] = exchange["response"]["clientInstanceId"]
         answer = bench.request(
             exchange["api"],
             exchange["version"],

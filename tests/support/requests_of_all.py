@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from brokerstream.state.cluster.topics import derive_uuid
 from tests.support.batches import START, batch
 
 NOBODY = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -47,6 +48,7 @@ def all_of(who: str, version: int, topic_id: str) -> list[Asked]:
         *_share_groups(**names),
         *_settings(who, **names),
         *_cluster(who, version, **names),
+        *_metrics(who),
         *_deletions(**names),
     ]
 
@@ -342,6 +344,14 @@ def _cluster(who: str, version: int, topic: str, topic_id: str, **_: str) -> lis
         Asked("UNREGISTER_BROKER", "absent", {"brokerId": 9}),
         *_acls(who),
         *_users(who),
+    ]
+
+
+def _metrics(who: str) -> list[Asked]:
+    known = {"clientInstanceId": derive_uuid(who)}
+    return [
+        Asked("GET_TELEMETRY_SUBSCRIPTIONS", "its own", known),
+        Asked("PUSH_TELEMETRY", "its own", known),
     ]
 
 

@@ -1,6 +1,10 @@
-"""The requests about delegation tokens in a told history, with what the edge adds to them."""
+"""The requests about delegation tokens in a told history, with what the edge adds to them.
+
+One in three is about clients' metrics instead (`telemetry_told.py`).
+"""
 
 from tests.support.requests_told import Tell, Telling
+from tests.support.telemetry_told import metrics
 
 TOKENS = ["one", "two"]
 
@@ -19,6 +23,9 @@ def tokens(t: Telling) -> None:
         40: {"expiryTimePeriodMs": period},
         41: {"owners": t.choice.of([None, [others], []])},
     }
+    if t.choice.one_in(3):
+        metrics(t)
+        return
     t.ask(key, t.any_broker(), {**bodies[key], "edge": edge})
 
 

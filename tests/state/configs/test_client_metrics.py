@@ -34,6 +34,7 @@ INCREMENTS: list[list[Wanted]] = [
     *(one(("interval.ms", SET, text)) for text in ("99", "100", "3600000", "3600001", "abc", "")),
     one(("interval.ms", SET, "99999999999")),
     *(one(("match", SET, text)) for text in ("x=y", "client_id", "client_id=[", "client_id=a=b")),
+    *(one(("match", SET, text)) for text in ("client_id=", "client_id=a=", "=a", "client_id==a")),
     *(one(("match", SET, text)) for text in ("", ",", "client_id=a,client_id=b", "client_id=a.*")),
     one(("match", SET, "client_software_name= a ,client_software_version=1")),
     one(("match", SET, " client_source_address = 1.*,client_source_port=9,client_instance_id=q")),

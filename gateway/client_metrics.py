@@ -1,0 +1,64 @@
+"""What the edge adds to GetTelemetrySubscriptions and PushTelemetry, and keeps to itself.
+
+Subscriptions match clients by the software that they name in ApiVersions and by their port, which
+only the edge knows. Metrics never enter the machine: how large they are, as they came and
+decompressed, is all that decides whether they are taken. KIP-714.
+"""
+
+from base64 import b64decode
+from typing import NamedTuple
+
+from brokerstream.gateway import api_versions, compression
+from brokerstream.gateway.engine import Body
+from brokerstream.gateway.protocol.frames import UnsupportedError, decode_request
+from brokerstream.state.apis.push_telemetry import NOT_READABLE
+from brokerstream.state.cluster.client_instances import UNKNOWN
+
+APIS = frozenset({71, 72})
+
+
+class Software(NamedTuple):
+    """What a client says that it is."""
+
+    name: str = UNKNOWN
+    version: str = UNKNOWN
+
+
+def software_of(frame: bytes) -> Software | None:
+    """What a client says in the frame of an ApiVersions request; None where it is refused.
+
+    Before version 3 it says nothing, and is unknown from then on. Raises MalformedError.
+    """
+    try:
+        request = decode_request(frame)
+    except UnsupportedError:
+        return None
+    said = [request.body.get(f"clientSoftware{part}", "") for part in ("Name", "Version")]
+    if api_versions.answer(request.version, *said)["errorCode"]:
+        return None
+    return Software(*(part or UNKNOWN for part in said))
+
+
+def complete(body: Body, software: Software, port: int) -> None:
+    """Make an event's body of a request of `APIS`."""
+    body["clientSoftwareName"], body["clientSoftwareVersion"] = software
+    body["clientSourcePort"] = port
+    summarize(body)
+
+
+def summarize(body: Body) -> None:
+    """Put two sizes in the place of metrics, if there are any."""
+    if "metrics" in body:
+        metrics = b64decode(body.pop("metrics"))
+        body["metricsSizeInBytes"] = len(metrics)
+        body["decompressedSizeInBytes"] = _decompressed_size(body["compressionType"], metrics)
+
+
+def _decompressed_size(compression_type: int, metrics: bytes) -> int:
+    """How many bytes metrics are; of a compression that there is not, as many as came."""
+    known = 0 <= compression_type < len(compression.NAMES)
+    try:
+        name = compression.NAMES[compression_type if known else 0]
+        return len(compression.decompress(name, metrics))
+    except compression.DecompressionError:
+        return NOT_READABLE

@@ -1,0 +1,77 @@
+"""GetTelemetrySubscriptions (key 71, version 0): a client asks which metrics it is to push.
+
+A client that has no instance id yet (zeros) is given one; it comes from `choices` or the event's
+nonce. Nothing is checked but its pace:
+
+    less than a push interval after its last    89 THROTTLING_QUOTA_EXCEEDED
+    request was taken, unless a push has just
+    been refused with 117 or 76
+
+An error leaves all other fields empty. Nobody needs a right to ask. A broker answers, though its
+ApiVersions does not name this API while no plugin takes metrics, and here there is none.
+
+Source: `ClientMetricsManager.processGetTelemetrySubscriptionRequest` in Kafka; KIP-714.
+"""
+
+from brokerstream.state.cluster import client_instances
+from brokerstream.state.cluster.client_instances import OfClient
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.cluster.topics import derive_uuid
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid
+
+ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
+ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
+"""How metrics may be compressed, best first; they may come as they are, too."""
+
+ASKS_AGAIN = (Error.UNKNOWN_SUBSCRIPTION_ID, Error.UNSUPPORTED_COMPRESSION_TYPE)
+"""After which errors of a push a client may ask at once."""
+
+
+class GetTelemetrySubscriptionsRequest(OfClient):
+    """Who asks; zeros ask for an id."""
+
+    client_instance_id: Uuid = ZERO_UUID
+
+
+class GetTelemetrySubscriptionsResponse(Body, kw_only=True):
+    """What to push, how often, and how much at most."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    client_instance_id: Uuid = ZERO_UUID
+    subscription_id: Int32 = 0
+    accepted_compression_types: list[Int8] = []
+    push_interval_ms: Int32 = 0
+    telemetry_max_bytes: Int32 = 0
+    delta_temporality: bool = False
+    requested_metrics: list[str] = []
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Only what the broker has in memory changes."""
+    body: GetTelemetrySubscriptionsRequest = request.body
+    instance_id = body.client_instance_id
+    if instance_id == ZERO_UUID:
+        drawn = request.choices.client_instance_id
+        instance_id = drawn or derive_uuid(request.nonce, "client-instance")
+    instance = client_instances.take_up(broker, request, instance_id)
+    if not instance.takes_get(broker.now) and instance.last_error not in ASKS_AGAIN:
+        error = Error.THROTTLING_QUOTA_EXCEEDED
+        return Decision(response=GetTelemetrySubscriptionsResponse(error_code=error))
+    instance.last_error = Error.NONE
+    response = GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance_id,
+        subscription_id=instance.subscription_id,
+        accepted_compression_types=list(ACCEPTED),
+        push_interval_ms=instance.push_interval_ms,
+        telemetry_max_bytes=broker.settings.telemetry_max_bytes,
+        delta_temporality=True,
+        requested_metrics=instance.metrics,
+    )
+    return Decision(response=response)
+
+
+API = Api(71, "GET_TELEMETRY_SUBSCRIPTIONS", (0, 0), GetTelemetrySubscriptionsRequest, handle)

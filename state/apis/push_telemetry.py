@@ -1,0 +1,85 @@
+"""PushTelemetry (key 72, version 0): a client tells its metrics, which no plugin here takes.
+
+The metrics stay at the edge, which says how large they are. In this order it is refused with:
+
+    an instance id that is none                   42 INVALID_REQUEST
+    it has said before that it ends               42 INVALID_REQUEST
+    less than a push interval after the last      89 THROTTLING_QUOTA_EXCEEDED
+    one, unless this is the first after a get,
+    or it says that it ends
+    another subscription id than its own          117 UNKNOWN_SUBSCRIPTION_ID
+    a compression that there is not               76 UNSUPPORTED_COMPRESSION_TYPE
+    more than `telemetry.max.bytes`               118 TELEMETRY_TOO_LARGE
+    metrics that are more when decompressed, or   87 INVALID_RECORD
+    cannot be
+
+Whether it ends is noted of a request that is refused, too: so a client that goes on after its last
+push is refused once. Source: `ClientMetricsManager.processPushTelemetryRequest`,
+`ClientTelemetryUtils.decompress` in Kafka; KIP-714.
+"""
+
+from brokerstream.state.apis.get_telemetry_subscriptions import ACCEPTED
+from brokerstream.state.cluster import client_instances
+from brokerstream.state.cluster.client_instances import Instance, OfClient
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid
+
+ONE_UUID = "AAAAAAAAAAAAAAAAAAAAAQ"
+RESERVED = (ZERO_UUID, ONE_UUID)
+NOT_COMPRESSED = 0
+NOT_READABLE = -1
+"""In the place of a size: the metrics cannot be decompressed."""
+
+
+class PushTelemetryRequest(OfClient):
+    """Metrics; the edge puts two sizes in their place, as they came and decompressed."""
+
+    client_instance_id: Uuid = ZERO_UUID
+    subscription_id: Int32 = 0
+    terminating: bool = False
+    compression_type: Int8 = 0
+    metrics_size_in_bytes: Int32 = 0
+    decompressed_size_in_bytes: Int32 = 0
+
+
+class PushTelemetryResponse(Body):
+    """Whether the metrics were taken."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Only what the broker has in memory changes."""
+    body: PushTelemetryRequest = request.body
+    if body.client_instance_id in RESERVED:
+        return Decision(response=PushTelemetryResponse(error_code=Error.INVALID_REQUEST))
+    instance = client_instances.take_up(broker, request, body.client_instance_id)
+    error = _error(broker, instance, body)
+    instance.is_terminating = body.terminating
+    instance.last_error = error
+    return Decision(response=PushTelemetryResponse(error_code=error))
+
+
+def _error(broker: Broker, instance: Instance, body: PushTelemetryRequest) -> Error:
+    most = broker.settings.telemetry_max_bytes
+    if instance.is_terminating:
+        return Error.INVALID_REQUEST
+    if not instance.takes_push(broker.now) and not body.terminating:
+        return Error.THROTTLING_QUOTA_EXCEEDED
+    if body.subscription_id != instance.subscription_id:
+        return Error.UNKNOWN_SUBSCRIPTION_ID
+    if body.compression_type not in (NOT_COMPRESSED, *ACCEPTED):
+        return Error.UNSUPPORTED_COMPRESSION_TYPE
+    if body.metrics_size_in_bytes > most:
+        return Error.TELEMETRY_TOO_LARGE
+    if body.compression_type != NOT_COMPRESSED and body.metrics_size_in_bytes:
+        size = body.decompressed_size_in_bytes
+        return Error.INVALID_RECORD if size == NOT_READABLE or size > most else Error.NONE
+    return Error.NONE
+
+
+API = Api(72, "PUSH_TELEMETRY", (0, 0), PushTelemetryRequest, handle)

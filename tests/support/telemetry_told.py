@@ -1,0 +1,25 @@
+"""The requests about clients' metrics in a told history, with what the edge adds to them."""
+
+from brokerstream.state.cluster.client_instances import Instance
+from tests.support.telling import Telling
+
+INSTANCES = ["A" * 20 + letter + "A" for letter in "ABCD"]
+"""Ids of client instances; the first one asks for another."""
+
+
+def metrics(t: Telling) -> None:
+    """A client asks which metrics are wanted of it, or pushes some."""
+    broker, instance_id = t.any_broker(), t.choice.of(INSTANCES)
+    connection, key = t.choice.of(["s1", "s2"]), t.choice.of([71, 72])
+    table = t.clients.cell.tables.sessions
+    known = table.get(f"{broker}/client-instance/{instance_id}", Instance)
+    body = {
+        "clientInstanceId": instance_id,
+        "clientSoftwareName": t.choice.of(["one", "other"]),
+        "subscriptionId": 0 if known is None else known.subscription_id,
+        "terminating": t.choice.one_in(3),
+        "compressionType": t.choice.of([0, 4, 9]),
+        "metricsSizeInBytes": t.choice.of([10, 2_000_000]),
+        "decompressedSizeInBytes": t.choice.of([20, -1]),
+    }
+    t.ask(key, broker, body, connection=connection)
