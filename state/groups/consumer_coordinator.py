@@ -195,7 +195,7 @@ class ConsumerCoordinator:
             return self._refused(refused)
         after = self.join(before, said)
         if self._is_upgrade:
-            self._expect_classic_members()
+            self._expect_classic_members(said)
         self._expect(after.member_id)
         return Beat(before, after)
 
@@ -442,9 +442,12 @@ class ConsumerCoordinator:
         within = group_configs.session_timeout_ms(self._broker, self.group.group_id)
         self._set_timer(groups.session(member_id), self._broker.now + within)
 
-    def _expect_classic_members(self) -> None:
+    def _expect_classic_members(self, said: Said) -> None:
+        """All but the static one whose place has just been taken."""
+        static = self.group.static_member(said.instance_id)
         for member in self.group.members.values():
-            expect_session(self._broker, self.group.group_id, member)
+            if member is not static or member.member_id == said.member_id:
+                expect_session(self._broker, self.group.group_id, member)
 
     def _expect_revocation(self, member: ConsumerMember) -> None:
         """A classic member has its time-outs for joining and syncing instead."""

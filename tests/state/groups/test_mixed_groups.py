@@ -272,6 +272,20 @@ def test_a_static_member_changes_its_protocol_in_its_place() -> None:
     ]
 
 
+def test_a_static_member_changes_its_protocol_and_the_group_with_it() -> None:
+    """Its former id has a time-out no more: the bench checks that timers have owners."""
+    bench = ConsumerBench()
+    member = Classic(bench, groupInstanceId="i")
+    joins = send_join(bench, member)
+    bench.tick(bench.settings.broker_settings.group_initial_rebalance_delay_ms)
+    told = bench.answers[joins]["response"]
+    member.member, member.generation = told["memberId"], told["generationId"]
+    given = [{"memberId": member.member, "assignment": assignment({"foo": [0]})}]
+    assert member.sync(assignments=given) == 0
+    assert Consumer(bench, "b", instanceId="i").beat() == 0
+    assert list(bench.group().members) == ["b"]
+
+
 # What is refused
 
 
