@@ -94,8 +94,8 @@ def import_command(
     client = client_of(cluster, kafka_config)
     store = OffsetHistoryStore(directory)
     of = cluster_id(client)
-    store.check_cluster(of)
     of = of if topic == CONSUMER_OFFSETS else f"{of}/{topic}"
+    store.check_cluster(of)
     say(f"{_import(client, store, of, topic)} rows of cluster {of}")
     while follow:
         time.sleep(every)
@@ -115,9 +115,7 @@ def _import(
     with progress(f"reading {topic}") as observe:
         rows = sorted(group_offsets.rows(client, next_offsets, observe, topic))
     next_offsets |= {row.partition: row.offset + 1 for row in rows}
-    if rows:
-        store.add(cluster, rows, next_offsets)
-    return len(rows)
+    return store.add(cluster, rows, next_offsets) if rows else 0
 
 
 @app.command()

@@ -7,7 +7,8 @@
 Key and value are the bytes that lay in the topic; the columns beside them are the same, read, for
 those who ask with SQL. A file is written under another name and renamed, and says of itself from
 which cluster it is and where the next import begins: so a file that is there is whole, and nothing
-comes twice, whatever was killed when.
+comes twice, whatever was killed when. Writers take turns (`.lock`), and leave out what another one
+has brought since they looked; readers wait for nobody.
 
 Who follows a cluster for long adds a file every few seconds. So `FAN` files that follow each other
 and hold as many imports each are merged into one, and these again, until `MERGED_MAX` bytes: a year
@@ -15,8 +16,10 @@ of them leaves a hundred or so. A merged file counts from its rename on, and hid
 until that is removed.
 """
 
+import fcntl
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +38,7 @@ FACTS = b"brokerstream"
 NAME = "rows-{:06}.parquet"
 MERGED = "rows-{:06}-{:06}.parquet"
 NAMES = re.compile(r"rows-(\d+)(?:-(\d+))?\.parquet")
+LOCK = ".lock"
 
 FAN = 32
 """So many files that hold as many imports each become one."""
@@ -101,8 +105,12 @@ class OffsetHistoryStore:
 
     def facts(self) -> Facts | None:
         """What the newest file says; None where there is none."""
-        files = self._files()
-        return _facts_of(files[-1].path) if files else None
+        while True:
+            files = self._files()
+            try:
+                return _facts_of(files[-1].path) if files else None
+            except FileNotFoundError:  # merged since it was listed
+                continue
 
     def check_cluster(self, cluster: str) -> None:
         """Raises HistoryError where the rows here are another cluster's."""
@@ -113,10 +121,26 @@ class OffsetHistoryStore:
                 "Give each cluster a directory of its own.",
             )
 
-    def add(self, cluster: str, rows: Sequence[Written], next_offsets: Mapping[int, int]) -> Path:
-        """Write the rows of one import."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        facts = Facts(cluster, dict(next_offsets))
+    def add(self, cluster: str, rows: Sequence[Written], next_offsets: Mapping[int, int]) -> int:
+        """Write the rows of one import, without those that are here already; gives back how many.
+
+        Raises HistoryError where the rows here are another cluster's.
+        """
+        with _writing(self._directory):
+            self.check_cluster(cluster)
+            facts = self.facts()
+            known = facts.next_offsets if facts else {}
+            new = [row for row in rows if row.offset >= known.get(row.partition, 0)]
+            ends = {
+                partition: max(known.get(partition, 0), next_offsets.get(partition, 0))
+                for partition in {**known, **next_offsets}
+            }
+            if new or facts is None:
+                self._write(Facts(cluster, ends), new)
+                self._merge()
+        return len(new)
+
+    def _write(self, facts: Facts, rows: Sequence[Written]) -> None:
         schema = SCHEMA.with_metadata({FACTS: msgspec.json.encode(facts)})
         columns = list(zip(*map(_columns, rows), strict=True)) or [()] * len(SCHEMA)
         arrays = [
@@ -125,8 +149,6 @@ class OffsetHistoryStore:
         files = self._files()
         path = self._directory / NAME.format(files[-1].last + 1 if files else 1)
         self._publish(path, schema, [pa.Table.from_arrays(arrays, schema=schema)])
-        self._merge()
-        return path
 
     def _publish(self, path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
         """Write a file that is there whole or not at all."""
@@ -175,8 +197,28 @@ class OffsetHistoryStore:
 
     def _files(self) -> list[_File]:
         """In their order, without what a merged one holds."""
-        found = _all(self._directory)
+        found = _listed(self._directory)
         return [each for each in found if not any(_holds(other, each) for other in found)]
+
+
+@contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    """Be the only writer to a directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _listed(directory: Path) -> list[_File]:
+    """What two looks in a row have found.
+
+    One alone may miss a merged file that came behind it, and what that holds, which went before it.
+    """
+    found = _all(directory)
+    while (again := _all(directory)) != found:
+        found = again
+    return found
 
 
 def _all(directory: Path) -> list[_File]:

@@ -99,16 +99,13 @@ def start(
 
 def _add(store: OffsetHistoryStore, cluster: str, batch: "DataFrame") -> int:
     """Add what is new of a micro-batch; gives back how many rows."""
-    facts = store.facts()
-    begin = dict(facts.next_offsets) if facts else {}
     found = sorted(
         Written(row.partition, row.offset, row.ms, bytes(row.key), _bytes(row.value))
         for row in batch.collect()
-        if row.key is not None and row.offset >= begin.get(row.partition, 0)
+        if row.key is not None
     )
-    if found:
-        store.add(cluster, found, begin | {row.partition: row.offset + 1 for row in found})
-    return len(found)
+    ends = {row.partition: row.offset + 1 for row in found}
+    return store.add(cluster, found, ends) if found else 0
 
 
 def _bytes(value: bytearray | None) -> bytes | None:

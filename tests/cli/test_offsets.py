@@ -234,6 +234,8 @@ def test_a_jobs_own_topic_is_kept_and_says_whose_a_commit_was(kafka: str, tmp_pa
     backup = tmp_path / "backup"
     done = brokerstream("offsets", "import", kafka, backup, "--offsets-topic", topic)
     assert re.search(rf"\d+ rows of cluster .+/{topic}", done.stderr), done.stderr
+    again = brokerstream("offsets", "import", kafka, backup, "--offsets-topic", topic)
+    assert re.search(rf"0 rows of cluster .+/{topic}", again.stderr), again.stderr
     moves = documents(brokerstream("offsets", "history", backup, "g", "--json").stdout)
     assert [(m["before"], m["after"]) for m in moves] == [(None, 100), (100, 100)]
     assert all(str(m["by"]).startswith("a (client bench at ") for m in moves)

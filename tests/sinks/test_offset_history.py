@@ -1,5 +1,6 @@
 """The rows of a `__consumer_offsets` on disk: each once, whole, and of one cluster."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,8 +35,8 @@ def test_what_is_added_comes_back_import_by_import(tmp_path: Path) -> None:
 
 
 def test_offsets_can_be_asked_for_with_sql(tmp_path: Path) -> None:
-    path = OffsetHistoryStore(tmp_path).add("c", ROWS, {})
-    table = pq.read_table(path)
+    OffsetHistoryStore(tmp_path).add("c", ROWS, {})
+    table = pq.read_table(tmp_path / "rows-000001.parquet")
     assert table.schema.equals(SCHEMA)
     assert table.column("group").to_pylist() == [None, "g", "g"]
     assert table.column("offset").to_pylist() == [None, 5, None]
@@ -66,6 +67,8 @@ def test_a_directory_is_of_one_cluster(tmp_path: Path) -> None:
     store.check_cluster("c")
     with pytest.raises(HistoryError, match="of cluster c, not of d"):
         store.check_cluster("d")
+    with pytest.raises(HistoryError, match="of cluster c, not of d"):
+        store.add("d", LATER, {0: 4})
 
 
 def test_what_is_no_history_is_said(tmp_path: Path) -> None:
@@ -95,7 +98,7 @@ def one_by_one(store: OffsetHistoryStore, count: int, begin: int = 0) -> list[Wr
 
 
 def names(directory: Path) -> list[str]:
-    return sorted(path.name.removeprefix("rows-") for path in directory.iterdir())
+    return sorted(path.name.removeprefix("rows-") for path in directory.glob("*.parquet"))
 
 
 def test_many_imports_become_one_file_with_the_same_rows(tmp_path: Path) -> None:
@@ -160,3 +163,62 @@ def test_who_reads_while_files_are_merged_reads_on(
     one_by_one(store, 1, begin=3)
     assert names(tmp_path) == ["000001-000004.parquet"]
     assert list(reading) == rows[1:]
+
+
+@pytest.mark.parametrize("gone", [1, 3])
+def test_who_lists_while_files_are_merged_misses_none(
+    gone: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing goes on while the merged file comes behind it, and others go before it."""
+    monkeypatch.setattr(offset_history, "FAN", 4)
+    store = OffsetHistoryStore(tmp_path)
+    rows = one_by_one(store, 3)
+    kept = {path: path.read_bytes() for path in sorted(tmp_path.glob("*.parquet"))[gone:]}
+    rows += one_by_one(store, 1, begin=3)
+    for path, content in kept.items():
+        path.write_bytes(content)
+    whole, looks = Path.glob, [list(kept)]
+    monkeypatch.setattr(Path, "glob", lambda *asked: looks.pop() if looks else whole(*asked))
+    assert list(store.rows()) == rows
+
+
+def test_what_is_merged_between_a_look_and_the_reading_is_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_history, "FAN", 4)
+    store = OffsetHistoryStore(tmp_path)
+    one_by_one(store, 3)
+    read = pq.read_schema
+
+    def late(path: Path) -> pa.Schema:
+        monkeypatch.setattr(pq, "read_schema", read)
+        one_by_one(store, 1, begin=3)
+        return read(path)
+
+    monkeypatch.setattr(pq, "read_schema", late)
+    assert store.facts() == Facts("c", {0: 4})
+
+
+def test_of_two_that_write_at_once_each_row_comes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each begins where the directory ended when it looked; files are merged meanwhile."""
+    monkeypatch.setattr(offset_history, "FAN", 3)
+    rows = written([offset_row("g", "orders", 0, number) for number in range(60)])
+
+    def write() -> int:
+        store, count = OffsetHistoryStore(tmp_path), 0
+        for number in range(len(rows)):
+            facts = store.facts()
+            begin = facts.next_offsets[0] if facts else 0
+            read = rows[begin : number + 1]
+            count += store.add("c", read, {0: read[-1].offset + 1}) if read else 0
+            seen = list(store.rows())
+            assert number < len(seen)
+            assert seen == rows[: len(seen)]
+        return count
+
+    with ThreadPoolExecutor(2) as pool:
+        counts = [task.result() for task in [pool.submit(write) for _ in range(2)]]
+    assert sum(counts) == len(rows)
+    assert list(OffsetHistoryStore(tmp_path).rows()) == rows
