@@ -17,6 +17,7 @@ import pytest
 
 from brokerstream.gateway.answers import Address
 from tests.support.gateways import Client, Running, running_gateway
+from tests.support.group_rows import NUMBERS_OF_ITS_OWN, as_kafka_reads
 from tests.support.group_walks import MISSING, TOPICS, Step, Walk
 from tests.support.patience import wait_until
 
@@ -103,7 +104,22 @@ def _plain(value: Any, name: str = "") -> Any:
 
 
 @pytest.fixture(scope="module")
-def sides(kafka: str) -> Iterator[tuple[Side, Side]]:
+def written() -> Iterator[list[Row]]:
+    """The rows of groups and offsets that ours has for `offsets.<cluster>`, as they come."""
+    rows: list[Row] = []
+
+    def note(_: LocalRows, record: Record) -> None:
+        row = group_rows.encode(record)
+        if row is not None:
+            rows.append(row)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LocalRows, "of_group", note)
+        yield rows
+
+
+@pytest.fixture(scope="module")
+def sides(kafka: str, written: list[Row]) -> Iterator[tuple[Side, Side]]:
     """Ours and a real broker, with the same topics."""
     host, _, port = kafka.rpartition(":")
     with ExitStack() as stack:
@@ -148,3 +164,28 @@ def test_every_answer_of_a_random_walk_is_kafkas(sides: tuple[Side, Side]) -> No
     wanted |= {("OFFSET_DELETE", each) for each in ("0", "3", "24", "69", "86")}
     wanted |= {("OFFSET_FETCH", each) for each in ("0", "-1", "25", "100", "113")}
     assert wanted <= heard
+
+
+def test_every_row_of_a_random_walk_is_kafkas(
+    kafka: str, sides: tuple[Side, Side], written: list[Row]
+) -> None:
+    """What each group's walk leaves in `__consumer_offsets`, row by row."""
+    name, count = f"rows-{uuid.uuid4()}", len(written)
+    walks = [Walk(seed, f"{name}-{seed}") for seed in range(WALKS)]
+    for walk in walks:
+        for side in sides:
+            side.begin(walk.groups)
+        for _ in range(STEPS):
+            step = walk.step()
+            for side in sides:
+                answer = side.answer(step, walk.groups)
+            walk.hear(step, answer)
+    theirs = [(row.key, row.value) for row in group_offsets.rows(client_of(kafka, None), {})]
+    ours = written[count:]
+    for walk in walks:
+        for group in walk.groups:
+            said = [
+                as_kafka_reads([row for row in rows if group.encode() in row[0]])
+                for rows in (ours, theirs)
+            ]
+            assert said[0] == said[1], group

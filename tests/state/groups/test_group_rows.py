@@ -1,15 +1,10 @@
 """Groups as rows of `offsets.<cluster>`: what Kafka's own classes, and our reader, find there."""
 
-import json
-import subprocess
-from pathlib import Path
+import re
 from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io import jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import default_home
 from brokerstream.state.core.outputs import offsets_topic
 from brokerstream.state.groups import group_records
 from brokerstream.state.groups.group_records import (
@@ -23,9 +18,10 @@ from brokerstream.state.groups.group_records import (
 )
 from brokerstream.state.observed.offset_history import OffsetHistory
 from tests.support.consumer_groups import GROUP, ConsumerBench
+from tests.support.group_rows import Read, Row, read_by_kafka
 from tests.support.machine import CLUSTER, Bench
 from tests.support.mixed_groups import Classic, classic_group
-from tests.support.offset_rows import offset_row, written
+from tests.support.offset_rows import classic_row, offset_row, written
 from tests.support.share_groups import ShareBench
 from tests.support.streams_groups import (
     COUNTING,
@@ -36,9 +32,8 @@ from tests.support.streams_groups import (
 )
 from tests.support.streams_groups import GROUP as STREAMS_GROUP
 
-DRIVER = Path(__file__).with_name("GroupRows.java")
-
-Row = tuple[bytes, bytes | None]
+WORD = re.compile("(?=[A-Z])")
+"""Where another word begins in the name of a field."""
 
 
 def rows_of(bench: Bench) -> list[Row]:
@@ -189,25 +184,58 @@ def test_a_group_that_goes_leaves_nothing_behind() -> None:
     assert left(shared) == {}
 
 
+OFFSETS = (
+    "0000 0000000000000005 0001 6d 0000000000000007",
+    "0001 0000000000000005 0001 6d 0000000000000007 0000000000000009",
+    "0002 0000000000000005 0001 6d 0000000000000007",
+    "0003 0000000000000005 00000002 0001 6d 0000000000000007",
+    "0004 0000000000000005 00000002 02 6d 0000000000000007 00",
+)
+"""A commit in each version that Kafka has written."""
+
+
+def older_rows() -> list[Row]:
+    """Offsets and classic groups in every version of their keys and values."""
+    first, later = (bytes.fromhex(f"000{kind} 0001 67 0001 74 00000001") for kind in (0, 1))
+    offsets = [(later, bytes.fromhex(value)) for value in OFFSETS]
+    offsets.append((first, bytes.fromhex(OFFSETS[0])))
+    groups = [classic_row("g", 7, {"m": {"t": [0, 2]}}, version) for version in range(5)]
+    return [*offsets, *groups]
+
+
+def assert_is_read_as_by_kafka(row: Row, read: Read) -> None:
+    """Our reader finds in a row of an offset or a classic group what Kafka does."""
+    said, value = group_records.decode(*row), read.value
+    assert value is not None
+    if isinstance(said, ClassicRow):
+        (member,) = value["members"]
+        assert (said.group, said.generation) == ("g", value["generation"])
+        assert said.members == (
+            Member("m", None, member["clientId"], member["clientHost"], said.members[0].owned),
+        )
+        return
+    assert isinstance(said, OffsetRow)
+    assert said.value is not None
+    fields = ("offset", "leaderEpoch", "metadata", "commitTimestamp", "expireTimestamp")
+    theirs = [value.get(name, -1) for name in fields]
+    assert [getattr(said.value, WORD.sub("_", name).lower()) for name in fields] == theirs
+
+
 @pytest.mark.kafka
 def test_kafkas_own_classes_read_each_row_and_write_the_same_bytes() -> None:
     rows = [*rows_of(life()), *rows_of(streams_life()), *rows_of(share_life())]
-    lines = [key.hex() + (f" {value.hex()}" if value is not None else "") for key, value in rows]
-    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
-    told = subprocess.run(
-        [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
-        input="\n".join(lines) + "\n",
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    again, kinds, said = zip(*(line.split("\t") for line in told), strict=True)
-    assert list(again) == lines
-    first = dict(zip(kinds[::-1], map(json.loads, said[::-1]), strict=True))
+    older = older_rows()
+    read = read_by_kafka([*rows, *older])
+    assert [each.again for each in read] == [*rows, *older]
+    for row, each in zip(older, read[len(rows) :], strict=True):
+        assert_is_read_as_by_kafka(row, each)
+    del read[len(rows) :]
+    said = [(each.kind, each.value) for each in read if each.value is not None]
+    first = dict(reversed(said))
     assert first["ConsumerGroupMemberMetadataKey"]["subscribedTopicRegex"] == "b.*"
     member = first["StreamsGroupMemberMetadataKey"]
     assert (member["userEndpoint"]["port"], len(member["clientTags"])) == (40_000, 2)
-    deleting = [json.loads(each)["deletingTopics"] for each in said if "deletingTopics" in each]
+    deleting = [value["deletingTopics"] for _, value in said if "deletingTopics" in value]
     assert [topic["topicName"] for each in deleting for topic in each] == ["bar"]
     assert first["ShareGroupCurrentMemberAssignmentKey"]["memberEpoch"] == 2
     parts = first["StreamsGroupTopologyKey"]["subtopologies"]

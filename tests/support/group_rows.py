@@ -1,0 +1,52 @@
+"""Rows of `__consumer_offsets` as Kafka's own classes read them.
+
+`GroupRows.java` beside this file drives them, from the jars.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from brokerstream.kafka_io import jars
+from brokerstream.kafka_io.java import java_executable
+from brokerstream.settings import default_home
+
+DRIVER = Path(__file__).with_name("GroupRows.java")
+
+Row = tuple[bytes, bytes | None]
+
+
+class Read(NamedTuple):
+    """A row that Kafka has read.
+
+    Attributes:
+        again: the bytes that Kafka writes for it.
+        kind: the class of its key.
+        value: the fields of its value; None of a tombstone.
+    """
+
+    again: Row
+    kind: str
+    value: dict[str, Any] | None
+
+
+def read_by_kafka(rows: Iterable[Row]) -> list[Read]:
+    """What Kafka's classes find in rows, in their order."""
+    lines = [key.hex() + (f" {value.hex()}" if value is not None else "") for key, value in rows]
+    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
+    told = subprocess.run(
+        [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
+        input="\n".join(lines) + "\n",
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+    return [_read(*line.split("\t")) for line in told.splitlines()]
+
+
+def _read(again: str, kind: str, said: str) -> Read:
+    key, _, value = again.partition(" ")
+    row = bytes.fromhex(key), bytes.fromhex(value) if value else None
+    return Read(row, kind, json.loads(said))
