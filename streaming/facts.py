@@ -5,7 +5,7 @@ checkpoint; everything else that would silently make nonsense of the state is re
 """
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,6 +46,8 @@ class Facts(msgspec.Struct, rename="camel"):
         requests_topic_id: Kafka's id of `requests`.
         shuffle_partitions: Spark tasks that share the cells; the first value is kept.
         incarnation: that of cells which talk to each other: higher for each new checkpoint.
+        loads: what each cell's events have taken of a processor so far, in µs, by its name; those
+            of which nothing was measured are left out.
         restored_from: the snapshot that the checkpoint was made of; empty for none. With another
             prefix than the snapshot's the topic's id is empty until the first run.
     """
@@ -61,6 +63,7 @@ class Facts(msgspec.Struct, rename="camel"):
     brokers: dict[str, list[int]] = {}
     incarnation: int = 0
     restored_from: str = ""
+    loads: dict[str, int] = {}
 
 
 def check(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str | None) -> None:
@@ -114,7 +117,7 @@ def settle(
         former,
         state_version=STATE_VERSION,
         requests_topic_id=topic_id,
-        groups=_with_groups(former.groups, cells, former.shuffle_partitions),
+        groups=group_keys(cells, former.shuffle_partitions, former.loads, former.groups),
         brokers=former.brokers | {name: settings.brokers_of(name) for name in settings.clusters},
     )
     write(checkpoint, facts)
@@ -145,6 +148,22 @@ def write(checkpoint: Path, facts: Facts) -> None:
     fresh = checkpoint / f".{FILE_NAME}.new"
     fresh.write_bytes(msgspec.json.format(msgspec.json.encode(facts)))
     fresh.replace(checkpoint / FILE_NAME)
+
+
+def add_loads(checkpoint: Path, taken: Mapping[str, int]) -> None:
+    """Add to what cells' events have taken of a processor, in µs.
+
+    A snapshot has these loads, and a job that is restored from it has its cells dealt out by them.
+
+    Args:
+        checkpoint: a checkpoint that this process holds.
+        taken: by the cell's name.
+    """
+    known = read(checkpoint)
+    if known is not None and taken:
+        names = known.loads.keys() | taken.keys()
+        total = {name: known.loads.get(name, 0) + taken.get(name, 0) for name in sorted(names)}
+        write(checkpoint, msgspec.structs.replace(known, loads=total))
 
 
 @contextmanager
@@ -223,14 +242,6 @@ def check_version(checkpoint: Path, former: Facts) -> None:
             f" version {former.state_version}, this one knows {STATE_VERSION}.",
             "Use the newer one, or choose another --checkpoint.",
         )
-
-
-def _with_groups(
-    former: dict[str, int], cells: list[str], shuffle_partitions: int
-) -> dict[str, int]:
-    """The grouping keys of the former cells, and of new ones behind them."""
-    names = [*former, *(name for name in cells if name not in former)]
-    return dict(zip(names, group_keys(shuffle_partitions), strict=False))
 
 
 def _check_brokers(checkpoint: Path, former: Facts, settings: Settings) -> None:

@@ -21,6 +21,9 @@ Counts = dict[str, int]
 STATE, SESSIONS, PARTITIONS_CACHED, EVICTIONS = "state", "sessions", "cached", "evictions"
 """What is measured of a cell: bytes of state; its fetch sessions, their partitions, evictions."""
 
+LOAD = "load"
+"""And what its events have taken of a processor, in µs."""
+
 
 def of_cell(measure: str, cell: str) -> str:
     """The name of what is measured of a cell; of others a slash is in no name."""
@@ -40,10 +43,17 @@ def _sum_over_cells(counts: Mapping[str, int], measure: str) -> int:
 
 
 def merge(total: Counts, update: Mapping[str, int]) -> Counts:
-    """Add an update to a total: rows add up, of what is measured of a cell the newest holds."""
+    """Add an update to a total: rows and loads add up, of a cell's sizes the newest holds."""
     for name, value in update.items():
-        total[name] = value if _is_of_cell(name) else total.get(name, 0) + value
+        is_size = _is_of_cell(name) and not name.startswith(of_cell(LOAD, ""))
+        total[name] = value if is_size else total.get(name, 0) + value
     return total
+
+
+def loads_of(counts: Mapping[str, int]) -> Counts:
+    """The load of each cell, by its name."""
+    start = of_cell(LOAD, "")
+    return {name.removeprefix(start): n for name, n in counts.items() if name.startswith(start)}
 
 
 def accumulator(context: "SparkContext") -> "Accumulator[Counts]":

@@ -8,6 +8,7 @@ source partition, without state: each becomes a dead letter.
 This module runs in Spark's Python workers.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -87,14 +88,17 @@ def group_function(cells: dict[int, CellSettings], count: Count | None = None) -
     def handle_group(
         key: tuple[Any, ...], frames: Frames, state: GroupState
     ) -> "Iterator[pd.DataFrame]":
-        settings = encoded.get(int(key[0]))
+        begun_ns = time.process_time_ns()
+        encoded_settings = encoded.get(int(key[0]))
+        settings = _decode_settings(encoded_settings or some_cell)
         events = collect(frames)
         counts: Counts = {REQUESTS: len(events)}
-        if settings is None:
-            outputs = handle_strays(_decode_settings(some_cell), set(encoded.values()), events)
+        if encoded_settings is None:
+            yield from frames_of(handle_strays(settings, set(encoded.values()), events), counts)
         else:
-            outputs = handle_cell(_decode_settings(settings), events, state, counts)
-        yield from frames_of(outputs, counts)
+            yield from frames_of(handle_cell(settings, events, state, counts), counts)
+            taken_us = (time.process_time_ns() - begun_ns) // 1000
+            counts[measures.of_cell(measures.LOAD, settings.name)] = taken_us
         if count is not None:
             count(counts)
 

@@ -4,6 +4,7 @@ A cell's name is the key of its events, so every event has to be decided before 
 snapshot has to be of all that is in `requests`.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 
 from brokerstream.errors import UserError
@@ -51,6 +52,25 @@ def names(former: Facts, count: int) -> list[str]:
         for cluster, brokers in former.brokers.items()
         for name in placement.cells_of(cluster, count, brokers)
     ]
+
+
+def loads(former: Facts, cells: list[str]) -> dict[str, int]:
+    """What is to be expected of the load of new cells: a cluster's, shared out evenly to its own.
+
+    Args:
+        former: of the job until now.
+        cells: the names of the new cells.
+    """
+    of_cluster: Counter[str] = Counter()
+    for name, load in former.loads.items():
+        of_cluster[placement.cluster_of(name)] += load
+    share = Counter(map(placement.cluster_of, cells))
+    clusters = {name: placement.cluster_of(name) for name in cells}
+    return {
+        name: of_cluster[cluster] // share[cluster]
+        for name, cluster in clusters.items()
+        if cluster in of_cluster
+    }
 
 
 def quiet_end(

@@ -103,12 +103,14 @@ def _facts(snapshot: Snapshot, former: Facts, wanted: Wanted) -> Facts:
     is_cut = wanted.cells not in (None, former.cells)
     count = wanted.cells or former.cells
     names = resharding.names(former, count) if is_cut else list(former.groups)
+    loads = resharding.loads(former, names) if is_cut else former.loads
     return msgspec.structs.replace(
         former,
         state_version=STATE_VERSION,
         prefix=prefix,
         cells=count,
-        groups=dict(zip(names, group_keys(shuffle_partitions), strict=False)),
+        groups=group_keys(names, shuffle_partitions, loads, fixed={}),
+        loads=loads,
         incarnation=max(former.incarnation + 1, now_ms()) if is_cut else former.incarnation,
         shuffle_partitions=shuffle_partitions,
         requests_topic_id=former.requests_topic_id if prefix == former.prefix else "",

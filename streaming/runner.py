@@ -42,6 +42,9 @@ STREAMING_PACKAGE = "org.apache.spark.sql.execution.streaming"
 QUERY_PLAN = "=== Streaming Query ==="
 """Where Spark's message begins to be about the query instead of the error."""
 
+LOADS_KEPT_S = 60.0
+"""How often the cells' loads are put into the facts while the job runs; so they are at its end."""
+
 SLEEPING_POLLS = 3
 """So often a query must be seen between two batches before it counts as sleeping."""
 
@@ -197,6 +200,7 @@ def run(
             _watch(running, stop, available_now)
         finally:
             query.stop()
+            running.loads.keep(running.counts())
     return ended(checkpoint)
 
 
@@ -223,6 +227,30 @@ def _clock(prepared_job: job.Job) -> Iterator[Clock | None]:
         clock.stop()
 
 
+class _Loads:
+    """Puts what the cells' events have taken since the start into the facts, now and then."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        self._kept: Counts = {}
+        self._next = time.monotonic() + LOADS_KEPT_S
+
+    def keep_if_due(self, counts: Counts) -> None:
+        """Where `LOADS_KEPT_S` are over."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + LOADS_KEPT_S
+            self.keep(counts)
+
+    def keep(self, counts: Counts) -> None:
+        """What has come since the last time."""
+        loads = measures.loads_of(counts)
+        facts.add_loads(
+            self._checkpoint,
+            {name: load - self._kept.get(name, 0) for name, load in loads.items()},
+        )
+        self._kept = loads
+
+
 @dataclass
 class _Run:
     """A query that runs, and what is watched of it."""
@@ -237,6 +265,9 @@ class _Run:
     seen_at: str = ""
     seen_batch: int = checkpoint_log.NONE
 
+    def __post_init__(self) -> None:
+        self.loads = _Loads(self.job.settings.checkpoint_dir)
+
     def check(self) -> None:
         """Hand on progress. Raises QueryFailed."""
         newest = self.query._jsq.lastProgress()
@@ -248,6 +279,7 @@ class _Run:
                 if batch > self.seen_batch and progress["numInputRows"]:
                     self.seen_batch = batch
                     self.observe(progress_of(progress, self.counts()))
+            self.loads.keep_if_due(self.counts())
         failure = self.query.exception()
         if failure is not None:
             raise QueryFailed(str(failure).partition(QUERY_PLAN)[0].strip())

@@ -1,6 +1,8 @@
 """Kafka's partitioner and Spark's hash, computed here as they compute them."""
 
-from itertools import islice
+import itertools
+from collections import Counter
+from itertools import compress
 
 import pytest
 from hypothesis import given
@@ -40,16 +42,91 @@ def test_sparks_hash_of_an_int() -> None:
     assert [spark_hash(n) for n in (0, 1, -1)] == [933211791, -559580957, -1604776387]
 
 
-@given(st.integers(1, 12), st.integers(1, 60))
-def test_cells_spread_evenly_over_the_shuffle_partitions(partitions: int, cells: int) -> None:
-    keys = list(islice(group_keys(partitions), cells))
-    assert len(set(keys)) == cells
-    assert min(keys) >= 0
-    placed = [spark_hash(key) % partitions for key in keys]
-    assert placed == [number % partitions for number in range(cells)]
+def tasks_of(keys: dict[str, int], tasks: int) -> dict[str, int]:
+    return {name: spark_hash(key) % tasks for name, key in keys.items()}
 
 
-@given(st.integers(1, 8), st.integers(1, 20), st.integers(1, 20))
-def test_more_cells_leave_the_keys_of_the_others(partitions: int, few: int, more: int) -> None:
-    before = list(islice(group_keys(partitions), few))
-    assert list(islice(group_keys(partitions), few + more))[:few] == before
+def shares(keys: dict[str, int], tasks: int, loads: dict[str, int]) -> list[int]:
+    """The load of each task, the busiest first."""
+    found = [0] * tasks
+    for name, task in tasks_of(keys, tasks).items():
+        found[task] += loads[name]
+    return sorted(found, reverse=True)
+
+
+def named(loads: list[int]) -> dict[str, int]:
+    return {f"c{number}": load for number, load in enumerate(loads)}
+
+
+@pytest.mark.parametrize("cells", range(1, 65))
+def test_cells_of_equal_load_spread_evenly_over_the_tasks(cells: int) -> None:
+    for tasks, load in itertools.product((1, 2, 3, 4, 8, 12), (0, 1, 700_000)):
+        loads = named([load] * cells)
+        keys = group_keys(loads, tasks, loads, {})
+        assert len(set(keys.values())) == cells and min(keys.values()) >= 0
+        held = Counter(tasks_of(keys, tasks).values())
+        assert max(held.values()) == -(-cells // tasks)
+        assert keys == group_keys(loads, tasks, {}, {})
+
+
+def test_without_known_loads_the_keys_are_those_of_older_checkpoints() -> None:
+    names = [f"c{number}" for number in range(8)]
+    assert list(group_keys(names, 2, {}, {}).values()) == [2, 0, 4, 1, 5, 3, 10, 6]
+    assert list(group_keys(names, 3, {}, {}).values()) == [0, 1, 11, 2, 6, 12, 3, 13]
+
+
+LOADS = st.lists(st.integers(0, 10_000), min_size=1, max_size=64).map(named)
+
+
+@given(LOADS, st.integers(1, 12))
+def test_no_task_is_busier_than_another_by_more_than_its_lightest_cell(
+    loads: dict[str, int], tasks: int
+) -> None:
+    keys = group_keys(loads, tasks, loads, {})
+    held: list[list[int]] = [[] for _ in range(tasks)]
+    for name, task in tasks_of(keys, tasks).items():
+        held[task].append(loads[name])
+    least = min(map(sum, held))
+    assert all(sum(each) - min(each) <= least for each in held if each)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=6).map(named), st.integers(1, 3))
+def test_the_busiest_task_has_four_thirds_of_the_best_at_most(
+    loads: dict[str, int], tasks: int
+) -> None:
+    every = itertools.product(range(tasks), repeat=len(loads))
+    best = min(
+        max(sum(compress(loads.values(), (at == task for at in way))) for task in range(tasks))
+        for way in every
+    )
+    assert shares(group_keys(loads, tasks, loads, {}), tasks, loads)[0] * 3 <= best * 4
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=63), st.integers(2, 12))
+def test_a_cell_with_more_than_the_mean_of_the_tasks_has_one_of_its_own(
+    others: list[int], tasks: int
+) -> None:
+    loads = named([*others, sum(others) // (tasks - 1) + 1])
+    placed = tasks_of(group_keys(loads, tasks, loads, {}), tasks)
+    hot = f"c{len(others)}"
+    assert [name for name, task in placed.items() if task == placed[hot]] == [hot]
+
+
+@given(LOADS, LOADS, st.integers(1, 8))
+def test_cells_that_have_a_key_keep_it_and_new_ones_go_where_least_is_done(
+    old: dict[str, int], new: dict[str, int], tasks: int
+) -> None:
+    fixed = {name: 3 * number for number, name in enumerate(old)}
+    added = {f"new {name}": load for name, load in new.items()}
+    before = shares(fixed, tasks, old)
+    keys = group_keys(added, tasks, old | added, fixed)
+    assert {name: keys[name] for name in old} == fixed
+    assert len(set(keys.values())) == len(old) + len(added)
+    after = shares(keys, tasks, old | added)
+    assert after[0] <= max(before[0], sum(after) // tasks + max(added.values()))
+
+
+def test_a_cell_of_unknown_load_counts_as_the_mean_of_the_others() -> None:
+    loads = {"heavy": 90, "light": 10}
+    placed = tasks_of(group_keys(["heavy", "light", "x", "y"], 2, loads, {}), 2)
+    assert placed["heavy"] == placed["light"] != placed["x"] == placed["y"]

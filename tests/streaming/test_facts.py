@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from brokerstream.errors import UserError
+from brokerstream.kafka_io.partitioning import spark_hash
 from brokerstream.settings import Settings, load
 from brokerstream.state.cell.cell import STATE_VERSION
 from brokerstream.state.cell.upgrades import STEPS
@@ -36,6 +37,26 @@ def test_a_cluster_may_be_added_and_the_others_keep_their_groups(tmp_path: Path)
     assert {name: after[name] for name in before} == before
     assert after.keys() == {"a", "b", "new"}
     assert len(set(after.values())) == 3
+
+
+def test_loads_add_up_and_a_new_cluster_goes_to_the_task_with_the_least(tmp_path: Path) -> None:
+    facts.add_loads(tmp_path, {"a": 1})
+    assert facts.read(tmp_path) is None, "where no checkpoint is none is made"
+    groups = settle(tmp_path, ("a", "b", "c")).groups
+    facts.add_loads(tmp_path, {"a": 30, "b": 500})
+    facts.add_loads(tmp_path, {"a": 20, "c": 60})
+    again = settle(tmp_path, ("a", "b", "c", "new"))
+    assert again.loads == {"a": 50, "b": 500, "c": 60}
+    tasks = {name: spark_hash(key) % 2 for name, key in again.groups.items()}
+    assert tasks["a"] == tasks["c"] == tasks["new"] != tasks["b"]
+    assert {name: again.groups[name] for name in groups} == groups
+
+
+def test_facts_that_know_no_loads_are_read(tmp_path: Path) -> None:
+    written = msgspec.to_builtins(settle(tmp_path))
+    del written["loads"]
+    (tmp_path / facts.FILE_NAME).write_bytes(msgspec.json.encode(written))
+    assert settle(tmp_path).groups == written["groups"]
 
 
 def test_the_shuffle_partitions_of_the_checkpoint_are_kept(tmp_path: Path) -> None:

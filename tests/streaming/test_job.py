@@ -12,7 +12,14 @@ from brokerstream.sinks import snapshot_store
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
 from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.streaming import checkpoint_log, runner, snapshots, state_reader, state_rows
+from brokerstream.streaming import (
+    checkpoint_log,
+    facts,
+    runner,
+    snapshots,
+    state_reader,
+    state_rows,
+)
 from brokerstream.streaming.clock import now_ms
 from brokerstream.streaming.measures import Progress
 from brokerstream.streaming.state_rows import Kind
@@ -60,6 +67,8 @@ def test_captures_of_two_clusters_stopped_and_restarted_in_the_middle(
     stopped = bench.run(spark, stop, observe=lambda _: stop.wanted.set())
     assert stopped.is_clean
     assert 0 < len(bench.rows(outputs.RESPONSES)) < len(first) + len(second)
+    first_loads = loads_of(bench)
+    assert sum(first_loads.values()) > 0
 
     seen: list[Progress] = []
     ended = bench.run(spark, observe=seen.append)
@@ -68,6 +77,8 @@ def test_captures_of_two_clusters_stopped_and_restarted_in_the_middle(
     assert seen[-1].lag == 0
     assert seen[-1].counts[outputs.RESPONSES] > 0
     assert seen[-1].state_bytes > 0
+    second_loads = loads_of(bench)
+    assert all(0 <= first_loads.get(name, 0) < second_loads[name] for name in ("a", "b"))
 
     sent = {event.id for event in (*first, *second)}
     answered = [row.id for row in bench.all_rows(outputs.RESPONSES)]
@@ -89,6 +100,13 @@ def test_captures_of_two_clusters_stopped_and_restarted_in_the_middle(
         row["topic"] for row in logs if row["cell"] == "b"
     )
     assert [row["cell"] for row in state_rows.counts(cells)] == ["a", "b"]
+
+
+def loads_of(bench: JobBench) -> dict[str, int]:
+    """What the cells' events have taken of a processor, as the checkpoint has it."""
+    known = facts.read(bench.checkpoint)
+    assert known is not None
+    return known.loads
 
 
 def replay(bench: JobBench, cell: Cell) -> None:

@@ -8,8 +8,10 @@ from brokerstream.streaming import measures
 
 
 def test_what_the_workers_count_adds_up_and_sizes_are_the_newest() -> None:
-    total = measures.merge({"responses": 2, "state/a": 10}, {"responses": 3, "state/a": 7})
-    assert total == {"responses": 5, "state/a": 7}
+    total = {"responses": 2, "state/c.0": 10, "load/c.0": 400}
+    total = measures.merge(total, {"responses": 3, "state/c.0": 7, "load/c.0": 30, "load/d": 1})
+    assert total == {"responses": 5, "state/c.0": 7, "load/c.0": 430, "load/d": 1}
+    assert measures.loads_of(total) == {"c.0": 430, "d": 1}
 
 
 def test_fetch_sessions_are_added_up_over_the_cells() -> None:

@@ -144,6 +144,15 @@ def test_the_state_is_written_once_a_call() -> None:
     assert state.updates == 1
 
 
+def test_what_a_cell_takes_of_a_processor_is_counted_and_strays_have_no_load() -> None:
+    seen: list[measures.Counts] = []
+    function = operator.group_function({CELL_KEY: CELL}, seen.append)
+    for key in (CELL_KEY, -3):
+        list(function((key,), frames([rows_of([b"{}"] * 20)]), State()))
+    of_cell, of_strays = map(measures.loads_of, seen)
+    assert list(of_cell) == [CLUSTER] and of_cell[CLUSTER] > 0 and of_strays == {}
+
+
 def test_an_older_state_row_is_written_in_this_versions_form() -> None:
     state = State()
     group = {"1/group/g": {"group_id": "g", "metadata": None}}

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from brokerstream.errors import UserError
+from brokerstream.kafka_io.partitioning import spark_hash
 from brokerstream.settings import load
 from brokerstream.sinks import snapshot_store
 from brokerstream.state.cell.between_cells import Count
@@ -90,6 +91,18 @@ def test_a_restored_checkpoint_has_the_state_and_the_place_of_the_snapshot(tmp_p
     facts.check(new, settings("p"), ["default"], FACTS.requests_topic_id)
     again = snapshots.take(new, tmp_path / "snapshots")
     assert snapshot_store.read_cells(again.path) == snapshot_store.read_cells(shot.path)
+
+
+def test_a_restored_job_has_its_cells_dealt_out_by_their_loads(tmp_path: Path) -> None:
+    groups = {"a": 2, "b": 0, "c": 4, "d": 1}  # a and c in one task, b and d in the other
+    loads = {"a": 700, "b": 20, "c": 600, "d": 30}
+    shot = taken(tmp_path, groups=groups, loads=loads)
+    restored = restore(shot.path, tmp_path / "new").facts
+    tasks = {name: spark_hash(key) % 2 for name, key in restored.groups.items()}
+    assert tasks["a"] != tasks["c"] == tasks["b"] == tasks["d"]
+    assert restored.loads == loads
+    cells = state_reader.read_cells(tmp_path / "new")
+    assert cells == state_reader.read_cells(tmp_path / "former")
 
 
 def settings(prefix: str, **flags: Any) -> Any:
