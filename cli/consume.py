@@ -16,6 +16,7 @@ from brokerstream.cli.output import say, show_json
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
+    from brokerstream.cli.share_members import ShareMember
     from brokerstream.clients.consumer_config import ConsumerConfig
     from brokerstream.clients.fetcher import FetchSettings
     from brokerstream.clients.messages import Message
@@ -23,16 +24,30 @@ if TYPE_CHECKING:
     from brokerstream.drivers.consumer import Consumer
     from brokerstream.kafka_io.kafka_clients import ClientProperties
 
+    Member = Consumer | ShareMember
+
 POLL_MS = 200
+PRINTED_S = 0.02
+"""How often a member of a share group looks whether its records are printed."""
+
 READ_AHEAD = 1_000
 JOIN_S = 40.0
 
 
 class Protocol(StrEnum):
-    """Who assigns: a member of the group (classic), or its coordinator (KIP-848)."""
+    """Who assigns: a member, the coordinator (KIP-848); or records are shared (KIP-932)."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
+
+
+class Acknowledge(StrEnum):
+    """What a member of a share group says of each record, once it is printed."""
+
+    ACCEPT = "accept"
+    RELEASE = "release"
+    REJECT = "reject"
 
 
 class Assignor(StrEnum):
@@ -68,7 +83,16 @@ ProtocolOption = Annotated[
     typer.Option(
         "--protocol",
         help="group.protocol: a member of the group assigns (classic), or its coordinator does"
-        " (consumer, KIP-848: Kafka 4.0 and later).",
+        " (consumer, KIP-848: Kafka 4.0 and later); or members of a share group share the records"
+        " (share, KIP-932: Kafka 4.2 and later).",
+    ),
+]
+AcknowledgeOption = Annotated[
+    Acknowledge,
+    typer.Option(
+        "--acknowledge",
+        help="With --protocol share: what is said of a record once it is printed. A released one"
+        " comes again, until its deliveries are used up.",
     ),
 ]
 RemoteAssignor = Annotated[
@@ -150,6 +174,7 @@ def command(
     protocol: ProtocolOption = Protocol.CLASSIC,
     assignor: Assignors = None,
     remote_assignor: RemoteAssignor = None,
+    acknowledge: AcknowledgeOption = Acknowledge.ACCEPT,
     from_beginning: FromBeginning = False,
     read_committed: Committed = False,
     max_messages: Count = None,
@@ -167,8 +192,9 @@ def command(
 
     Each record's value is a line of standard output, with --json a document with its place, key,
     timestamp and headers. Offsets are committed every five seconds, before a rebalance and at the
-    end. The members are brokerstream's own consumer, written from Kafka's rules: other clients'
-    members may be in the same group.
+    end; in a share group each record is acknowledged when it is printed. The members are
+    brokerstream's own consumer, written from Kafka's rules: other clients' members may be in the
+    same group.
     """
     from brokerstream.cli.client_access import accessible
     from brokerstream.clients.assignors.assign import AssignorName
@@ -176,33 +202,44 @@ def command(
     from brokerstream.clients.fetcher import FetchSettings, OffsetReset
 
     _check_wanted(topics, include, protocol)
+    is_shared = protocol is Protocol.SHARE
     if protocol is Protocol.CONSUMER and assignor:
         raise UserError(
             "--assignor is for the classic protocol: with --protocol consumer the broker assigns.",
             "Say --remote-assignor uniform or range.",
         )
+    unknown_there = (assignor, remote_assignor, include, instance_id, from_beginning)
+    _check_shared(is_shared, any(unknown_there) or read_committed, acknowledge, group)
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
     fetches = FetchSettings(
         auto_offset_reset=OffsetReset.EARLIEST if from_beginning else OffsetReset.LATEST,
         isolation_level=int(read_committed),
         client_rack=client_rack,
     )
-
     named = tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS)
     settings = ConsumerConfig(
         group_id=group,
         group_instance_id=instance_id,
-        group_protocol=GroupProtocol(protocol),
+        group_protocol=GroupProtocol.CLASSIC if is_shared else GroupProtocol(protocol),
         group_remote_assignor=remote_assignor,
         client_rack=client_rack,
         session_timeout_ms=session_timeout_ms,
         heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
         assignors=named,
     )
-    make = partial(_member, kafka, settings, topics or [], include, fetches)
-    reading = Reading(members, make, threads)
+    wanted = topics or []
+    make: Callable[[int], Member] = partial(_member, kafka, settings, wanted, include, fetches)
+    if is_shared:
+        make = partial(_share_member, kafka, settings, wanted, acknowledge)
+    _read(Reading(members, make, threads), max_messages, timeout, as_json)
+
+
+def _read(
+    reading: "Reading", max_messages: int | None, idle_s: float | None, as_json: bool
+) -> None:
+    """Raises UserError where a member could not go on."""
     try:
-        _print(reading, max_messages, timeout, as_json)
+        _print(reading, max_messages, idle_s, as_json)
     except KeyboardInterrupt:
         say("leaving the group")
     finally:
@@ -222,6 +259,32 @@ def _check_wanted(topics: list[str] | None, include: str | None, protocol: Proto
             re.compile(include)
         except re.error as error:
             raise UserError(f"{include} is no regular expression: {error}.") from None
+
+
+def _check_shared(is_shared: bool, has_others: bool, acknowledge: Acknowledge, group: str) -> None:
+    """Raises UserError where something is said that a share group does not have, or it alone."""
+    if is_shared and has_others:
+        raise UserError(
+            "A share group has no assignors, patterns and instance ids; where it begins and whether"
+            " it reads committed records alone its settings say.",
+            "Set share.auto.offset.reset, share.isolation.level: kafka-configs.sh --alter"
+            f" --entity-type groups --entity-name {group} --add-config ….",
+        )
+    if not is_shared and acknowledge is not Acknowledge.ACCEPT:
+        raise UserError("--acknowledge is for share groups.", "Say --protocol share, too.")
+
+
+def _share_member(
+    kafka: "ClientProperties",
+    settings: "ConsumerConfig",
+    topics: list[str],
+    acknowledge: Acknowledge,
+    number: int,
+) -> "ShareMember":
+    """One of the members of a share group."""
+    from brokerstream.cli.share_members import share_member
+
+    return share_member(kafka, settings, topics, acknowledge.name, number)
 
 
 def _member(
@@ -253,17 +316,19 @@ def _member(
 class Reading:
     """Members, each in a thread; what they read comes out of `records`, in one queue.
 
+    With each record comes who is to be told when it is printed, if anybody is.
+
     Attributes:
         timeline: which member had which partition, and when.
         has_begun: set when a member was assigned something, if only nothing.
         error: why a member could not go on.
     """
 
-    def __init__(self, members: int, make: Callable[[int], "Consumer"], is_shown: bool) -> None:
+    def __init__(self, members: int, make: Callable[[int], "Member"], is_shown: bool) -> None:
         from brokerstream.clients.timeline import Timeline
         from brokerstream.drivers.sockets import monotonic_ms
 
-        self.records: Queue[tuple[TopicPartition, int, Message]] = Queue(READ_AHEAD)
+        self.records: Queue[tuple[Any, Callable[[Any], None] | None]] = Queue(READ_AHEAD)
         self.timeline: Timeline = Timeline(monotonic_ms())
         self.error: str | None = None
         self._is_shown = is_shown
@@ -303,13 +368,19 @@ class Reading:
         if self.error is not None:
             raise UserError(self.error)
 
-    def _member(self, name: str, make: Callable[[int], "Consumer"], number: int) -> None:
+    def _member(self, name: str, make: Callable[[int], "Member"], number: int) -> None:
+        from brokerstream.cli.share_members import ShareMember
+
         consumer = make(number)
+        on_printed = consumer.printed if isinstance(consumer, ShareMember) else None
         try:
             while not self._is_over.is_set():
-                for record in consumer.poll(POLL_MS):
-                    self._put(record)
+                taken = consumer.poll(POLL_MS)
+                for record in taken:
+                    self._put(record, on_printed)
                 self._look(name, consumer)
+                if on_printed is not None and not taken:
+                    self._is_over.wait(PRINTED_S)
         except UserError as error:
             self._end(f"{name} can not go on: {error}")
         finally:
@@ -317,16 +388,21 @@ class Reading:
             consumer.close()
             self._note(name, [])
 
-    def _put(self, record: "tuple[TopicPartition, int, Message]") -> None:
+    def _put(self, record: Any, on_printed: Callable[[Any], None] | None) -> None:
         while not self._is_over.is_set():
             try:
-                self.records.put(record, timeout=0.2)
+                self.records.put((record, on_printed), timeout=0.2)
             except Full:
                 continue
             return
 
-    def _look(self, name: str, consumer: "Consumer") -> None:
-        from brokerstream.clients.consumer_events import Assigned, Failed, Truncated
+    def _look(self, name: str, consumer: "Member") -> None:
+        from brokerstream.clients.consumer_events import (
+            Assigned,
+            Failed,
+            ShareAcknowledged,
+            Truncated,
+        )
         from brokerstream.state.core.errors import error_name
 
         for event in consumer.events():
@@ -337,6 +413,9 @@ class Reading:
             elif isinstance(event, Truncated):
                 (topic, partition), position, end = event
                 say(f"{topic}-{partition} was cut at {end}, and had been read up to {position}")
+            elif isinstance(event, ShareAcknowledged):
+                (topic, partition), offsets, error = event
+                say(f"{topic}-{partition} {offsets}: not acknowledged, {error_name(error)}")
         if consumer.client.unsupported is not None:
             self._end(
                 f"The broker speaks no version of {consumer.client.unsupported} that is known."
@@ -371,7 +450,7 @@ def _print(reading: Reading, max_messages: int | None, idle_s: float | None, as_
     count, heard = 0, 0.0
     while count != max_messages and not reading.is_over:
         try:
-            at, offset, message = reading.records.get(timeout=POLL_MS / 1000)
+            record, on_printed = reading.records.get(timeout=POLL_MS / 1000)
         except Empty:
             if not heard and reading.has_begun.is_set():
                 heard = time.monotonic()
@@ -380,14 +459,20 @@ def _print(reading: Reading, max_messages: int | None, idle_s: float | None, as_
             continue
         count, heard = count + 1, time.monotonic()
         if as_json:
-            show_json(document(at, offset, message))
+            show_json(document(*record))
         else:
-            typer.echo("" if message.value is None else text(message.value))
+            value = record[2].value
+            typer.echo("" if value is None else text(value))
+        if on_printed is not None:
+            on_printed(record)
 
 
-def document(at: "TopicPartition", offset: int, message: "Message") -> dict[str, Any]:
-    """A record as JSON; bytes that are no UTF-8 are escaped."""
-    return {
+def document(
+    at: "TopicPartition", offset: int, message: "Message", delivery_count: int | None = None
+) -> dict[str, Any]:
+    """A record as JSON, in a share group with its deliveries; bytes that are no UTF-8 escaped."""
+    deliveries = {} if delivery_count is None else {"deliveryCount": delivery_count}
+    return deliveries | {
         "topic": at.topic,
         "partition": at.partition,
         "offset": offset,

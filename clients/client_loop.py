@@ -39,12 +39,14 @@ from brokerstream.state.apis.list_groups import ListGroupsResponse
 from brokerstream.state.apis.list_offsets import ListOffsetsResponse
 from brokerstream.state.apis.metadata import MetadataResponse
 from brokerstream.state.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from brokerstream.state.apis.share_group_heartbeat import ShareGroupHeartbeatResponse
 from brokerstream.state.apis.txn_offset_commit import TxnOffsetCommitResponse
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.core.schema import Body
 from brokerstream.state.fetch.fetch_bodies import FetchResponse
 from brokerstream.state.replication.produce_bodies import ProduceResponse
+from brokerstream.state.share.fetch_bodies import ShareAcknowledgeResponse, ShareFetchResponse
 from brokerstream.state.transactions.transaction_verification import AddPartitionsToTxnResponse
 
 SPOKEN: Mapping[str, tuple[int, int]] = {
@@ -61,6 +63,9 @@ SPOKEN: Mapping[str, tuple[int, int]] = {
     "LEAVE_GROUP": (3, 5),
     "SYNC_GROUP": (0, 5),
     "CONSUMER_GROUP_HEARTBEAT": (1, 1),
+    "SHARE_GROUP_HEARTBEAT": (1, 1),
+    "SHARE_FETCH": (1, 2),
+    "SHARE_ACKNOWLEDGE": (1, 2),
     "INIT_PRODUCER_ID": (0, 5),
     "ADD_PARTITIONS_TO_TXN": (0, 3),
     "ADD_OFFSETS_TO_TXN": (0, 4),
@@ -94,6 +99,9 @@ RESPONSES: dict[str, type[Body]] = {
     "DELETE_RECORDS": DeleteRecordsResponse,
     "DESCRIBE_TRANSACTIONS": DescribeTransactionsResponse,
     "CONSUMER_GROUP_HEARTBEAT": ConsumerGroupHeartbeatResponse,
+    "SHARE_GROUP_HEARTBEAT": ShareGroupHeartbeatResponse,
+    "SHARE_FETCH": ShareFetchResponse,
+    "SHARE_ACKNOWLEDGE": ShareAcknowledgeResponse,
     **consumer_requests.RESPONSES,
 }
 _known = [msgspec.json.Decoder(each) for each in RESPONSES.values()]

@@ -48,18 +48,22 @@ Coordination = Callable[[SubscriptionState], ConsumerCoordinator]
 """Makes a coordinator over what is subscribed to and assigned."""
 
 
+def drawn_member_id(draw: Draw) -> str:
+    """A member's id, as it draws it itself (KIP-1082): Kafka's letters for 16 bytes."""
+    octets = bytes(int(draw() * 256) for _ in range(UUID_BYTES))
+    return base64.urlsafe_b64encode(octets).decode().rstrip("=")
+
+
 def _membership(
     config: ConsumerConfig,
     subscription: SubscriptionState,
     draw: Draw,
     assignor: MembersAssignor | None,
 ) -> ConsumerCoordinator:
-    """By the group's protocol; a member of a consumer group draws its own id (KIP-1082)."""
+    """By the group's protocol; a member of a consumer group draws its own id."""
     if config.group_protocol is GroupProtocol.CLASSIC:
         return ConsumerCoordinator(config, subscription, assignor)
-    octets = bytes(int(draw() * 256) for _ in range(UUID_BYTES))
-    member_id = base64.urlsafe_b64encode(octets).decode().rstrip("=")
-    return ConsumerMembership(config, subscription, member_id)
+    return ConsumerMembership(config, subscription, drawn_member_id(draw))
 
 
 def _metadata(

@@ -46,10 +46,20 @@ class Truncated(NamedTuple):
     end: int
 
 
+class ShareAcknowledged(NamedTuple):
+    """What a member of a share group has said of records is told; with an `error` it is not."""
+
+    partition: TopicPartition
+    offsets: list[int]
+    error: Error
+
+
 class Failed(NamedTuple):
     """The consumer can not go on."""
 
     error: Error
 
 
-Event = Assigned | Revoked | Lost | Committed | CommitFailed | Truncated | Failed
+Event = (
+    Assigned | Revoked | Lost | Committed | CommitFailed | Truncated | ShareAcknowledged | Failed
+)

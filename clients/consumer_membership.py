@@ -25,6 +25,7 @@ that is none of RE2 ends the member (128).
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import ClassVar
 
 from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.consumer_coordinator import (
@@ -40,12 +41,14 @@ from brokerstream.clients.consumer_events import (
 from brokerstream.clients.consumer_requests import Generation
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.subscription_state import SubscriptionState
+from brokerstream.state.apis import share_group_heartbeat
 from brokerstream.state.apis.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from brokerstream.state.apis.share_group_heartbeat import ShareGroupHeartbeatResponse
 from brokerstream.state.core.errors import Error, error_of
 from brokerstream.state.core.schema import Body, Uuid
 from brokerstream.state.groups.consumer_group import (
@@ -54,7 +57,6 @@ from brokerstream.state.groups.consumer_group import (
     STATIC_LEAVE_EPOCH,
 )
 
-HEARTBEAT = "CONSUMER_GROUP_HEARTBEAT"
 FENCES = frozenset({Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH})
 NO_TIMEOUT = -1
 
@@ -74,6 +76,9 @@ class Phase(StrEnum):
 SILENT = frozenset({Phase.FENCED, Phase.STALE, Phase.LEAVING})
 AT_ONCE = frozenset({Phase.JOINING, Phase.ACKNOWLEDGING})
 
+Heartbeat = ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse
+"""What a coordinator answers to a heartbeat, in a consumer group or in a share group."""
+
 Said = tuple[frozenset[str], frozenset[TopicPartition]]
 """What the coordinator was last told: topics and owned partitions."""
 
@@ -86,6 +91,8 @@ class ConsumerMembership(ConsumerCoordinator):
         topic_ids: the ids of topics, as metadata has them.
     """
 
+    heartbeat_api: ClassVar[str] = "CONSUMER_GROUP_HEARTBEAT"
+
     def __init__(
         self, config: ConsumerConfig, subscription: SubscriptionState, member_id: str
     ) -> None:
@@ -94,7 +101,7 @@ class ConsumerMembership(ConsumerCoordinator):
         self.topic_ids: Mapping[str, Uuid] = {}
         self._member_id = member_id
         self.generation = Generation(JOIN_EPOCH, member_id)
-        self._target: Assignment | None = None
+        self._target: Assignment | share_group_heartbeat.Assignment | None = None
         self._said: Said | None = None
 
     # The application's side
@@ -143,7 +150,7 @@ class ConsumerMembership(ConsumerCoordinator):
         is_static = self.config.group_instance_id is not None
         if self.state is MemberState.STABLE and self.coordinator is not None:
             epoch = STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH
-            self._send(HEARTBEAT, self._request(epoch))
+            self._send(self.heartbeat_api, self._request(epoch))
         self._reset(reason, keeps_member_id=True)
         self.phase = Phase.LEAVING
 
@@ -155,7 +162,7 @@ class ConsumerMembership(ConsumerCoordinator):
 
     def answered(self, now: int, request_id: int, response: Body) -> None:
         """The answer to a request."""
-        if not isinstance(response, ConsumerGroupHeartbeatResponse):
+        if not isinstance(response, Heartbeat):
             super().answered(now, request_id, response)
             return
         pending = self._pending.pop(request_id)
@@ -175,7 +182,7 @@ class ConsumerMembership(ConsumerCoordinator):
 
     def failed(self, now: int, request_id: int) -> None:
         """No answer comes."""
-        if self._pending[request_id].api == HEARTBEAT:
+        if self._pending[request_id].api == self.heartbeat_api:
             self._said = None
         super().failed(now, request_id)
 
@@ -186,7 +193,7 @@ class ConsumerMembership(ConsumerCoordinator):
         else:
             super()._commit_failed(now, commit, error)
 
-    def _heard_of(self, now: int, response: ConsumerGroupHeartbeatResponse) -> None:
+    def _heard_of(self, now: int, response: Heartbeat) -> None:
         self._attempts = 0
         self.state = MemberState.STABLE
         self.generation = Generation(response.member_epoch, self._member_id)
@@ -210,14 +217,14 @@ class ConsumerMembership(ConsumerCoordinator):
         is_due = self.phase in AT_ONCE or now >= self._heartbeat_at
         if self.phase in SILENT or not is_due or now < self._retry_at:
             return
-        if self._is_under_way(HEARTBEAT):
+        if self._is_under_way(self.heartbeat_api):
             return
-        self._send(HEARTBEAT, self._request(self.generation.id))
+        self._send(self.heartbeat_api, self._request(self.generation.id))
         self._heartbeat_at = max(self._heartbeat_at, now + self.config.heartbeat_interval_ms)
         if self.phase is Phase.ACKNOWLEDGING:
             self.phase = Phase.STABLE if self._target is None else Phase.RECONCILING
 
-    def _request(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
+    def _request(self, epoch: int) -> Body:
         """What has changed since it was last said; everything, where nothing was."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.config.group_id,

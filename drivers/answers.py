@@ -12,6 +12,7 @@ from brokerstream.gateway.protocol.primitives import MalformedError
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
+WITH_RECORDS = frozenset({"FETCH", "SHARE_FETCH"})
 CORRELATION_ID = struct.Struct(">i")
 
 
@@ -27,18 +28,21 @@ def answer(node: int, asked: dict[int, tuple[int, int]], frame: bytes) -> Answer
     if key == API_VERSIONS and frame[4:6] == Error.UNSUPPORTED_VERSION.to_bytes(2, "big"):
         version = 0  # the answer of a broker that does not know the version (KIP-511)
     _, body = decode_response(key, version, frame)
-    records = _take_records(body) if KAFKA_APIS[key].name == "FETCH" else {}
+    records = _take_records(body) if KAFKA_APIS[key].name in WITH_RECORDS else {}
     return Answered(node, request_id, body, records)
 
 
 def _take_records(body: dict[str, Any]) -> Mapping[tuple[str, int], Records]:
-    """Takes the record bytes out of a Fetch answer, and reads them."""
+    """Takes the record bytes out of the answer to a Fetch or a ShareFetch, and reads them.
+
+    Of the latter there may be more than is acquired, whole batches.
+    """
     found = {}
     for topic in body["responses"]:
         name = topic.get("topic") or topic.get("topicId")
         for partition in topic["partitions"]:
             data = partition.pop("records", None)
-            records = decode_records(data, partition["abortedTransactions"]) if data else None
+            records = decode_records(data, partition.get("abortedTransactions")) if data else None
             if records is not None:
                 found[name, partition["partitionIndex"]] = records
     return found

@@ -38,11 +38,14 @@ from brokerstream.clients.network import Connect, Draw
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_client import ProducerClient
 from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.share_client import ShareClient
+from brokerstream.clients.share_fetcher import ShareSettings
 from brokerstream.simulation.record_names import ends_of
 from brokerstream.state.core.schema import render
 from tests.support.machine import Bench
 
 FIRST_PORT = 9092
+WITH_RECORDS = frozenset({"FETCH", "SHARE_FETCH"})
 STEP_MS = 50
 AnyClient = TypeVar("AnyClient", bound=ClientLoop)
 
@@ -110,6 +113,10 @@ class BenchNetwork:
         """Whom a connection leads to."""
         return self._brokers[node]
 
+    def connection(self, node: int) -> str:
+        """The name of a connection, as its broker knows it."""
+        return self._connections[node]
+
     def cut(self, node: int) -> None:
         """A connection is closed from outside."""
         if self._drop(node):
@@ -155,7 +162,7 @@ class BenchNetwork:
     def _answer(self, event_id: str) -> Answered:
         send = self._waiting.pop(event_id)
         body = self._bench.answers[event_id]["response"]
-        records = _records(body, self._contents) if send.api == "FETCH" else {}
+        records = _records(body, self._contents) if send.api in WITH_RECORDS else {}
         return Answered(send.node, send.request_id, body, records)
 
 
@@ -177,7 +184,9 @@ def records_of(answer: Mapping[str, Any], contents: Mapping[str, Message]) -> Re
     Markers are left out, and records of aborted transactions where these are told. A record is what
     `contents` has under its id, else the id.
     """
-    begins = [(at["firstOffset"], at["producerId"]) for at in answer["abortedTransactions"] or ()]
+    begins = [
+        (at["firstOffset"], at["producerId"]) for at in answer.get("abortedTransactions") or ()
+    ]
     aborted: set[int] = set()
     items: list[tuple[int, Any]] = []
     for batch in answer["batches"]:
@@ -223,6 +232,13 @@ class World:
             self.draw(),
             pattern=pattern,
         )
+        self.read[client] = []
+        return self.added(client)
+
+    def sharer(self, group: str, *topics: str, **settings: Any) -> ShareClient:
+        config = ConsumerConfig(group_id=group, enable_auto_commit=False)
+        settings = {"fetch_max_wait_ms": 200, **settings}
+        client = ShareClient(config, ShareSettings(**settings), frozenset(topics), self.draw())
         self.read[client] = []
         return self.added(client)
 

@@ -154,6 +154,12 @@ class Bench:
         tick = {"id": f"tick-{self._count}", "cluster": CLUSTER, "kind": "tick"}
         return self.handle({**tick, "time": self.now})
 
+    def disconnect(self, connection: str) -> list[Output]:
+        """A connection has ended; the rows that this gives."""
+        self._count += 1
+        gone = {"id": f"gone-{self._count}", "cluster": CLUSTER, "kind": "disconnect"}
+        return self.handle({**gone, "connection": connection, "time": self.now})
+
     def handle(self, event: dict[str, Any] | bytes) -> list[Output]:
         """Hands over any document; the rows that it gives."""
         document = event if isinstance(event, bytes) else msgspec.json.encode(event)

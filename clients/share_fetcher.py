@@ -1,0 +1,437 @@
+"""What a member of a share group gets, and what it says of it: a session with each leader.
+
+Source: KIP-932; `ShareConsumeRequestManager`, `ShareFetchCollector`, `ShareConsumerImpl` in Kafka.
+
+    the application polls
+      what it was given is accepted (implicit), or was acknowledged by it, record by record
+      nothing is left of what has come: each leader is asked for more (ShareFetch), and told what
+      became of the records before; else leaders are told that alone (ShareAcknowledge)
+      (nothing is asked for ahead, while the application works: locks would run meanwhile)
+
+    answer                              what becomes of it
+    an error of the whole request       the session is over; 30, 35, 42: the end
+    no answer                           the session is over: its broker gives back what it had
+    an error of a partition             it waits for `retry.backoff.ms`, and for newer metadata
+    acquired, but no record             it is acknowledged as a gap
+
+A record goes back to the leader that it came from, in the same session. When that session is over
+its acknowledgements fail (123 INVALID_SHARE_SESSION_EPOCH), and records that were not yet given to
+the application are dropped; so are those whose lock is over by then, and those of partitions that
+are assigned no more are released. `ShareAcknowledged` tells what became of acknowledgements.
+
+Record bytes are the caller's, as in `fetcher.py`. Times are ms on the caller's clock.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.clients.backoff import ExponentialBackoff, retry_backoff
+from brokerstream.clients.consumer_events import Event, Failed, ShareAcknowledged
+from brokerstream.clients.fetcher import Records
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.share_session import AcknowledgeType, ShareSession
+from brokerstream.state.core.errors import Error, error_of
+from brokerstream.state.share.fetch_bodies import (
+    AnsweredPartition,
+    FetchedTopic,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from brokerstream.state.share.share_sessions import Place
+
+FATAL = frozenset(
+    {Error.GROUP_AUTHORIZATION_FAILED, Error.UNSUPPORTED_VERSION, Error.INVALID_REQUEST}
+)
+"""Errors of a whole request after which no other one would fare better."""
+
+
+class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """By Kafka's names; sizes in bytes, times in ms.
+
+    `is_explicit`: `share.acknowledgement.mode=explicit`. `acquire_mode`: 0 batch_optimized, 1
+    record_limit (`share.acquire.mode`).
+    """
+
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 52_428_800
+    fetch_max_wait_ms: int = 500
+    max_poll_records: int = 500
+    is_explicit: bool = False
+    acquire_mode: int = 0
+    retry_backoff: ExponentialBackoff = retry_backoff()
+
+
+class ShareRecord(NamedTuple):
+    """A record that the member has: `delivery_count` is 1 where nobody had it before."""
+
+    partition: TopicPartition
+    offset: int
+    record: Any
+    delivery_count: int
+
+
+class _Come(NamedTuple):
+    """A record that the application has not got: of which session, and when its lock is over."""
+
+    record: ShareRecord
+    place: Place
+    session: ShareSession
+    until: int
+
+
+class _Had(NamedTuple):
+    """Where a record is to be acknowledged that the application has got."""
+
+    place: Place
+    session: ShareSession
+
+
+class Asked(NamedTuple):
+    """A request to a leader: in which session, since when, and what it acknowledges."""
+
+    node: int
+    session: ShareSession
+    body: ShareFetchRequest | ShareAcknowledgeRequest
+    since: int
+    is_last: bool = False
+
+    @property
+    def topics(self) -> list[FetchedTopic]:
+        """What it names."""
+        return self.body.topics
+
+
+class ShareFetcher:
+    """Sessions with leaders, and records of one member.
+
+    Attributes:
+        sessions: by broker.
+        had: the records that the application has, and that it has not acknowledged.
+        events: what has happened, for the application to take.
+        fatal: why it can not go on.
+        needs_metadata: whether something that the cluster said is newer than what is known of it.
+    """
+
+    def __init__(self, settings: ShareSettings, group_id: str, member_id: str) -> None:
+        self.sessions: dict[int, ShareSession] = {}
+        self.had: dict[tuple[TopicPartition, int], _Had] = {}
+        self.events: list[Event] = []
+        self.needs_metadata = False
+        self.fatal: Error | None = None
+        self._settings = settings
+        self._ids = group_id, member_id
+        self._come: deque[_Come] = deque()
+        self._names: dict[Place, TopicPartition] = {}
+        self._places: dict[TopicPartition, Place] = {}
+        self._wants_more = self._tells = self._is_closing = False
+        self._not_before: dict[TopicPartition, int] = {}
+        self._quiet_until: dict[int, int] = {}
+        self._attempts = 0
+
+    # The application's side
+
+    def poll(self, assigned: Iterable[TopicPartition], now: int) -> list[ShareRecord]:
+        """What it gets to work on now.
+
+        Raises ValueError where it acknowledges by itself and has not acknowledged all it has got.
+        """
+        if self._settings.is_explicit and self.had:
+            raise ValueError(f"{len(self.had)} records are not acknowledged")
+        self.acknowledge_all()
+        self._tells = True
+        taken = self._take(frozenset(assigned), now)
+        self._wants_more = not taken
+        return taken
+
+    def acknowledge(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        """Says what became of a record. Raises ValueError where the application does not have it.
+
+        A leader hears of it with the next poll, or `commit`.
+        """
+        had = self.had.pop((partition, offset), None)
+        if had is None:
+            raise ValueError(f"{partition.topic}-{partition.partition} {offset} is not had")
+        self._acknowledge(partition, offset, kind, had)
+
+    def acknowledge_all(self, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """Says the same of every record that it has."""
+        for partition, offset in list(self.had):
+            self.acknowledge(partition, offset, kind)
+
+    def commit(self) -> None:
+        """Leaders are told now what is acknowledged (`commitSync`, `commitAsync`).
+
+        Without explicit acknowledgements that is all that it has, accepted.
+        """
+        if not self._settings.is_explicit:
+            self.acknowledge_all()
+        self._tells = True
+
+    def close(self) -> None:
+        """Each session is closed, with what is acknowledged; all else is given back."""
+        self._is_closing = True
+
+    @property
+    def is_told(self) -> bool:
+        """Whether leaders have answered to all that was acknowledged."""
+        return not any(each.acknowledged or each.is_telling for each in self.sessions.values())
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no session is open, and no request under way."""
+        return not self.sessions
+
+    def _take(self, assigned: frozenset[TopicPartition], now: int) -> list[ShareRecord]:
+        taken: list[ShareRecord] = []
+        while self._come and len(taken) < self._settings.max_poll_records:
+            record, place, session, until = self._come.popleft()
+            if session not in self.sessions.values() or now >= until:
+                continue
+            had = _Had(place, session)
+            if record.partition in assigned:
+                self.had[record.partition, record.offset] = had
+                taken.append(record)
+            else:
+                self._acknowledge(record.partition, record.offset, AcknowledgeType.RELEASE, had)
+        return taken
+
+    def _acknowledge(
+        self, partition: TopicPartition, offset: int, kind: AcknowledgeType, had: _Had
+    ) -> None:
+        if had.session in self.sessions.values():
+            had.session.acknowledged.setdefault(had.place, {})[offset] = kind
+        else:
+            error = Error.INVALID_SHARE_SESSION_EPOCH
+            self.events.append(ShareAcknowledged(partition, [offset], error))
+
+    # Requests
+
+    def requests(
+        self,
+        assigned: Iterable[TopicPartition],
+        snapshot: MetadataSnapshot,
+        now: int,
+        is_ready: Callable[[int], bool],
+    ) -> list[Asked]:
+        """What is to be sent to leaders that nothing is under way to.
+
+        `is_ready`: whether a broker has a connection that takes a request; asked where one is due.
+        """
+        led = {} if self._is_closing or self.fatal else self._led(assigned, snapshot)
+        made = []
+        for node in {**self.sessions, **led}:
+            session = self.sessions.get(node) or ShareSession()
+            reads = self._reads(node, led.get(node, []), now)
+            is_last = session.is_open and node not in led and not self._has_of(session)
+            tells = self._tells and bool(session.acknowledged)
+            if session.is_asking or not (reads or is_last or tells) or not is_ready(node):
+                continue
+            if reads:
+                made.append(self._fetch(node, session, reads, now))
+            else:
+                made.append(self._acknowledgement(node, session, is_last, now))
+        if not any(session.acknowledged for session in self.sessions.values()):
+            self._tells = False
+        return made
+
+    def deadlines(self) -> list[int]:
+        """When a leader or a partition may be asked again."""
+        return [*self._not_before.values(), *self._quiet_until.values()]
+
+    def _led(
+        self, assigned: Iterable[TopicPartition], snapshot: MetadataSnapshot
+    ) -> dict[int, list[TopicPartition]]:
+        """The assigned partitions, by the brokers that lead them."""
+        found: dict[int, list[TopicPartition]] = {}
+        for partition in assigned:
+            leader = snapshot.leader(partition)
+            topic_id = snapshot.topic_ids.get(partition.topic)
+            if leader is None or topic_id is None:
+                self.needs_metadata = True
+            else:
+                self._names[topic_id, partition.partition] = partition
+                self._places[partition] = topic_id, partition.partition
+                found.setdefault(leader.id, []).append(partition)
+        return found
+
+    def _reads(self, node: int, led: Iterable[TopicPartition], now: int) -> list[Place]:
+        """The partitions that a leader is to be asked for now."""
+        if not self._wants_more or self._come or self._quiet_until.get(node, 0) > now:
+            return []
+        return [self._places[at] for at in led if self._not_before.get(at, 0) <= now]
+
+    def _has_of(self, session: ShareSession) -> bool:
+        """Whether it has records of a session: these would be given back with it."""
+        if self._is_closing:
+            return False
+        sessions = [each.session for each in self.had.values()]
+        sessions += [each.session for each in self._come]
+        return any(each is session for each in sessions)
+
+    def _fetch(self, node: int, session: ShareSession, places: list[Place], now: int) -> Asked:
+        self.sessions[node] = session
+        topics, forgotten = session.fetch(places)
+        group_id, member_id = self._ids
+        settings = self._settings
+        body = ShareFetchRequest(
+            group_id=group_id,
+            member_id=member_id,
+            share_session_epoch=session.begin(),
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            max_records=settings.max_poll_records,
+            batch_size=settings.max_poll_records,
+            share_acquire_mode=settings.acquire_mode,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+        )
+        return Asked(node, session, body, now)
+
+    def _acknowledgement(self, node: int, session: ShareSession, is_last: bool, now: int) -> Asked:
+        topics = session.acknowledge()
+        group_id, member_id = self._ids
+        body = ShareAcknowledgeRequest(
+            group_id=group_id,
+            member_id=member_id,
+            share_session_epoch=session.begin(is_last=is_last),
+            topics=topics,
+        )
+        return Asked(node, session, body, now, is_last)
+
+    # Answers
+
+    def fetched(
+        self,
+        asked: Asked,
+        response: ShareFetchResponse,
+        records: Mapping[tuple[str, int], Records],
+        now: int,
+    ) -> None:
+        """The answer to a ShareFetch; `records` by a topic's id and the partition."""
+        if not self._goes_on(asked, error_of(response.error_code), now):
+            return
+        if response.throttle_time_ms:
+            self._quiet_until[asked.node] = now + response.throttle_time_ms
+        until = asked.since + response.acquisition_lock_timeout_ms
+        errors: dict[Place, Error] = {}
+        for topic in response.responses:
+            for answer in topic.partitions:
+                place = topic.topic_id, answer.partition_index
+                if place not in self._names:
+                    continue
+                errors[place] = error_of(answer.acknowledge_error_code)
+                if answer.error_code != Error.NONE:
+                    self._wait(self._names[place], now)
+                elif answer.acquired_records:
+                    come = records.get(place)
+                    self._keep(asked.session, place, answer, come.items if come else (), until)
+        self._told(asked, errors)
+
+    def acknowledged(self, asked: Asked, response: ShareAcknowledgeResponse, now: int) -> None:
+        """The answer to a ShareAcknowledge."""
+        if not self._goes_on(asked, error_of(response.error_code), now):
+            return
+        errors = {
+            (topic.topic_id, answer.partition_index): error_of(answer.error_code)
+            for topic in response.responses
+            for answer in topic.partitions
+        }
+        self._told(asked, errors)
+        if asked.is_last:
+            self.sessions.pop(asked.node, None)
+
+    def failed(self, asked: Asked, now: int) -> None:
+        """No answer comes."""
+        if self.sessions.get(asked.node) is asked.session:
+            self._end(asked, Error.NETWORK_EXCEPTION)
+            self._pause(asked.node, now)
+
+    def lost(self, node: int) -> None:
+        """A connection is gone, and with it the session that it has opened."""
+        session = self.sessions.pop(node, None)
+        if session is not None:
+            self._give_up(session, Error.NETWORK_EXCEPTION)
+
+    def _goes_on(self, asked: Asked, error: Error, now: int) -> bool:
+        """Whether the session goes on; where it does not its acknowledgements have failed."""
+        if self.sessions.get(asked.node) is not asked.session:
+            return False
+        asked.session.is_asking = asked.session.is_telling = False
+        if error is Error.NONE:
+            self._attempts = 0
+            return True
+        self._end(asked, error)
+        if error in FATAL:
+            self.fatal = error
+            self.events.append(Failed(error))
+        elif error not in (Error.SHARE_SESSION_NOT_FOUND, Error.INVALID_SHARE_SESSION_EPOCH):
+            self._pause(asked.node, now)
+        return False
+
+    def _end(self, asked: Asked, error: Error) -> None:
+        """The session is over for its member."""
+        del self.sessions[asked.node]
+        for topic in asked.topics:
+            for each in topic.partitions:
+                place = topic.topic_id, each.partition_index
+                self._say(place, each.acknowledgement_batches, error)
+        self._give_up(asked.session, error)
+
+    def _give_up(self, session: ShareSession, error: Error) -> None:
+        for place, offsets in session.acknowledged.items():
+            self.events.append(ShareAcknowledged(self._names[place], sorted(offsets), error))
+
+    def _told(self, asked: Asked, errors: Mapping[Place, Error]) -> None:
+        """A leader has taken acknowledgements, or has not."""
+        for topic in asked.topics:
+            for each in topic.partitions:
+                place = topic.topic_id, each.partition_index
+                error = errors.get(place, Error.NONE)
+                self._say(place, each.acknowledgement_batches, error)
+
+    def _say(self, place: Place, batches: Sequence[Any], error: Error) -> None:
+        offsets = [
+            offset for each in batches for offset in range(each.first_offset, each.last_offset + 1)
+        ]
+        if offsets:
+            self.events.append(ShareAcknowledged(self._names[place], offsets, error))
+
+    def _keep(
+        self,
+        session: ShareSession,
+        place: Place,
+        answer: AnsweredPartition,
+        items: Iterable[tuple[int, Any]],
+        until: int,
+    ) -> None:
+        """What was acquired comes to the application; where there is no record it is a gap."""
+        found = dict(items)
+        for acquired in answer.acquired_records:
+            for offset in range(acquired.first_offset, acquired.last_offset + 1):
+                if offset in found:
+                    record = ShareRecord(
+                        self._names[place], offset, found[offset], acquired.delivery_count
+                    )
+                    self._come.append(_Come(record, place, session, until))
+                else:
+                    gaps = session.acknowledged.setdefault(place, {})
+                    gaps[offset] = AcknowledgeType.GAP
+                    self._tells = True
+
+    def _wait(self, partition: TopicPartition, now: int) -> None:
+        """Its leader does not give anything of it, and may be another one."""
+        self.needs_metadata = True
+        self._not_before[partition] = now + self._settings.retry_backoff.backoff(0, 0.5)
+
+    def _pause(self, node: int, now: int) -> None:
+        self.needs_metadata = True
+        pause = self._settings.retry_backoff.backoff(self._attempts, 0.5)
+        self._quiet_until[node] = now + pause
+        self._attempts += 1

@@ -1,0 +1,123 @@
+"""A share session as its member has it: one with each broker that it reads from.
+
+Source: KIP-932; `ShareSessionHandler`, `ShareFetchMetadata`, `Acknowledgements` in Kafka.
+
+    epoch 0            opens it, in the place of one that there was; has no acknowledgements
+    1, 2, …            go on: name what is new, what goes, and acknowledgements
+    -1                 closes it: what the member still has is available to others
+
+One request is under way at a time. After an error of the whole request, or where no answer comes,
+nobody knows which epoch the broker expects: the session is over for its member, and so is what it
+had of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.share import share_partition
+from brokerstream.state.share.fetch_bodies import (
+    AcknowledgementBatch,
+    FetchedPartition,
+    FetchedTopic,
+    ForgottenTopic,
+)
+from brokerstream.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
+
+EPOCH_MAX = 2**31 - 1
+
+
+class AcknowledgeType(IntEnum):
+    """What a member says of a record that it got; `GAP`: there was none at the offset."""
+
+    GAP = share_partition.GAP
+    ACCEPT = share_partition.ACCEPT
+    RELEASE = share_partition.RELEASE
+    REJECT = share_partition.REJECT
+
+
+Acknowledgements = dict[Place, dict[int, AcknowledgeType]]
+"""By partition and offset."""
+
+
+class ShareSession:
+    """A session with one broker.
+
+    Attributes:
+        epoch: of the next request.
+        places: the partitions that it has, as the broker knows.
+        acknowledged: what the broker is to be told next.
+        is_asking: whether a request is under way.
+        is_telling: whether there are acknowledgements in it.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = FIRST_EPOCH
+        self.places: dict[Place, None] = {}
+        self.acknowledged: Acknowledgements = {}
+        self.is_asking = self.is_telling = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the broker has it."""
+        return self.epoch != FIRST_EPOCH
+
+    def fetch(self, wanted: Iterable[Place]) -> tuple[list[FetchedTopic], list[ForgottenTopic]]:
+        """The topics of a ShareFetch that reads `wanted`, and those that leave the session.
+
+        What is acknowledged goes along, but for a request that opens the session.
+        """
+        places = dict.fromkeys(wanted)
+        new = [place for place in places if place not in self.places]
+        gone = [place for place in self.places if place not in places]
+        self.places = places
+        return topics_of(self._taken(), new), _forgotten(gone)
+
+    def acknowledge(self) -> list[FetchedTopic]:
+        """The topics of a ShareAcknowledge."""
+        return topics_of(self._taken(), ())
+
+    def begin(self, *, is_last: bool = False) -> int:
+        """A request goes out: its epoch."""
+        self.is_asking = True
+        epoch = FINAL_EPOCH if is_last else self.epoch
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        return epoch
+
+    def _taken(self) -> Acknowledgements:
+        taken, self.acknowledged = self.acknowledged, {}
+        self.is_telling = bool(taken)
+        return taken
+
+
+def topics_of(acknowledged: Acknowledgements, others: Iterable[Place]) -> list[FetchedTopic]:
+    """Partitions with their acknowledgements, and `others` without, by topic."""
+    topics: dict[Uuid, FetchedTopic] = {}
+    for place in dict.fromkeys([*acknowledged, *others]):
+        topic_id, partition = place
+        topic = topics.setdefault(topic_id, FetchedTopic(topic_id=topic_id, partitions=[]))
+        batches = batches_of(acknowledged.get(place, {}))
+        topic.partitions.append(FetchedPartition(partition, batches))
+    return list(topics.values())
+
+
+def batches_of(offsets: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBatch]:
+    """Runs of offsets, one after the other, each with one type where that holds for all of it."""
+    batches: list[AcknowledgementBatch] = []
+    for offset in sorted(offsets):
+        if batches and batches[-1].last_offset == offset - 1:
+            batches[-1].last_offset = offset
+            batches[-1].acknowledge_types.append(offsets[offset])
+        else:
+            batches.append(AcknowledgementBatch(offset, offset, [offsets[offset]]))
+    for batch in batches:
+        if len(set(batch.acknowledge_types)) == 1:
+            del batch.acknowledge_types[1:]
+    return batches
+
+
+def _forgotten(places: Iterable[Place]) -> list[ForgottenTopic]:
+    topics: dict[Uuid, ForgottenTopic] = {}
+    for topic_id, partition in places:
+        topics.setdefault(topic_id, ForgottenTopic(topic_id, [])).partitions.append(partition)
+    return list(topics.values())

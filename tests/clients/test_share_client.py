@@ -1,0 +1,272 @@
+"""A member of a share group, as numbered in docs/systems/consumer.md, on the broker's machines."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.clients.consumer_events import Failed, ShareAcknowledged
+from brokerstream.clients.fetcher import Records
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.share_client import ShareClient
+from brokerstream.clients.share_fetcher import Asked, ShareFetcher, ShareRecord, ShareSettings
+from brokerstream.clients.share_session import AcknowledgeType, batches_of
+from brokerstream.state.core.errors import Error
+from brokerstream.state.share.fetch_bodies import (
+    AcquiredRecords,
+    AnsweredPartition,
+    AnsweredTopic,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from tests.support.bench_network import World
+from tests.support.machine import header
+
+GROUP, TOPIC = "parcels", "orders"
+AT = TopicPartition(TOPIC, 0)
+ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
+LOCK_MS = 15_000
+
+
+class Shared(World):
+    """One partition, a share group that begins with its first record, and its members."""
+
+    def __init__(self, partitions: int = 1, brokers: tuple[int, ...] = (1,)) -> None:
+        super().__init__(brokers)
+        self.bench.topic(TOPIC, partitions)
+        self.of_group(share_auto_offset_reset="earliest")
+        self.got: dict[ShareClient, list[ShareRecord]] = {}
+
+    def of_group(self, **configs: str) -> None:
+        given = [
+            {"name": name.replace("_", "."), "value": value, "configOperation": 0}
+            for name, value in configs.items()
+        ]
+        resource = {"resourceType": 32, "resourceName": GROUP, "configs": given}
+        answer = self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+        assert answer["responses"][0]["errorCode"] == 0, answer
+
+    def member(self, **settings: Any) -> ShareClient:
+        return self.sharer(GROUP, TOPIC, **settings)
+
+    def known(self) -> MetadataSnapshot:
+        """What a client of its own knows of the cluster."""
+        client = self.log_client(frozenset([TOPIC]))
+        self.run(500)
+        return client.metadata.snapshot
+
+    def write(self, *names: str, partition: int = 0) -> None:
+        """Each a batch of its own."""
+        for name in names:
+            answer = self.bench.append(TOPIC, header(1, locator=name), partition=partition)
+            assert answer["errorCode"] == 0
+
+    def poll(self, client: ShareClient, milliseconds: int = 2_000) -> list[tuple[int, Any, int]]:
+        """What it gets in that time, with one poll that gives anything."""
+        self.stalled.add(client)
+        until = self.now + milliseconds
+        while self.now < until:
+            if taken := client.poll_records(self.now):
+                self.turn()
+                return [(offset, record, count) for _, offset, record, count in taken]
+            self.turn()
+        return []
+
+    def told(self, client: ShareClient) -> list[tuple[list[int], Error]]:
+        return [
+            (each.offsets, each.error)
+            for each in client.events()
+            if isinstance(each, ShareAcknowledged)
+        ]
+
+    def asked(self, client: ShareClient, api: str) -> int:
+        return self.networks[client].asked[api]
+
+
+def joined(*names: str, **settings: Any) -> tuple[Shared, ShareClient]:
+    world = Shared()
+    client = world.member(**settings)
+    world.run(8_000)
+    assert client.subscription.assigned == [AT]
+    client.events()
+    world.write(*names)
+    return world, client
+
+
+def test_example_47_what_was_given_is_accepted_with_the_next_poll() -> None:
+    world, client = joined("a", "b")
+    assert world.poll(client) == [(0, "a", 1), (1, "b", 1)]
+    assert world.told(client) == []
+    world.write("c")
+    assert world.poll(client) == [(2, "c", 1)]
+    assert world.told(client) == [([0, 1], Error.NONE)]
+    assert world.asked(client, "SHARE_ACKNOWLEDGE") == 0
+
+
+def test_example_48_nothing_is_asked_for_while_the_application_works() -> None:
+    world, client = joined("a")
+    assert world.poll(client) == [(0, "a", 1)]
+    fetches = world.asked(client, "SHARE_FETCH")
+    world.write("b")
+    world.run(5_000)
+    assert world.asked(client, "SHARE_FETCH") == fetches
+
+
+def test_example_49_each_record_has_its_own_acknowledgement() -> None:
+    world, client = joined("a", "b", "c", is_explicit=True)
+    assert [name for _, name, _ in world.poll(client)] == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="3 records are not acknowledged"):
+        client.poll(world.now)
+    for offset, kind in enumerate((ACCEPT, RELEASE, REJECT)):
+        client.acknowledge(AT, offset, kind)
+    with pytest.raises(ValueError, match="orders-0 1 is not had"):
+        client.acknowledge(AT, 1, ACCEPT)
+    assert world.poll(client) == [(1, "b", 2)]
+    assert world.told(client) == [([0, 1, 2], Error.NONE)]
+
+
+def test_example_50_a_commit_tells_leaders_at_once() -> None:
+    world, client = joined("a", "b")
+    world.poll(client)
+    client.commit()
+    assert not client.is_told
+    world.run(200)
+    assert client.is_told
+    assert world.asked(client, "SHARE_ACKNOWLEDGE") == 1
+    assert world.told(client) == [([0, 1], Error.NONE)]
+
+
+def test_example_51_a_record_whose_lock_is_over_comes_to_another_member() -> None:
+    world, first = joined("a", is_explicit=True)
+    assert world.poll(first) == [(0, "a", 1)]
+    second = world.member()
+    assert world.poll(second, LOCK_MS) == []
+    assert world.poll(second, 3 * LOCK_MS) == [(0, "a", 2)]
+    first.acknowledge(AT, 0, ACCEPT)
+    first.commit()
+    world.run(200)
+    assert world.told(first) == [([0], Error.INVALID_RECORD_STATE)]
+
+
+def test_example_52_a_member_whose_connection_ends_loses_its_records_at_once() -> None:
+    world, first = joined("a", is_explicit=True)
+    assert world.poll(first) == [(0, "a", 1)]
+    second = world.member()
+    world.run(8_000)
+    connection = world.networks[first].connection(1)
+    world.networks[first].cut(1)
+    world.bench.disconnect(connection)
+    assert world.poll(second) == [(0, "a", 2)]
+    first.acknowledge(AT, 0, ACCEPT)
+    assert world.told(first) == [([0], Error.INVALID_SHARE_SESSION_EPOCH)]
+
+
+def test_example_53_what_was_not_given_goes_when_its_lock_is_over() -> None:
+    world, client = joined(max_poll_records=1)
+    world.of_group(share_record_lock_duration_ms=str(LOCK_MS))
+    world.bench.append(TOPIC, header(2, locator="a,b"))
+    assert world.poll(client) == [(0, "a", 1)]
+    client.commit()
+    world.run(2 * LOCK_MS)
+    assert world.poll(client) == [(1, "b", 2)]
+
+
+def test_example_54_who_leaves_gives_back_what_it_has_not_acknowledged() -> None:
+    world, first = joined("a", "b", is_explicit=True)
+    world.poll(first)
+    first.acknowledge(AT, 0, ACCEPT)
+    second = world.member()
+    first.close(world.now)
+    world.run(1_000)
+    assert first.is_quiet
+    world.run(10_000)
+    assert world.read[second] == [(AT, 1, "b")]
+
+
+def test_example_55_after_an_error_of_its_session_another_one_is_opened() -> None:
+    world, client = joined("a")
+    world.poll(client)
+    session = client.sharing.sessions[1]
+    session.epoch += 5
+    world.write("b")
+    assert world.poll(client) == [(1, "b", 1)]
+    assert client.sharing.sessions[1] is not session
+    assert world.told(client) == [([0], Error.INVALID_SHARE_SESSION_EPOCH)]
+
+
+def test_example_56_a_session_with_a_leader_of_nothing_any_more_is_closed() -> None:
+    world = Shared(partitions=2, brokers=(1, 2))
+    snapshot = world.known()
+    sharing = ShareFetcher(ShareSettings(), GROUP, "member")
+
+    def asked(*assigned: TopicPartition) -> list[Asked]:
+        return sharing.requests(assigned, snapshot, world.now, lambda _: True)
+
+    sharing.poll([], world.now)
+    both = asked(AT, TopicPartition(TOPIC, 1))
+    assert sorted((each.node, each.body.share_session_epoch) for each in both) == [(1, 0), (2, 0)]
+    for each in both:
+        sharing.fetched(each, ShareFetchResponse(), {}, world.now)
+    stays, goes = sorted(asked(AT), key=lambda each: each.is_last)
+    assert isinstance(stays.body, ShareFetchRequest)
+    assert isinstance(goes.body, ShareAcknowledgeRequest)
+    assert (stays.body.share_session_epoch, goes.body.share_session_epoch) == (1, -1)
+    sharing.acknowledged(goes, ShareAcknowledgeResponse(), world.now)
+    assert list(sharing.sessions) == [stays.node]
+
+
+def test_what_a_leader_does_not_have_waits_and_metadata_is_asked_for() -> None:
+    world = Shared()
+    snapshot = world.known()
+    sharing = ShareFetcher(ShareSettings(), GROUP, "member")
+    sharing.poll([AT], world.now)
+    (asked,) = sharing.requests([AT], snapshot, world.now, lambda _: True)
+    topic = asked.topics[0].topic_id
+    moved = AnsweredPartition(partition_index=0, error_code=Error.NOT_LEADER_OR_FOLLOWER)
+    answer = ShareFetchResponse(responses=[AnsweredTopic(topic, [moved])])
+    sharing.fetched(asked, answer, {}, world.now)
+    assert sharing.needs_metadata
+    assert sharing.requests([AT], snapshot, world.now, lambda _: True) == []
+    (later,) = sharing.deadlines()
+    assert len(sharing.requests([AT], snapshot, later, lambda _: True)) == 1
+
+
+def test_where_nothing_was_acquired_but_offsets_they_are_gaps() -> None:
+    world = Shared()
+    sharing = ShareFetcher(ShareSettings(), GROUP, "member")
+    sharing.poll([AT], world.now)
+    (asked,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
+    place = asked.topics[0].topic_id, 0
+    acquired = [AcquiredRecords(first_offset=0, last_offset=2, delivery_count=1)]
+    found = AnsweredPartition(partition_index=0, acquired_records=acquired)
+    answer = ShareFetchResponse(
+        acquisition_lock_timeout_ms=LOCK_MS, responses=[AnsweredTopic(place[0], [found])]
+    )
+    sharing.fetched(asked, answer, {place: Records([(1, "b")], 3, [(3, 0)])}, world.now)
+    (told,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
+    (batch, last) = told.topics[0].partitions[0].acknowledgement_batches
+    assert (batch.first_offset, batch.acknowledge_types) == (0, [AcknowledgeType.GAP])
+    assert (last.first_offset, last.acknowledge_types) == (2, [AcknowledgeType.GAP])
+    assert sharing.poll([AT], world.now) == [ShareRecord(AT, 1, "b", 1)]
+
+
+def test_a_group_that_it_may_not_read_ends_it() -> None:
+    world = Shared()
+    sharing = ShareFetcher(ShareSettings(), GROUP, "member")
+    sharing.poll([AT], world.now)
+    (asked,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
+    refused = ShareFetchResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
+    sharing.fetched(asked, refused, {}, world.now)
+    assert sharing.events == [Failed(Error.GROUP_AUTHORIZATION_FAILED)]
+    assert sharing.requests([AT], world.known(), world.now, lambda _: True) == []
+
+
+def test_acknowledgements_are_told_in_runs() -> None:
+    def told(*kinds: AcknowledgeType | None) -> list[tuple[int, int, list[int]]]:
+        offsets = {at: kind for at, kind in enumerate(kinds) if kind is not None}
+        return [(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches_of(offsets)]
+
+    assert told(ACCEPT, ACCEPT, None, REJECT) == [(0, 1, [ACCEPT]), (3, 3, [REJECT])]
+    assert told(ACCEPT, RELEASE) == [(0, 1, [ACCEPT, RELEASE])]
