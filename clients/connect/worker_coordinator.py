@@ -162,6 +162,7 @@ class WorkerCoordinator(ConsumerCoordinator):
         wanted = list(items)
         if wanted:
             self.stopping.update(wanted)
+            self._must_prepare = True
             self.taken.append(Taken(wanted))
 
     # Joining

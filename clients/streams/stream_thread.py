@@ -256,12 +256,8 @@ class StreamThread:
 
     def _take_over(self) -> None:
         """Tasks that are new, and those that are gone once they are committed."""
+        self._let_go()
         positions = self.consumer.subscription.positions
-        for task in list(self.tasks.values()):
-            is_gone = not any(at in positions for at in task.partitions)
-            if is_gone and not self._revoked.intersection(task.partitions):
-                self.restorer.forget(task.id)
-                del self.tasks[task.id]
         for task_id, at in self.assignor.tasks.items():
             if task_id not in self.tasks and all(each in positions for each in at):
                 sub = self._subs[task_id.sub_topology]
@@ -270,6 +266,15 @@ class StreamThread:
         info = self.assignor.info
         standby = info.standby.keys() - self.tasks.keys() if info is not None else set()
         self.restorer.copy(standby)
+
+    def _let_go(self) -> None:
+        """Tasks whose partitions were given back, unless they have to be committed still."""
+        positions = self.consumer.subscription.positions
+        for task in list(self.tasks.values()):
+            is_gone = not any(at in positions for at in task.partitions)
+            if is_gone and not self._revoked.intersection(task.partitions):
+                self.restorer.forget(task.id)
+                del self.tasks[task.id]
 
     def _offset_sums(self) -> dict[TaskId, int]:
         return {**self.restorer.offset_sums(), **dict.fromkeys(self.tasks, ACTIVE)}
@@ -403,7 +408,10 @@ class StreamThread:
             self._commit_id = self.consumer.coordinator.commit(now, self._offsets, waits=True)
 
     def _committed(self, *, is_stored: bool) -> None:
-        """What was given back is let go, also where its offsets could not be stored."""
+        """What was given back is let go, also where its offsets could not be stored.
+
+        At once: records of it that wait are another's to work on.
+        """
         self._is_committing = False
         self._commit_id = None
         if is_stored:
@@ -412,6 +420,7 @@ class StreamThread:
                 task.processed = 0
         self._offsets = {}
         self._revoked.clear()
+        self._let_go()
         self.consumer.coordinator.is_held = False
 
     # Starting over

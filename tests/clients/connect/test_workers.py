@@ -202,3 +202,26 @@ def test_the_pages_picture_of_a_killed_worker_is_a_run() -> None:
     world.crash(follower(world))
     world.wait(15_000)
     assert world.timeline.picture(world.now) == figure(2)
+
+
+def test_a_worker_that_was_joining_when_its_session_ended_stops_before_it_joins() -> None:
+    """Found by the simulator: it had asked what it runs for the join that failed, and not again."""
+    world = layout(1, 2)
+    (late,) = world.workers
+    world.stop_ms = 3_000
+    world.start()
+    while late.coordinator.state is not MemberState.PREPARING_REBALANCE:
+        world.turn(5)
+    network = world.world.networks[late.client]
+    for node in network.nodes:
+        network.cut(node)
+    world.pause(late)
+    world.wait(SESSION_MS + 1_000)
+    world.pause(late)
+    while not late.coordinator.stopping:
+        world.turn(5)
+    while late.coordinator.stopping:
+        assert not late.coordinator._is_under_way("JOIN_GROUP")
+        world.turn(50)
+    world.settle()
+    assert world.violations == []

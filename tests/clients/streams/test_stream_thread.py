@@ -1,6 +1,11 @@
 """Threads of Streams on the loop, as numbered in docs/systems/streams.md."""
 
+from collections import Counter
+
+import pytest
+
 from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.streams import stream_thread
 from brokerstream.clients.streams.applications import table_join, word_count
 from brokerstream.clients.streams.layout import TaskId
 from brokerstream.clients.streams.stream_thread import ThreadState
@@ -16,8 +21,8 @@ def counting(**config: object) -> StreamsWorld:
     return StreamsWorld(word_count("text", "counts"), {"text": 2, "counts": 1}, **config)
 
 
-def copier() -> StreamsWorld:
-    return StreamsWorld(copying("t"), {"t": 6, "out": 1})
+def copier(**config: object) -> StreamsWorld:
+    return StreamsWorld(copying("t"), {"t": 6, "out": 1}, **config)
 
 
 def counts_are(made: StreamsWorld, **wanted: int) -> bool:
@@ -227,3 +232,21 @@ def test_no_thread_waits_for_another_ones_answers() -> None:
     made.run(1_000)
     assert made.threads["a-1"].worked == 0
     assert made.threads["b-1"].worked > 20
+
+
+def test_records_that_wait_when_a_task_is_given_back_are_the_next_owners(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Found by the simulator: they were worked on after the last commit of their offsets."""
+    monkeypatch.setattr(stream_thread, "RECORDS_OF_A_TURN", 6)
+    made = copier(exactly_once=True)
+    made.start("a")
+    made.run_until(made.all_run)
+    for number in range(1_000):
+        made.send("t", b"%d" % number, b"%d" % number)
+    made.start("b")
+    made.run_until(lambda: all(map(len, made.tasks().values())) and made.all_run())
+    monkeypatch.undo()
+    made.run(2_000)
+    found = Counter(int(message.value or b"") for message in made.read("out"))
+    assert found == Counter(range(1_000))
