@@ -17,7 +17,7 @@ import pytest
 
 from brokerstream.gateway.answers import Address
 from tests.support.gateways import Client, Running, running_gateway
-from tests.support.group_rows import NUMBERS_OF_ITS_OWN, as_kafka_reads
+from tests.support.group_rows import as_kafka_reads
 from tests.support.group_walks import MISSING, TOPICS, Step, Walk
 from tests.support.patience import wait_until
 
