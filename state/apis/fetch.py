@@ -374,7 +374,7 @@ def _requested(body: FetchRequest) -> dict[str, FetchPartition]:
     named = {}
     for topic in body.topics:
         topic_id, name = topic.topic_id, topic.topic
-        identity = called(topic_id, name)
+        identity = topic_id if topic_id != ZERO_UUID else called(topic_id, name)
         for asked in topic.partitions:
             partition = asked.partition
             named[f"{identity}/{partition}"] = FetchPartition(

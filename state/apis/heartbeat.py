@@ -54,11 +54,11 @@ def _heartbeat(broker: Broker, request: Request) -> Error:
     if error is not NONE:
         return error
     group = groups.find(broker, body.group_id)
-    if isinstance(group, ConsumerGroup):
+    if not isinstance(group, ClassicGroup):
+        if not isinstance(group, ConsumerGroup):
+            return Error.UNKNOWN_MEMBER_ID
         member_id, instance_id = body.member_id, body.group_instance_id
         return classic_members.heartbeat(broker, group, member_id, instance_id, body.generation_id)
-    if not isinstance(group, ClassicGroup):
-        return Error.UNKNOWN_MEMBER_ID
     error = group.member_error(body.member_id, body.group_instance_id)
     if error is not NONE:
         return error

@@ -277,11 +277,10 @@ def _group_error(
 ) -> Error:
     """Why the group does not take the offsets, if so."""
     error = coordinators.group_error(broker, body.group_id)
-    is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
-    if is_loading and broker.settings.brokerstream_commit_while_loading:
-        return NONE
     if error is not NONE:
-        return error
+        is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
+        is_taken = is_loading and broker.settings.brokerstream_commit_while_loading
+        return NONE if is_taken else error
     if group is not None:
         generation, places = body.generation_id_or_member_epoch, _places(broker, accepted)
         commit = Commit(body.member_id, body.group_instance_id, generation, version, places)
