@@ -1,30 +1,21 @@
 """Random requests about consumer groups and their offsets, most of them right.
 
 A walk goes on from what it has heard: members beat in their epochs and own what they were told. It
-mixes in epochs and ids of others, lost answers, and requests of every version. Topics go by their
-names; `id:NAME` stands for a topic's id.
+mixes in epochs and ids of others, lost answers, and requests of every version.
 """
 
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
-Body = dict[str, Any]
+from tests.support.walk_sides import MISSING, Body, Step
+
 TOPICS = {"walked": 3, "trodden": 2, "passed": 1}
 """The topics that there are, with their partitions."""
-MISSING = "missing"
 MEMBERS = ("m1", "m2", "m3")
 INSTANCES = ("i1", "i2")
 TIMEOUT_MS = 60_000
 COMMITS, FETCHES = (2, 5, 6, 7, 8, 9, 9, 10, 10), (1, 2, 5, 6, 7, 8, 9, 9, 10, 10)
 TOO_LONG = "y" * 4097
-
-
-class Step(NamedTuple):
-    """A request."""
-
-    api: str
-    version: int
-    body: Body
 
 
 class Walk:

@@ -1,0 +1,192 @@
+"""A real broker and ours, which are asked the same in random walks, and give the same answers.
+
+Ours is given the topic ids of the other, so that maps by them have one order. Compared is
+everything but the lists that Kafka makes of maps by broker or group, or of maps whose order Java
+draws when it starts, ids that are drawn, and throttle times.
+"""
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+from brokerstream.gateway.answers import Address
+from tests.support.gateways import Client, Running, running_gateway
+from tests.support.patience import wait_until
+
+EXAMPLES = os.environ.get("EXAMPLES")
+GROUP_RESOURCE = 32
+ZERO = "AAAAAAAAAAAAAAAAAAAAAA"
+MISSING = "missing"
+"""What a topic that is not there goes by."""
+
+NOT_COMPARED = ("throttleTimeMs", "clientHost")
+BY = [
+    ("groups", "groupId"),
+    ("members", "memberId"),
+    ("results", "groupId"),
+    ("topicPartitions", "topicId"),
+    ("topics", "name"),
+    ("partitions", "partitionIndex"),
+    ("activePartitions", "topic"),
+]
+"""Lists that are compared in the order of a field, where they have it."""
+
+OF_ENDPOINTS = ("activePartitions", "standbyPartitions")
+"""Lists with partitions in the order of a map, which depends on how that one came about."""
+
+DRAWN = re.compile(r"Static member [\w-]{22} ")
+Body = dict[str, Any]
+
+
+class Step(NamedTuple):
+    """A request. In its body topics go by their names; `id:NAME` stands for a topic's id."""
+
+    api: str
+    version: int
+    body: Body
+
+
+def seeds(count: int) -> list[int]:
+    """The walks of a run: always the same, or with `EXAMPLES` so many others, no fewer."""
+    first = uuid.uuid4().int >> 100 if EXAMPLES else 0
+    return list(range(first, first + max(int(EXAMPLES or count), count)))
+
+
+class Side:
+    """A broker, real or ours, and what it calls topics."""
+
+    def __init__(self, address: Address, stack: ExitStack) -> None:
+        self._client = stack.enter_context(Client(address))
+        self._changes = 0
+        self.ids = {MISSING: ZERO[:-1] + "Q"}
+
+    def create(self, names: Mapping[str, int]) -> None:
+        """Creates topics, with so many partitions."""
+        topics = [
+            {"name": name, "numPartitions": count, "replicationFactor": 1}
+            | {"assignments": [], "configs": []}
+            for name, count in names.items()
+        ]
+        body = {"topics": topics, "timeoutMs": 30_000, "validateOnly": False}
+        for each in self._client.call("CREATE_TOPICS", 7, body)["topics"]:
+            assert each["errorCode"] == 0, each
+            self.ids[each["name"]] = each["topicId"]
+        self.wait_for(names)
+
+    def begin(self, groups: list[str], settings: Mapping[str, str]) -> None:
+        """The groups have their coordinator, and these settings hold for them."""
+        asked = {"groups": groups, "includeAuthorizedOperations": False}
+        sought = {"keyType": 0, "coordinatorKeys": groups}
+
+        def are_there() -> bool:
+            self._client.call("FIND_COORDINATOR", 6, sought)
+            described = self._client.call("DESCRIBE_GROUPS", 5, asked)["groups"]
+            return not any(each["errorCode"] for each in described)
+
+        wait_until(are_there)
+        for group in groups:
+            self._set(group, settings)
+        self.settle()
+
+    def _set(self, group: str, settings: Mapping[str, str]) -> None:
+        configs = [
+            {"name": name, "configOperation": 0, "value": value} for name, value in settings.items()
+        ]
+        resources = [{"resourceType": GROUP_RESOURCE, "resourceName": group, "configs": configs}]
+        body = {"resources": resources, "validateOnly": False}
+        answer = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+        assert not any(each["errorCode"] for each in answer["responses"]), answer
+
+    def wait_for(self, topics: Mapping[str, int]) -> None:
+        """These topics have so many partitions, 0 where there is none, and groups know it."""
+        wait_until(lambda: self.partition_counts(topics) == topics, f"not {topics}")
+        self.settle()
+
+    def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
+        """How many partitions topics have, 0 where there is none of the name."""
+        asked = [{"topicId": ZERO, "name": name} for name in names]
+        body = {"topics": asked, "allowAutoTopicCreation": False}
+        body["includeTopicAuthorizedOperations"] = False
+        found = self._client.call("METADATA", 12, body)["topics"]
+        return {each["name"]: len(each["partitions"]) for each in found}
+
+    def settle(self) -> None:
+        """All that could be seen of the cluster before is known to its coordinators, too.
+
+        A broker takes in one change of metadata after the other: what one is seen in, the one
+        before has gone through.
+        """
+        self._changes += 1
+        value = str(self._changes % 15_000)
+        self._set("settled", {"consumer.assignment.interval.ms": value})
+        asked = {"resourceType": GROUP_RESOURCE, "resourceName": "settled"}
+        resources = [asked | {"configurationKeys": ["consumer.assignment.interval.ms"]}]
+        body = {"resources": resources, "includeSynonyms": False, "includeDocumentation": False}
+
+        def is_seen() -> bool:
+            (found,) = self._client.call("DESCRIBE_CONFIGS", 4, body)["results"]
+            return [each["value"] for each in found["configs"]] == [value]
+
+        wait_until(is_seen)
+
+    def answer(self, step: Step, names: list[str]) -> Body:
+        """The answer, with topics by their names; of all groups only those with these names."""
+        body = json.dumps(step.body)
+        for name, ident in self.ids.items():
+            body = body.replace(f'"id:{name}"', f'"{ident}"')
+        answer = json.dumps(self._client.call(step.api, step.version, json.loads(body)))
+        for name, ident in self.ids.items():
+            answer = answer.replace(ident, f"id:{name}")
+        found: Body = json.loads(DRAWN.sub("Static member … ", answer))
+        if step.api == "LIST_GROUPS":
+            found["groups"] = [each for each in found["groups"] if each["groupId"] in names]
+        return dict(_plain(found))
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(value[key], key) for key in value if key not in NOT_COMPARED}
+    if not isinstance(value, list):
+        return value
+    shown = [_plain(each) for each in value]
+    fields = set(shown[0]) if shown and isinstance(shown[0], dict) else set()
+    if name in OF_ENDPOINTS:
+        shown = [{**each, "partitions": sorted(each["partitions"])} for each in shown]
+    by = next((by for of, by in BY if of == name and by in fields), None)
+    return sorted(shown, key=lambda each: str(each[by])) if by is not None else shown
+
+
+class Sides(NamedTuple):
+    """Ours and a real broker, with the same topics."""
+
+    ours: Side
+    real: Side
+
+
+@contextmanager
+def both_sides(kafka: str, topics: Mapping[str, int]) -> Iterator[Sides]:
+    """A gateway beside the real broker `kafka`, both with these topics and their partitions."""
+    host, _, port = kafka.rpartition(":")
+    with ExitStack() as stack:
+        real = Side(Address(host, int(port)), stack)
+        running = stack.enter_context(running_gateway())
+        ours = Side(running.addresses[1], stack)
+        real.create(topics)
+        _take_over(running, real.ids)
+        ours.create(topics)
+        yield Sides(ours, real)
+
+
+def _take_over(running: Running, topic_ids: dict[str, str]) -> None:
+    """Ours gives new topics these ids."""
+    write = running.engine._events._write
+
+    def with_choices(document: Body) -> tuple[str, bytes]:
+        written: tuple[str, bytes] = write({**document, "choices": {"topicIds": topic_ids}})
+        return written
+
+    running.engine._events._write = with_choices
