@@ -135,7 +135,7 @@ def _topology(group: StreamsGroup, configured: ConfiguredTopology | None) -> Des
     described = [
         DescribedSubtopology(
             subtopology_id=each,
-            source_topics=part.source_topics,
+            source_topics=sorted(part.source_topics),
             repartition_sink_topics=part.repartition_sink_topics,
             repartition_source_topics=_internal(part.repartition_source_topics),
             state_changelog_topics=_internal(part.state_changelog_topics),
@@ -153,7 +153,7 @@ def _internal(topics: dict[str, InternalTopic]) -> list[TopicInfo]:
             replication_factor=topic.replication_factor,
             topic_configs=_pairs(topic.configs),
         )
-        for topic in topics.values()
+        for _, topic in sorted(topics.items())
     ]
 
 

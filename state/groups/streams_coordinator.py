@@ -144,7 +144,10 @@ class StreamsCoordinator:
         if isinstance(known, ClassicGroup):
             self.records.append(GroupRemoved(group.group_id))
         live = streams_live.get(broker.tables, broker.id, group.group_id)
+        self._shown = live.configured if live is not None else None
         self._live = msgspec.structs.replace(live) if live is not None else LiveStreams()
+        if self._live.unseen is not None:
+            self._live.configured, self._live.unseen = self._live.unseen, None
         self._timers: dict[str, int | None] = {}
 
     # Heartbeats
@@ -161,15 +164,16 @@ class StreamsCoordinator:
         if isinstance(topology, Refused):
             return topology
         statuses = self._stale(after)
-        metadata_hash = target_assignment.metadata_hash(self._broker, required_topics(topology))
-        configured = self._configured(topology, metadata_hash)
+        topics_hash = target_assignment.metadata_hash(self._broker, required_topics(topology))
+        configured = self._configured(topology, topics_hash)
         if isinstance(configured, Refused):
             return configured
         refused = _invalid_tasks(configured, said.owned)
         if refused is not None:
+            self._note_refused()
             return refused
         validated = topology.epoch if configured.is_ready else NO_TOPOLOGY
-        group_epoch = self._update_group_epoch(metadata_hash, validated, after != before)
+        group_epoch = self._update_group_epoch(topics_hash, validated, after != before)
         epoch, target, delayed = self._update_target(after, group_epoch, configured)
         statuses += [(Status.ASSIGNMENT_DELAYED, delayed)] if delayed else []
         after = self._reconcile(after, epoch, target, said.owned)
@@ -197,9 +201,8 @@ class StreamsCoordinator:
         known = group.topology
         if brought is None:
             return known or Refused(Error.UNKNOWN_SERVER_ERROR, None)
-        if len({part.subtopology_id for part in brought.subtopologies}) < len(
-            brought.subtopologies
-        ):
+        ids = {part.subtopology_id for part in brought.subtopologies}
+        if brought.epoch < 0 or len(ids) < len(brought.subtopologies):
             return Refused(Error.UNKNOWN_SERVER_ERROR, None)
         if known is None:
             self.records.append(StreamsGroupTopologyWritten(group.group_id, brought))
@@ -219,24 +222,31 @@ class StreamsCoordinator:
         return [(Status.STALE_TOPOLOGY, text)]
 
     def _configured(
-        self, topology: StreamsTopology, metadata_hash: int
+        self, topology: StreamsTopology, topics_hash: int
     ) -> ConfiguredTopology | Refused:
         """The topology with the topics that there are; anew where those have changed."""
         known = self._live.configured
-        if known is not None and metadata_hash == self.group.metadata_hash:
+        if known is not None and self._metadata_hash(topics_hash) == self.group.metadata_hash:
             return known
         found = topology_topics.configure(topology, self._partition_count)
         if isinstance(found, ConfiguredTopology):
-            self._live.configured = found
+            self._live.configured, self._live.told_of = found, set()
         return found
+
+    def _metadata_hash(self, topics_hash: int) -> int:
+        """The hash of the topics for the group: the one it has, unless they are looked at again."""
+        live, group = self._live, self.group
+        is_current = live.seen_hash == topics_hash and group.group_epoch >= live.seen_epoch
+        return group.metadata_hash if is_current else topics_hash
 
     def _partition_count(self, name: str) -> int | None:
         topic = self._broker.topic_by_name(name)
         return None if topic is None else len(topic.partitions)
 
-    def _update_group_epoch(self, metadata_hash: int, validated: int, has_changed: bool) -> int:
+    def _update_group_epoch(self, topics_hash: int, validated: int, has_changed: bool) -> int:
         """The group's epoch, a new one where there is something to assign anew."""
         group, configs = self.group, self._assignment_configs()
+        metadata_hash = self._metadata_hash(topics_hash)
         known = (group.metadata_hash, group.validated_topology_epoch, group.last_assignment_configs)
         if not has_changed and known == (metadata_hash, validated, configs):
             return group.group_epoch
@@ -245,6 +255,7 @@ class StreamsCoordinator:
             group.group_id, epoch, metadata_hash, validated, configs
         )
         self.records.append(written)
+        self._live.seen_hash, self._live.seen_epoch = topics_hash, epoch
         return epoch
 
     def _assignment_configs(self) -> dict[str, str]:
@@ -324,7 +335,7 @@ class StreamsCoordinator:
     ) -> StreamsMember:
         if member.is_reconciled_to(epoch):
             return member
-        owners = task_assignment.Owners(self.group.members.values())
+        owners = task_assignment.Owners(self.group)
         stepped = task_assignment.next_step(
             member, task_assignment.Way(epoch, target, owned, owners)
         )
@@ -346,13 +357,12 @@ class StreamsCoordinator:
         is_told = said.member_epoch == JOIN_EPOCH or before.assigned != after.assigned
         if is_told and after.user_endpoint is not None:
             live.endpoint_epoch += 1
-        known: list[EndpointPartitions] | None = None
-        if live.endpoint_epoch != said.endpoint_epoch:
-            others = [m for m in self.group.in_order() if m.member_id != after.member_id]
-            found = endpoints([*others, after], configured, self._partition_count)
-            if isinstance(found, Refused):
-                return found
-            known = found
+        known = self._endpoints(said, before, after, is_told=is_told)
+        if isinstance(known, Refused):
+            self._note_refused()
+            if after.member_id in self.group.members:
+                self._expect(after.member_id)
+            return known
         if configured.fault is not None:
             code, text = configured.fault
             statuses.append((Status(code), text))
@@ -365,11 +375,40 @@ class StreamsCoordinator:
         endpoint_epoch = live.endpoint_epoch if self._is_known else 0
         return Beat(after, is_told, statuses, endpoint_epoch, known, configured.missing)
 
+    def _endpoints(
+        self, said: Said, before: StreamsMember, after: StreamsMember, *, is_told: bool
+    ) -> list[EndpointPartitions] | Refused | None:
+        """Which instance has what; None where the member knows."""
+        live, group = self._live, self.group
+        if is_told:
+            live.told_of = live.told_of - {after.member_id}
+        found: list[EndpointPartitions] | Refused | None = None
+        if live.endpoint_epoch != said.endpoint_epoch:
+            others = [each for each in group.in_order() if each.member_id != after.member_id]
+            own = before if after.member_id in live.told_of else after
+            assert live.configured is not None, group.group_id
+            found = endpoints([*others, own], live.configured, self._partition_count)
+        if isinstance(found, Refused):
+            return found
+        if found is not None:
+            told = {each.member_id for each in (*others, own) if each.user_endpoint is not None}
+            live.told_of = live.told_of | told
+        if after != before:
+            live.told_of = live.told_of - {after.member_id}
+        return found
+
     def _note(self) -> None:
         """Notes what a restart forgets; of a group that is new, what comes next."""
         if self._lives:
             broker, group_id = self._broker, self.group.group_id
             streams_live.put(broker.tables, broker.id, group_id, self._live)
+
+    def _note_refused(self) -> None:
+        """Notes what Kafka knows by the time it fails: it takes nothing of it back."""
+        live = self._live
+        if live.configured is not self._shown:
+            live.configured, live.unseen = self._shown, live.configured
+        self._note()
 
     # Leaving
 
@@ -379,7 +418,7 @@ class StreamsCoordinator:
             self._live.shutdown_member_id = member_id
         member = self.group.members.get(member_id)
         if member is None:
-            self._note()
+            self._note_refused()
             return self._unknown(member_id)
         self.fence([member])
         return None
@@ -387,6 +426,7 @@ class StreamsCoordinator:
     def fence(self, members: list[StreamsMember]) -> None:
         """Forgets members, each with a new group epoch; others get what they had."""
         group = self.group
+        self._live.told_of = self._live.told_of - {each.member_id for each in members}
         for at, member in enumerate(members, 1):
             self.records += member_tombstones(group.group_id, member.member_id)
             self.records.append(

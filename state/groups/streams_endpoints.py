@@ -56,12 +56,16 @@ def _topics(
     parts: dict[str, ConfiguredSubtopology],
     existing: Existing,
 ) -> Partitions | None:
-    """The partitions that tasks read; None where a topic of them is gone."""
+    """The partitions that tasks read; None where a topic of them is gone.
+
+    Kafka copies the active ones to a map in whose order Java goes otherwise each time it starts.
+    """
     found: Partitions = []
     for each in hash_order(tasks, len(tasks)):
         numbers = hash_map_order(tasks[each], own_hash, len(tasks[each]))
-        names = {*parts[each].source_topics, *parts[each].repartition_source_topics}
-        for name in hash_order(sorted(names), len(names)):
+        read = parts[each]
+        names = dict.fromkeys((*read.source_topics, *read.repartition_source_topics))
+        for name in hash_order(names, len(names)):
             count = existing(name)
             if count is None:
                 return None

@@ -13,7 +13,7 @@ from enum import IntEnum, StrEnum
 import msgspec
 
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.java_hashes import timeline_order
+from brokerstream.state.core.java_hashes import hash_order, timeline_order
 from brokerstream.state.core.streams_records import (
     Endpoint,
     MemberTasks,
@@ -82,11 +82,17 @@ class StreamsMember(msgspec.Struct, frozen=True):
         return is_stable and self.member_epoch == assignment_epoch
 
 
+Copy = tuple[str, int, str]
+"""A copy of a task: subtopology, partition, and the process that has it."""
+
+
 class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
     """A group. Times are ms since 1970.
 
     `target` is by member id. `most_members` sizes the order in which Kafka goes through the
-    members.
+    members. `overlooked` are copies of tasks that a member has and Kafka takes for gone: it notes
+    the processes that have a copy, and forgets one when a member of it lets go, though another
+    member may have the same copy since it said another process.
     """
 
     group_id: str
@@ -100,6 +106,7 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
     members: dict[str, StreamsMember] = {}
     target: dict[str, TargetTasks] = {}
     most_members: int = 0
+    overlooked: set[Copy] = set()
 
     @property
     def protocol_type(self) -> str:
@@ -129,8 +136,13 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
 
     def put(self, member: StreamsMember) -> None:
         """Takes a member in, or what is new of it."""
+        former, has = self.members.get(member.member_id), copies(member)
         self.members[member.member_id] = member
         self.most_members = max(self.most_members, len(self.members))
+        let_go = copies(former) - has if former is not None else set()
+        if let_go or self.overlooked:
+            held = {each for known in self.members.values() for each in copies(known)}
+            self.overlooked = ((self.overlooked | let_go) - has) & held
 
     def source_topics(self) -> dict[str, str]:
         """Topic to the subtopology that reads it, repartition topics included."""
@@ -142,16 +154,32 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
         }
 
 
-def required_topics(topology: StreamsTopology) -> set[str]:
-    """The topics that a topology reads, and those that keep its state."""
-    return {
+def required_topics(topology: StreamsTopology) -> list[str]:
+    """The topics that a topology reads, and those that keep its state, as Kafka goes through them.
+
+    Repeats are left out.
+    """
+    by_id = {part.subtopology_id: part for part in topology.subtopologies}
+    names = dict.fromkeys(
         name
-        for part in topology.subtopologies
+        for each in hash_order(by_id, len(by_id))
         for name in (
-            *part.source_topics,
-            *(topic.name for topic in part.repartition_source_topics),
-            *(topic.name for topic in part.state_changelog_topics),
+            *by_id[each].source_topics,
+            *(topic.name for topic in by_id[each].repartition_source_topics),
+            *(topic.name for topic in by_id[each].state_changelog_topics),
         )
+    )
+    return hash_order(names, len(names))
+
+
+def copies(member: StreamsMember) -> set[Copy]:
+    """The copies of tasks that a member has, those that it is to give back included."""
+    return {
+        (part, number, member.process_id)
+        for tasks in (member.assigned, member.pending_revocation)
+        for role in (tasks.standby, tasks.warmup)
+        for part, numbers in role.items()
+        for number in numbers
     }
 
 

@@ -4,8 +4,9 @@ An item of the table `sessions`: `<broker>/live-streams/<group>`, with the group
 written in place. A group that somebody joins first has none until the next heartbeat, as in Kafka,
 which takes note of these things in an object that the records then replace.
 
-Source: `StreamsGroup.configuredTopology`, `.shutdownRequestMemberId`, `.endpointInformationEpoch`,
-`ExpiringErrorCache` (there of the broker, for topics of all groups) in Kafka.
+Source: `StreamsGroup.configuredTopology`, `.metadataRefreshDeadline`, `.shutdownRequestMemberId`,
+`.endpointInformationEpoch`, `.endpointToPartitionsCache`, `ExpiringErrorCache` (there of the
+broker, for topics of all groups) in Kafka.
 """
 
 import msgspec
@@ -25,15 +26,26 @@ class LiveStreams(msgspec.Struct):
     """What is forgotten.
 
     Attributes:
-        configured: the topology with the topics that there are.
+        configured: the topology with the topics that there are, as it is shown.
+        unseen: the same as a heartbeat has found it at which Kafka failed: it holds from then on,
+            and is shown when the next record of the group is written.
+        seen_hash: of the topics when the group last got a new epoch, also one that a heartbeat gave
+            it in vain; the topics are looked at again where they have changed since.
+        seen_epoch: that epoch; they are looked at again, too, while the group is below it.
         shutdown_member_id: who has asked all members to shut down; "" for nobody.
         endpoint_epoch: counts the changes of what is where, for those who ask instances.
+        told_of: the members of which somebody was told since they last changed; a member that
+            says another endpoint is told its old one once more, as by Kafka, which remembers it.
         failed: internal topics that could not be created, by name.
     """
 
     configured: ConfiguredTopology | None = None
+    unseen: ConfiguredTopology | None = None
+    seen_hash: int | None = None
+    seen_epoch: int = 0
     shutdown_member_id: str = ""
     endpoint_epoch: int = 0
+    told_of: set[str] = set()
     failed: dict[str, FailedTopic] = {}
 
 

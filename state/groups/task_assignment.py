@@ -5,7 +5,7 @@ taken back first; it is given to a member once no process runs it, and no copy o
 member's own process. A standby task only asks for its own process.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -17,8 +17,11 @@ from brokerstream.state.core.streams_records import (
     TasksWithEpochs,
 )
 from brokerstream.state.groups.streams_group import (
+    Copy,
+    StreamsGroup,
     StreamsMember,
     StreamsMemberState,
+    copies,
     have_any,
 )
 
@@ -29,15 +32,15 @@ IsHeld = Callable[[str, int], bool]
 class Owners:
     """Which process has which task, those to be given back included."""
 
-    def __init__(self, members: Iterable[StreamsMember]) -> None:
+    def __init__(self, group: StreamsGroup) -> None:
         self._active: dict[tuple[str, int], str] = {}
-        self._copies: set[tuple[str, int, str]] = set()
-        for member in members:
+        self._copies: set[Copy] = set()
+        for member in group.members.values():
             for tasks in (member.assigned, member.pending_revocation):
-                for each in _places(tasks.active):
-                    self._active[each] = member.process_id
-                for each in (*_places(tasks.standby), *_places(tasks.warmup)):
-                    self._copies.add((*each, member.process_id))
+                for part, numbers in tasks.active.items():
+                    self._active.update(((part, each), member.process_id) for each in numbers)
+            self._copies |= copies(member)
+        self._copies -= group.overlooked
 
     def hold_active(self, process_id: str) -> IsHeld:
         """Whether a process has to wait for an active task."""
@@ -159,7 +162,3 @@ def _tasks(
         {part: sorted(standby[part]) for part in sorted(standby)},
         {part: sorted(warmup[part]) for part in sorted(warmup)},
     )
-
-
-def _places(tasks: Mapping[str, Iterable[int]]) -> list[tuple[str, int]]:
-    return [(part, number) for part, numbers in tasks.items() for number in numbers]

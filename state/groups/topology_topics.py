@@ -55,7 +55,7 @@ class InternalTopic(msgspec.Struct, frozen=True):
 
 
 class ConfiguredSubtopology(msgspec.Struct, frozen=True):
-    """A subtopology whose topics are known; the internal ones that it reads are by name."""
+    """A subtopology whose topics are known, in the order given; internal ones are by name."""
 
     task_count: int
     source_topics: list[str]
@@ -235,7 +235,7 @@ class _Topics:
             raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
         return ConfiguredSubtopology(
             task_count=tasks,
-            source_topics=sorted(set(part.source_topics)),
+            source_topics=list(dict.fromkeys(part.source_topics)),
             repartition_source_topics=self._internal(part.repartition_source_topics),
             repartition_sink_topics=sorted(set(part.repartition_sink_topics)),
             state_changelog_topics=self._internal(part.state_changelog_topics),
@@ -245,7 +245,7 @@ class _Topics:
         found = {topic.name: self._internal_topic(topic) for topic in topics}
         if len(found) < len(topics):
             raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
-        return dict(sorted(found.items()))
+        return found
 
     def _internal_topic(self, topic: TopicInfo) -> InternalTopic:
         count = topic.partitions or self._decided[topic.name]
@@ -261,7 +261,7 @@ class _Topics:
             expected.update(part.repartition_source_topics)
             expected.update(part.state_changelog_topics)
         most = len(expected)
-        for name in hash_order(self._required, len(self._required)):
+        for name in self._required:
             found = self._existing(name)
             topic = expected.pop(name, None) if found is not None else None
             if topic is not None and found != topic.partitions:

@@ -4,6 +4,7 @@ from tests.mutants.table import Mutant
 
 STREAMS = "groups/test_streams_groups.py::"
 TOPICS = "groups/test_topology_topics.py::"
+SOFT = "groups/test_streams_soft_state.py::"
 STICKY = "groups/test_sticky_assignor.py::"
 
 MUTANTS = (
@@ -60,6 +61,18 @@ MUTANTS = (
         "{name: each.text for name, each in live.failed.items() if each.until > broker.now}",
         "{name: each.text for name, each in live.failed.items()}",
         STREAMS + "test_a_topic_that_cannot_be_created_is_not_asked_for_again_at_once",
+    ),
+    Mutant(
+        "topics are looked at again below an epoch that was given in vain",
+        "live.seen_hash == topics_hash and group.group_epoch >= live.seen_epoch",
+        "live.seen_hash == topics_hash",
+        SOFT + "test_topics_are_looked_at_again_below_an_epoch_that_was_given_in_vain",
+    ),
+    Mutant(
+        "who is written again has its copies noted again",
+        "((self.overlooked | let_go) - has) & held",
+        "(self.overlooked | let_go) & held",
+        SOFT + "test_a_process_lets_go_of_a_copy_though_another_member_of_it_has_the_same",
     ),
     Mutant(
         "a wish for a shutdown ends with the last member",

@@ -16,10 +16,11 @@ _COUNTING = topology(
         repartitionSourceTopics=[internal(_REPARTITION)],
         stateChangelogTopics=[internal("w-changelog")],
     ),
+    epoch=1,
 )
 _MISTAKES = [
     topology(part("0", "absent")),
-    topology(part("0", "orders", "payments"), epoch=-1),
+    topology(part("0", "orders", "payments")),
     topology(part("0", "orders", stateChangelogTopics=[internal("w-changelog", 3)])),
     topology(part("0", "orders"), part("0", "payments")),
 ]

@@ -1,0 +1,56 @@
+"""Streams groups beside a real broker: all answers of random walks are the same.
+
+`EXAMPLES=150` goes that many walks, others each time.
+"""
+
+import json
+import re
+from collections import Counter
+
+from tests.support.streams_walks import SETTINGS, TOPICS, StreamsWalk
+from tests.support.walk_sides import Sides, both_sides, seeds
+
+WALKS, STEPS = 12, 50
+LEAST = {
+    "STREAMS_GROUP_HEARTBEAT": {"0": 150, "-1": 20, "25": 1, "42": 20, "69": 1, "110": 1, "130": 1},
+    "STREAMS_GROUP_DESCRIBE": {"0": 10, "24": 1, "69": 1},
+    "OFFSET_COMMIT": {"0": 3, "25": 3, "35": 1, "113": 3},
+    "CREATE_TOPICS": {"0": 5},
+    "DELETE_TOPICS": {"0": 2},
+    "statusCode": {"0": 1, "1": 5, "2": 1, "3": 5, "4": 1},
+    "told": {"activeTasks": 50, "standbyTasks": 5, "partitionsByUserEndpoint": 50},
+}
+"""How often the walks meet an error of an API, a status, or something that members are told."""
+
+
+def _go(sides: Sides, walk: StreamsWalk, seed: int) -> Counter[tuple[str, str]]:
+    met: Counter[tuple[str, str]] = Counter()
+    for at in range(STEPS):
+        step = walk.step()
+        ours, theirs = (side.answer(step, walk.groups) for side in sides)
+        assert ours == theirs, f"seed {seed}, step {at}: {step}"
+        walk.hear(step, theirs)
+        if walk.may_change_topics(step, theirs):
+            sides.real.wait_for(sides.ours.partition_counts(walk.topics))
+        codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(ours))
+        met.update((step.api, code) for code in codes)
+        met.update(("statusCode", str(each["statusCode"])) for each in ours.get("status") or [])
+        met.update(("told", name) for name in LEAST["told"] if ours.get(name))
+    return met
+
+
+def test_every_answer_of_a_random_walk_is_kafkas(kafka: str) -> None:
+    walks = {seed: StreamsWalk(seed, f"streams-walk-{seed}") for seed in seeds(WALKS)}
+    met: Counter[tuple[str, str]] = Counter()
+    with both_sides(kafka, TOPICS) as sides:
+        for side in sides:
+            side.begin([group for walk in walks.values() for group in walk.groups], SETTINGS)
+        for seed, walk in walks.items():
+            met += _go(sides, walk, seed)
+    too_few = {
+        (kind, code): met[kind, code]
+        for kind, codes in LEAST.items()
+        for code, least in codes.items()
+        if met[kind, code] < least
+    }
+    assert not too_few, met
