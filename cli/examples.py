@@ -97,6 +97,7 @@ EXAMPLES = {
     "offsets diff": ("brokerstream offsets diff backup 2026-03-01T12:00 2026-03-01T18:00",),
     "offsets export": (
         "brokerstream offsets export backup --csv offsets.csv",
+        "brokerstream offsets export backup --parquet history.parquet",
         "brokerstream offsets export backup --group my-group --to other:9092 --dry-run",
         "brokerstream offsets export kafka:9092 --to other:9092 --by-time kafka:9092",
     ),

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 COLUMNS = ("group", "topic", "partition", "offset")
 """Of a CSV file without a header, as `kafka-consumer-groups --from-file` takes it (KIP-122)."""
 
+WITHOUT_GROUP = COLUMNS[1:]
+"""Of a file of one group, as `kafka-consumer-groups --export` may write it (KIP-122)."""
+
 CSV = ".csv"
 UNREAD_SHOWN = 3
 
@@ -30,6 +33,8 @@ def client_of(bootstrap: str, kafka_config: Path | None) -> "ClientProperties":
     """How to reach a cluster. Raises UserError for what is no address."""
     from brokerstream.kafka_io.kafka_clients import client_properties
 
+    if ":" not in bootstrap:
+        raise UserError(f"{bootstrap} is no address.", "An address is like kafka-1:9092.")
     settings = settings_of(None, bootstrap=bootstrap, kafka_config=kafka_config)
     return client_properties(settings)
 
@@ -67,6 +72,12 @@ class Source(NamedTuple):
             with progress("reading __consumer_offsets") as observe:
                 yield from group_offsets.rows(self.client(), {}, observe)
             return
+        if not Path(self.text).exists():
+            raise UserError(
+                f"{self.text} is neither a directory nor an address.",
+                "`brokerstream offsets import HOST:PORT DIR` makes a directory; an address is like"
+                " kafka-1:9092.",
+            )
         need("Reading a directory of `brokerstream offsets import`", "pyarrow")
         from brokerstream.sinks.offset_history import OffsetHistoryStore
 
@@ -87,7 +98,7 @@ class Source(NamedTuple):
     ) -> "dict[OffsetKey, int]":
         """What is committed at a time, of these groups or, where none is named, of all."""
         if self.is_csv:
-            found = dict(_of_csv(Path(self.text)))
+            found = dict(_of_csv(Path(self.text), groups))
         else:
             found = {}
             for move in self.moves(until_ms):
@@ -109,29 +120,42 @@ def tell_unread(topic: str, unread: "Mapping[tuple[int, int], str]") -> None:
         warn(f"partition {partition} offset {offset}: {why}")
 
 
-def _of_csv(file: Path) -> "Iterator[tuple[OffsetKey, int]]":
+def _of_csv(file: Path, groups: Collection[str]) -> "Iterator[tuple[OffsetKey, int]]":
+    """The offsets of a file; where it names no group, of the one that is given."""
     from brokerstream.state.groups.offset_records import OffsetKey
 
     try:
         with file.open(newline="", encoding="utf-8") as lines:
             for number, row in enumerate(csv.reader(lines), 1):
+                if not row:
+                    continue
+                if len(row) == len(WITHOUT_GROUP) and len(groups) == 1:
+                    row = [*groups, *row]
                 try:
                     group, topic, partition, offset = row
                     yield OffsetKey(group, topic, int(partition)), int(offset)
                 except ValueError:
-                    raise UserError(
-                        f"{file}:{number} is not {','.join(COLUMNS)}: {','.join(row)}"
-                    ) from None
+                    raise _unread(file, number, row) from None
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from None
 
 
+def _unread(file: Path, number: int, row: list[str]) -> UserError:
+    said = f"{file}:{number} is not {','.join(COLUMNS)}: {','.join(row)}"
+    if len(row) == len(WITHOUT_GROUP):
+        return UserError(said, "A file without groups is one group's: --group GROUP says whose.")
+    return UserError(said)
+
+
 def write_csv(file: Path, committed: "dict[OffsetKey, int]") -> None:
-    """The offsets as Kafka's own tool takes them."""
-    with file.open("w", newline="", encoding="utf-8") as lines:
-        writer = csv.writer(lines, lineterminator="\n")
-        for key in sorted(committed):
-            writer.writerow([key.group, key.topic, key.partition, committed[key]])
+    """The offsets as Kafka's own tool takes them. Raises UserError."""
+    try:
+        with file.open("w", newline="", encoding="utf-8") as lines:
+            writer = csv.writer(lines, lineterminator="\n")
+            for key in sorted(committed):
+                writer.writerow([key.group, key.topic, key.partition, committed[key]])
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}.") from None
 
 
 def ms_of(option: str, text: str | None) -> int | None:

@@ -1,7 +1,7 @@
 """`brokerstream offsets`: what groups of a real cluster commit; history, backup, restore."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -176,7 +176,7 @@ def history(
             show_json(_document(move))
         return
     if not moves:
-        say(f"{source} has nothing of that of group {group_id}.")
+        say(f"{source} has nothing of that of group {group_id}; `offsets show` lists all groups.")
         return
     rows = [
         (moment(move.row.timestamp), f"{move.key.topic}-{move.key.partition}", *_fields(move))
@@ -197,6 +197,8 @@ def diff(
     """What has changed between two times."""
     wanted = set(groups or ())
     first_ms, last_ms = ms_of("TIME", then), ms_of("LATER", later)
+    if last_ms is not None and (first_ms is None or first_ms > last_ms):
+        raise UserError(f"TIME {then} is after LATER {later}.", "Give the earlier time first.")
     before: dict[OffsetKey, int] = {}
     after: dict[OffsetKey, int] = {}
     for move in Source(source, kafka_config).moves(last_ms):
@@ -219,6 +221,10 @@ def export(
     csv_file: Annotated[
         Path | None,
         typer.Option("--csv", metavar="FILE", help="Write group,topic,partition,offset (KIP-122)."),
+    ] = None,
+    parquet_file: Annotated[
+        Path | None,
+        typer.Option("--parquet", metavar="FILE", help="Write every commit, as `history` has it."),
     ] = None,
     to: Annotated[
         str | None,
@@ -245,15 +251,23 @@ def export(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a CSV file of what is committed, or commit it to a cluster.
+    """Make a CSV file of what is committed, a Parquet file of its history, or commit it.
 
-    Each partition gets a verdict before anything is written. What lies outside the log there, goes
-    back, or belongs to a group with members is not written, and the exit code is 1; afterwards all
-    is read back.
+    With --to each partition gets a verdict before anything is written. What lies outside the log
+    there, goes back, or belongs to a group with members is not written, and the exit code is 1;
+    afterwards all is read back.
     """
-    if (csv_file is None) == (to is None):
-        raise UserError("Give either --csv FILE or --to HOST:PORT.")
-    committed = Source(source, kafka_config).committed(groups or (), ms_of("--at", at))
+    if [csv_file, parquet_file, to].count(None) != 2:
+        raise UserError("Give one of --csv FILE, --parquet FILE and --to HOST:PORT.")
+    if to is None and (dry_run or back or by_time or to_config):
+        raise UserError(
+            "--dry-run, --back, --by-time and --to-config go with --to HOST:PORT alone."
+        )
+    found, until_ms = Source(source, kafka_config), ms_of("--at", at)
+    if parquet_file is not None:
+        _write_history(found, parquet_file, groups or (), until_ms)
+        return
+    committed = found.committed(groups or (), until_ms)
     if csv_file is not None:
         write_csv(csv_file, committed)
         say(f"wrote {len(committed)} offsets to {csv_file}")
@@ -263,6 +277,19 @@ def export(
     target = client_of(to, to_config)
     restore = offset_restore.Restore(target, records_at, back, dry_run)
     raise typer.Exit(restore.run(committed, as_json))
+
+
+def _write_history(
+    source: Source, file: Path, groups: Collection[str], until_ms: int | None
+) -> None:
+    """Every commit of these groups or, where none is named, of all, up to a time."""
+    need("`brokerstream offsets export --parquet`", "pyarrow")
+    from brokerstream.sinks import offset_moves
+
+    moves = source.moves(until_ms)
+    if groups:
+        moves = (move for move in moves if move.key.group in groups)
+    say(f"wrote {offset_moves.write(file, moves)} commits to {file}")
 
 
 def _words(key: "OffsetKey") -> tuple[str, str, int]:

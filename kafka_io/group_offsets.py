@@ -82,7 +82,8 @@ def rows(
     """
     if topic not in existing(admin_client(client), client):
         raise UserError(
-            f"Kafka at {client.bootstrap} has no {topic}: no group has come anywhere there."
+            f"Kafka at {client.bootstrap} has no topic {topic}: no group has come anywhere there.",
+            "Is it the cluster that you mean? The first group to come makes the topic.",
         )
     for row in read_all(client, topic, first, observe):
         if row.key is not None:
@@ -132,15 +133,18 @@ def at_timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict
 def timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
     """When the first record at or behind each offset was written, in ms since 1970.
 
-    Where none is behind it, a millisecond after the newest record; partitions without any record
-    are left out.
+    Where none is behind it, a millisecond after the newest record. Left out are partitions without
+    any record, and offsets past the log's end. Raises UserError.
     """
+    check_reachable(client.bootstrap)
     admin = admin_client(client)
     known: dict[Place, int] = {}
     try:
         with closing(consumer(client)) as reader:
             for place, offset in wanted.items():
                 first, end = first_and_end(reader, TopicPartition(*place))
+                if offset > end:
+                    continue
                 at = TopicPartition(*place, max(offset, first))
                 found_at = _timestamp_at(reader, at) if offset < end else None
                 if found_at is None:

@@ -165,6 +165,7 @@ print(json.dumps(failed))
         "cli.run_snapshots": "pyarrow",
         "sinks.checks": "pyarrow",
         "sinks.offset_history": "pyarrow",
+        "sinks.offset_moves": "pyarrow",
         "sinks.offsets_snapshot": "pyarrow",
         "sinks.snapshot_store": "pyarrow",
         "streaming.batch_checks": "pyarrow",

@@ -3,16 +3,20 @@
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from brokerstream.kafka_io.group_offsets import NO_COORDINATOR_YET
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
+from brokerstream.sinks import offset_moves
 from brokerstream.state.core.outputs import offsets_topic
 from tests.support.console import brokerstream
 from tests.support.consumer_groups import ConsumerBench
@@ -76,25 +80,67 @@ def test_a_csv_file_is_a_source_too(tmp_path: Path) -> None:
     ]
 
 
+def test_a_csv_file_without_groups_is_of_the_one_that_is_given(tmp_path: Path) -> None:
+    """As Kafka's own tool exports one group, with an empty line at the end."""
+    file = tmp_path / "offsets.csv"
+    file.write_text("only-here,0,0\norders,1,10\n\n")
+    shown = brokerstream("offsets", "show", file, "--group", "g", "--json")
+    assert [(d["group"], d["topic"], d["offset"]) for d in documents(shown.stdout)] == [
+        *(("g", "only-here", 0), ("g", "orders", 10)),
+    ]
+
+
+def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
+    """Of groups whose offsets are gone, too; each row as `history` has it."""
+    file = tmp_path / "history.parquet"
+    done = brokerstream("offsets", "export", RECORDED, "--parquet", file)
+    assert done.stderr == f"wrote 8 commits to {file}\n"
+    table = pq.read_table(file)
+    assert table.schema.equals(offset_moves.SCHEMA)
+    rows = table.to_pylist()
+    assert Counter(row["group"] for row in rows) == {"classic": 3, "modern": 3, "simple": 2}
+    told = [
+        each
+        for group in dict.fromkeys(row["group"] for row in rows)
+        for each in documents(brokerstream("offsets", "history", RECORDED, group, "--json").stdout)
+    ]
+    same = ("group", "topic", "partition", "before", "after", "distance", "direction", "by")
+    assert sorted(
+        (round(row["time"].timestamp() * 1000), row["since_ms"], *(row[name] for name in same))
+        for row in rows
+    ) == sorted((each["time"], each["sinceMs"], *(each[name] for name in same)) for each in told)
+    one = ("export", RECORDED, "--parquet", file, "--group", "modern", "--at", "2020-01-01")
+    assert brokerstream("offsets", *one).stderr == f"wrote 0 commits to {file}\n"
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("history", "FILE.csv", "g"), "has offsets and no history"),
-        (("show", "nowhere"), "nowhere has no offsets"),
+        (("show", "nowhere"), "nowhere is neither a directory nor an address"),
+        (("show", "."), ". has no offsets"),
+        (("show", "ONE.csv"), "A file without groups is one group's: --group GROUP"),
+        (("export", RECORDED, "--csv", "no/where.csv"), "no/where.csv cannot be written: No such"),
+        (("export", RECORDED, "--parquet", "no/where"), "no/where cannot be written: No such"),
+        (("export", RECORDED, "--csv", "x.csv", "--dry-run"), "go with --to HOST:PORT alone"),
+        (("diff", RECORDED, "now", "2026-01-01"), "TIME now is after LATER 2026-01-01"),
+        (("import", "DIR", "localhost:1"), "DIR is no address. An address is like"),
         (("show", "FILE.csv"), "FILE.csv:2 is not group,topic,partition,offset: one,two"),
         (("show", RECORDED, "--group", "none"), "has no offsets of none"),
         (("show", RECORDED, "--at", "noon"), "--at noon is no time"),
         (("history", RECORDED, "classic", "--only", "up"), "'up' is not a valid Direction"),
-        (("export", RECORDED), "Give either --csv FILE or --to HOST:PORT"),
+        (("export", RECORDED), "Give one of --csv FILE, --parquet FILE and --to"),
         (("import", "localhost:1", "DIR"), "does not answer"),
     ],
     ids=lambda each: each[0] if isinstance(each, tuple) else "",
 )
 def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, empty_directory: Path) -> None:
     (empty_directory / "FILE.csv").write_text("g,orders,0,1\none,two\n")
+    (empty_directory / "ONE.csv").write_text("orders,0,1\n")
     done = brokerstream("offsets", *words, cwd=empty_directory)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert said in " ".join(done.stderr.split())
 
 
 @pytest.fixture
@@ -131,8 +177,8 @@ def commit(bootstrap: str, group: str, offset: int) -> None:
             consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
             break
         except KafkaException as error:  # a broker that has just made its first coordinator
-            is_loading = error.args[0].code() == KafkaError.COORDINATOR_LOAD_IN_PROGRESS
-            if not is_loading or time.monotonic() > deadline:
+            is_coming = error.args[0].code() in NO_COORDINATOR_YET
+            if not is_coming or time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
     consumer.close()
@@ -148,6 +194,7 @@ def test_offsets_go_from_one_real_cluster_to_another(
     for offset in (15, 3):
         commit(kafka, "moving", offset)
     commit(kafka, "at-the-end", 20)
+    commit(kafka, "past", 999)
     backup = tmp_path / "backup"
     first = brokerstream("offsets", "import", kafka, backup)
     assert int(first.stderr.split()[0]) >= 3
@@ -158,10 +205,21 @@ def test_offsets_go_from_one_real_cluster_to_another(
         *((15, "first"), (3, "back"), (4, "forth")),
     ]
 
+    admin = AdminClient({"bootstrap.servers": other})
+    (deleted,) = admin.delete_records([TopicPartition(TOPIC, 0, 50)]).values()
+    assert deleted.result(PATIENCE_S).low_watermark == 50
+    dry = ("offsets", "export", backup, "--json", "--to", other, "--dry-run", "--group", "past")
+    as_they_are = documents(brokerstream(*dry, "--group", "moving").stdout)
+    assert [d["verdict"] for d in as_they_are] == ["before the log's start", "past the log's end"]
+    (by_time,) = documents(brokerstream(*dry, "--by-time", kafka).stdout)
+    assert by_time["verdict"] == "no record to go by", "it was past the end where it comes from"
+
     words = ("--group", "moving", "--group", "at-the-end", "--json")
     to = ("offsets", "export", backup, *words, "--to", other, "--by-time", kafka)
-    dry = brokerstream(*to, "--dry-run")
-    verdicts = [(d["group"], d["there"], d["verdict"]) for d in documents(dry.stdout)]
+    verdicts = [
+        (d["group"], d["there"], d["verdict"])
+        for d in documents(brokerstream(*to, "--dry-run").stdout)
+    ]
     assert verdicts == [("at-the-end", 120, "fine"), ("moving", 104, "fine")]
     assert brokerstream("offsets", "show", other, "--json").stdout == "", "nothing is written"
     done = brokerstream(*to)

@@ -1,0 +1,90 @@
+"""The whole history of committed offsets as one Parquet file: a row for each commit and tombstone.
+
+Beside what the topic says there is what follows from it: the offset before, which way it went, how
+long after, and whose doing it was. `offset_history` keeps the rows as they lie in the topic.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from brokerstream.errors import UserError
+from brokerstream.sinks.files import bring_to_disk
+from brokerstream.state.observed.offset_history import Move
+
+_TIME = pa.timestamp("ms", "UTC")
+
+SCHEMA = pa.schema(
+    [
+        pa.field("time", _TIME, nullable=False),
+        pa.field("group", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("before", pa.int64()),
+        pa.field("after", pa.int64()),
+        pa.field("distance", pa.int64()),
+        pa.field("direction", pa.string(), nullable=False),
+        pa.field("since_ms", pa.int64()),
+        pa.field("metadata", pa.string()),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("commit_timestamp", _TIME),
+        pa.field("by", pa.string(), nullable=False),
+        pa.field("log_partition", pa.int32(), nullable=False),
+        pa.field("log_offset", pa.int64(), nullable=False),
+    ]
+)
+"""`after`, `metadata`, `leader_epoch` and `commit_timestamp` are null where the offset is gone,
+`before` where there was none."""
+
+ROWS = 65_536
+"""Rows that are written at once."""
+
+
+def write(file: Path, moves: Iterable[Move]) -> int:
+    """Write a file that is there whole or not at all; gives back its rows.
+
+    Raises UserError where it cannot be written.
+    """
+    temporary, count = file.with_name(f".{file.name}.tmp"), 0
+    remaining = iter(moves)
+    try:
+        with (
+            temporary.open("wb") as out,
+            pq.ParquetWriter(out, SCHEMA, compression="zstd") as writer,
+        ):
+            while some := [_columns(move) for move in islice(remaining, ROWS)]:
+                writer.write_table(pa.Table.from_pylist(some, SCHEMA))
+                count += len(some)
+        bring_to_disk(temporary)
+        temporary.replace(file)
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    bring_to_disk(file.parent)
+    return count
+
+
+def _columns(move: Move) -> dict[str, Any]:
+    row, key, after = move.row, move.key, move.after
+    return {
+        "time": row.timestamp,
+        "group": key.group,
+        "topic": key.topic,
+        "partition": key.partition,
+        "before": move.before.offset if move.before else None,
+        "after": after.offset if after else None,
+        "distance": move.distance,
+        "direction": move.direction.value,
+        "since_ms": move.since_ms,
+        "metadata": after.metadata if after else None,
+        "leader_epoch": after.leader_epoch if after else None,
+        "commit_timestamp": after.commit_timestamp if after else None,
+        "by": move.by,
+        "log_partition": row.partition,
+        "log_offset": row.offset,
+    }
