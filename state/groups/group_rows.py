@@ -50,6 +50,10 @@ from brokerstream.state.groups.row_bytes import (
 
 CLASSIC_VERSION = 3
 
+NO_STRUCTURE = b"\0"
+"""A tagged structure that is null. Left out it would be one whose fields have their defaults: a
+member of the classic protocol, to Kafka."""
+
 
 def encode(record: Record) -> Row | None:
     """The row of a record; None where it is none of groups and offsets.
@@ -114,7 +118,7 @@ def _member(record: ConsumerGroupMemberMetadataWritten) -> Row:
     writer.number("i", said.rebalance_timeout_ms)
     writer.nullable_string(said.server_assignor)
     classic = said.classic_member_metadata
-    return key, ended(writer, _of_classic(classic) if classic is not None else None)
+    return key, ended(writer, _of_classic(classic) if classic is not None else NO_STRUCTURE)
 
 
 def _of_classic(said: ClassicMemberMetadata) -> bytes:

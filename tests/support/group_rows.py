@@ -17,6 +17,11 @@ DRIVER = Path(__file__).with_name("GroupRows.java")
 
 Row = tuple[bytes, bytes | None]
 
+DRAWN = frozenset(
+    {"commitTimestamp", "assignmentTimestamp", "metadataHash", "timestamp", "version"}
+)
+"""Fields whose values are a broker's own: times, a hash, the metadata image's version."""
+
 
 class Read(NamedTuple):
     """A row that Kafka has read.
@@ -50,3 +55,18 @@ def _read(again: str, kind: str, said: str) -> Read:
     key, _, value = again.partition(" ")
     row = bytes.fromhex(key), bytes.fromhex(value) if value else None
     return Read(row, kind, json.loads(said))
+
+
+def comparable(read: Read) -> tuple[bytes, int, dict[str, Any] | None]:
+    """A row's key, the version of its value, and its fields without what each broker draws.
+
+    Lists that are maps in Kafka, by topic, have one order.
+    """
+    key, value = read.again
+    version = int.from_bytes(value[:2], "big") if value is not None else -1
+    fields = read.value and {
+        name: sorted(x, key=str) if isinstance(x, list) else x
+        for name, x in read.value.items()
+        if name not in DRAWN
+    }
+    return key, version, fields
