@@ -6,6 +6,8 @@ not; an offset holds one record for everybody; a transaction
 is read whole or not at all
 of groups (`audit_groups.py`)       a committed offset is the last one, or one that was under
 way with it; no partition has two owners in one generation
+of share groups (`audit_shares.py`)  no record is two members' at a time, comes again after it
+was accepted, or is lost
 of epochs (`audit_epochs.py`)       who was fenced is acknowledged nothing that it asks later
 here                                high watermarks, last stable offsets and log starts that a
 broker tells on one connection do not go back
@@ -16,8 +18,9 @@ from typing import Any
 from brokerstream.simulation.audit_epochs import Epochs
 from brokerstream.simulation.audit_groups import Groups
 from brokerstream.simulation.audit_records import RecordsSeen
+from brokerstream.simulation.audit_shares import Shares
 from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.cluster import SESSION_MS
+from brokerstream.simulation.cluster import DELIVERIES_MAX, SESSION_MS
 from brokerstream.simulation.edge import Asked
 from brokerstream.state.core.schema import render
 
@@ -39,6 +42,7 @@ class Auditor:
         self.records = RecordsSeen(self.violate)
         self.groups = Groups(self.violate, SESSION_MS)
         self.epochs = Epochs(self.violate)
+        self.shares = Shares(self.violate, DELIVERIES_MAX)
         self.has_lost_brokers = False
         self._clock = clock
         self._watermarks: dict[tuple[Any, ...], int] = {}
@@ -53,6 +57,7 @@ class Auditor:
     def lose_broker(self) -> None:
         """A broker is away."""
         self.has_lost_brokers = True
+        self.shares.is_steady = False
 
     def say(self, text: str) -> None:
         """A line of the trace."""
@@ -76,6 +81,8 @@ class Auditor:
             case "CONSUMER_GROUP_HEARTBEAT":
                 self._sent[asked.id] = self._clock.now
                 self.groups.beats(send.body)
+            case "SHARE_FETCH" | "SHARE_ACKNOWLEDGE":
+                self.shares.asks(asked, self._clock.now)
 
     def answered(self, client: str, asked: Asked, body: dict[str, Any]) -> None:
         """A client has an answer."""
@@ -90,6 +97,8 @@ class Auditor:
                 self.groups.committed(asked.id, now, body)
             case "OFFSET_FETCH":
                 self.groups.fetched(asked.id, now, body)
+            case "SHARE_FETCH" | "SHARE_ACKNOWLEDGE":
+                self.shares.told(asked, body, now)
             case "SYNC_GROUP":
                 self.groups.classic(asked.send.body, body)
             case "CONSUMER_GROUP_HEARTBEAT":

@@ -22,6 +22,7 @@ APIS = frozenset(
         *("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT"),
         *("OFFSET_COMMIT", "OFFSET_FETCH", "INIT_PRODUCER_ID", "ADD_PARTITIONS_TO_TXN"),
         *("ADD_OFFSETS_TO_TXN", "TXN_OFFSET_COMMIT", "END_TXN"),
+        *("SHARE_GROUP_HEARTBEAT", "SHARE_FETCH", "SHARE_ACKNOWLEDGE"),
     }
 )
 """What clients ask; each has to be among what was drawn."""

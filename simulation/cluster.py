@@ -28,6 +28,8 @@ SESSION_MS = 4_000
 HEARTBEAT_MS = 800
 TRANSACTION_MS = 4_000
 BROKER_SESSION_MS = 2_000
+SHARE_LOCK_MS = 1_500
+DELIVERIES_MAX = 4
 CHECKED_ALL, CHECKED_EVERY = 30, 8
 """The invariants are checked after each of the first events, then after every eighth."""
 
@@ -62,12 +64,32 @@ def settings_of(plan: Plan) -> CellSettings:
             transaction_state_log_num_partitions=2,
             brokerstream_transaction_version=plan.transaction_version,
             given={
+                **_of_share_groups(plan),
                 "min.insync.replicas": str(plan.in_sync_min),
                 "transaction.state.log.min.isr": str(plan.in_sync_min),
                 "transaction.state.log.replication.factor": str(plan.replicas),
             },
         ),
     )
+
+
+def _of_share_groups(plan: Plan) -> dict[str, str]:
+    """Of share groups and their state; the least of each is made as small."""
+    times = {
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "session.timeout.ms": SESSION_MS,
+        "record.lock.duration.ms": SHARE_LOCK_MS,
+        "delivery.count.limit": DELIVERIES_MAX,
+    }
+    return {
+        "group.share.assignment.interval.ms": "200",
+        "group.share.initialize.retry.interval.ms": "500",
+        "share.coordinator.state.topic.num.partitions": "2",
+        "share.coordinator.state.topic.replication.factor": str(plan.replicas),
+        "share.coordinator.state.topic.min.isr": str(plan.in_sync_min),
+        **{f"group.share.{name}": str(value) for name, value in times.items()},
+        **{f"group.share.min.{name}": str(value) for name, value in times.items()},
+    }
 
 
 class Cluster(ABC):
@@ -111,6 +133,12 @@ class Cluster(ABC):
         """Does to a broker what `ABOUT_BROKERS` names."""
         self._count += 1
         self.request({"id": f"intervention-{self._count}", "kind": kind, "broker": broker})
+
+    def disconnect(self, broker: int, connection: str) -> None:
+        """A connection to a broker has ended."""
+        self._count += 1
+        fields = {"id": f"disconnection-{self._count}", "kind": Kind.DISCONNECT, "broker": broker}
+        self.request({**fields, "connection": connection})
 
     def tick(self, cell: str) -> None:
         """Lets a cell know the time."""

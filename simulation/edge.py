@@ -44,6 +44,7 @@ class Connection(msgspec.Struct, eq=False):
     Attributes:
         on_answer, on_close: tell the client's end.
         is_open: at the client's end; `is_served` at the broker's.
+        is_sharing: whether a share session may have been opened on it, which ends with it.
         arrives_max: of a broken one, how many of the `sent` requests `arrived` at most.
         up_at, down_at: keep each direction in order.
         under_way: requests that the broker has taken, in order.
@@ -63,6 +64,7 @@ class Connection(msgspec.Struct, eq=False):
     down_at: int = 0
     queue: deque[Asked] = msgspec.field(default_factory=deque)
     under_way: deque[Asked] = msgspec.field(default_factory=deque)
+    is_sharing: bool = False
 
 
 class Edge:
@@ -106,6 +108,9 @@ class Edge:
     def cut(self, connection: Connection) -> None:
         """A connection is no more at the client's end; some of what it has sent may arrive."""
         connection.is_open = False
+        if connection.is_sharing:
+            connection.up_at = max(connection.up_at, self.clock.now + self.delay()) + 1
+            self.clock.at(connection.up_at, lambda: self._ended(connection))
         on_its_way = connection.sent - connection.arrived
         connection.arrives_max = connection.arrived + self._chance.randint(0, on_its_way)
 
@@ -126,6 +131,7 @@ class Edge:
     def _hand_over(self, asked: Asked) -> None:
         send, connection = asked.send, asked.connection
         self.asked[send.api] += 1
+        connection.is_sharing |= send.api == "SHARE_FETCH"
         if send.wants_answer:
             connection.under_way.append(asked)
             self._waiting[asked.id] = asked
@@ -171,10 +177,17 @@ class Edge:
                 if connection.broker == broker:
                     self._close(connection)
 
+    def _ended(self, connection: Connection) -> None:
+        """The broker's cell hears that a connection has ended, as of a gateway."""
+        if connection.is_sharing and connection.broker not in self.stopped:
+            connection.is_sharing = False
+            self.cluster.disconnect(connection.broker, connection.name)
+
     def _close(self, connection: Connection) -> None:
         """The broker closes it: what it has not taken is lost, the answers on their way are not."""
         if connection.is_served:
             connection.is_served = False
             connection.queue.clear()
+            self._ended(connection)
             connection.down_at = max(connection.down_at, self.clock.now + self.delay())
             self.clock.at(connection.down_at, lambda: connection.on_close(connection))

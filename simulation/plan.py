@@ -25,6 +25,9 @@ ALL_IN_SYNC = 0.25
 BEFORE_KIP_890 = 0.3
 """How often transactions go as they did before KIP-890 (`transaction.version` 1)."""
 
+SHARES = 0.18
+"""How often there is a share group; half of the time no broker is away then."""
+
 Choice = TypeVar("Choice")
 
 
@@ -43,6 +46,7 @@ class Role(StrEnum):
     CLASSIC = "member of a classic group"
     CONSUMER = "member of a consumer group"
     COPIER = "reads, and writes in transactions"
+    SHARER = "member of a share group"
 
 
 class Fault(StrEnum):
@@ -82,6 +86,7 @@ WEIGHTS: dict[Fault, int] = {
 
 OF_JOBS = frozenset({Fault.LOST_TASK, Fault.RESTART})
 OF_SEVERAL = frozenset({Fault.ISOLATE, Fault.SEVER})
+OF_BROKERS = frozenset({Fault.STOP, Fault.KILL, Fault.ISOLATE, Fault.SEVER})
 OUTLIVES_SESSIONS = frozenset({Fault.PAUSE, Fault.ZOMBIE})
 """These last twice as long: whoever comes back is often no member any more."""
 
@@ -148,7 +153,7 @@ def draw(seed: int) -> Plan:
     cells = chance.choice((1, 1, brokers)) if is_job else 1
     wider = Random(f"{seed}/wider")
     protocol = Random(f"{seed}/protocol")
-    return Plan(
+    plan = Plan(
         seed=seed,
         engine=engine,
         brokers=brokers,
@@ -161,6 +166,24 @@ def draw(seed: int) -> Plan:
         is_all_in_sync=wider.random() < ALL_IN_SYNC,
         transaction_version=1 if protocol.random() < BEFORE_KIP_890 else 2,
     )
+    return _shared(plan, Random(f"{seed}/share"))
+
+
+def _shared(plan: Plan, chance: Random) -> Plan:
+    """With a share group, in the place of who copies and, at times, of who takes brokers away."""
+    if chance.random() >= SHARES:
+        return plan
+    is_committed = chance.random() < 0.5
+    members = tuple(
+        ClientPlan(f"sharer-{number}", Role.SHARER, "parcels", is_committed)
+        for number in range(1, chance.randint(2, 3) + 1)
+    )
+    others = tuple(each for each in plan.clients if each.role is not Role.COPIER)
+    is_steady = chance.random() < 0.5
+    injections = tuple(
+        each for each in plan.injections if not (is_steady and each.fault in OF_BROKERS)
+    )
+    return msgspec.structs.replace(plan, clients=others + members, injections=injections)
 
 
 def _clients(chance: Random) -> list[ClientPlan]:

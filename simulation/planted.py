@@ -1,5 +1,6 @@
 """Rules that are broken on purpose, to see that the simulator finds it: `simulate --planted`."""
 
+from brokerstream.simulation.planted_shares import PLANTED_SHARES
 from brokerstream.simulation.planting import Planted
 
 PLANTED: tuple[Planted, ...] = (
@@ -437,5 +438,6 @@ PLANTED: tuple[Planted, ...] = (
         "self.positions = {each: self.positions.get(each) for each in partitions}",
         "self.positions = {each: self.positions.get(each, 1) for each in partitions}",
     ),
+    *PLANTED_SHARES,
 )
 """What breaks each is the least change of its text that makes it another rule."""

@@ -20,6 +20,7 @@ from brokerstream.simulation.faults import Faults
 from brokerstream.simulation.micro_batches import JobCluster
 from brokerstream.simulation.plan import ClientPlan, Engine, Fault, Plan, Role
 from brokerstream.simulation.producing import ProducerActor, TransactionsActor
+from brokerstream.simulation.sharing import ShareActor, begin_share_groups
 from brokerstream.state.cell.check import ViolationError
 from brokerstream.state.core.events import Reason
 
@@ -34,6 +35,7 @@ ACTORS: dict[Role, type[Actor]] = {
     Role.CLASSIC: MemberActor,
     Role.CONSUMER: MemberActor,
     Role.COPIER: CopierActor,
+    Role.SHARER: ShareActor,
 }
 EXPECTED = frozenset({Reason.BROKER_STOPPED, Reason.NO_CONTROLLER})
 """Why a request may become a dead letter: a broker was away."""
@@ -109,6 +111,7 @@ class Simulation:
         plan = self._plan
         asker = Asker(self._cluster, self._clock)
         make_topics(asker, plan.partitions, plan.replicas, plan.in_sync_min)
+        begin_share_groups(asker, plan)
         for number, client in enumerate(plan.clients):
             starts = number * STARTS_WITHIN_MS // len(plan.clients)
             self._clock.after(starts, partial(self._start, client))
@@ -188,7 +191,9 @@ class Simulation:
         seen = self._auditor.records
         found = {}
         for client in self._plan.clients:
-            if client.group:
+            if client.role is Role.SHARER:
+                found[client.group] = self._auditor.shares.unsettled(client.group, seen)
+            elif client.group:
                 found[client.group] = {
                     name
                     for name, sent in seen.sent.items()

@@ -138,7 +138,7 @@ class Sockets:
         assert asked.answer is not None, "it is on its way"
         body = asked.answer["response"]
         self._witness.answered(self.name, asked, body)
-        is_fetch = asked.send.api == "FETCH"
+        is_fetch = asked.send.api in ("FETCH", "SHARE_FETCH")
         records = records_of(body, is_committed=self._is_read_committed) if is_fetch else {}
         self._tell(Answered(asked.send.node, asked.send.request_id, body, records))
 
