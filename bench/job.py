@@ -7,8 +7,8 @@ reads them from the same topic of a real Kafka and writes to a topic of its own:
 
 - `jvm`: Spark without Python, a row out for each row in;
 - `python`: Spark and `mapInPandas`, a row out for each row in: what PySpark itself costs;
-- `job`: brokerstream's, a response and a record for each request, state in RocksDB;
-- `no-records`: the same with `--no-records`, a response for each request;
+- `job`: brokerstream's, a response for each request, state in RocksDB;
+- `records`: the same with `--records`, a response and a record for each request;
 - `loop`: the same core in one process, nothing durable;
 - `quix`, `bytewax`, `flink`: the check of a producer's last five batches, and nothing else, with
   Quix Streams, Bytewax and PyFlink, on two cores and with state on disk (`bench/peers`). Their
@@ -59,7 +59,7 @@ WARM_UP = 0.2
 REPEATED, AHEAD = 50, 97
 """Each so manieth request repeats its producer's last batch, or leaves some out."""
 
-JOBS = {"job": True, "no-records": False}
+JOBS = {"job": False, "records": True}
 """Whether they write records. Each has topics of its own; the others read the first one's."""
 
 REQUESTS = topics.full_name("job", topics.REQUESTS)
@@ -217,7 +217,7 @@ RUNS: dict[str, Callable[[Bed], None]] = {
     "jvm": lambda bed: run_plain(bed, "jvm"),
     "python": lambda bed: run_plain(bed, "python"),
     "job": lambda bed: run_job(bed, "job"),
-    "no-records": lambda bed: run_job(bed, "no-records"),
+    "records": lambda bed: run_job(bed, "records"),
     "loop": run_loop,
     **{name: partial(run_peer, engine=name) for name in processors.COMMANDS},
 }
@@ -277,7 +277,7 @@ def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[
     }
     settings = {name: load(each).settings for name, each in jobs.items()}
     bed = Bed(settings, clusters, given.requests, directory)
-    for name in ["job", *(each for each in given.engine if each == "no-records")]:
+    for name in ["job", *(each for each in given.engine if each == "records")]:
         send(bed, name)
     others = [bed.topic(engine) for engine in given.engine if engine not in JOBS]
     wanted = {name: topics.TopicSpec(name, REQUESTS_PARTITIONS, STAMPED) for name in others}

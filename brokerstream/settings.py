@@ -117,8 +117,10 @@ class Settings(BaseSettings):
     interventions: bool = Field(
         False, description="take what `brokerstream cluster` does to brokers: stop, isolate, …"
     )
-    records: bool = Field(
-        True, description="write every change of durable state to <prefix>.records"
+    records: bool | None = Field(
+        None,
+        description="write every change of durable state to <prefix>.records; without it only a"
+        " job with several cells of a cluster does, since else the requests give them again",
     )
     snapshots: Path | None = Field(
         None, description="directory of snapshots; without it <home>/snapshots/<prefix>"
@@ -244,6 +246,11 @@ class Settings(BaseSettings):
         """What `spark_conf` says, by name; of a name that is there twice the last counts."""
         pairs = (pair.partition("=") for pair in self.spark_conf)
         return {name: value for name, _, value in pairs}
+
+    @property
+    def writes_records(self) -> bool:
+        """Whether the job writes the topic `records`."""
+        return self.cells > 1 if self.records is None else self.records
 
     @property
     def checkpoint_dir(self) -> Path:

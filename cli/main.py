@@ -35,7 +35,7 @@ COMMANDS = {
     "demo": "Send real captures through a real Kafka broker and Spark, and sum up.",
     "setup": "Fetch the Spark-Kafka connector and the Kafka broker's jars.",
     "kafka": "Start, stop or look at the embedded Kafka broker.",
-    "run": "Run the streaming job: requests in, responses, offsets and records out.",
+    "run": "Run the streaming job: requests in, responses and offsets out.",
     "send": "Send events from files or standard input to a job.",
     "ingest": "Make events of Kafka's request logs, protocol logs and captures.",
     "report": "Show how a recorded cluster replicated: leaders, ISR, high watermarks.",

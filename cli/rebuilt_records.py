@@ -1,4 +1,4 @@
-"""`brokerstream replay --job --records`: what a job with `--no-records` has not written."""
+"""`brokerstream replay --job --records`: what a job without `--records` has not written."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager

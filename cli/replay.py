@@ -144,7 +144,7 @@ Records = Annotated[
         "--records",
         metavar="FILE",
         help="With --job, and in place of all else: write what the job's topic `records` has, or"
-        " would have without `run --no-records`.",
+        " would have with `run --records`.",
     ),
 ]
 ReplayJson = Annotated[

@@ -87,7 +87,8 @@ Records = Annotated[
     bool | None,
     typer.Option(
         "--records/--no-records",
-        help="Write every change of durable state to the topic `records`, or leave that out.",
+        help="Write every change of durable state to the topic `records`, or leave that out; by"
+        " default only with several --cells: else `replay --job --records` gives them again.",
         show_default=False,
     ),
 ]
@@ -224,7 +225,7 @@ def command(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the job: requests in, responses, offsets and records out.
+    """Run the job: requests in, responses and offsets out.
 
     SIGTERM or SIGINT lets the running micro-batch commit, a second one stops at once. The exit code
     is 0 only if every planned micro-batch has committed.

@@ -57,10 +57,10 @@ class Checks:
                 f"--check-suite {settings.check_suite} is a suite for the columns of one kind.",
                 f"Take one of --check-on {settings.check_on}, or leave the suite out.",
             )
-        if every and "records" in kinds and not settings.records:
+        if every and "records" in kinds and not settings.writes_records:
             raise UserError(
                 "The checks are to look at records, and the job writes none.",
-                "Leave out --no-records, or take records out of --check-on.",
+                "Start the job with --records, or take records out of --check-on.",
             )
         self._sees_offsets = SNAPSHOT in kinds
         self._kinds = tuple(each for each in kinds if each != SNAPSHOT)

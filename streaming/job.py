@@ -114,7 +114,7 @@ def cell_settings(
         responses_partitions=placed.responses_partitions,
         may_hold=settings.event_time == "recorded",
         may_intervene=settings.interventions,
-        writes_records=settings.records,
+        writes_records=settings.writes_records,
         cells=brokers if len(brokers) > 1 else {},
         incarnation=incarnation,
     )

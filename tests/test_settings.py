@@ -38,6 +38,7 @@ def test_every_setting_can_come_from_the_environment(
         "check_every": "9 batches",
         "snapshots_keep_hours": 48,
         "spark_conf": "spark.a=1",
+        "records": True,
     }  # None, and no pair, is no value of theirs
     for name, value in (Settings().model_dump(mode="json") | given).items():
         text = ",".join(value) if isinstance(value, list) else str(value)
@@ -190,3 +191,12 @@ def test_sparks_configuration_has_semicolons_between_in_the_environment(
 ) -> None:
     monkeypatch.setenv("BROKERSTREAM_SPARK_CONF", "spark.a=1,2; spark.b=x=y;\n spark.a=3;")
     assert load().settings.spark_configuration == {"spark.a": "3", "spark.b": "x=y"}
+
+
+def test_records_are_written_where_asked_for_or_where_requests_do_not_give_them_again(
+    empty_directory: Path,
+) -> None:
+    assert not load({}).settings.writes_records
+    assert load({"records": True}).settings.writes_records
+    assert load({"cells": 2}).settings.writes_records
+    assert not load({"cells": 2, "records": False}).settings.writes_records

@@ -126,6 +126,7 @@ def test_a_misspelt_variable(tmp_path: Path) -> None:
 
 def test_checks_of_records_that_are_not_written(tmp_path: Path) -> None:
     checked = ("--check-every", "1 minute", "--check-on", "snapshot,records")
-    [message, hint] = refused(tmp_path, *checked, "--no-records")
-    assert message == "The checks are to look at records, and the job writes none."
-    assert hint.startswith("Leave out --no-records")
+    for words in ((), ("--no-records",), ("--no-records", "--brokers", "2", "--cells", "2")):
+        [message, hint] = refused(tmp_path, *checked, *words)
+        assert message == "The checks are to look at records, and the job writes none."
+        assert hint.startswith("Start the job with --records")

@@ -35,6 +35,7 @@ class Commands:
             "BROKERSTREAM_SHUFFLE_PARTITIONS": "2",
             "BROKERSTREAM_REQUESTS_PARTITIONS": "3",
             "BROKERSTREAM_RESPONSES_PARTITIONS": "2",
+            "BROKERSTREAM_RECORDS": "true",
         }
 
     def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":

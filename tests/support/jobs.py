@@ -65,6 +65,7 @@ class JobBench:
             "requests_partitions": 3,
             "responses_partitions": 2,
             "master": "local[2]",
+            "records": True,
             **flags,
         }
         self.settings: Settings = load(self.flags).settings
