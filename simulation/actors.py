@@ -12,7 +12,9 @@ from brokerstream.clients.driver import Driver
 from brokerstream.clients.network import Draw
 from brokerstream.simulation.auditor import Auditor
 from brokerstream.simulation.clock import Clock
+from brokerstream.simulation.contents import Contents
 from brokerstream.simulation.edge import Edge
+from brokerstream.simulation.files import Files
 from brokerstream.simulation.plan import ClientPlan, Plan
 from brokerstream.simulation.sockets import FIRST_PORT, Sockets
 
@@ -21,13 +23,18 @@ REQUEST_MS = 2_500
 
 
 class Place:
-    """Where an actor lives: the clock, the brokers' end, who audits, and the run's plan."""
+    """Where an actor lives: the clock, the brokers' end, who audits, and the run's plan.
+
+    What records say, and files, are there for applications that need them.
+    """
 
     def __init__(self, plan: Plan, clock: Clock, edge: Edge, auditor: Auditor) -> None:
         self.plan = plan
         self.clock = clock
         self.edge = edge
         self.auditor = auditor
+        self.contents = Contents()
+        self.files = Files(plan.active_ms)
 
     def chance(self, name: str) -> Random:
         """The chance of one client alone: what others do does not change it."""
@@ -72,6 +79,15 @@ class Actor(ABC):
         """Its connections, of each of its clients."""
         return [self.sockets]
 
+    def exposed(self, whom: float) -> Sockets:
+        """The connections that a fault of the network befalls, by a number in [0, 1)."""
+        return self.all_sockets[-1]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it can do nothing any more: another instance has to take its place."""
+        return False
+
     def wake(self) -> None:
         """It has something to do now."""
         self._wake(self.place.clock.now)
@@ -94,6 +110,12 @@ class Actor(ABC):
         return Sockets(
             name, place.edge, place.auditor, self.wake, is_read_committed=is_read_committed
         )
+
+    def reading_sockets_of(self, name: str, *, is_read_committed: bool = False) -> Sockets:
+        """The same; it reads what records say."""
+        sockets = self.sockets_of(name, is_read_committed=is_read_committed)
+        sockets.read = self.place.contents.read
+        return sockets
 
     def driver_of(self, client: ClientLoop, sockets: Sockets) -> Driver:
         """What drives a client of it on some connections."""

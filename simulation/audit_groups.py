@@ -16,6 +16,9 @@ import msgspec
 from brokerstream.clients.consumer_protocol import decode_assignment
 from brokerstream.state.core.errors import Error
 
+CONNECT = "connect"
+"""Groups whose members are given tasks, not partitions (`audit_work.py`)."""
+
 NEVER = 2**62
 NONE_YET = -1
 LEFT_OPEN = frozenset(
@@ -127,7 +130,7 @@ class Groups:
 
     def classic(self, body: Any, answer: dict[str, Any]) -> None:
         """A member of a classic group is given its part of a generation."""
-        if answer["errorCode"] == Error.NONE:
+        if answer["errorCode"] == Error.NONE and body.protocol_type != CONNECT:
             newest = self._generations.get(body.group_id, 0)
             self._generations[body.group_id] = max(newest, body.generation_id)
             for at in decode_assignment(base64.b64decode(answer["assignment"])):

@@ -8,6 +8,7 @@ of groups (`audit_groups.py`)       a committed offset is the last one, or one t
 way with it; no partition has two owners in one generation
 of share groups (`audit_shares.py`)  no record is two members' at a time, comes again after it
 was accepted, or is lost
+of work (`audit_work.py`)           no task is run by two clients
 of epochs (`audit_epochs.py`)       who was fenced is acknowledged nothing that it asks later
 here                                high watermarks, last stable offsets and log starts that a
 broker tells on one connection do not go back
@@ -19,9 +20,11 @@ from brokerstream.simulation.audit_epochs import Epochs
 from brokerstream.simulation.audit_groups import Groups
 from brokerstream.simulation.audit_records import RecordsSeen
 from brokerstream.simulation.audit_shares import Shares
+from brokerstream.simulation.audit_work import Work
 from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.cluster import DELIVERIES_MAX, SESSION_MS
 from brokerstream.simulation.edge import Asked
+from brokerstream.simulation.plan import Fault
 from brokerstream.state.core.schema import render
 
 VIOLATIONS_MAX = 20
@@ -32,7 +35,8 @@ class Auditor:
 
     Attributes:
         violations: what must not be, in words.
-        has_lost_brokers: whether a broker was away, so that leaders may have moved.
+        has_lost_brokers: whether a broker was away, or an operator there: leaders may have moved.
+        has_severed_brokers: whether one was severed, that has not heard of it.
         trace: what has happened, a line each; None where nobody wants to know.
     """
 
@@ -43,7 +47,8 @@ class Auditor:
         self.groups = Groups(self.violate, SESSION_MS)
         self.epochs = Epochs(self.violate)
         self.shares = Shares(self.violate, DELIVERIES_MAX)
-        self.has_lost_brokers = False
+        self.work = Work(self.violate, SESSION_MS)
+        self.has_lost_brokers = self.has_severed_brokers = False
         self._clock = clock
         self._watermarks: dict[tuple[Any, ...], int] = {}
         self._sent: dict[str, int] = {}
@@ -54,10 +59,11 @@ class Auditor:
         if text not in self.violations and len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(text)
 
-    def lose_broker(self) -> None:
-        """A broker is away."""
+    def lose_broker(self, fault: Fault) -> None:
+        """A broker is away, or leaders are moved."""
         self.has_lost_brokers = True
         self.shares.is_steady = False
+        self.has_severed_brokers |= fault is Fault.SEVER
 
     def say(self, text: str) -> None:
         """A line of the trace."""
@@ -83,6 +89,8 @@ class Auditor:
                 self.groups.beats(send.body)
             case "SHARE_FETCH" | "SHARE_ACKNOWLEDGE":
                 self.shares.asks(asked, self._clock.now)
+            case "HEARTBEAT":
+                self._sent[asked.id] = self._clock.now
 
     def answered(self, client: str, asked: Asked, body: dict[str, Any]) -> None:
         """A client has an answer."""
@@ -101,6 +109,8 @@ class Auditor:
                 self.shares.told(asked, body, now)
             case "SYNC_GROUP":
                 self.groups.classic(asked.send.body, body)
+            case "HEARTBEAT":
+                self.work.heard(client, self._sent.pop(asked.id), body["errorCode"])
             case "CONSUMER_GROUP_HEARTBEAT":
                 self.groups.heard(self._sent.pop(asked.id), now, asked.send.body, body)
 

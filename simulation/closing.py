@@ -1,12 +1,11 @@
 """The end of a run: nothing befalls the cluster any more, and everything is read once more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.cluster import Cluster
-from brokerstream.simulation.plan import TOPICS
 from brokerstream.simulation.record_names import items_of
 from brokerstream.state.core.errors import Error, error_name
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
@@ -44,14 +43,14 @@ class Asker:
             self._pass_on(name, document)
 
 
-def make_topics(asker: Asker, partitions: int, replicas: int, in_sync_min: int) -> None:
-    """The topics of every run."""
+def make_topics(asker: Asker, counts: Mapping[str, int], replicas: int, in_sync_min: int) -> None:
+    """The topics of a run, each with so many partitions."""
     configs = [{"name": "min.insync.replicas", "value": str(in_sync_min)}]
-    sizes = {"numPartitions": partitions, "replicationFactor": replicas, "configs": configs}
-    topics = [{"name": name, **sizes} for name in TOPICS]
+    sizes = {"replicationFactor": replicas, "configs": configs}
+    topics = [{"name": name, "numPartitions": count, **sizes} for name, count in counts.items()]
     answer = asker.ask("CREATE_TOPICS", 7, {"topics": topics, "timeoutMs": 10_000})
     codes = [each["errorCode"] for each in answer["topics"]]
-    assert codes == [Error.NONE] * len(TOPICS), answer
+    assert codes == [Error.NONE] * len(topics), answer
 
 
 class Logs:
@@ -63,12 +62,12 @@ class Logs:
         unsettled: what is not as it should be in a cluster that all are back in; in words.
     """
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Asker, topics: Iterable[str]) -> None:
         self.whole: dict[TopicPartition, list[tuple[int, str]]] = {}
         self.committed: dict[TopicPartition, list[tuple[int, str]]] = {}
         self.unsettled: list[str] = []
         self._asker = asker
-        body = {"topics": [{"name": name} for name in TOPICS]}
+        body = {"topics": [{"name": name} for name in topics]}
         told = asker.ask("METADATA", 9, body)
         if told is None:
             self.unsettled.append("broker 1 does not answer")

@@ -17,7 +17,7 @@ from brokerstream.clients.transactions import TransactionState
 from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
 from brokerstream.simulation.audit_records import Outcome
 from brokerstream.simulation.cluster import HEARTBEAT_MS, SESSION_MS
-from brokerstream.simulation.plan import TOPICS, ClientPlan, Role
+from brokerstream.simulation.plan import ClientPlan, Role
 from brokerstream.simulation.producing import Writer
 from brokerstream.simulation.sockets import Sockets
 
@@ -26,9 +26,12 @@ NETWORK = msgspec.structs.replace(CONSUMER_NETWORK, request_timeout_ms=REQUEST_M
 
 
 class MemberActor(Actor):
-    """A member of a group; what it has read is committed automatically."""
+    """A member of a group, of the run's topics unless it names others.
 
-    topics: tuple[str, ...] = TOPICS
+    What it has read is committed automatically.
+    """
+
+    topics: tuple[str, ...] = ()
     commits_automatically = True
     polls_max = 500
 
@@ -50,7 +53,7 @@ class MemberActor(Actor):
             isolation_level=int(plan.is_read_committed),
             max_poll_records=self.polls_max,
         )
-        topics = frozenset(self.topics)
+        topics = frozenset(self.topics or place.plan.topics)
         draw = self.draw("consumer")
         self.client = ConsumerClient(
             config, fetches, topics, draw, network=NETWORK, may_create_topics=False

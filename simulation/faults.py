@@ -9,7 +9,8 @@ from brokerstream.simulation.clock import START_MS
 from brokerstream.simulation.cluster import Cluster
 from brokerstream.simulation.edge import Edge
 from brokerstream.simulation.micro_batches import JobCluster
-from brokerstream.simulation.plan import Fault, Injection, pick
+from brokerstream.simulation.operating import Operator
+from brokerstream.simulation.plan import OF_OPERATORS, Fault, Injection, pick
 from brokerstream.state.core.events import Kind
 
 POISON = ("{", "\xff\xfe", '{"id": "poison-%d", "kind": "sulk"}', '{"id": "poison-%d"}', "[]")
@@ -33,6 +34,7 @@ class Faults:
 
     Attributes:
         done: how many of each kind had an effect.
+        operator: who moves replicas and leaders.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class Faults:
         actors: Callable[[], Sequence[Actor]],
         replace: Callable[[Actor, int | None], None],
         say: Callable[[str], None],
-        on_away: Callable[[], None],
+        on_away: Callable[[Fault], None],
     ) -> None:
         self.done: Counter[Fault] = Counter()
         self.poisoned = 0
@@ -53,6 +55,7 @@ class Faults:
         self._say = say
         self._on_away = on_away
         self._away: dict[int, Kind] = {}
+        self.operator = Operator(cluster, self._operated)
 
     def plan(self, injections: Sequence[Injection]) -> None:
         """Lets each come at its time."""
@@ -71,7 +74,9 @@ class Faults:
 
     def _come(self, injection: Injection) -> None:
         whom = ""
-        if injection.fault in _ENDS:
+        if injection.fault in OF_OPERATORS:
+            self._operate(injection)
+        elif injection.fault in _ENDS:
             whom = self._on_broker(injection)
         elif injection.fault in (Fault.BREAK, Fault.MUTE, Fault.PAUSE, Fault.CRASH, Fault.ZOMBIE):
             whom = self._on_client(injection)
@@ -92,7 +97,7 @@ class Faults:
             return ""
         begin, end = _ENDS[injection.fault]
         self._away[broker] = end
-        self._on_away()
+        self._on_away(injection.fault)
         self._cluster.intervene(begin, broker)
         self._later(injection, lambda: self._back(broker))
         return f"broker {broker}"
@@ -107,7 +112,7 @@ class Faults:
         actor = pick(self._actors(), injection.whom)
         if actor is None:
             return ""
-        sockets = actor.all_sockets[-1]
+        sockets = actor.exposed(injection.whom)
         match injection.fault:
             case Fault.BREAK:
                 node = pick(sockets.nodes, injection.whom * 7 % 1)
@@ -126,6 +131,19 @@ class Faults:
             case Fault.CRASH:
                 self._replace(actor, injection.lasts_ms)
         return actor.name
+
+    def _operate(self, injection: Injection) -> None:
+        """Asks a broker that is not away; one that is asked for nothing has no effect."""
+        here = [each for each in self._cluster.settings.brokers if each not in self._away]
+        if injection.fault is Fault.ELECT:
+            self.operator.elect(injection, here)
+        else:
+            self.operator.reassign(injection, here)
+
+    def _operated(self, fault: Fault, where: str) -> None:
+        self.done[fault] += 1
+        self._on_away(fault)
+        self._say(f"FAULT: {fault}: {where}")
 
     def _on_all(self, injection: Injection) -> str:
         cluster = self._cluster

@@ -16,6 +16,10 @@ ACTIVE_MS = 8_000
 INJECTIONS_MIN, INJECTIONS_MAX = 4, 20
 SHORTEST_MS, LONGEST_MS = 50, 5_000
 TOPICS = ("orders", "payments")
+LINES, TALLIES = "lines", "tallies"
+"""Topics of what an application writes."""
+
+CONFIGS, OFFSETS = "connect-configs", "connect-offsets"
 TWO_AWAY = 0.5
 """How often two of three brokers may be away at a time: too few are in sync then."""
 
@@ -47,6 +51,25 @@ class Role(StrEnum):
     CONSUMER = "member of a consumer group"
     COPIER = "reads, and writes in transactions"
     SHARER = "member of a share group"
+    EAGER_WORKER = "Connect worker, eager"
+    WORKER = "Connect worker, cooperative"
+    EXACT_WORKER = "Connect worker, exactly once"
+    STREAMS = "Streams thread, at least once"
+    EXACT_STREAMS = "Streams thread, exactly once"
+
+
+WORKERS = frozenset({Role.EAGER_WORKER, Role.WORKER, Role.EXACT_WORKER})
+THREADS = frozenset({Role.STREAMS, Role.EXACT_STREAMS})
+EXACT = frozenset({Role.EXACT_WORKER, Role.EXACT_STREAMS})
+APPLICATIONS: dict[int, Role] = {
+    7: Role.EXACT_STREAMS,
+    23: Role.EXACT_WORKER,
+    39: Role.STREAMS,
+    55: Role.WORKER,
+    71: Role.EAGER_WORKER,
+}
+APPLICATION_EVERY = 80
+"""Which seeds of so many have which application: each takes as long as three others."""
 
 
 class Fault(StrEnum):
@@ -65,6 +88,8 @@ class Fault(StrEnum):
     POISON = "poison event"
     LOST_TASK = "task is lost"
     RESTART = "job restarts"
+    REASSIGN = "replicas are reassigned"
+    ELECT = "preferred leaders are elected"
 
 
 WEIGHTS: dict[Fault, int] = {
@@ -83,6 +108,13 @@ WEIGHTS: dict[Fault, int] = {
     Fault.RESTART: 2,
 }
 """How often each is drawn where it can happen."""
+
+OF_OPERATORS = (Fault.REASSIGN, Fault.ELECT)
+"""What an operator does, as often as it is drawn among the others."""
+
+OPERATED = 0.15
+OPERATED_MAX = 3
+"""How often there is an operator, and how much it does at most."""
 
 OF_JOBS = frozenset({Fault.LOST_TASK, Fault.RESTART})
 OF_SEVERAL = frozenset({Fault.ISOLATE, Fault.SEVER})
@@ -134,6 +166,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     transaction_version: int = 2
 
     @property
+    def application(self) -> Role | None:
+        """What workers or threads it has."""
+        roles = (client.role for client in self.clients)
+        return next((role for role in roles if role in WORKERS | THREADS), None)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that members of groups read, and that are read once more in the end."""
+        if self.application is None:
+            return TOPICS
+        return (*TOPICS, LINES if self.application in WORKERS else TALLIES)
+
+    @property
     def replicas(self) -> int:
         """Replicas of each partition."""
         return min(self.brokers, 3)
@@ -160,8 +205,8 @@ def draw(seed: int) -> Plan:
         cells=cells,
         partitions=chance.randint(1, 3),
         is_any_order=not is_job and chance.random() < 0.5,
-        clients=tuple(_clients(chance)),
-        injections=tuple(_injections(chance, is_job, brokers)),
+        clients=tuple(_with_application(_clients(chance), seed)),
+        injections=tuple(_with_operator(_injections(chance, is_job, brokers), seed, brokers)),
         away_max=2 if brokers > 2 and wider.random() < TWO_AWAY else 1,
         is_all_in_sync=wider.random() < ALL_IN_SYNC,
         transaction_version=1 if protocol.random() < BEFORE_KIP_890 else 2,
@@ -204,6 +249,20 @@ def _clients(chance: Random) -> list[ClientPlan]:
     return found
 
 
+def _with_application(clients: list[ClientPlan], seed: int) -> list[ClientPlan]:
+    """In some seeds an application takes the place of most members of groups."""
+    role = APPLICATIONS.get(seed % APPLICATION_EVERY)
+    if role is None:
+        return clients
+    name = "worker" if role in WORKERS else "thread"
+    count = Random(f"{seed}/application").randint(2, 3)
+    kept = [each for each in clients if each.role is not Role.COPIER]
+    return [
+        *(each for each in kept if not each.group or each.name.endswith("-1")),
+        *(ClientPlan(f"{name}-{number}", role) for number in range(1, count + 1)),
+    ]
+
+
 def _injections(chance: Random, is_job: bool, brokers: int) -> list[Injection]:
     weights = {
         fault: weight
@@ -217,6 +276,18 @@ def _injections(chance: Random, is_job: bool, brokers: int) -> list[Injection]:
         lasts *= 2 if fault in OUTLIVES_SESSIONS else 1
         found.append(Injection(chance.randrange(200, ACTIVE_MS), fault, chance.random(), lasts))
     return sorted(found, key=lambda each: each.at_ms)
+
+
+def _with_operator(injections: list[Injection], seed: int, brokers: int) -> list[Injection]:
+    """In some runs with several brokers an operator moves replicas and leaders, too."""
+    chance = Random(f"{seed}/operator")
+    if brokers == 1 or chance.random() >= OPERATED:
+        return injections
+    added = [
+        Injection(chance.randrange(500, ACTIVE_MS), chance.choice(OF_OPERATORS), chance.random(), 0)
+        for _ in range(chance.randint(1, OPERATED_MAX))
+    ]
+    return sorted([*injections, *added], key=lambda each: each.at_ms)
 
 
 def pick(among: Sequence[Choice], whom: float) -> Choice | None:

@@ -1,6 +1,7 @@
 """Rules that are broken on purpose, to see that the simulator finds it: `simulate --planted`."""
 
 from brokerstream.simulation.planted_shares import PLANTED_SHARES
+from brokerstream.simulation.planted_applications import APPLICATIONS
 from brokerstream.simulation.planting import Planted
 
 PLANTED: tuple[Planted, ...] = (
@@ -439,5 +440,6 @@ PLANTED: tuple[Planted, ...] = (
         "self.positions = {each: self.positions.get(each, 1) for each in partitions}",
     ),
     *PLANTED_SHARES,
+    *APPLICATIONS,
 )
 """What breaks each is the least change of its text that makes it another rule."""

@@ -36,7 +36,8 @@ member of the group any more. Since KIP-890 a transaction that the coordinator h
 time was over or for another producer, is refused its end by state; and a leader where the older
 producer has begun to write takes only its first sequence, of the newer one too
 (`ProducerAppendInfo.checkSequence`). A leader that knows nothing of a producer takes any sequence
-as its first one: what was under way to the leader before it then comes too late for good.
+as its first one: what was under way to the leader before it then comes too late for good. And a
+coordinator that is severed knows nothing of a transaction of another one, and refuses its end.
 """
 
 
@@ -114,6 +115,8 @@ class Writer:
         may_be = WITHOUT_TRANSACTIONS if self.client.transactions is None else IN_TRANSACTIONS
         if auditor.has_lost_brokers:
             may_be |= WITH_OTHER_LEADERS
+        if auditor.has_severed_brokers:
+            may_be |= ABORTED_BY_OTHERS
         if self.transaction and self._actor.place.clock.now >= self._began_at + TRANSACTION_MS:
             may_be |= ABORTED_BY_OTHERS
         if auditor.epochs.has_rivals(self._actor.plan.name):

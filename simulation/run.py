@@ -9,18 +9,29 @@ from functools import partial
 import msgspec
 
 from brokerstream.simulation.actors import Actor, Place
+from brokerstream.simulation.applications import Effects, internal_topics
 from brokerstream.simulation.audit_records import Outcome
 from brokerstream.simulation.auditor import Auditor
 from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.closing import Asker, Logs, make_topics, settle
 from brokerstream.simulation.cluster import Cluster, LocalCluster
+from brokerstream.simulation.connecting import WorkerActor
 from brokerstream.simulation.consuming import CopierActor, MemberActor
 from brokerstream.simulation.edge import Edge
 from brokerstream.simulation.faults import Faults
 from brokerstream.simulation.micro_batches import JobCluster
-from brokerstream.simulation.plan import ClientPlan, Engine, Fault, Plan, Role
+from brokerstream.simulation.plan import (
+    THREADS,
+    WORKERS,
+    ClientPlan,
+    Engine,
+    Fault,
+    Plan,
+    Role,
+)
 from brokerstream.simulation.producing import ProducerActor, TransactionsActor
 from brokerstream.simulation.sharing import ShareActor, begin_share_groups
+from brokerstream.simulation.streaming import StreamsActor
 from brokerstream.state.cell.check import ViolationError
 from brokerstream.state.core.events import Reason
 
@@ -36,6 +47,8 @@ ACTORS: dict[Role, type[Actor]] = {
     Role.CONSUMER: MemberActor,
     Role.COPIER: CopierActor,
     Role.SHARER: ShareActor,
+    **dict.fromkeys(WORKERS, WorkerActor),
+    **dict.fromkeys(THREADS, StreamsActor),
 }
 EXPECTED = frozenset({Reason.BROKER_STOPPED, Reason.NO_CONTROLLER})
 """Why a request may become a dead letter: a broker was away."""
@@ -78,6 +91,7 @@ class Simulation:
             self._cluster.on_batch = self._batch
         self._edge = Edge(self._cluster, self._clock, plan.seed)
         self._place = Place(plan, self._clock, self._edge, self._auditor)
+        self._effects = Effects(plan, self._place.contents, self._place.files)
         self._actors: dict[str, Actor] = {}
         self._instances: Counter[str] = Counter()
         self._faults = Faults(
@@ -110,7 +124,8 @@ class Simulation:
     def _play(self) -> None:
         plan = self._plan
         asker = Asker(self._cluster, self._clock)
-        make_topics(asker, plan.partitions, plan.replicas, plan.in_sync_min)
+        counts = dict.fromkeys(plan.topics, plan.partitions) | internal_topics(plan)
+        make_topics(asker, counts, plan.replicas, plan.in_sync_min)
         begin_share_groups(asker, plan)
         for number, client in enumerate(plan.clients):
             starts = number * STARTS_WITHIN_MS // len(plan.clients)
@@ -120,6 +135,7 @@ class Simulation:
         self._auditor.say("nothing befalls the cluster any more, and clients have no new work")
         self._faults.mend()
         self._is_ending = True
+        self._end_doubled()
         for actor in self._present():
             actor.is_ending = True
         self._end(asker)
@@ -129,12 +145,13 @@ class Simulation:
             restless = [each.name for each in self._present() if not each.is_at_rest]
             unread = {group: sorted(names)[:5] for group, names in self._unread().items() if names}
             self._auditor.violate(f"no rest: {restless} have not ended, not read are {unread}")
-        logs = Logs(asker)
+        self._faults.operator.cancel()
+        logs = Logs(asker, self._plan.topics)
         until = self._clock.now + SETTLE_MS
-        while (logs.unsettled or self._copies(logs)) and self._clock.now < until:
+        while self._wrong(logs) and self._clock.now < until:
             self._clock.run(self._clock.now + STEP_MS)
-            logs = Logs(asker)
-        for text in (*logs.unsettled, *self._copies(logs)):
+            logs = Logs(asker, self._plan.topics)
+        for text in self._wrong(logs):
             self._auditor.violate(f"in the end {text}")
         self._auditor.records.hold(logs.whole, logs.committed)
         self._hold_letters()
@@ -142,6 +159,9 @@ class Simulation:
             for text in self._cluster.differing:
                 self._auditor.violate(f"a repeated micro-batch gives other rows: {text}")
         self._cluster.hold()
+
+    def _wrong(self, logs: Logs) -> list[str]:
+        return [*logs.unsettled, *self._copies(logs), *self._effects.wrong(logs)]
 
     # Clients
 
@@ -156,6 +176,16 @@ class Simulation:
         actor.is_ending = self._is_ending
         self._auditor.say(f"{name} starts")
         actor.wake()
+
+    def _end_doubled(self) -> None:
+        """Of threads with one process id the last one stays: the others' disk has been taken away.
+
+        Each begins again when another has fenced it, so they would do so for ever.
+        """
+        last = {each.plan.name: each for each in self._present()}
+        for actor in self._present():
+            if actor.plan.role in THREADS and actor is not last[actor.plan.name]:
+                actor.crash()
 
     def _replace(self, actor: Actor, after_ms: int | None = REBIRTH_MS) -> None:
         """A transactional producer that would be away for long does not come back at all."""
@@ -179,7 +209,7 @@ class Simulation:
 
     def _is_settled(self) -> bool:
         for actor in self._present():
-            if isinstance(actor, TransactionsActor | CopierActor) and actor.is_over:
+            if actor.is_over:
                 self._replace(actor)
         names = {each.plan.name for each in self._present()} | self._gone
         is_born = all(client.name in names for client in self._plan.clients)

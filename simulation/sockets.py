@@ -13,6 +13,7 @@ from brokerstream.clients.client_loop import (
     NetworkEvent,
     Send,
 )
+from brokerstream.clients.fetcher import Records
 from brokerstream.clients.network import Connect
 from brokerstream.simulation.edge import Asked, Connection, Edge
 from brokerstream.simulation.record_names import records_of
@@ -42,6 +43,7 @@ class Sockets:
 
     Attributes:
         names: of the records that are sent, by their ids.
+        read: what the client reads where a record of some name is; None: the name.
         is_mute: whether nothing comes from the brokers; it comes later.
         wait_ms: how long the client would wait now.
     """
@@ -57,6 +59,7 @@ class Sockets:
     ) -> None:
         self.name = name
         self.names: dict[int, str] = {}
+        self.read: Callable[[str], Any] | None = None
         self.wait_ms = 0
         self._edge = edge
         self._witness = witness
@@ -80,7 +83,8 @@ class Sockets:
             case Send() if action.node in self._connections:
                 self._count += 1
                 connection = self._connections[action.node]
-                asked = Asked(f"{self.name}/{self._count}", action, connection, self.names)
+                names = {r.id: self.names[r.id] for batch in action.batches for r in batch.records}
+                asked = Asked(f"{self.name}/{self._count}", action, connection, names)
                 self._witness.asked(self.name, asked)
                 self._edge.send(asked)
 
@@ -139,8 +143,17 @@ class Sockets:
         body = asked.answer["response"]
         self._witness.answered(self.name, asked, body)
         is_fetch = asked.send.api in ("FETCH", "SHARE_FETCH")
-        records = records_of(body, is_committed=self._is_read_committed) if is_fetch else {}
+        records = self._records(body) if is_fetch else {}
         self._tell(Answered(asked.send.node, asked.send.request_id, body, records))
+
+    def _records(self, body: dict[str, Any]) -> dict[tuple[str, int], Records]:
+        found = records_of(body, is_committed=self._is_read_committed)
+        if self.read is None:
+            return found
+        return {
+            at: each._replace(items=[(offset, self.read(name)) for offset, name in each.items])
+            for at, each in found.items()
+        }
 
     def _closed(self, connection: Connection) -> None:
         if self._held is not None:

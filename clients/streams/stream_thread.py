@@ -57,6 +57,9 @@ from brokerstream.state.core.schema import Uuid
 Apart = Callable[[], AbstractContextManager[None]]
 """What surrounds work on a record: meanwhile the consumer may be driven from elsewhere."""
 
+MIGRATED = frozenset({Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_ID_MAPPING})
+"""After these the thread goes on with a new producer (`StreamsProducer`, TaskMigratedException)."""
+
 RECORDS_OF_A_TURN = 200
 """So many are worked on at most before the clients have their turn."""
 
@@ -453,7 +456,7 @@ class StreamThread:
         match transactions.state:
             case TransactionState.IN_TRANSACTION | TransactionState.ABORTABLE_ERROR:
                 transactions.abort()
-            case TransactionState.FATAL_ERROR if transactions.error is Error.PRODUCER_FENCED:
+            case TransactionState.FATAL_ERROR if transactions.error in MIGRATED:
                 self.producer = self._new_producer()
             case TransactionState.FATAL_ERROR:
                 self._die(transactions.error.name)

@@ -10,6 +10,7 @@ from brokerstream.clients.streams.applications import table_join, word_count
 from brokerstream.clients.streams.layout import TaskId
 from brokerstream.clients.streams.stream_thread import ThreadState
 from brokerstream.clients.transactions import TransactionState
+from brokerstream.state.core.errors import Error
 from tests.support.streams_world import SESSION_MS, StreamsWorld
 from tests.support.topologies import copying
 
@@ -250,3 +251,14 @@ def test_records_that_wait_when_a_task_is_given_back_are_the_next_owners(
     made.run(2_000)
     found = Counter(int(message.value or b"") for message in made.read("out"))
     assert found == Counter(range(1_000))
+
+
+def test_a_thread_whose_producer_id_is_another_now_goes_on_with_a_new_producer() -> None:
+    made = counting(exactly_once=True)
+    thread = made.threads[made.start("a")]
+    made.run_until(made.all_run)
+    assert thread.producer.transactions is not None
+    thread.producer.transactions._end(Error.INVALID_PRODUCER_ID_MAPPING)
+    made.send("text", b"to be")
+    made.run_until(lambda: counts_are(made, to=1, be=1))
+    assert (thread.restarts, thread.error) == (1, None)

@@ -1,0 +1,86 @@
+"""Runs with an application: Connect's workers or threads of Streams, and what must come of them.
+
+The topics that it needs, and what its output must be in the end: each input once where that is
+promised, for who reads committed records; at least once otherwise.
+"""
+
+from collections import Counter
+
+from brokerstream.clients.streams.layout import layout
+from brokerstream.simulation.audit_work import at_least_once, in_steps, once
+from brokerstream.simulation.clock import START_MS
+from brokerstream.simulation.closing import Logs
+from brokerstream.simulation.connecting import COPY
+from brokerstream.simulation.contents import Contents
+from brokerstream.simulation.files import Files
+from brokerstream.simulation.plan import (
+    CONFIGS,
+    EXACT,
+    LINES,
+    OFFSETS,
+    TALLIES,
+    WORKERS,
+    Plan,
+)
+from brokerstream.simulation.streaming import APPLICATION, tallying
+
+
+def internal_topics(plan: Plan) -> dict[str, int]:
+    """Partitions of the topics that an application has for itself, by name."""
+    if plan.application is None:
+        return {}
+    if plan.application in WORKERS:
+        return {CONFIGS: 1, OFFSETS: 1}
+    found = layout(APPLICATION, tallying(), dict.fromkeys(plan.topics, plan.partitions))
+    return {each.name: each.partitions for each in found.internal_topics.values()}
+
+
+class Effects:
+    """What must have come of what went in."""
+
+    def __init__(self, plan: Plan, contents: Contents, files: Files) -> None:
+        self._plan = plan
+        self._contents = contents
+        self._files = files
+        self._hold = once if plan.application in EXACT else at_least_once
+
+    def wrong(self, logs: Logs) -> list[str]:
+        """What is missing, or there more than once, in words."""
+        orders = [
+            name for at, log in logs.committed.items() if at.topic == "orders" for _, name in log
+        ]
+        if self._plan.application is None:
+            return []
+        if self._plan.application in WORKERS:
+            return self._of_workers(logs, orders)
+        return self._of_threads(logs, orders)
+
+    def _of_workers(self, logs: Logs, orders: list[str]) -> list[str]:
+        lines = self._files.read(START_MS + self._plan.active_ms, 0, self._plan.active_ms)
+        wanted = [line.text.decode() for line in lines]
+        found = Counter(value for _, _, value in self._values(logs, LINES))
+        copied = Counter(self._files.written[COPY])
+        return [
+            *self._hold("the source's lines are in the topic", wanted, found),
+            *at_least_once("orders are in the sink's file", orders, copied),
+        ]
+
+    def _of_threads(self, logs: Logs, orders: list[str]) -> list[str]:
+        told = [
+            (f"{partition} {key}", *value.split(":", 1))
+            for partition, key, value in self._values(logs, TALLIES)
+        ]
+        wrong = self._hold("orders are counted", orders, Counter(name for _, _, name in told))
+        if self._plan.application in EXACT:
+            wrong += in_steps("tallies", [(key, int(count)) for key, count, _ in told])
+        return wrong
+
+    def _values(self, logs: Logs, topic: str) -> list[tuple[int, str, str]]:
+        """Partition, key and value of what is committed in a topic."""
+        read = [
+            (at.partition, self._contents.read(name))
+            for at, log in logs.committed.items()
+            if at.topic == topic
+            for _, name in log
+        ]
+        return [(at, (m.key or b"").decode(), (m.value or b"").decode()) for at, m in read]

@@ -1,0 +1,229 @@
+"""A worker of Connect: a source whose file's lines go to `lines`, and a sink that copies `orders`.
+
+As `drivers/connect/distributed.py` does it. Who runs a connector writes its configuration anew when
+it is time: the source's tasks are of another generation then, and the sink has one more.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+from brokerstream.clients.connect.config_log import Config, ConfigLog, Record, connector_record
+from brokerstream.clients.connect.connect_protocol import Protocol
+from brokerstream.clients.connect.file_stream import CONVERTERS, ISOLATION, Kind, file_stream
+from brokerstream.clients.connect.herder import Command, Herder, Start, Stop, Write
+from brokerstream.clients.connect.work import TaskId
+from brokerstream.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokerstream.clients.consumer_coordinator import MemberState
+from brokerstream.clients.log_client import LogClient
+from brokerstream.clients.messages import Message
+from brokerstream.clients.producer_events import Failed
+from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
+from brokerstream.simulation.audit_work import NO_GENERATION
+from brokerstream.simulation.clock import START_MS
+from brokerstream.simulation.cluster import HEARTBEAT_MS, SESSION_MS
+from brokerstream.simulation.connect_tasks import (
+    ExactSourceTask,
+    SinkTask,
+    SourceTask,
+    Task,
+    Writer,
+)
+from brokerstream.simulation.files import GROWING
+from brokerstream.simulation.plan import CONFIGS, LINES, ClientPlan, Role, pick
+from brokerstream.simulation.sockets import Sockets
+
+GROUP = "connect-cluster"
+COPY = "orders.txt"
+DELAY_MS = 1_500
+RESTART_MS = 1_000
+CHANGES_MS = 4_000
+POLL_MS = 150
+
+_STRING = next(name for name, form in CONVERTERS.items() if form == "string")
+
+
+def connectors(elapsed_ms: int, *, is_exact: bool) -> list[Config]:
+    """Their configurations at a time."""
+    is_changed = elapsed_ms >= CHANGES_MS
+    source = {
+        "name": "source",
+        "connector.class": Kind.SOURCE,
+        "topic": LINES,
+        "file": GROWING,
+        "batch.size": "5" if is_changed else "20",
+        "value.converter": _STRING,
+    }
+    sink = {
+        "name": "sink",
+        "connector.class": Kind.SINK,
+        "topics": "orders",
+        "file": COPY,
+        "tasks.max": "3" if is_changed else "2",
+        "value.converter": _STRING,
+        ISOLATION: "read_committed" if is_exact else "read_uncommitted",
+    }
+    return [{key: str(value) for key, value in each.items()} for each in (source, sink)]
+
+
+class _Running(NamedTuple):
+    """A task, and what begins it again should it fail."""
+
+    task: Task
+    start: Start
+
+
+class WorkerActor(Actor):
+    """One worker."""
+
+    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+        super().__init__(place, plan, name)
+        self._is_exact = plan.role is Role.EXACT_WORKER
+        is_eager = plan.role is Role.EAGER_WORKER
+        settings = WorkerSettings(
+            group_id=GROUP,
+            url=f"http://{name}",
+            connect_protocol=Protocol.EAGER if is_eager else Protocol.SESSIONED,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            rebalance_timeout_ms=2 * SESSION_MS,
+            scheduled_rebalance_max_delay_ms=DELAY_MS,
+        )
+        self._client = LogClient(
+            frozenset([CONFIGS]),
+            self.draw("worker"),
+            coordinator=partial(WorkerCoordinator, settings),
+        )
+        assert isinstance(self._client.coordinator, WorkerCoordinator)
+        self._coordinator = self._client.coordinator
+        self.sockets = self.reading_sockets_of(name)
+        self._driver = self.driver_of(self._client, self.sockets)
+        self._log = ConfigLog()
+        self._herder = Herder(self._coordinator, self._log, is_exact=self._is_exact)
+        self._writer = Writer(self, f"{name}-configs")
+        self._writes = self.driver_of(self._writer.client, self._writer.sockets)
+        self._backlog: list[Record] = []
+        self._given: dict[str, Config] = {}
+        self._tasks: dict[TaskId, _Running] = {}
+        self._again: dict[TaskId, tuple[int, Start]] = {}
+        self._begun = 0
+
+    @property
+    def all_sockets(self) -> list[Sockets]:
+        """Of its membership, of what writes the config topic, and of its tasks."""
+        tasks = [each for running in self._tasks.values() for each in running.task.all_sockets]
+        return [self.sockets, self._writer.sockets, *tasks]
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing that it or a task of it has begun is without its end."""
+        is_busy = any(running.task.is_busy for running in self._tasks.values())
+        is_written = self._writer.client.producer.is_idle and not self._backlog
+        return is_written and not is_busy and not self._again
+
+    def exposed(self, whom: float) -> Sockets:
+        """The connections of any of its clients."""
+        return pick(self.all_sockets, whom * 13 % 1) or self.sockets
+
+    def crash(self) -> None:
+        """What it ran is run by nobody."""
+        super().crash()
+        self.place.auditor.work.gone(self.name)
+
+    def _work(self, now: int) -> int:
+        for _, offset, message in self._client.poll(now):
+            self._log.take(offset, message.key, message.value)
+        self._coordinator.known = self._log.known
+        if self._client.is_at_end:
+            self._coordinator.is_ready = True
+        if self._coordinator.is_ready:
+            self._give(now)
+        self._look_after_tasks(now)
+        self._do(self._herder.tick(), now)
+        self._write(now)
+        self._tell(now)
+        return POLL_MS
+
+    def _give(self, now: int) -> None:
+        """What the topic has not, or has otherwise; a change by who runs the connector."""
+        for config in connectors(now - START_MS, is_exact=self._is_exact):
+            name, there = config["name"], self._log.connectors.get(config["name"])
+            is_mine = there is None or TaskId(name) in self._herder.running
+            if is_mine and there != config and self._given.get(name) != config:
+                self._given[name] = config
+                self._backlog.append(connector_record(name, config))
+
+    def _look_after_tasks(self, now: int) -> None:
+        for item, (task, start) in list(self._tasks.items()):
+            task.work(now)
+            if task.is_over:
+                del self._tasks[item]
+                if task.is_stopping:
+                    self._herder.stopped(item)
+                else:
+                    self._again[item] = now + RESTART_MS, start
+        for item, (due, start) in list(self._again.items()):
+            if now >= due:
+                del self._again[item]
+                self._start(start)
+
+    def _do(self, commands: list[Command], now: int) -> None:
+        for command in commands:
+            match command:
+                case Start(item):
+                    self.place.auditor.say(f"{self.name} begins {item}")
+                    if not item.is_connector:
+                        self._start(command)
+                case Stop(item):
+                    self.place.auditor.say(f"{self.name} ends {item}")
+                    self._stop(item, now)
+                case Write(records):
+                    self._backlog += records
+                case _:
+                    self.place.auditor.violate(f"{self.name} is to {command}")
+
+    def _start(self, start: Start) -> None:
+        item, config = start
+        self._begun += 1
+        name = f"{self.name}-{item}-{self._begun}"
+        stream = file_stream(config)
+        if stream.kind is Kind.SINK:
+            task: Task = SinkTask(self, name, stream)
+        elif self._is_exact:
+            generation = self._log.generations[item.connector]
+            task = ExactSourceTask(self, name, stream, item, GROUP, generation)
+        else:
+            task = SourceTask(self, name, stream)
+        self._tasks[item] = _Running(task, start)
+
+    def _stop(self, item: TaskId, now: int) -> None:
+        if item in self._tasks:
+            self._tasks[item].task.stop(now)
+        else:
+            self._again.pop(item, None)
+            self._herder.stopped(item)
+
+    def _write(self, now: int) -> None:
+        """To the config topic; a worker that can not ends."""
+        for event in self._writer.client.events():
+            if isinstance(event, Failed):
+                self.place.auditor.violate(f"{self.name} ends: {event.error.name}")
+        if self._backlog and self._writer.knows(now, CONFIGS):
+            for record in self._backlog:
+                self._writer.send(now, CONFIGS, Message(*record), 0)
+            self._backlog.clear()
+
+    def _tell(self, now: int) -> None:
+        auditor, coordinator = self.place.auditor, self._coordinator
+        if coordinator.fatal is not None:
+            auditor.violate(f"{self.name} ends: {coordinator.fatal.name}")
+        is_stable = coordinator.state is MemberState.STABLE
+        generation = coordinator.generation.id if is_stable else NO_GENERATION
+        auditor.work.runs(
+            GROUP, self.name, generation, frozenset(map(str, self._herder.running)), now
+        )
+
+    def _turn(self) -> int:
+        self._driver.turn(REQUEST_MS)
+        self._writes.turn(REQUEST_MS)
+        waits = [running.task.turn() for running in self._tasks.values()]
+        return min(self.sockets.wait_ms, self._writer.sockets.wait_ms, *waits)

@@ -1,0 +1,163 @@
+"""A thread of a Streams application that counts what each producer has written to `orders`.
+
+    orders -> by producer -> (repartition) -> tally, store `tallies` -> tallies
+
+What it writes names the record and its number among those of the producer, as `7:producer-1.9`. So
+a record that counts twice, or not, is seen, and so is a store that is not what its changelog says.
+The thread's process id is its plan's: an instance in the place of another fences it.
+"""
+
+import base64
+from collections.abc import Iterable, Mapping
+
+from brokerstream.clients.client_loop import ClientLoop
+from brokerstream.clients.consumer_coordinator import MemberState
+from brokerstream.clients.driver import Driver
+from brokerstream.clients.messages import Message
+from brokerstream.clients.producer_client import ProducerClient
+from brokerstream.clients.streams.stores import KeyValueStore
+from brokerstream.clients.streams.stream_thread import StreamThread, ThreadState
+from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
+from brokerstream.clients.streams.topology import Topology
+from brokerstream.clients.transactions import TransactionState
+from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
+from brokerstream.simulation.audit_work import NO_GENERATION
+from brokerstream.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
+from brokerstream.simulation.contents import Naming
+from brokerstream.simulation.plan import TALLIES, ClientPlan, Role, pick
+from brokerstream.simulation.sockets import Sockets
+from brokerstream.state.core.errors import Error
+
+APPLICATION = "tallying"
+COMMIT_MS = 300
+POLL_MS = 150
+MAY_DIE_OF = frozenset({Error.INVALID_TXN_STATE.name})
+"""The coordinator has aborted its transaction, which lasted too long or has a rival (KIP-890)."""
+
+Stores = Mapping[str, KeyValueStore]
+
+
+def tallying() -> Topology:
+    """The application."""
+    topology = Topology()
+    topology.add_source("orders", ["orders"])
+    topology.add_processor("producers", _by_producer, ["orders"])
+    topology.add_repartition("by-producer", ["producers"])
+    topology.add_processor("tally", _tally, ["by-producer"])
+    topology.add_store(TALLIES, ["tally"])
+    topology.add_sink("told", TALLIES, ["tally"])
+    return topology
+
+
+def _by_producer(message: Message, stores: Stores) -> Iterable[Message]:
+    name = message.value or b""
+    return [Message(name.partition(b".")[0], name, message.timestamp)]
+
+
+def _tally(message: Message, stores: Stores) -> Iterable[Message]:
+    key = message.key or b""
+    counted = b"%d" % (int(stores[TALLIES].get(key) or 0) + 1)
+    stores[TALLIES].put(key, counted)
+    return [Message(key, b"%s:%s" % (counted, message.value or b""), message.timestamp)]
+
+
+class StreamsActor(Actor):
+    """A thread, which is an instance of its own."""
+
+    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+        super().__init__(place, plan, name)
+        is_exact = plan.role is Role.EXACT_STREAMS
+        config = StreamsConfig(
+            application_id=APPLICATION,
+            processing_guarantee=(
+                Guarantee.EXACTLY_ONCE_V2 if is_exact else Guarantee.AT_LEAST_ONCE
+            ),
+            commit_interval_ms=COMMIT_MS,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=2 * SESSION_MS,
+            transaction_timeout_ms=TRANSACTION_MS,
+        )
+        process_id = base64.urlsafe_b64encode(plan.name.encode().ljust(16)).decode().rstrip("=")
+        self._is_exact = is_exact
+        self._thread = StreamThread(config, tallying(), process_id, 1, self.draw("streams"))
+        self._driven: dict[ClientLoop, tuple[Sockets, Driver]] = {}
+        self._clients = 0
+        self._adopt()
+
+    @property
+    def all_sockets(self) -> list[Sockets]:
+        """Of its consumer, its producer, what restores and what deletes."""
+        return [sockets for sockets, _ in self._driven.values()]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the thread is dead."""
+        return self._thread.state is ThreadState.DEAD
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all its tasks run, and nothing is without its commit."""
+        thread, transactions = self._thread, self._thread.producer.transactions
+        is_ready = transactions is None or transactions.state is TransactionState.READY
+        tasks = thread.tasks.values()
+        is_done = not any(task.processed or task.queued for task in tasks)
+        return self.is_over or (thread.state is ThreadState.RUNNING and is_ready and is_done)
+
+    def exposed(self, whom: float) -> Sockets:
+        """The connections of any of its clients."""
+        return pick(self.all_sockets, whom * 13 % 1) or self.sockets
+
+    def crash(self) -> None:
+        """What it ran is run by nobody."""
+        super().crash()
+        self.place.auditor.work.gone(self.name)
+
+    def _adopt(self) -> None:
+        """Connections for new clients; those of a fenced producer are closed."""
+        wanted = self._thread.clients
+        for client in [each for each in self._driven if each not in wanted]:
+            self._driven.pop(client)[0].close()
+        for client in wanted:
+            if client not in self._driven:
+                sockets = self._sockets_for(client)
+                self._driven[client] = sockets, self.driver_of(client, sockets)
+
+    def _sockets_for(self, client: ClientLoop) -> Sockets:
+        if client is self._thread.consumer:
+            name = self.name
+        else:
+            self._clients += 1
+            name = f"{self.name}-{self._clients}"
+        sockets = self.reading_sockets_of(name, is_read_committed=self._is_exact)
+        if isinstance(client, ProducerClient):
+            sockets.names = Naming(name, self._thread.messages, self.place.contents)
+        return sockets
+
+    def _work(self, now: int) -> int:
+        has_more = self._thread.work(now)
+        if self.is_over:
+            self._end()
+            return REQUEST_MS
+        self._adopt()
+        thread = self._thread
+        coordinator = thread.consumer.coordinator
+        is_stable = coordinator.state is MemberState.STABLE
+        generation = coordinator.generation.id if is_stable else NO_GENERATION
+        running = frozenset(str(task) for task in thread.running)
+        self.place.auditor.work.runs(APPLICATION, self.name, generation, running, now)
+        return 1 if has_more else POLL_MS
+
+    def _end(self) -> None:
+        """It dies only of what may be; another instance takes its place in the end."""
+        for sockets, _ in self._driven.values():
+            sockets.close()
+        self._driven.clear()
+        self.place.auditor.work.gone(self.name)
+        if self._thread.error not in MAY_DIE_OF:
+            self.place.auditor.violate(f"{self.name} ends: {self._thread.error}")
+
+    def _turn(self) -> int:
+        for _, driver in self._driven.values():
+            driver.turn(REQUEST_MS)
+        return min((sockets.wait_ms for sockets, _ in self._driven.values()), default=REQUEST_MS)
