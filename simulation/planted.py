@@ -1,7 +1,7 @@
 """Rules that are broken on purpose, to see that the simulator finds it: `simulate --planted`."""
 
-from brokerstream.simulation.planted_shares import PLANTED_SHARES
 from brokerstream.simulation.planted_applications import APPLICATIONS
+from brokerstream.simulation.planted_shares import PLANTED_SHARES
 from brokerstream.simulation.planting import Planted
 
 PLANTED: tuple[Planted, ...] = (
