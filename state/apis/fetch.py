@@ -123,7 +123,7 @@ def _asker(broker: Broker, header: RequestHeader, principal: str, replica_id: in
     return _Asker(header.request_api_version, header.client_id, limit)
 
 
-class Fetch(msgspec.Struct):
+class Fetch(msgspec.Struct, gc=False):
     """A fetch that is being answered.
 
     Attributes:

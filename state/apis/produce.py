@@ -69,7 +69,7 @@ MAGIC = 2
 ZSTD_VERSION = 7
 
 
-class Outcome(msgspec.Struct):
+class Outcome(msgspec.Struct, gc=False):
     """A partition's answer, and the record of the append where there is one.
 
     `required_offset` is up to where followers must have the log; 0 where there are none.

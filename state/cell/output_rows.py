@@ -33,7 +33,7 @@ class Refused(Exception):
         self.refusal = Refusal(reason, detail)
 
 
-class Response(msgspec.Struct, rename="camel", omit_defaults=True):
+class Response(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """What a row of `responses` says; times are in ms since 1970 (`docs/schemas.md`)."""
 
     id: str

@@ -165,7 +165,7 @@ class Delay(msgspec.Struct):
     state: bytes
 
 
-class Decision(msgspec.Struct):
+class Decision(msgspec.Struct, gc=False):
     """Records to apply, the answer or the wish to wait, and messages to other machines.
 
     A decision on a client's request has a response or a delay; without either the client gets no
@@ -187,7 +187,7 @@ class Decision(msgspec.Struct):
     woken: list[str] = []
 
 
-class Request(msgspec.Struct):
+class Request(msgspec.Struct, gc=False):
     """A request as a handler sees it.
 
     `broker` is whom the client asked, `reply_to` the partition of `responses` for the answer.

@@ -548,7 +548,7 @@ OFFSETS = (OffsetCommitted, OffsetDeleted)
 """Records by which a committed offset changes."""
 
 
-class RecordEntry(msgspec.Struct, rename="camel"):
+class RecordEntry(msgspec.Struct, rename="camel", gc=False):
     """A record in the `records` topic: which machine applied it, when, and because of which event.
 
     `machine` is a broker's id, or -1 for the controller; `time` is ms since 1970.

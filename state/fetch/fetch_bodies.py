@@ -103,7 +103,7 @@ class SealedBatches(Body):
     max_bytes: Int32
 
 
-class AnsweredBatch(msgspec.Struct, rename="camel", omit_defaults=True):
+class AnsweredBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """A `Batch` in an answer: the fields of a `StoredBatch` in order, without what is None."""
 
     base_offset: Int64
@@ -131,7 +131,7 @@ class AnsweredBatch(msgspec.Struct, rename="camel", omit_defaults=True):
         return self.base_offset + self.last_offset_delta
 
 
-class AnsweredPartition(Body):
+class AnsweredPartition(Body, gc=False):
     """A partition's part of the answer."""
 
     partition_index: Int32
@@ -163,7 +163,7 @@ class AnsweredTopic(Body):
         return cls(topic=topic, topic_id=topic_id, partitions=partitions)
 
 
-class AnsweredTopicById(Body, kw_only=False):
+class AnsweredTopicById(Body, kw_only=False, gc=False):
     """An `AnsweredTopic` as versions from 13 on have it."""
 
     topic_id: Uuid

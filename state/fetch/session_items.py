@@ -15,7 +15,7 @@ from brokerstream.state.core.schema import ZERO_UUID, Uuid
 from brokerstream.state.core.tables import kept
 
 
-class FetchPartition(msgspec.Struct, array_like=True):
+class FetchPartition(msgspec.Struct, array_like=True, gc=False):
     """What a fetch asks of one partition; an empty `topic` is one whose id is not known here.
 
     Epochs are -1 where the request gives none.
@@ -36,7 +36,7 @@ class FetchPartition(msgspec.Struct, array_like=True):
         return f"{called(self.topic_id, self.topic)}/{self.partition}"
 
 
-class CachedPartition(msgspec.Struct, array_like=True):
+class CachedPartition(msgspec.Struct, array_like=True, gc=False):
     """A partition in a session: the latest request for it and what the last answer said.
 
     `order` gives the partitions of a session their order; the smallest is read first.

@@ -78,7 +78,7 @@ class Segments(msgspec.Struct, array_like=True):
     entries: list[Segment]
 
 
-class StoredBatch(msgspec.Struct, array_like=True):
+class StoredBatch(msgspec.Struct, array_like=True, gc=False):
     """A `Batch` as it lies in a chunk: the same fields in the same order, without names."""
 
     base_offset: int

@@ -69,7 +69,7 @@ TRANSACTIONS_V2 = 2
 """The transaction version (KIP-890) in which each end of a transaction raises the epoch."""
 
 
-class RememberedBatch(msgspec.Struct, array_like=True):
+class RememberedBatch(msgspec.Struct, array_like=True, gc=False):
     """One of the last batches: last sequence and offset, length less one, timestamp in ms."""
 
     last_sequence: int

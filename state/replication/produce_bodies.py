@@ -67,7 +67,7 @@ class RecordError(Body):
     batch_index_error_message: str | None = None
 
 
-class AnsweredPartition(Body):
+class AnsweredPartition(Body, gc=False):
     """Where the batch was appended, or why not."""
 
     index: Int32
