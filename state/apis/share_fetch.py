@@ -14,7 +14,9 @@ KIP-932, KIP-1206, KIP-1222. What the whole request is refused with, in this ord
     where it fetches, a topic's id in request or   -1 UNKNOWN_SERVER_ERROR
     session is unknown, or a mode that there is not
 
-With -1 the session has been opened, or gone on, all the same. Acknowledgements go first
+With -1 the session has been opened, or gone on, all the same, and of an unknown topic Kafka fails
+only when it answers: what the request acknowledges of others holds, and what could be acquired is
+the member's. Acknowledgements go first
 (`state/share/acknowledgements.py`); what is fetched may come before share coordinators have
 answered, and the answer has both. Where there is less than min bytes to acquire the request waits
 for the log, for records that others give back, or for max wait. Epoch -1 fetches nothing and closes
@@ -39,6 +41,7 @@ from brokerstream.state.core.tables import decode_item
 from brokerstream.state.share import (
     acknowledgements,
     response_size,
+    result_order,
     share_partitions,
     share_reads,
     share_sessions,
@@ -85,6 +88,7 @@ class FetchState(msgspec.Struct, array_like=True):
         gives_up_at: until when share coordinators may answer.
         error: what the request is refused with after the wait.
         is_lost: whether the connection has ended, and nobody will read the answer.
+        is_unanswerable: whether a topic is unknown, on which Kafka fails when all else is done.
     """
 
     read: ShareRead
@@ -97,6 +101,7 @@ class FetchState(msgspec.Struct, array_like=True):
     is_read: bool = False
     error: int = 0
     is_lost: bool = False
+    is_unanswerable: bool = False
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -117,14 +122,14 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _with(messages, _wait(broker, state))
     if isinstance(places, Error):
         return _refuse(places)
-    named = [topic.topic_id for topic in body.topics] + [topic_id for topic_id, _ in places]
-    is_read = body.share_session_epoch != FINAL_EPOCH
-    if is_read and any(broker.topic_by_id(topic_id) is None for topic_id in named):
-        return _with(messages, _refuse(Error.UNKNOWN_SERVER_ERROR))
     asked = acknowledgements.Asked(
         group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
     )
     state = _state(broker, request, places)
+    named = [topic.topic_id for topic in body.topics] + [topic_id for topic_id, _ in places]
+    state.is_unanswerable = body.share_session_epoch != FINAL_EPOCH and any(
+        broker.topic_by_id(topic_id) is None for topic_id in named
+    )
     limit = quota_rates.fetch_limit(broker, request.principal, request.header.client_id)
     state.read.max_bytes = min(state.read.max_bytes, quota_rates.max_bytes(broker, limit))
     state.read.min_bytes = min(state.read.min_bytes, state.read.max_bytes)
@@ -223,7 +228,8 @@ def _begin(broker: Broker, request: Request, state: FetchState, messages: list[M
     denied = broker.denied_topics(request, Operation.READ, names)
     for place in places:
         topic = topics[place[0]]
-        assert topic is not None, place
+        if topic is None:
+            continue
         if topic.name in denied:
             _show(broker, state, place, Error.TOPIC_AUTHORIZATION_FAILED)
         elif not 0 <= place[1] < len(topic.partitions):
@@ -280,6 +286,8 @@ def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
     read, shown = state.read, state.shown
     if state.is_lost:
         return _given_back(broker, state)
+    if state.is_unanswerable:
+        return _refuse(Error.UNKNOWN_SERVER_ERROR)
     throttle = _throttle_ms(broker, asked, state)
     if throttle:
         shown = []
@@ -288,7 +296,7 @@ def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
         if known is not None and known.epoch != state.epoch % (2**31 - 1) + 1:
             return _refuse(Error.INVALID_SHARE_SESSION_EPOCH)
         shown = [each for each in shown if _is_shown(broker, read, known is not None, each)]
-    answers = {each.place: each.answer for each in shown}
+    answers = _in_order(broker, shown)
     for outcome in state.outcomes:
         answer = answers.setdefault(
             outcome.place, AnsweredPartition(partition_index=outcome.partition)
@@ -308,6 +316,14 @@ def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
     if state.epoch == FINAL_EPOCH:
         closing = share_partitions.release(broker, read.group_id, read.member_id)
     return Decision(response=response, messages=closing)
+
+
+def _in_order(broker: Broker, shown: list[Shown]) -> dict[Place, AnsweredPartition]:
+    by_place = {each.place: each.answer for each in shown}
+    topics = {topic_id: broker.topic_by_id(topic_id) for topic_id, _ in by_place}
+    names = {topic_id: topic.name for topic_id, topic in topics.items() if topic is not None}
+    ordered = result_order.fetched({place: names.get(place[0], "") for place in by_place})
+    return {place: by_place[place] for place in ordered}
 
 
 def _throttle_ms(broker: Broker, asked: Asked, state: FetchState) -> int:

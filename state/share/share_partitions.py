@@ -185,7 +185,7 @@ def written(
         said = response.results[0].partitions[0]
         code = Error(said.error_code)
         error = code if code is Error.NONE else _PERSISTERS.get(code, Error.UNKNOWN_SERVER_ERROR)
-        fault = Fault(error, said.error_message or "")
+        fault = Fault(error, f"Error in write state RPC. {said.error_message or ''}")
     is_written = fault.error is Error.NONE
     share = find(broker, place)
     told: Sequence[StateBatch] = body.topics[0].partitions[0].state_batches

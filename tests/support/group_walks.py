@@ -28,6 +28,7 @@ class Walk:
         self._epochs: dict[tuple[str, str], int] = {}
         self._owned: dict[tuple[str, str], list[Body]] = {}
         self._instances: dict[tuple[str, str], str] = {}
+        self._dynamic: set[tuple[str, str]] = set()
 
     def step(self) -> Step:
         """The next request."""
@@ -47,6 +48,10 @@ class Walk:
         self._epochs[place] = max(answer["memberEpoch"], 0)
         if step.body["instanceId"]:
             self._instances[place] = step.body["instanceId"]
+        elif answer["memberEpoch"] < 0:
+            self._dynamic.discard(place)
+        else:
+            self._dynamic.add(place)
         if answer["assignment"] is not None:
             self._owned[place] = answer["assignment"]["topicPartitions"]
 
@@ -67,7 +72,7 @@ class Walk:
             names = self._names() or [MISSING]
             body |= {"memberEpoch": 0, "rebalanceTimeoutMs": TIMEOUT_MS}
             body |= {"subscribedTopicNames": names, "topicPartitions": []}
-            if body["instanceId"] is None and self._is(0.3):
+            if body["instanceId"] is None and place not in self._dynamic and self._is(0.4):
                 body["instanceId"] = self._one(*INSTANCES)
         else:
             body |= self._going_on(place)

@@ -8,6 +8,7 @@ draws when it starts, ids that are drawn, and throttle times.
 import json
 import os
 import re
+import struct
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -23,13 +24,14 @@ ZERO = "AAAAAAAAAAAAAAAAAAAAAA"
 MISSING = "missing"
 """What a topic that is not there goes by."""
 
-NOT_COMPARED = ("throttleTimeMs", "clientHost")
+NOT_COMPARED = ("throttleTimeMs", "clientHost", "nodeEndpoints")
 BY = [
     ("groups", "groupId"),
     ("members", "memberId"),
     ("results", "groupId"),
     ("topicPartitions", "topicId"),
     ("topics", "name"),
+    ("topics", "topicName"),
     ("partitions", "partitionIndex"),
     ("activePartitions", "topic"),
 ]
@@ -40,6 +42,8 @@ OF_ENDPOINTS = ("activePartitions", "standbyPartitions")
 
 DRAWN = re.compile(r"Static member [\w-]{22} ")
 Body = dict[str, Any]
+_BATCH_HEAD = struct.Struct(">qi")
+"""A batch's first offset, and how many bytes follow."""
 
 
 class Step(NamedTuple):
@@ -61,7 +65,7 @@ class Side:
 
     def __init__(self, address: Address, stack: ExitStack) -> None:
         self._client = stack.enter_context(Client(address))
-        self._changes = 0
+        self._changes, self._settled = 0, f"settled-{uuid.uuid4()}"
         self.ids = {MISSING: ZERO[:-1] + "Q"}
 
     def create(self, names: Mapping[str, int]) -> None:
@@ -122,8 +126,8 @@ class Side:
         """
         self._changes += 1
         value = str(self._changes % 15_000)
-        self._set("settled", {"consumer.assignment.interval.ms": value})
-        asked = {"resourceType": GROUP_RESOURCE, "resourceName": "settled"}
+        self._set(self._settled, {"consumer.assignment.interval.ms": value})
+        asked = {"resourceType": GROUP_RESOURCE, "resourceName": self._settled}
         resources = [asked | {"configurationKeys": ["consumer.assignment.interval.ms"]}]
         body = {"resources": resources, "includeSynonyms": False, "includeDocumentation": False}
 
@@ -133,18 +137,35 @@ class Side:
 
         wait_until(is_seen)
 
+    def write(self, name: str, partition: int, records: bytes) -> None:
+        """Writes records."""
+        told = self._client.produce(name, records, partition)
+        assert told["errorCode"] == 0, told
+
     def answer(self, step: Step, names: list[str]) -> Body:
         """The answer, with topics by their names; of all groups only those with these names."""
         body = json.dumps(step.body)
         for name, ident in self.ids.items():
             body = body.replace(f'"id:{name}"', f'"{ident}"')
-        answer = json.dumps(self._client.call(step.api, step.version, json.loads(body)))
+        told = self._client.call(step.api, step.version, json.loads(body))
+        answer = json.dumps(told, default=_whole_batches)
         for name, ident in self.ids.items():
             answer = answer.replace(ident, f"id:{name}")
         found: Body = json.loads(DRAWN.sub("Static member … ", answer))
         if step.api == "LIST_GROUPS":
             found["groups"] = [each for each in found["groups"] if each["groupId"] in names]
         return dict(_plain(found))
+
+
+def _whole_batches(records: bytes) -> str:
+    """Record batches; the beginning of one more, where a limit cuts within it, is left out."""
+    end = 0
+    while len(records) - end >= _BATCH_HEAD.size:
+        size: int = _BATCH_HEAD.unpack_from(records, end)[1] + _BATCH_HEAD.size
+        if end + size > len(records):
+            break
+        end += size
+    return records[:end].hex()
 
 
 def _plain(value: Any, name: str = "") -> Any:

@@ -4,6 +4,7 @@ from typing import Any
 
 from brokerstream.state.cell import check
 from brokerstream.state.core import waiting
+from brokerstream.state.share import result_order
 from tests.support.machine import CLUSTER, header
 from tests.support.share_groups import GROUP, ShareBench
 
@@ -335,3 +336,40 @@ def test_a_mode_that_there_is_not_and_topics_that_are_gone_at_the_end_of_a_sessi
     assert got(bench.share("a", 2, topics=gone)) == -1
     assert got(bench.share("a", -1, topics=gone)) == []
     assert got(bench.share("a", 3)) == NO_SESSION
+
+
+def test_what_is_fetched_beside_a_topic_that_is_gone_is_its_members() -> None:
+    """Kafka fails when it answers: by then all else is done, acknowledgements, too."""
+    bench = Shared()
+    bench.share("a", 0, maxRecords=1, shareAcquireMode=1)
+    here = {"partitionIndex": 0, "acknowledgementBatches": [batch(0, 0, 2)]}
+    topics = [
+        {"topicId": bench.ids["foo"], "partitions": [here]},
+        {"topicId": "AAAAAAAAAAAAAAAAAAAABQ", "partitions": []},
+    ]
+    assert got(bench.share("a", 1, topics=topics)) == -1
+    assert bench.fetch("b") == [(0, 0, 2)], "what was given back; the rest was fetched"
+
+
+def test_partitions_are_answered_for_in_the_order_of_a_map_of_scala() -> None:
+    # asked of Apache Kafka 4.3.1
+    ids = {"shared": "QoislpHATHaIQ3khUxQUZg", "parted": "RKjIAFaJQruOB22gGkKTtw"}
+    ids |= {"split": "mT7F5Y7AQqK3q0NwW9hsbQ"}
+    asked = [("shared", 0), ("shared", 1), ("parted", 0), ("split", 0)]
+    ordered = result_order.fetched({(ids[name], number): name for name, number in asked})
+    named = {ident: name for name, ident in ids.items()}
+    found = [(named[topic_id], number) for topic_id, number in ordered]
+    assert found == [("split", 0), ("shared", 0), ("shared", 1), ("parted", 0)]
+
+
+def test_a_share_coordinator_that_refuses_is_quoted() -> None:
+    bench = Shared()
+    bench.fetch("a")
+    bench.beat("z", -1)
+    at = {"partitionIndex": 0, "startOffset": 0}
+    body = {"groupId": GROUP, "topics": [{"topicName": "foo", "partitions": [at]}]}
+    assert bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, body)["errorCode"] == 0
+    answer = bench.share("a", 1, 0, batch(0, 2, 1))
+    (told,) = answer["responses"][0]["partitions"]
+    assert told["acknowledgeErrorCode"] == 6
+    assert told["acknowledgeErrorMessage"].startswith("Error in write state RPC. The share coord")

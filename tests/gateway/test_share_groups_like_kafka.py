@@ -1,0 +1,92 @@
+"""Share groups beside a real broker: all answers of random walks are the same.
+
+Each walk reads one partition: of several, and of records that come back, Kafka says in which order
+they are looked at by what happened when. `EXAMPLES=150` goes that many walks, others each time.
+"""
+
+import json
+import re
+from collections import Counter
+
+from tests.support.patience import wait_until
+from tests.support.share_walks import (
+    PLACES,
+    RECORDS,
+    SETTINGS,
+    TOPICS,
+    ShareWalk,
+    batches,
+    records_in,
+)
+from tests.support.walk_sides import Side, Sides, both_sides, seeds
+
+WALKS, STEPS = 15, 50
+LEAST = {
+    "SHARE_GROUP_HEARTBEAT": {"0": 80, "25": 1, "42": 5, "69": 1, "110": 1},
+    "SHARE_GROUP_DESCRIBE": {"0": 10, "24": 3, "69": 3},
+    "SHARE_FETCH": {"-1": 1, "0": 150, "3": 3, "42": 3, "122": 1, "123": 2},
+    "SHARE_ACKNOWLEDGE": {"0": 50, "3": 1, "42": 1, "100": 1, "122": 1, "123": 10},
+    "DESCRIBE_SHARE_GROUP_OFFSETS": {"0": 10},
+    "ALTER_SHARE_GROUP_OFFSETS": {"68": 3},
+    "deliveryCount": {"2": 10, "3": 5},
+}
+"""How often the walks meet an error of an API, and records that come for the second time."""
+
+
+def _begin(side: Side, walk: ShareWalk) -> None:
+    """A member of the walk's group has had all records, and gives them back."""
+    for step in walk.openings():
+        assert side.answer(step, walk.groups)["errorCode"] == 0
+    epoch = 0
+
+    def fetched() -> int:
+        nonlocal epoch
+        answer = side.answer(walk.first_fetch(epoch), walk.groups)
+        epoch += 1
+        ranges = re.findall(r'"firstOffset": (\d+), "lastOffset": (\d+)', json.dumps(answer))
+        return sum(int(last) - int(first) + 1 for first, last in ranges)
+
+    wait_until(lambda: fetched() == RECORDS)
+    released = side.answer(walk.first_release(epoch), walk.groups)
+    assert not re.search(r'"errorCode": [^0]', json.dumps(released)), released
+
+
+def _known(side: Side, walk: ShareWalk) -> dict[int, tuple[int, int]]:
+    return records_in(side.answer(walk.state(), walk.groups))
+
+
+def _go(sides: Sides, walk: ShareWalk, seed: int) -> Counter[tuple[str, str]]:
+    met: Counter[tuple[str, str]] = Counter()
+    for at in range(STEPS):
+        step = walk.step()
+        ours, theirs = (side.answer(step, walk.groups) for side in sides)
+        assert ours == theirs, f"seed {seed}, step {at}: {step}"
+        walk.hear(step, theirs)
+        if walk.is_closing(step):
+            wait_until(lambda: _known(sides.ours, walk) == _known(sides.real, walk))
+        said = json.dumps(ours)
+        met.update((step.api, code) for code in re.findall(r'"errorCode": (-?\d+)', said))
+        met.update(("deliveryCount", each) for each in re.findall(r'"deliveryCount": (\d+)', said))
+    return met
+
+
+def test_every_answer_of_a_random_walk_is_kafkas(kafka: str) -> None:
+    walks = {seed: ShareWalk(seed, f"share-walk-{seed}") for seed in seeds(WALKS)}
+    met: Counter[tuple[str, str]] = Counter()
+    with both_sides(kafka, TOPICS) as sides:
+        for side in sides:
+            side.begin([group for walk in walks.values() for group in walk.groups], SETTINGS)
+            for name, partition in PLACES:
+                for records in batches():
+                    side.write(name, partition, records)
+            for walk in walks.values():
+                _begin(side, walk)
+        for seed, walk in walks.items():
+            met += _go(sides, walk, seed)
+    too_few = {
+        (kind, code): met[kind, code]
+        for kind, codes in LEAST.items()
+        for code, least in codes.items()
+        if met[kind, code] < least
+    }
+    assert not too_few, met
