@@ -8,7 +8,8 @@ KIP-229. Each group has its own answer, in this order:
     no such group                                 69 GROUP_ID_NOT_FOUND
     it has members                                68 NON_EMPTY_GROUP
 
-Kafka waits for the share coordinators before a share group goes; here they are told.
+Kafka waits for the share coordinators before a share group goes; here they are told. First it is
+written that their states are to go, as in Kafka.
 
 Offsets of open transactions go, too (`OffsetMetadataManager.deleteAllOffsets`): their markers find
 nothing to commit.
@@ -22,7 +23,7 @@ from brokerstream.state.core.decision import Decision, Message, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OffsetDeleted, Record
 from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.groups import committed_offsets, groups, share_states
+from brokerstream.state.groups import committed_offsets, groups, share_offsets, share_states
 from brokerstream.state.groups.kinds import kind_of
 from brokerstream.state.groups.share_group import ShareGroup
 from brokerstream.state.transactions import transactional_offsets
@@ -91,6 +92,8 @@ def _tombstones(broker: Broker, group_id: str) -> list[Record]:
     ]
     group = groups.find(broker, group_id)
     assert group is not None, group_id
+    if isinstance(group, ShareGroup):
+        deleted += share_offsets.deleting_all(broker, group)
     return [*deleted, *kind_of(group).tombstones(group)]
 
 

@@ -53,7 +53,7 @@ class GroupCoordinator:
         is_living = groups.living(broker.tables, broker.id, group_id) is not None
         known = converted or groups.change(broker.tables, broker.id, group_id)
         self.is_new = known is None
-        self.group = known or ClassicGroup(group_id)
+        self.group = known or ClassicGroup(group_id, state_timestamp=broker.now)
         if self.group.members and not is_living:
             self._take_over()
 

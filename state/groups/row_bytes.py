@@ -81,15 +81,19 @@ def current(member_epoch: int, previous_member_epoch: int, state: int) -> Writer
 
 
 def by_topic(writer: Writer, topics: Mapping[Uuid, Iterable[int]]) -> None:
-    """Partitions by topic id, each with the epoch of who got it where that is known."""
+    """Partitions by topic id, each with the epoch of who got it where that is known.
+
+    Those with epochs are in order: Kafka has them in a map by number.
+    """
 
     def write(topic: tuple[Uuid, Iterable[int]]) -> None:
         topic_id, partitions = topic
         writer.uuid(topic_id)
-        writer.array(partitions, int32_of(writer))
         epochs = Writer(is_flexible=True)
         if isinstance(partitions, Mapping):
+            partitions = dict(sorted(partitions.items()))
             epochs.array(partitions.values(), int32_of(epochs))
+        writer.array(partitions, int32_of(writer))
         writer.tags({FIRST_TAG: epochs.encoded()} if epochs.encoded() else {})
 
     writer.array(topics.items(), write)

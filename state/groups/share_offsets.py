@@ -168,6 +168,17 @@ def deleting(broker: Broker, group: ShareGroup, names: dict[Uuid, str]) -> list[
     return coordinator.records
 
 
+def deleting_all(broker: Broker, group: ShareGroup) -> list[Record]:
+    """The states of a group that goes are to go; no record where it has none."""
+    topics = map(broker.topic_by_id, {**group.initializing, **group.initialized})
+    names = {topic.topic_id: topic.name for topic in topics if topic is not None}
+    if not names and not group.deleting:
+        return []
+    coordinator = ShareGroupCoordinator(broker, group)
+    coordinator.write_states({}, {}, {**group.deleting, **names})
+    return coordinator.records
+
+
 def deleted(broker: Broker, group_id: str, topic_ids: list[Uuid]) -> list[Record]:
     """The states of topics are gone."""
     group = groups.find(broker, group_id)

@@ -1,0 +1,94 @@
+"""A whole life of a group, at a real broker and at ours: it comes, commits, goes, is deleted."""
+
+import uuid
+from typing import Any
+
+from tests.support.group_walks import TIMEOUT_MS
+from tests.support.patience import wait_until
+from tests.support.streams_groups import NO_TASKS, internal, part, topology
+from tests.support.walk_sides import Side, Step
+
+Body = dict[str, Any]
+
+
+def call(side: Side, api: str, version: int, **body: Any) -> Body:
+    """An answer without an error."""
+    answer = side.answer(Step(api, version, body), [body.get("groupId", "")])
+    assert not answer.get("errorCode"), (api, answer)
+    return answer
+
+
+def delete(side: Side, group: str) -> None:
+    (result,) = call(side, "DELETE_GROUPS", 2, groupsNames=[group])["results"]
+    assert result["errorCode"] == 0, result
+
+
+def classic_life(side: Side, group: str) -> None:
+    """A member joins, commits what it reads and does not, and goes."""
+    who = {"groupId": group, "memberId": "", "groupInstanceId": None, "protocolType": "consumer"}
+    said = {"sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": TIMEOUT_MS, "reason": None}
+    said["protocols"] = [{"name": "range", "metadata": "AAAAAAABAAZ3YWxrZWT/////"}]
+    drawn = side.answer(Step("JOIN_GROUP", 9, who | said), [group])["memberId"]
+    who["memberId"] = drawn
+    generation = call(side, "JOIN_GROUP", 9, **who, **said)["generationId"]
+    assigned = [{"memberId": drawn, "assignment": "AAAAAAABAAZ3YWxrZWQAAAABAAAAAP////8="}]
+    of = {**who, "generationId": generation}
+    call(side, "SYNC_GROUP", 5, **of, protocolName="range", assignments=assigned)
+    commit(side, group, memberId=drawn, generationIdOrMemberEpoch=generation)
+    gone = {"memberId": drawn, "groupInstanceId": None, "reason": None}
+    call(side, "LEAVE_GROUP", 5, groupId=group, members=[gone])
+    commit(side, group, memberId="", generationIdOrMemberEpoch=-1, retentionTimeMs=1, version=4)
+    delete(side, group)
+
+
+def commit(side: Side, group: str, version: int = 9, **who: Any) -> None:
+    """Offsets of two partitions."""
+    partitions = [
+        {"partitionIndex": number, "committedOffset": number + 5, "committedMetadata": "m"}
+        for number in (0, 1)
+    ]
+    topics = [{"name": "walked", "partitions": partitions}]
+    answer = call(side, "OFFSET_COMMIT", version, groupId=group, topics=topics, **who)
+    assert {each["errorCode"] for each in answer["topics"][0]["partitions"]} == {0}
+
+
+def share_life(side: Side, group: str) -> None:
+    """A member joins, the state of its partitions begins, and it goes."""
+    who = {"groupId": group, "memberId": str(uuid.UUID(int=1)), "rackId": "r"}
+    join = {**who, "memberEpoch": 0, "subscribedTopicNames": ["walked"]}
+    epoch = call(side, "SHARE_GROUP_HEARTBEAT", 1, **join)["memberEpoch"]
+
+    def has_all() -> bool:
+        nonlocal epoch
+        beat = {**who, "memberEpoch": epoch, "subscribedTopicNames": None}
+        answer = call(side, "SHARE_GROUP_HEARTBEAT", 1, **beat)
+        epoch = answer["memberEpoch"]
+        given = (answer["assignment"] or {}).get("topicPartitions")
+        return bool(given and len(given[0]["partitions"]) == 3)
+
+    wait_until(has_all)
+    call(side, "SHARE_GROUP_HEARTBEAT", 1, **who, memberEpoch=-1, subscribedTopicNames=None)
+    delete(side, group)
+
+
+def streams_life(side: Side, group: str) -> None:
+    """A member with an endpoint and tags runs tasks that keep state, and goes."""
+    changelog = internal(f"{group}-changelog", cleanup_policy="compact")
+    runs = topology(part("0", "walked", stateChangelogTopics=[changelog]))
+    who = {"groupId": group, "memberId": "m", "endpointInformationEpoch": 0}
+    said: Body = {"rebalanceTimeoutMs": TIMEOUT_MS, "topology": runs, "processId": "p", **NO_TASKS}
+    said |= {"userEndpoint": {"host": "h", "port": 40_000}, "rackId": "r"}
+    said["clientTags"] = [{"key": "zone", "value": "z"}, {"key": "cluster", "value": "c"}]
+    epoch = call(side, "STREAMS_GROUP_HEARTBEAT", 0, **who, memberEpoch=0, **said)["memberEpoch"]
+
+    def has_all() -> bool:
+        nonlocal epoch
+        beat = {**who, "memberEpoch": epoch, "rebalanceTimeoutMs": -1}
+        answer = call(side, "STREAMS_GROUP_HEARTBEAT", 0, **beat)
+        epoch = answer["memberEpoch"]
+        return bool(answer["activeTasks"] and len(answer["activeTasks"][0]["partitions"]) == 3)
+
+    wait_until(has_all)
+    commit(side, group, memberId="m", generationIdOrMemberEpoch=epoch)
+    call(side, "STREAMS_GROUP_HEARTBEAT", 0, **who, memberEpoch=-1)
+    delete(side, group)
