@@ -1,0 +1,137 @@
+"""A new coordinator loads every kind of record: it tells of all groups what the one before told."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.logs.log import batches_from
+from brokerstream.state.replication import internal_logs
+from tests.support.coordinators import GROUPS, Coordinators
+from tests.support.replicas import BROKERS, TOPIC
+from tests.support.streams_groups import NO_TASKS, STATEFUL, task_ids
+
+TIMEOUT_MS = 60_000
+SILENCE_MS = 1_800_000
+CONFIGS = {
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.initial.rebalance.delay.ms": "0",
+    **{f"group.{kind}.session.timeout.ms": "60000" for kind in ("consumer", "share", "streams")},
+}
+DESCRIBED = {
+    "classic": ("DESCRIBE_GROUPS", 5, "groups"),
+    "modern": ("CONSUMER_GROUP_DESCRIBE", 1, "groupIds"),
+    "shared": ("SHARE_GROUP_DESCRIBE", 1, "groupIds"),
+    "streams": ("STREAMS_GROUP_DESCRIBE", 0, "groupIds"),
+}
+Body = dict[str, Any]
+
+
+class Kinds(Coordinators):
+    """A group of each kind with a member, offsets, also of a transaction, and what is deleted."""
+
+    def __init__(self) -> None:
+        super().__init__(offsets_topic_num_partitions=1, given=CONFIGS)
+        for group in ("simple", "gone", "g"):
+            self.offset(group, 5)
+        self.on("DELETE_GROUPS", 2, {"groupsNames": ["gone"]})
+        place = {"name": TOPIC, "partitions": [{"partitionIndex": 0}]}
+        self.on("OFFSET_DELETE", 0, {"groupId": "simple", "topics": [place]})
+        assert self.answer(self.transaction(7))["errorCode"] == 0
+        self.classic()
+        self.modern()
+        self.shared()
+        self.streams()
+
+    def on(self, api: str, version: int, body: Body) -> Body:
+        """The answer of whoever coordinates."""
+        answer: Body = self.answer(self.ask(api, version, body, self.coordinator(GROUPS)))
+        assert not answer.get("errorCode"), (api, answer)
+        return answer
+
+    def offset(self, group: str, offset: int, **who: Any) -> None:
+        """A commit."""
+        partitions = [{"partitionIndex": 0, "committedOffset": offset}]
+        body = {"groupId": group, "topics": [{"name": TOPIC, "partitions": partitions}], **who}
+        told = self.on("OFFSET_COMMIT", 9, body)
+        assert told["topics"][0]["partitions"][0]["errorCode"] == 0, told
+
+    def classic(self) -> None:
+        """A member that has what its leader has assigned."""
+        body = {"groupId": "classic", "protocolType": "consumer", "groupInstanceId": "i"}
+        said = {"sessionTimeoutMs": SILENCE_MS, "rebalanceTimeoutMs": SILENCE_MS, "memberId": ""}
+        protocols = [{"name": "range", "metadata": "QQ=="}]
+        sent = {**body, **said, "protocols": protocols}
+        waits = self.ask("JOIN_GROUP", 9, sent, self.coordinator(GROUPS))
+        self.bench.tick(6_000)
+        member = {**body, "memberId": self.answer(waits)["memberId"], "generationId": 1}
+        assigned = [{"memberId": member["memberId"], "assignment": "Qg=="}]
+        self.on("SYNC_GROUP", 5, {**member, "protocolName": "range", "assignments": assigned})
+        who = {"memberId": member["memberId"], "generationIdOrMemberEpoch": 1}
+        self.offset("classic", 8, **who, groupInstanceId="i")
+
+    def beats(self, api: str, version: int, joins: Body, later: Body) -> None:
+        """Somebody joins, and beats until nothing changes any more."""
+        epoch = self.on(api, version, {**joins, "memberEpoch": 0})["memberEpoch"]
+        for _ in range(4):
+            self.bench.tick(1_500)
+            beat = {**later, "memberEpoch": epoch, "groupId": joins["groupId"]}
+            self.last = (api, version, {"memberId": joins["memberId"], **beat})
+            epoch = self.on(*self.last)["memberEpoch"]
+
+    def modern(self) -> None:
+        """By name and by a regular expression."""
+        said = {"groupId": "modern", "memberId": "m", "subscribedTopicRegex": "or.*", "rackId": "r"}
+        said |= {"subscribedTopicNames": [TOPIC], "rebalanceTimeoutMs": TIMEOUT_MS}
+        later = {"rebalanceTimeoutMs": -1}
+        self.beats("CONSUMER_GROUP_HEARTBEAT", 1, {**said, "topicPartitions": []}, later)
+
+    def shared(self) -> None:
+        """With the state of its partitions."""
+        said = {"groupId": "shared", "memberId": "m", "subscribedTopicNames": [TOPIC]}
+        self.beats("SHARE_GROUP_HEARTBEAT", 1, said, {"subscribedTopicNames": None})
+
+    def streams(self) -> None:
+        """With tasks that keep state, which it tells of."""
+        runs: Body = STATEFUL["subtopologies"][0] | {"sourceTopics": [TOPIC]}
+        said = {"groupId": "streams", "memberId": "m", "processId": "p", "clientTags": []}
+        said |= {"topology": {"epoch": 0, "subtopologies": [runs]}, **NO_TASKS}
+        said |= {"rebalanceTimeoutMs": TIMEOUT_MS, "endpointInformationEpoch": 0}
+        has = {**NO_TASKS, "activeTasks": task_ids(["0_0"])}
+        later = {"rebalanceTimeoutMs": -1, "endpointInformationEpoch": 0, **has}
+        self.beats("STREAMS_GROUP_HEARTBEAT", 0, said, later)
+
+    def told(self) -> dict[str, Any]:
+        """What clients are told of groups and offsets."""
+        found: dict[str, Any] = {
+            group: self.on(api, version, {field: [group]})["groups"]
+            for group, (api, version, field) in DESCRIBED.items()
+        }
+        every = self.on("LIST_GROUPS", 5, {})["groups"]
+        asked = [{"groupId": each["groupId"], "topics": None} for each in every]
+        found["offsets"] = self.on("OFFSET_FETCH", 8, {"groups": asked})["groups"]
+        return {**found, "listed": sorted(every, key=str)}
+
+    def written(self) -> set[type]:
+        """The types of records in the log."""
+        leader = self.coordinator(GROUPS)
+        log = self.log(GROUPS, leader)
+        return {
+            type(record)
+            for batch in batches_from(self.bench.cell.tables.logs, leader, log, 0)
+            for record in internal_logs.in_batch(batch.written)
+        }
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_every_kind_of_record_is_loaded(how: str) -> None:
+    kinds = Kinds()
+    assert kinds.written() >= set(internal_logs.OF_GROUPS)
+    told, old = kinds.told(), kinds.coordinator(GROUPS)
+    assert {each["groupId"] for each in told["listed"]} == {"simple", "g", *DESCRIBED}
+    (modern,) = told["modern"]
+    assert modern["members"][0]["assignment"]["topicPartitions"] != []
+    getattr(kinds.replicas, how)(old)
+    kinds.bench.tick(10_000)
+    assert kinds.coordinator(GROUPS) in {*BROKERS} - {old}
+    kinds.on(*kinds.last)  # what a topology makes of the topics is known from heartbeats alone
+    assert kinds.told() == told
