@@ -1,14 +1,19 @@
 """Real clients of both protocols in one group: a move to the new one and back, with a crash.
 
-Five members at once, one of them with a regular expression; they come, go and crash. What they and
-the gateway say to each other is recorded: whatever was told in one epoch, no partition was told to
-two; and no offset that was committed is lost or goes back.
+Six members at once, one of them Java's console consumer, one with a regular expression; they come,
+go and crash. What they and the gateway say to each other is recorded: whatever was told in one
+epoch, no partition was told to two; and no offset that was committed is lost or goes back.
+`ROUNDS=20` has them come, go and crash for as long.
 """
 
 import base64
+import os
+import queue
 import subprocess
 import sys
+import threading
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +31,7 @@ from tests.gateway.test_group_clients import (
     poll_until,
 )
 from tests.support.gateways import Running, running_gateway
+from tests.support.kafka_tools import PACKAGE, java_command
 from tests.support.patience import PATIENCE_S
 from tests.support.proxies import Capturing, Document, capturing, name_of
 
@@ -33,6 +39,7 @@ pytestmark = pytest.mark.clients
 
 GROUP = "moved"
 PARTITIONS = 10
+ROUNDS = int(os.environ.get("ROUNDS", "1"))
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "group.consumer.heartbeat.interval.ms": "300",
@@ -49,6 +56,65 @@ while True:
     print(len(consumer.assignment()), flush=True)
 """
 """A member that ends without a word when it is killed; it prints how many partitions it has."""
+
+
+class JavaMember:
+    """Java's console consumer in a consumer group (KIP-848), which commits by itself."""
+
+    def __init__(self, gateway: Running, through: str, topic: str) -> None:
+        self._gateway, self._group = gateway, topic
+        self._client_id = f"java-{uuid.uuid4()}"
+        said = ("group.protocol=consumer", f"client.id={self._client_id}")
+        said += ("auto.offset.reset=earliest", "auto.commit.interval.ms=200")
+        words = [word for each in said for word in ("--command-property", each)]
+        tool = (f"{PACKAGE}.consumer.ConsoleConsumer", "--bootstrap-server", through)
+        self._process = subprocess.Popen(
+            [*java_command(), *tool, "--topic", topic, "--group", topic, *words],
+            stdout=subprocess.PIPE,
+        )
+        self._read: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._lines, daemon=True)
+        self._thread.start()
+
+    def _lines(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._read.put(line.removesuffix(b"\n"))
+
+    def poll(self) -> list[bytes]:
+        assert self._process.poll() is None
+        return [self._read.get() for _ in range(self._read.qsize())]
+
+    def assigned(self) -> set[int]:
+        """As the group's coordinator has it, once the member has reached its target."""
+        asked = {"groupIds": [self._group], "includeAuthorizedOperations": False}
+        with self._gateway.client() as client:
+            (group,) = client.call("CONSUMER_GROUP_DESCRIBE", 1, asked)["groups"]
+        return {
+            number
+            for member in group["members"]
+            if member["clientId"] == self._client_id
+            for topic in member["assignment"]["topicPartitions"]
+            for number in topic["partitions"]
+        }
+
+    def commit(self) -> None:
+        """It does so every 200 ms."""
+
+    def close(self) -> None:
+        """It leaves its group."""
+        self._end(self._process.terminate)
+
+    def crash(self) -> None:
+        """It ends without a word."""
+        self._end(self._process.kill)
+
+    def _end(self, how: Callable[[], None]) -> None:
+        how()
+        self._process.wait(PATIENCE_S)
+        self._thread.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 def is_shared(members: list[Member]) -> bool:
@@ -103,6 +169,11 @@ def owners_of_single_partitions(recorded: Capturing, topic_id: str) -> int:
     return len(set(owners.values()))
 
 
+def topic_of(said: dict[str, Any]) -> str:
+    """The topic, which from version 10 on goes by its id; there is one."""
+    return str(said.get("name", GROUP))
+
+
 def assert_offsets_are_kept(documents: list[Document]) -> None:
     """What is fetched is at least what had been committed before; commits never go back."""
     acknowledged: list[tuple[float, tuple[str, int], int]] = []
@@ -111,11 +182,12 @@ def assert_offsets_are_kept(documents: list[Document]) -> None:
         if name_of(document) != "OFFSET_COMMIT":
             continue
         done = document["time"] + document["responseTime"]
-        answers = {each["name"]: each["partitions"] for each in document["response"]["topics"]}
+        answers = {topic_of(each): each["partitions"] for each in document["response"]["topics"]}
         for topic in document["request"]["topics"]:
-            errors = {each["partitionIndex"]: each["errorCode"] for each in answers[topic["name"]]}
+            name = topic_of(topic)
+            errors = {each["partitionIndex"]: each["errorCode"] for each in answers[name]}
             for each in topic["partitions"]:
-                place, offset = (topic["name"], each["partitionIndex"]), each["committedOffset"]
+                place, offset = (name, each["partitionIndex"]), each["committedOffset"]
                 if errors[place[1]] == 0:
                     assert offset >= last.get(place, 0), (place, offset, last)
                     last[place] = offset
@@ -129,7 +201,7 @@ def assert_offsets_are_kept(documents: list[Document]) -> None:
         for group in response.get("groups") or [response]:
             for topic in group.get("topics", []):
                 for each in topic["partitions"]:
-                    place = (topic["name"], each["partitionIndex"])
+                    place = (topic_of(topic), each["partitionIndex"])
                     fetched += place in before
                     if each["errorCode"] == 0:
                         assert each["committedOffset"] >= before.get(place, -1), place
@@ -140,13 +212,32 @@ def assert_offsets_are_kept(documents: list[Document]) -> None:
 def work(gateway: Running, members: list[Member]) -> None:
     """More records come, members read them, and each commits how far it has come."""
     producer = confluent_kafka.Producer({"bootstrap.servers": gateway.bootstrap})
-    values = [uuid.uuid4().bytes for _ in range(4 * PARTITIONS)]
+    values = [uuid.uuid4().hex.encode() for _ in range(4 * PARTITIONS)]
     for number, value in enumerate(values):
         producer.produce(GROUP, value, partition=number % PARTITIONS)
     assert producer.flush(PATIENCE_S) == 0
     poll_until(members, lambda read: set(values) <= set(read) and is_shared(members))
     for each in members:
         each.commit()
+
+
+def come_and_go(gateway: Running, recorded: Capturing, members: list[Any]) -> None:
+    """Java's member comes; it and another end without a word; one leaves, and one comes."""
+    java = JavaMember(gateway, recorded.bootstrap, GROUP)
+    members.append(java)
+    poll_until(members, lambda _: is_shared(members))
+    work(gateway, members)
+    crash(recorded.bootstrap, members)
+    members.remove(java)
+    java.crash()
+    poll_until(members, lambda _: is_shared(members))
+    through: Any = recorded
+    leaves = next(each for each in members if isinstance(each, NewProtocolMember))
+    members.remove(leaves)
+    leaves.close()
+    members.append(NewProtocolMember(through, GROUP))
+    poll_until(members, lambda _: is_shared(members))
+    work(gateway, members)
 
 
 def test_a_group_moves_to_the_new_protocol_and_back(tmp_path: Path) -> None:
@@ -161,7 +252,7 @@ def test_a_group_moves_to_the_new_protocol_and_back(tmp_path: Path) -> None:
             assert group_type(gateway) == "classic"
             old[0].commit()
 
-            members: list[Member] = [
+            members: list[Any] = [
                 *old,
                 NewProtocolMember(through, GROUP),
                 NewProtocolMember(through, GROUP, f"^{GROUP[:3]}.*"),
@@ -169,14 +260,12 @@ def test_a_group_moves_to_the_new_protocol_and_back(tmp_path: Path) -> None:
             ]
             poll_until(members, lambda _: is_shared(members))
             assert group_type(gateway) == "consumer"
-            work(gateway, members)
-            crash(recorded.bootstrap, members)
-            poll_until(members, lambda _: is_shared(members))
+            for _ in range(ROUNDS):
+                come_and_go(gateway, recorded, members)
 
+            members.remove(old[0])
             old[0].close()
-            members = [*members[1:], NewProtocolMember(through, GROUP)]
             poll_until(members, lambda _: is_shared(members))
-            work(gateway, members)
 
             back = [each for each in members if not isinstance(each, NewProtocolMember)]
             for each in members:
@@ -187,5 +276,5 @@ def test_a_group_moves_to_the_new_protocol_and_back(tmp_path: Path) -> None:
             work(gateway, back)
             for each in back:
                 each.close()
-        assert owners_of_single_partitions(recorded, named["topics"][0]["topicId"]) >= 4
+        assert owners_of_single_partitions(recorded, named["topics"][0]["topicId"]) >= 6
         assert_offsets_are_kept(recorded.documents())

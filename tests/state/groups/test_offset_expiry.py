@@ -9,6 +9,7 @@ import pytest
 from tests.support.consumer_groups import ConsumerBench
 from tests.support.groups import GROUP, GroupBench
 from tests.support.machine import START, Bench
+from tests.support.streams_groups import StreamsBench, part, topology
 from tests.support.transactions import TOPIC, TransactionBench
 
 MINUTE = 60_000
@@ -159,6 +160,21 @@ def test_a_consumer_group_keeps_what_it_subscribes_to() -> None:
         bench.tick(MINUTE // 2)
         bench.beat("A", first["memberEpoch"])
     assert kept(bench) == {"first-0"}
+
+
+def test_a_streams_group_keeps_what_its_topology_reads() -> None:
+    bench = groups_of(StreamsBench)
+    epoch = bench.join("A", topology(part("0", "first")))["memberEpoch"]
+    who = {"memberId": "A", "generationIdOrMemberEpoch": epoch}
+    commit(bench, "first", **who)
+    commit(bench, "second", **who)
+    for _ in range(3):
+        bench.tick(MINUTE // 2)
+        epoch = bench.beat("A", epoch)["memberEpoch"]
+    assert kept(bench) == {"first-0"}
+    bench.beat("A", -1)
+    bench.tick(1_000)
+    assert (kept(bench), listed(bench)) == (set(), [])
 
 
 def test_after_a_month_nothing_is_answered_where_the_retention_was_a_minute() -> None:
