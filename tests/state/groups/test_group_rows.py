@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+from brokerstream.state.core.group_records import (
+    ConsumerGroupMemberMetadataWritten,
+    ConsumerMemberMetadata,
+)
 from brokerstream.state.core.outputs import offsets_topic
-from brokerstream.state.groups import group_records
+from brokerstream.state.groups import group_records, group_rows
 from brokerstream.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
@@ -96,6 +100,14 @@ def test_a_consumer_group_is_read_back_with_its_epoch_and_assignments() -> None:
     assert isinstance(found[OffsetRow], OffsetRow)
     others = sorted(each.kind for each in said if isinstance(each, OtherRow))
     assert others == [6, 7], "the target assignment"
+
+
+def test_a_member_that_is_no_classic_one_as_kafka_4_3_1_wrote_it() -> None:
+    """Without the last field, a null structure, Kafka would take it for a classic one."""
+    said = ConsumerMemberMetadata(None, None, "tester", "/127.0.0.1", ["trodden"], 60_000, None)
+    row = group_rows.encode(ConsumerGroupMemberMetadataWritten("g", "m1", said))
+    written = "0000 00 00 07746573746572 0b2f3132372e302e302e31 02 0874726f6464656e 01 0000ea60 00"
+    assert row == (b"\0\x05\0\1g\0\2m1", bytes.fromhex(written + "01 00 01 00"))
 
 
 def streams_life() -> StreamsBench:
@@ -236,7 +248,8 @@ def test_kafkas_own_classes_read_each_row_and_write_the_same_bytes() -> None:
     member = first["StreamsGroupMemberMetadataKey"]
     assert (member["userEndpoint"]["port"], len(member["clientTags"])) == (40_000, 2)
     deleting = [value["deletingTopics"] for _, value in said if "deletingTopics" in value]
-    assert [topic["topicName"] for each in deleting for topic in each] == ["bar"]
+    names = [topic["topicName"] for each in deleting for topic in each]
+    assert names == ["bar", "foo"], "the one by a request, the other with its group"
     assert first["ShareGroupCurrentMemberAssignmentKey"]["memberEpoch"] == 2
     parts = first["StreamsGroupTopologyKey"]["subtopologies"]
     assert parts[2]["copartitionGroups"][0]["repartitionSourceTopics"] == [0]
