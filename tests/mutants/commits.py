@@ -99,4 +99,17 @@ MUTANTS = (
         "if group is None or not is_awaited:",
         ASSIGNMENTS + "test_a_join_meanwhile_takes_the_assignment_away",
     ),
+    Mutant(
+        "a member that is no classic one says so in its row",
+        "_of_classic(classic) if classic is not None else NO_STRUCTURE)",
+        "_of_classic(classic) if classic is not None else None)",
+        "groups/test_group_rows.py::test_a_member_that_is_no_classic_one_as_kafka_4_3_1_wrote_it",
+    ),
+    Mutant(
+        "a new coordinator loads members of consumer groups",
+        "    ConsumerGroupMemberMetadataWritten,\n"
+        "    ConsumerGroupTargetAssignmentMetadataWritten,\n    ConsumerGroupTargetAssignmentMember",
+        "    ConsumerGroupTargetAssignmentMetadataWritten,\n    ConsumerGroupTargetAssignmentMember",
+        "replication/test_loading.py::test_every_kind_of_record_is_loaded",
+    ),
 )
