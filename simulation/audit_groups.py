@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from brokerstream.clients.consumer_protocol import decode_assignment
+from brokerstream.simulation.plan import PASSING
 from brokerstream.state.core.errors import Error
 
 CONNECT = "connect"
@@ -113,7 +114,7 @@ class Groups:
                         self._hold_offset(place, each["committedOffset"], start, now)
 
     def _hold_offset(self, place: Place, offset: int, start: int, end: int) -> None:
-        if place[0] in self._by_transactions:
+        if place[0] in self._by_transactions or place[1] == PASSING:
             return
         commits = self._commits[place]
         before = [each for each in commits if each.is_stored and each.end < start]

@@ -7,6 +7,8 @@ from enum import StrEnum
 import msgspec
 
 from brokerstream.clients.partitions import TopicPartition
+from brokerstream.simulation.audit_losses import Losses
+from brokerstream.simulation.plan import PASSING
 
 Log = Sequence[tuple[int, str]]
 """Offsets and names of the records of a partition."""
@@ -22,13 +24,17 @@ class Outcome(StrEnum):
 
 
 class Sent(msgspec.Struct):
-    """A record, by who sent it, in which transaction ("": in none), and where it went."""
+    """A record, by who sent it, in which transaction ("": in none), where it went, and when.
+
+    `written_at` is its timestamp, in ms since 1970.
+    """
 
     producer: str
     transaction: str
     partition: TopicPartition
     outcome: Outcome = Outcome.OPEN
     offset: int = -1
+    written_at: int = 0
 
 
 class RecordsSeen:
@@ -40,11 +46,12 @@ class RecordsSeen:
         read_by: of each group, the records that its members have read.
     """
 
-    def __init__(self, violate: Callable[[str], None]) -> None:
+    def __init__(self, violate: Callable[[str], None], losses: Losses | None = None) -> None:
         self.sent: dict[str, Sent] = {}
         self.transactions: dict[str, Outcome] = {}
         self.read_by: dict[str, set[str]] = defaultdict(set)
         self._violate = violate
+        self._losses = losses or Losses(violate)
         self._at: dict[tuple[TopicPartition, int], str] = {}
         self._read_committed: set[str] = set()
 
@@ -63,11 +70,26 @@ class RecordsSeen:
     ) -> None:
         """A member of a group has read a record; `is_committed`: by read_committed."""
         self.read_by[group].add(name)
+        if at.topic == PASSING:
+            return
         before = self._at.setdefault((at, offset), name)
         if before != name:
             self._violate(f"{at.topic}-{at.partition} has {before} at {offset}, and {name}, too")
         if is_committed:
             self._read_committed.add(name)
+
+    def acked_offsets(self, topic: str) -> dict[TopicPartition, list[int]]:
+        """The offsets of a topic's acknowledged records, by partition."""
+        found: dict[TopicPartition, list[int]] = defaultdict(list)
+        for sent in self.sent.values():
+            if sent.partition.topic == topic and sent.offset >= 0:
+                found[sent.partition].append(sent.offset)
+        return found
+
+    def may_be_gone(self, name: str) -> bool:
+        """Whether a record may be lost."""
+        sent = self.sent[name]
+        return self._losses.may_be_gone(sent.partition, sent.offset, sent.written_at)
 
     # At the end
 
@@ -85,12 +107,17 @@ class RecordsSeen:
         for name, sent in self.sent.items():
             self._hold_record(name, sent, places.get(name, []))
         for (at, offset), name in self._at.items():
-            if (at, offset) not in places[name]:
+            if (at, offset) not in places[name] and not self._losses.may_be_gone(
+                at, offset, self.sent[name].written_at
+            ):
                 self._violate(f"{name} was read at {offset} of {at}, where it is not")
+        self._losses.hold(logs)
         self._hold_order(logs)
         self._hold_transactions(places, {name for log in committed.values() for _, name in log})
 
     def _hold_record(self, name: str, sent: Sent, found: list[tuple[TopicPartition, int]]) -> None:
+        if not found and self.may_be_gone(name):
+            return
         if sent.outcome is Outcome.ACKED and not found:
             self._violate(f"{name} was acknowledged at {sent.offset}, and is lost")
         elif sent.outcome is Outcome.GIVEN_UP and found:

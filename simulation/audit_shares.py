@@ -172,7 +172,12 @@ class Shares:
             is_written = sent.outcome is Outcome.ACKED and sent.offset >= 0
             transaction = records.transactions.get(sent.transaction, Outcome.ACKED)
             (topic, partition) = sent.partition
-            if not is_written or transaction is not Outcome.ACKED or topic not in SHARED:
+            if (
+                records.may_be_gone(name)
+                or not is_written
+                or transaction is not Outcome.ACKED
+                or topic not in SHARED
+            ):
                 continue
             key = (group, self.ids.get(topic, ""), partition, sent.offset)
             if not self._ends[key] and self._counts[key] < left:

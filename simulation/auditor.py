@@ -9,6 +9,7 @@ way with it; no partition has two owners in one generation
 of share groups (`audit_shares.py`)  no record is two members' at a time, comes again after it
 was accepted, or is lost
 of work (`audit_work.py`)           no task is run by two clients
+of losses (`audit_losses.py`)       what an administrator has deleted, and nothing else, is gone
 of epochs (`audit_epochs.py`)       who was fenced is acknowledged nothing that it asks later
 here                                high watermarks, last stable offsets and log starts that a
 broker tells on one connection do not go back
@@ -18,6 +19,7 @@ from typing import Any
 
 from brokerstream.simulation.audit_epochs import Epochs
 from brokerstream.simulation.audit_groups import Groups
+from brokerstream.simulation.audit_losses import Losses
 from brokerstream.simulation.audit_records import RecordsSeen
 from brokerstream.simulation.audit_shares import Shares
 from brokerstream.simulation.audit_work import Work
@@ -43,7 +45,8 @@ class Auditor:
     def __init__(self, clock: Clock, is_traced: bool) -> None:
         self.violations: list[str] = []
         self.trace: list[str] | None = [] if is_traced else None
-        self.records = RecordsSeen(self.violate)
+        self.losses = Losses(self.violate)
+        self.records = RecordsSeen(self.violate, self.losses)
         self.groups = Groups(self.violate, SESSION_MS)
         self.epochs = Epochs(self.violate)
         self.shares = Shares(self.violate, DELIVERIES_MAX)

@@ -11,6 +11,7 @@ from brokerstream.state.core.errors import Error, error_name
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 
 PATIENCE_MS = 10_000
+EARLIEST = -2
 
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
@@ -62,7 +63,8 @@ class Logs:
         unsettled: what is not as it should be in a cluster that all are back in; in words.
     """
 
-    def __init__(self, asker: Asker, topics: Iterable[str]) -> None:
+    def __init__(self, asker: Asker, topics: Iterable[str], has_losses: bool) -> None:
+        self._has_losses = has_losses
         self.whole: dict[TopicPartition, list[tuple[int, str]]] = {}
         self.committed: dict[TopicPartition, list[tuple[int, str]]] = {}
         self.unsettled: list[str] = []
@@ -82,13 +84,29 @@ class Logs:
             return
         if set(partition["isrNodes"]) != set(partition["replicaNodes"]):
             self.unsettled.append(f"of {text} only {partition['isrNodes']} are in sync")
-        self.whole[at] = self._log(at, partition["leaderId"], 0, text)
-        self.committed[at] = self._log(at, partition["leaderId"], 1, text)
+        leader = partition["leaderId"]
+        start = self._start(at, leader, text)
+        self.whole[at] = self._log(at, leader, 0, start, text)
+        self.committed[at] = self._log(at, leader, 1, start, text)
+
+    def _start(self, at: TopicPartition, leader: int, text: str) -> int:
+        """The first offset that is not deleted."""
+        if not self._has_losses:
+            return 0
+        wanted = {"partitionIndex": at.partition, "timestamp": EARLIEST}
+        topic = {"name": at.topic, "partitions": [wanted]}
+        told = self._asker.ask("LIST_OFFSETS", 7, {"replicaId": -1, "topics": [topic]}, leader)
+        answer = told and told["topics"][0]["partitions"][0]
+        if not answer or answer["errorCode"]:
+            self.unsettled.append(f"{text} has a leader that does not know its start")
+            return 0
+        start: int = answer["offset"]
+        return start
 
     def _log(
-        self, at: TopicPartition, leader: int, isolation: int, text: str
+        self, at: TopicPartition, leader: int, isolation: int, start: int, text: str
     ) -> list[tuple[int, str]]:
-        wanted = {"partition": at.partition, "fetchOffset": 0, "partitionMaxBytes": 2**30}
+        wanted = {"partition": at.partition, "fetchOffset": start, "partitionMaxBytes": 2**30}
         topic = {"topic": at.topic, "partitions": [wanted]}
         body = {"maxBytes": 2**30, "isolationLevel": isolation, "topics": [topic]}
         told = self._asker.ask("FETCH", 12, body, leader)
@@ -100,7 +118,8 @@ class Logs:
             self.unsettled.append(f"{text} is answered {error_name(answer['errorCode'])}")
         elif answer["lastStableOffset"] < answer["highWatermark"]:
             self.unsettled.append(f"{text} has a transaction that does not end")
-        return items_of(answer["batches"], answer.get("abortedTransactions") or ())
+        found = items_of(answer["batches"], answer.get("abortedTransactions") or ())
+        return [(offset, name) for offset, name in found if offset >= start]
 
 
 def settle(clock: Clock, is_done: Callable[[], bool], step_ms: int, patience_ms: int) -> bool:

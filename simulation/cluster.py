@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.plan import Plan
+from brokerstream.simulation.plan import Fault, Plan
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.check import hold
 from brokerstream.state.cell.delivery import AtOnce, Drawn, Schedule
@@ -28,6 +28,9 @@ SESSION_MS = 4_000
 HEARTBEAT_MS = 800
 TRANSACTION_MS = 4_000
 BROKER_SESSION_MS = 2_000
+RETENTION_CHECK_MS = {True: 600, False: 300_000}
+"""How often old records are looked for: often where some grow old, else as Kafka does."""
+
 SHARE_LOCK_MS = 1_500
 DELIVERIES_MAX = 4
 CHECKED_ALL, CHECKED_EVERY = 30, 8
@@ -55,6 +58,8 @@ def settings_of(plan: Plan) -> CellSettings:
             group_initial_rebalance_delay_ms=200,
             group_min_session_timeout_ms=1_000,
             min_insync_replicas=plan.in_sync_min,
+            log_initial_task_delay_ms=500,
+            log_retention_check_interval_ms=RETENTION_CHECK_MS[plan.has(Fault.RETENTION)],
             offsets_commit_timeout_ms=2_000,
             offsets_topic_num_partitions=2,
             offsets_topic_replication_factor=plan.replicas,

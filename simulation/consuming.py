@@ -17,7 +17,7 @@ from brokerstream.clients.transactions import TransactionState
 from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
 from brokerstream.simulation.audit_records import Outcome
 from brokerstream.simulation.cluster import HEARTBEAT_MS, SESSION_MS
-from brokerstream.simulation.plan import ClientPlan, Role
+from brokerstream.simulation.plan import PASSING, TOPICS, ClientPlan, Fault, Role
 from brokerstream.simulation.producing import Writer
 from brokerstream.simulation.sockets import Sockets
 
@@ -54,6 +54,8 @@ class MemberActor(Actor):
             max_poll_records=self.polls_max,
         )
         topics = frozenset(self.topics or place.plan.topics)
+        if topics == frozenset(TOPICS) and place.plan.has(Fault.TOPIC):
+            topics |= {PASSING}
         draw = self.draw("consumer")
         self.client = ConsumerClient(
             config, fetches, topics, draw, network=NETWORK, may_create_topics=False

@@ -10,7 +10,7 @@ from brokerstream.simulation.cluster import Cluster
 from brokerstream.simulation.edge import Edge
 from brokerstream.simulation.micro_batches import JobCluster
 from brokerstream.simulation.operating import Operator
-from brokerstream.simulation.plan import OF_OPERATORS, Fault, Injection, pick
+from brokerstream.simulation.plan import OF_ADMINS, OF_OPERATORS, Fault, Injection, pick
 from brokerstream.state.core.events import Kind
 
 POISON = ("{", "\xff\xfe", '{"id": "poison-%d", "kind": "sulk"}', '{"id": "poison-%d"}', "[]")
@@ -31,6 +31,7 @@ class Faults:
         actors: those that there are when a fault comes.
         replace: puts a new instance in the place of one that has crashed, so many ms later; None:
             of one that is only believed to have, and pauses.
+        administer: has an administrator do something, and says to what.
 
     Attributes:
         done: how many of each kind had an effect.
@@ -45,6 +46,7 @@ class Faults:
         replace: Callable[[Actor, int | None], None],
         say: Callable[[str], None],
         on_away: Callable[[Fault], None],
+        administer: Callable[[Injection], str],
     ) -> None:
         self.done: Counter[Fault] = Counter()
         self.poisoned = 0
@@ -54,6 +56,7 @@ class Faults:
         self._replace = replace
         self._say = say
         self._on_away = on_away
+        self._administer = administer
         self._away: dict[int, Kind] = {}
         self.operator = Operator(cluster, self._operated)
 
@@ -80,6 +83,8 @@ class Faults:
             whom = self._on_broker(injection)
         elif injection.fault in (Fault.BREAK, Fault.MUTE, Fault.PAUSE, Fault.CRASH, Fault.ZOMBIE):
             whom = self._on_client(injection)
+        elif injection.fault in OF_ADMINS:
+            whom = self._administer(injection)
         else:
             whom = self._on_all(injection)
         if whom:

@@ -20,6 +20,9 @@ LINES, TALLIES = "lines", "tallies"
 """Topics of what an application writes."""
 
 CONFIGS, OFFSETS = "connect-configs", "connect-offsets"
+PASSING = "passing"
+"""A topic that comes and goes, where that is drawn."""
+
 TWO_AWAY = 0.5
 """How often two of three brokers may be away at a time: too few are in sync then."""
 
@@ -29,6 +32,8 @@ ALL_IN_SYNC = 0.25
 BEFORE_KIP_890 = 0.3
 """How often transactions go as they did before KIP-890 (`transaction.version` 1)."""
 
+ADMINISTERED = 0.2
+CHANGES_MAX = 3
 SHARES = 0.18
 """How often there is a share group; half of the time no broker is away then."""
 
@@ -90,6 +95,9 @@ class Fault(StrEnum):
     RESTART = "job restarts"
     REASSIGN = "replicas are reassigned"
     ELECT = "preferred leaders are elected"
+    DELETE_RECORDS = "records are deleted"
+    RETENTION = "records grow old"
+    TOPIC = "topic comes and goes"
 
 
 WEIGHTS: dict[Fault, int] = {
@@ -115,6 +123,8 @@ OF_OPERATORS = (Fault.REASSIGN, Fault.ELECT)
 OPERATED = 0.15
 OPERATED_MAX = 3
 """How often there is an operator, and how much it does at most."""
+OF_ADMINS = (Fault.DELETE_RECORDS, Fault.RETENTION, Fault.TOPIC)
+"""What an administrator does, in ADMINISTERED of the runs."""
 
 OF_JOBS = frozenset({Fault.LOST_TASK, Fault.RESTART})
 OF_SEVERAL = frozenset({Fault.ISOLATE, Fault.SEVER})
@@ -165,6 +175,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     is_all_in_sync: bool = False
     transaction_version: int = 2
 
+    def has(self, fault: Fault) -> bool:
+        """Whether a fault comes."""
+        return any(each.fault is fault for each in self.injections)
+
     @property
     def application(self) -> Role | None:
         """What workers or threads it has."""
@@ -211,7 +225,25 @@ def draw(seed: int) -> Plan:
         is_all_in_sync=wider.random() < ALL_IN_SYNC,
         transaction_version=1 if protocol.random() < BEFORE_KIP_890 else 2,
     )
+    plan = _administered(plan, Random(f"{seed}/admin"))
     return _shared(plan, Random(f"{seed}/share"))
+
+
+def _administered(plan: Plan, chance: Random) -> Plan:
+    """With an administrator's changes, in some runs without an application."""
+    if plan.application is not None or chance.random() >= ADMINISTERED:
+        return plan
+    changes = tuple(
+        Injection(
+            chance.randrange(1_000, ACTIVE_MS - 2_000),
+            chance.choice(OF_ADMINS),
+            chance.random(),
+            chance.randint(1_000, LONGEST_MS),
+        )
+        for _ in range(chance.randint(1, CHANGES_MAX))
+    )
+    injections = sorted(plan.injections + changes, key=lambda each: each.at_ms)
+    return msgspec.structs.replace(plan, injections=tuple(injections))
 
 
 def _shared(plan: Plan, chance: Random) -> Plan:

@@ -1,6 +1,7 @@
 """Rules that are broken on purpose, to see that the simulator finds it: `simulate --planted`."""
 
 from brokerstream.simulation.planted_applications import APPLICATIONS
+from brokerstream.simulation.planted_losses import PLANTED_LOSSES
 from brokerstream.simulation.planted_shares import PLANTED_SHARES
 from brokerstream.simulation.planting import Planted
 
@@ -441,5 +442,6 @@ PLANTED: tuple[Planted, ...] = (
     ),
     *PLANTED_SHARES,
     *APPLICATIONS,
+    *PLANTED_LOSSES,
 )
 """What breaks each is the least change of its text that makes it another rule."""

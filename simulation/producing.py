@@ -8,13 +8,16 @@ from brokerstream.clients.transactions import Transactions, TransactionState
 from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
 from brokerstream.simulation.audit_records import Outcome, Sent
 from brokerstream.simulation.cluster import TRANSACTION_MS
-from brokerstream.simulation.plan import ClientPlan
+from brokerstream.simulation.plan import PASSING, ClientPlan, Fault
 from brokerstream.simulation.sockets import Sockets
 from brokerstream.state.core.errors import Error
 
 SIZE_IN_BYTES = 100
 PAUSE_MIN_MS, PAUSE_MAX_MS = 40, 300
 RECORDS_MAX = 3
+TO_PASSING = 0.3
+"""How often a record goes to the topic that comes and goes, where there is one."""
+
 ABORTS = 0.25
 """How often a transaction is aborted though nothing is wrong."""
 
@@ -80,7 +83,8 @@ class Writer:
         name = f"{self._actor.name}.{self._count}" + (f"={what}" if what else "")
         self._sockets.names[record] = name
         at = TopicPartition(topic, partition)
-        self._records.sent[name] = Sent(self._actor.name, self.transaction, at)
+        sent = self._records.sent[name] = Sent(self._actor.name, self.transaction, at)
+        sent.written_at = now
         return True
 
     def begin(self) -> None:
@@ -131,6 +135,7 @@ class ProducerActor(Actor):
     def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         self._writer = Writer(self, self.sockets, None)
+        self._has_passing = place.plan.has(Fault.TOPIC)
         self._next_at = 0
 
     @property
@@ -143,6 +148,8 @@ class ProducerActor(Actor):
         if self.is_ending:
             return REQUEST_MS
         if now >= self._next_at:
+            if self._has_passing and self.chance.random() < TO_PASSING:
+                self._writer.write(PASSING, 0)
             for _ in range(self.chance.randint(1, RECORDS_MAX)):
                 self._writer.write("orders", self.chance.randrange(self.place.plan.partitions))
             self._next_at = now + self.chance.randint(PAUSE_MIN_MS, PAUSE_MAX_MS)

@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 
 from brokerstream.simulation.actors import Actor, Place
+from brokerstream.simulation.admin import Admin
 from brokerstream.simulation.applications import Effects, internal_topics
 from brokerstream.simulation.audit_records import Outcome
 from brokerstream.simulation.auditor import Auditor
@@ -21,6 +22,7 @@ from brokerstream.simulation.edge import Edge
 from brokerstream.simulation.faults import Faults
 from brokerstream.simulation.micro_batches import JobCluster
 from brokerstream.simulation.plan import (
+    OF_ADMINS,
     THREADS,
     WORKERS,
     ClientPlan,
@@ -92,6 +94,7 @@ class Simulation:
         self._edge = Edge(self._cluster, self._clock, plan.seed)
         self._place = Place(plan, self._clock, self._edge, self._auditor)
         self._effects = Effects(plan, self._place.contents, self._place.files)
+        self._admin = Admin(self._cluster, self._clock, self._auditor)
         self._actors: dict[str, Actor] = {}
         self._instances: Counter[str] = Counter()
         self._faults = Faults(
@@ -101,6 +104,7 @@ class Simulation:
             self._replace,
             self._auditor.say,
             self._auditor.lose_broker,
+            self._admin.come,
         )
         self._is_ending = False
         self._gone: set[str] = set()
@@ -146,11 +150,12 @@ class Simulation:
             unread = {group: sorted(names)[:5] for group, names in self._unread().items() if names}
             self._auditor.violate(f"no rest: {restless} have not ended, not read are {unread}")
         self._faults.operator.cancel()
-        logs = Logs(asker, self._plan.topics)
+        has_losses = any(map(self._plan.has, OF_ADMINS))
+        logs = Logs(asker, self._plan.topics, has_losses)
         until = self._clock.now + SETTLE_MS
         while self._wrong(logs) and self._clock.now < until:
             self._clock.run(self._clock.now + STEP_MS)
-            logs = Logs(asker, self._plan.topics)
+            logs = Logs(asker, self._plan.topics, has_losses)
         for text in self._wrong(logs):
             self._auditor.violate(f"in the end {text}")
         self._auditor.records.hold(logs.whole, logs.committed)
@@ -214,6 +219,7 @@ class Simulation:
         names = {each.plan.name for each in self._present()} | self._gone
         is_born = all(client.name in names for client in self._plan.clients)
         is_at_rest = is_born and all(each.is_at_rest for each in self._present())
+        is_at_rest = is_at_rest and self._admin.is_idle
         return is_at_rest and not any(self._unread().values())
 
     def _unread(self) -> dict[str, set[str]]:
@@ -228,6 +234,7 @@ class Simulation:
                     name
                     for name, sent in seen.sent.items()
                     if sent.outcome is Outcome.ACKED
+                    and not seen.may_be_gone(name)
                     and (client.role is not Role.COPIER or sent.partition.topic == "orders")
                     and seen.transactions.get(sent.transaction, Outcome.ACKED) is Outcome.ACKED
                 } - seen.read_by[client.group]

@@ -1,0 +1,181 @@
+"""An administrator: deletes records, lets them grow old, has a topic come and go.
+
+Each step is asked for again, of another broker each time, until one has answered that it is so.
+What may be lost by it the auditor hears before it is asked for: who saw no answer does not know.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from brokerstream.simulation.auditor import Auditor
+from brokerstream.simulation.clock import Clock
+from brokerstream.simulation.cluster import Cluster
+from brokerstream.simulation.plan import PASSING, Fault, Injection, pick
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+
+RETENTION_MS, SEGMENT_MS = 1_000, 300
+AGAIN_MS = 700
+TOPIC_RESOURCE = 2
+SET, DELETE = 0, 1
+READ_UP_TO = 0.8
+"""How much of what is acknowledged of a partition may be deleted at once."""
+
+_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+
+
+class Step(NamedTuple):
+    """What is asked for until `is_done` holds for an answer; so long after the step before."""
+
+    api: str
+    version: int
+    body: dict[str, Any]
+    is_done: Callable[[dict[str, Any]], bool]
+    after_ms: int = 0
+
+
+class Admin:
+    """One, without a connection."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, auditor: Auditor) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._auditor = auditor
+        self._count = 0
+        self._under_way: dict[str, tuple[Step, Sequence[Step], Fault]] = {}
+        self._busy: list[Fault] = []
+        self._pass_on = cluster.on_answer
+        cluster.on_answer = self._answered
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was begun has come to its end."""
+        return not self._busy
+
+    def come(self, injection: Injection) -> str:
+        """Does what an injection says, one of a kind at a time; to what, "" for nothing."""
+        if injection.fault in self._busy:
+            return ""
+        match injection.fault:
+            case Fault.DELETE_RECORDS:
+                what, steps = self._deletion(injection.whom)
+            case Fault.RETENTION:
+                what, steps = "orders", self._retention(injection.lasts_ms)
+            case _:
+                what, steps = PASSING, _passing(injection.lasts_ms)
+        if steps:
+            self._busy.append(injection.fault)
+            self._next(steps, injection.fault)
+        return what
+
+    # What it does
+
+    def _deletion(self, whom: float) -> tuple[str, list[Step]]:
+        """Records of a partition of `orders` up to one that was acknowledged."""
+        acked = self._auditor.records.acked_offsets("orders")
+        at = pick(sorted(acked), whom)
+        if at is None:
+            return "", []
+        offsets = sorted(acked[at])
+        offset = offsets[int(len(offsets) * READ_UP_TO * (whom * 7 % 1))]
+        losses = self._auditor.losses
+        losses.deletes(at, offset)
+        part = {"partitionIndex": at.partition, "offset": offset}
+        body = {"topics": [{"name": at.topic, "partitions": [part]}], "timeoutMs": 2_000}
+
+        def is_done(told: dict[str, Any]) -> bool:
+            (answer,) = told["topics"][0]["partitions"]
+            if not answer["errorCode"]:
+                losses.deleted(at, answer["lowWatermark"])
+            return not answer["errorCode"]
+
+        return f"{at.topic}-{at.partition} {offset}", [Step("DELETE_RECORDS", 2, body, is_done)]
+
+    def _retention(self, lasts_ms: int) -> list[Step]:
+        """`orders` keeps what is young, for a while."""
+        losses = self._auditor.losses
+        losses.grows_old(RETENTION_MS)
+
+        def is_over(told: dict[str, Any]) -> bool:
+            if _is_set(told):
+                losses.stays(self._clock.now)
+            return _is_set(told)
+
+        api = "INCREMENTAL_ALTER_CONFIGS"
+        return [
+            Step(api, 1, _limits(SET), _is_set),
+            Step(api, 1, _limits(DELETE), is_over, lasts_ms),
+        ]
+
+    # How it asks
+
+    def _next(self, steps: Sequence[Step], kind: Fault) -> None:
+        if not steps:
+            self._busy.remove(kind)
+            return
+        self._clock.after(steps[0].after_ms, lambda: self._ask(steps[0], steps[1:], kind))
+
+    def _ask(self, step: Step, then: Sequence[Step], kind: Fault) -> None:
+        """Asks one broker, and the next one where no answer says that it is done."""
+        self._count += 1
+        name = f"admin/{self._count}"
+        brokers = self._cluster.settings.brokers
+        header = {"requestApiKey": _KEYS[step.api], "requestApiVersion": step.version}
+        fields = {"id": name, "broker": brokers[self._count % len(brokers)], "connection": "admin"}
+        self._under_way[name] = step, then, kind
+        self._cluster.request({**fields, "requestHeader": header, "request": step.body})
+
+        def again() -> None:
+            if self._under_way.pop(name, None) is not None:
+                self._ask(step, then, kind)
+
+        self._clock.after(AGAIN_MS, again)
+
+    def _answered(self, name: str, document: dict[str, Any]) -> None:
+        if not name.startswith("admin/"):
+            self._pass_on(name, document)
+            return
+        step, then, kind = self._under_way.get(name, (None, (), Fault.TOPIC))
+        told = document.get("response")
+        if step is not None and told is not None and step.is_done(told):
+            del self._under_way[name]
+            self._auditor.say(f"admin: {step.api} is done")
+            self._next(then, kind)
+
+
+def _limits(operation: int) -> dict[str, Any]:
+    """The age of records, and of the segments that they go with; or Kafka's own again."""
+    values = {"retention.ms": RETENTION_MS, "segment.ms": SEGMENT_MS}
+    configs = [
+        {"name": name, "value": str(value), "configOperation": operation}
+        for name, value in values.items()
+    ]
+    topic = {"resourceType": TOPIC_RESOURCE, "resourceName": "orders", "configs": configs}
+    return {"resources": [topic]}
+
+
+def _is_set(told: dict[str, Any]) -> bool:
+    return not told["responses"][0]["errorCode"]
+
+
+def _passing(lasts_ms: int) -> list[Step]:
+    """A topic of one partition, which goes again."""
+    made = {"name": PASSING, "numPartitions": 1, "replicationFactor": -1}
+    created = (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
+    gone = (Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    times = {"timeoutMs": 2_000}
+    return [
+        Step(
+            "CREATE_TOPICS",
+            7,
+            {"topics": [made], **times},
+            lambda told: told["topics"][0]["errorCode"] in created,
+        ),
+        Step(
+            "DELETE_TOPICS",
+            5,
+            {"topicNames": [PASSING], **times},
+            lambda told: told["responses"][0]["errorCode"] in gone,
+            lasts_ms,
+        ),
+    ]

@@ -1,0 +1,67 @@
+"""What the auditor says of records that an administrator lets go."""
+
+import pytest
+
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.simulation.audit_losses import Losses
+from brokerstream.simulation.audit_records import Outcome, RecordsSeen, Sent
+from brokerstream.simulation.plan import PASSING
+
+AT, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+class Seen:
+    """Three records of a partition, written at 100, 200, 300; the last of them are in the log."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self.losses = Losses(self.violations.append)
+        self.records = RecordsSeen(self.violations.append, self.losses)
+        for offset, name in enumerate(("a", "b", "c")):
+            written_at = 100 * (offset + 1)
+            self.records.sent[name] = Sent("p", "", AT, Outcome.ACKED, offset, written_at)
+            self.records.read("billing", AT, offset, name, is_committed=True)
+
+    def hold(self, first: int) -> list[str]:
+        log = list(enumerate(("a", "b", "c")))[first:]
+        self.records.hold({AT: log}, {AT: log})
+        return self.violations
+
+
+def test_what_was_to_be_deleted_may_be_gone_or_not() -> None:
+    for first in (0, 2):
+        seen = Seen()
+        seen.losses.deletes(AT, 2)
+        assert seen.hold(first) == []
+
+
+def test_what_was_not_to_be_deleted_has_to_be_there() -> None:
+    seen = Seen()
+    seen.losses.deletes(AT, 1)
+    seen.losses.deletes(OTHER, 3)
+    assert "b was acknowledged at 1, and is lost" in seen.hold(2)
+
+
+def test_what_was_deleted_is_gone() -> None:
+    seen = Seen()
+    seen.losses.deletes(AT, 2)
+    seen.losses.deleted(AT, 2)
+    assert seen.hold(1) == ["orders-0 was deleted up to 2, and has b at 1"]
+
+
+@pytest.mark.parametrize(("first", "lost"), [(2, []), (3, ["c"])])
+def test_what_was_young_all_the_while_stays(first: int, lost: list[str]) -> None:
+    seen = Seen()
+    seen.losses.grows_old(retention_ms=150)
+    assert seen.records.may_be_gone("c")
+    seen.losses.stays(now=400)
+    assert [text.partition(" ")[0] for text in seen.hold(first)] == lost * 2
+
+
+def test_a_topic_that_goes_takes_its_own_records_along() -> None:
+    seen = Seen()
+    at = TopicPartition(PASSING, 0)
+    seen.records.sent["d"] = Sent("p", "", at, Outcome.ACKED, 0, 400)
+    assert seen.hold(0) == []
+    assert seen.records.may_be_gone("d")
+    assert not seen.records.may_be_gone("a")
