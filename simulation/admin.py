@@ -11,6 +11,12 @@ from brokerstream.simulation.auditor import Auditor
 from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.cluster import Cluster
 from brokerstream.simulation.plan import PASSING, Fault, Injection, pick
+from brokerstream.state.access.authorizer import (
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 
@@ -61,6 +67,8 @@ class Admin:
                 what, steps = self._deletion(injection.whom)
             case Fault.RETENTION:
                 what, steps = "orders", self._retention(injection.lasts_ms)
+            case Fault.DENY:
+                what, steps = "orders", self._denial(injection.lasts_ms)
             case _:
                 what, steps = PASSING, _passing(injection.lasts_ms)
         if steps:
@@ -105,6 +113,29 @@ class Admin:
         return [
             Step(api, 1, _limits(SET), _is_set),
             Step(api, 1, _limits(DELETE), is_over, lasts_ms),
+        ]
+
+    def _denial(self, lasts_ms: int) -> list[Step]:
+        """Nobody may write to `orders` for a while; all else is allowed."""
+        losses = self._auditor.losses
+        losses.denies()
+        allow = (Operation.ALL, Permission.ALLOW)
+        deny = (Operation.WRITE, Permission.DENY)
+        created = {"creations": [_acl(*allow), _acl(*deny)]}
+        gone = {"filters": [_filter(*deny)]}
+
+        def is_created(told: dict[str, Any]) -> bool:
+            is_done = not any(each["errorCode"] for each in told["results"])
+            if is_done:
+                losses.denied(self._clock.now, self._clock.now + lasts_ms)
+            return is_done
+
+        def is_gone(told: dict[str, Any]) -> bool:
+            return not told["filterResults"][0]["errorCode"]
+
+        return [
+            Step("CREATE_ACLS", 3, created, is_created),
+            Step("DELETE_ACLS", 3, gone, is_gone, lasts_ms),
         ]
 
     # How it asks
@@ -152,6 +183,28 @@ def _limits(operation: int) -> dict[str, Any]:
     ]
     topic = {"resourceType": TOPIC_RESOURCE, "resourceName": "orders", "configs": configs}
     return {"resources": [topic]}
+
+
+def _acl(operation: Operation, permission: Permission) -> dict[str, Any]:
+    """One of everybody's about `orders`."""
+    return {
+        "resourceType": int(ResourceType.TOPIC),
+        "resourceName": "orders",
+        "resourcePatternType": int(PatternType.LITERAL),
+        "principal": "User:*" if permission is Permission.ALLOW else "User:ANONYMOUS",
+        "host": "*",
+        "operation": int(operation),
+        "permissionType": int(permission),
+    }
+
+
+def _filter(operation: Operation, permission: Permission) -> dict[str, Any]:
+    """What picks it."""
+    names = {"resourceType": "resourceTypeFilter", "resourceName": "resourceNameFilter"}
+    names |= {"resourcePatternType": "patternTypeFilter", "principal": "principalFilter"}
+    names |= {"host": "hostFilter"}
+    acl = _acl(operation, permission)
+    return {names.get(name, name): value for name, value in acl.items()}
 
 
 def _is_set(told: dict[str, Any]) -> bool:

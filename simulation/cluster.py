@@ -15,6 +15,7 @@ import msgspec
 
 from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.plan import Fault, Plan
+from brokerstream.state.access.authorizer import CLASS_NAME
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.check import hold
 from brokerstream.state.cell.delivery import AtOnce, Drawn, Schedule
@@ -50,6 +51,8 @@ def settings_of(plan: Plan) -> CellSettings:
         may_intervene=True,
         writes_records=False,
         broker_settings=BrokerSettings(
+            allow_everyone_if_no_acl_found=True,
+            authorizer_class_name=CLASS_NAME if plan.has(Fault.DENY) else "",
             auto_create_topics_enable=False,
             broker_session_timeout_ms=BROKER_SESSION_MS,
             default_replication_factor=plan.replicas,

@@ -83,7 +83,7 @@ class Faults:
             whom = self._on_broker(injection)
         elif injection.fault in (Fault.BREAK, Fault.MUTE, Fault.PAUSE, Fault.CRASH, Fault.ZOMBIE):
             whom = self._on_client(injection)
-        elif injection.fault in OF_ADMINS:
+        elif injection.fault in (*OF_ADMINS, Fault.DENY):
             whom = self._administer(injection)
         else:
             whom = self._on_all(injection)

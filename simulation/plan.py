@@ -34,6 +34,7 @@ BEFORE_KIP_890 = 0.3
 
 ADMINISTERED = 0.2
 CHANGES_MAX = 3
+DENIED = 0.1
 SHARES = 0.18
 """How often there is a share group; half of the time no broker is away then."""
 
@@ -98,6 +99,7 @@ class Fault(StrEnum):
     DELETE_RECORDS = "records are deleted"
     RETENTION = "records grow old"
     TOPIC = "topic comes and goes"
+    DENY = "writing is denied"
 
 
 WEIGHTS: dict[Fault, int] = {
@@ -124,7 +126,7 @@ OPERATED = 0.15
 OPERATED_MAX = 3
 """How often there is an operator, and how much it does at most."""
 OF_ADMINS = (Fault.DELETE_RECORDS, Fault.RETENTION, Fault.TOPIC)
-"""What an administrator does, in ADMINISTERED of the runs."""
+"""What an administrator does, in ADMINISTERED of the runs; beside that ACLs, in DENIED of them."""
 
 OF_JOBS = frozenset({Fault.LOST_TASK, Fault.RESTART})
 OF_SEVERAL = frozenset({Fault.ISOLATE, Fault.SEVER})
@@ -226,6 +228,7 @@ def draw(seed: int) -> Plan:
         transaction_version=1 if protocol.random() < BEFORE_KIP_890 else 2,
     )
     plan = _administered(plan, Random(f"{seed}/admin"))
+    plan = _denied(plan, Random(f"{seed}/acls"))
     return _shared(plan, Random(f"{seed}/share"))
 
 
@@ -242,8 +245,20 @@ def _administered(plan: Plan, chance: Random) -> Plan:
         )
         for _ in range(chance.randint(1, CHANGES_MAX))
     )
-    injections = sorted(plan.injections + changes, key=lambda each: each.at_ms)
-    return msgspec.structs.replace(plan, injections=tuple(injections))
+    return _with(plan, *changes)
+
+
+def _denied(plan: Plan, chance: Random) -> Plan:
+    """With an authorizer, and an ACL that comes and goes, in few runs."""
+    if chance.random() >= DENIED:
+        return plan
+    at_ms = chance.randrange(1_000, ACTIVE_MS // 2)
+    return _with(plan, Injection(at_ms, Fault.DENY, 0.0, chance.randint(1_000, LONGEST_MS)))
+
+
+def _with(plan: Plan, *injections: Injection) -> Plan:
+    found = sorted(plan.injections + injections, key=lambda each: each.at_ms)
+    return msgspec.structs.replace(plan, injections=tuple(found))
 
 
 def _shared(plan: Plan, chance: Random) -> Plan:

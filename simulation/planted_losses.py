@@ -32,4 +32,11 @@ PLANTED_LOSSES: tuple[Planted, ...] = (
         "            self._subscription.reset(partition)\n",
         "        if code == Error.OFFSET_OUT_OF_RANGE:\n            pass\n",
     ),
+    Planted(
+        "denied-writes",
+        "who may not write appends nothing",
+        "brokerstream.state.apis.produce",
+        "verified = Verified(_denied(broker, request))",
+        "verified = Verified(frozenset())",
+    ),
 )

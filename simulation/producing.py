@@ -107,16 +107,26 @@ class Writer:
             name = self._sockets.names[event.record_id]
             if isinstance(event, Acked):
                 self._records.acked(name, event.offset)
+                self._hold_acked(name)
             else:
                 self._records.given_up(name, event.may_be_written)
                 self._hold(f"{name} was given up", event.error)
         if self.client.transactions is not None:
             self._hold(f"{self._actor.name} ends", self.transactions.error)
 
+    def _hold_acked(self, name: str) -> None:
+        """What is denied is not acknowledged, as long as brokers hear of what is."""
+        auditor, sent = self._actor.place.auditor, self._records.sent[name]
+        if not auditor.has_lost_brokers:
+            now = self._actor.place.clock.now
+            auditor.losses.acked(sent.partition, sent.written_at, now, name)
+
     def _hold(self, what: str, error: Error) -> None:
         """A record, or a producer, is given up only for what may be."""
         auditor = self._actor.place.auditor
         may_be = WITHOUT_TRANSACTIONS if self.client.transactions is None else IN_TRANSACTIONS
+        if auditor.losses.has_denied:
+            may_be |= {Error.TOPIC_AUTHORIZATION_FAILED}
         if auditor.has_lost_brokers:
             may_be |= WITH_OTHER_LEADERS
         if auditor.has_severed_brokers:

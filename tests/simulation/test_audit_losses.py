@@ -65,3 +65,14 @@ def test_a_topic_that_goes_takes_its_own_records_along() -> None:
     assert seen.hold(0) == []
     assert seen.records.may_be_gone("d")
     assert not seen.records.may_be_gone("a")
+
+
+@pytest.mark.parametrize(
+    ("written_at", "now", "is_wrong"),
+    [(1_600, 1_700, True), (1_000, 1_700, False), (1_600, 5_001, False)],
+)
+def test_what_is_denied_is_not_acknowledged(written_at: int, now: int, is_wrong: bool) -> None:
+    seen = Seen()
+    seen.losses.denied(100, 5_000)
+    seen.losses.acked(AT, written_at, now, "a")
+    assert seen.violations == [f"a is acknowledged at {now}; writing is denied"] * is_wrong
