@@ -32,6 +32,7 @@ IN_TRANSACTIONS = WITHOUT_TRANSACTIONS | {
 ABORTED_BY_OTHERS = frozenset({Error.INVALID_TXN_STATE})
 WITH_A_RIVAL = ABORTED_BY_OTHERS | {Error.OUT_OF_ORDER_SEQUENCE_NUMBER}
 WITH_OTHER_LEADERS = frozenset({Error.OUT_OF_ORDER_SEQUENCE_NUMBER})
+WHERE_DENIED = frozenset({Error.TOPIC_AUTHORIZATION_FAILED, Error.OUT_OF_ORDER_SEQUENCE_NUMBER})
 """Why a record may be given up, and a transaction may fail.
 
 Its time was over, another producer has the id, the transaction was aborted, or its reader is no
@@ -39,8 +40,10 @@ member of the group any more. Since KIP-890 a transaction that the coordinator h
 time was over or for another producer, is refused its end by state; and a leader where the older
 producer has begun to write takes only its first sequence, of the newer one too
 (`ProducerAppendInfo.checkSequence`). A leader that knows nothing of a producer takes any sequence
-as its first one: what was under way to the leader before it then comes too late for good. And a
-coordinator that is severed knows nothing of a transaction of another one, and refuses its end.
+as its first one: what was under way to the leader before it then comes too late for good; so does
+what was under way to a topic that has gone and come again. What was under way behind a batch that
+was refused by an ACL does not follow the last one any more. And a coordinator that is severed knows
+nothing of a transaction of another one, and refuses its end.
 """
 
 
@@ -62,6 +65,7 @@ class Writer:
         self.driver = actor.driver_of(self.client, sockets)
         self.transaction = ""
         self._actor = actor
+        self._has_passing = actor.place.plan.has(Fault.TOPIC)
         self._sockets = sockets
         self._records = actor.place.auditor.records
         self._count = self._transactions = 0
@@ -126,8 +130,8 @@ class Writer:
         auditor = self._actor.place.auditor
         may_be = WITHOUT_TRANSACTIONS if self.client.transactions is None else IN_TRANSACTIONS
         if auditor.losses.has_denied:
-            may_be |= {Error.TOPIC_AUTHORIZATION_FAILED}
-        if auditor.has_lost_brokers:
+            may_be |= WHERE_DENIED
+        if auditor.has_lost_brokers or self._has_passing:
             may_be |= WITH_OTHER_LEADERS
         if auditor.has_severed_brokers:
             may_be |= ABORTED_BY_OTHERS
