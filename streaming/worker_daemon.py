@@ -6,8 +6,13 @@ reads the tables of contents of all three anew, thousands of entries: that was l
 a worker does in a micro-batch of one event. PySpark is installed where a local job runs, so the
 archives are taken off the path before any worker is forked, and PySpark comes from where it is
 installed. Spark starts this module by `spark.python.daemon.module` (`session.py`).
+
+What the operator needs is imported before any worker is forked, too: each worker would do it anew,
+and Spark ends one that had nothing to do for a minute, so the next event would wait for it.
 """
 
+import gc
+import importlib
 import importlib.util
 import os
 import sys
@@ -34,6 +39,17 @@ def without_archives(
     return [entry for entry in path if entry not in archives]
 
 
+IMPORTED = ("pandas", "pyspark.sql.pandas.serializers", "brokerstream.streaming.operator")
+
+
+def import_for_all() -> None:
+    """Import what each worker needs; none of it is looked at by the workers' garbage collection."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
 def main() -> None:
     """Forks workers until Spark ends, as `pyspark.daemon` does."""
     home = os.environ.get("SPARK_HOME")
@@ -42,6 +58,7 @@ def main() -> None:
         sys.path = without_archives(before, sys.path_importer_cache, Path(home))
         if importlib.util.find_spec("pyspark") is None:
             sys.path = before
+    import_for_all()
     from pyspark import daemon
 
     daemon.manager()  # type: ignore[no-untyped-call]

@@ -1,5 +1,6 @@
 """Spark's own archives are not on the path of its Python workers."""
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from brokerstream.streaming import worker_daemon
 from brokerstream.streaming.worker_daemon import without_archives
 
 if TYPE_CHECKING:
@@ -26,14 +28,21 @@ def test_archives_of_spark_go_and_all_else_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_a_worker_has_pyspark_from_where_it_is_installed(spark: "SparkSession") -> None:
-    def paths(frames: Iterator[Any]) -> Iterator[Any]:
+def test_a_worker_has_pyspark_from_where_it_is_installed_and_all_else_from_the_daemon(
+    spark: "SparkSession",
+) -> None:
+    def seen(frames: Iterator[Any]) -> Iterator[Any]:
+        modules, frozen = sorted(sys.modules), gc.get_freeze_count()
         import pandas as pd
         import pyspark
 
         for _ in frames:
-            yield pd.DataFrame({"path": [pyspark.__file__, *sys.path, *sys.path_importer_cache]})
+            path = [pyspark.__file__, *sys.path, *sys.path_importer_cache]
+            yield pd.DataFrame({"path": [path], "modules": [modules], "frozen": [frozen]})
 
-    found = [row.path for row in spark.range(1).mapInPandas(paths, "path string").collect()]
-    assert Path(found[0]).is_file()
-    assert [path for path in found if path.endswith((".jar", "pyspark.zip", "-src.zip"))] == []
+    schema = "path array<string>, modules array<string>, frozen long"
+    ((path, modules, frozen),) = spark.range(1).repartition(1).mapInPandas(seen, schema).collect()
+    assert Path(path[0]).is_file()
+    assert [each for each in path if each.endswith((".jar", "pyspark.zip", "-src.zip"))] == []
+    assert set(modules) >= set(worker_daemon.IMPORTED)
+    assert frozen > 10_000, "what was imported before the fork"
