@@ -42,4 +42,5 @@ def forget(tables: Tables, broker: int) -> None:
         for key in table.keys(f"{broker}/"):
             if not checkpoints.is_on_disk(key):
                 table.drop(key)
+    tables.sessions.derived.clear()
     waiting.stop_timers(tables.waiting, broker)

@@ -12,7 +12,6 @@ expires.
 """
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.machines import Machine
@@ -20,6 +19,7 @@ from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.java_hashes import hash_map_order, java_hash
+from brokerstream.state.core.remembered import remembering
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import KEYS_KEPT, Tables
 
@@ -36,7 +36,7 @@ COORDINATED = (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC)
 """The topics by whose partitions groups, transactional ids and share state are coordinated."""
 
 
-@lru_cache(maxsize=KEYS_KEPT)
+@remembering(KEYS_KEPT)
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of the internal topic that `key` belongs to; the least int32 counts as 0."""
     number = java_hash(key)

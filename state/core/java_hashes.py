@@ -6,8 +6,9 @@ maps of a coordinator's state (`TimelineHashMap`), `BaseHashTable.findSlot` in K
 
 import base64
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Generic, TypeVar
+
+from brokerstream.state.core.remembered import remembering
 
 CAPACITY = 16
 """Buckets of a new `HashMap`; they double when three quarters of them are used."""
@@ -22,7 +23,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-@lru_cache(maxsize=4096)
+@remembering(4096)
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`: an int32, over UTF-16 code units."""
     units = text.encode("utf-16-be")

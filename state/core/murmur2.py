@@ -3,7 +3,7 @@
 Source: org.apache.kafka.common.utils.Utils.murmur2 and BuiltInPartitioner.partitionForKey.
 """
 
-from functools import lru_cache
+from brokerstream.state.core.remembered import remembering
 
 MURMUR2_SEED = 0x9747B28C
 MURMUR2_FACTOR = 0x5BD1E995
@@ -28,7 +28,7 @@ def murmur2(data: bytes) -> int:
     return hashed ^ (hashed >> 15)
 
 
-@lru_cache(maxsize=4096)
+@remembering(4096)
 def partition_of(key: bytes, partitions: int) -> int:
     """The partition in which Kafka's Java producer puts a record with this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

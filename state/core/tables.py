@@ -7,12 +7,12 @@ before. Until then the former bytes are kept, so `rollback` leaves the tables as
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from threading import Lock
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
+from brokerstream.state.core.remembered import remembering
 from brokerstream.state.core.settings import BrokerSettings
 
 Item = TypeVar("Item", bound=msgspec.Struct)
@@ -46,7 +46,7 @@ def decode_item(encoded: bytes | msgspec.Raw, item_type: type[Item]) -> Item:
     return decoder.decode(encoded)  # type: ignore[no-any-return]
 
 
-@lru_cache(maxsize=4096)
+@remembering(4096)
 def escape(name: str) -> str:
     """A name as a part of a key, whose parts are separated by slashes."""
     return name.replace("%", "%25").replace("/", "%2F")
@@ -57,7 +57,7 @@ def kept(make: Callable[Words, str]) -> Callable[Words, str]:
 
     They are asked for with each event, several times; and a string's hash is computed once.
     """
-    return cast("Callable[Words, str]", lru_cache(maxsize=KEYS_KEPT)(make))
+    return remembering(KEYS_KEPT)(make)
 
 
 def unescape(part: str) -> str:

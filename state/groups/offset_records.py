@@ -21,6 +21,7 @@ import msgspec
 
 from brokerstream.state.core.kafka_bytes import Reader, string_bytes, unsigned_varint, uuid_of
 from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
+from brokerstream.state.core.remembered import remembering
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
 
 KEY_VERSION = 1
@@ -67,7 +68,7 @@ def deleted(record: OffsetDeleted) -> tuple[bytes, None]:
     return _encoded_key(record.group_id, record.topic, record.partition), None
 
 
-@lru_cache(maxsize=4096)
+@remembering(4096)
 def _encoded_key(group: str, topic: str, partition: int) -> bytes:
     """A key's bytes; who commits does so again and again."""
     named = struct.pack(">h", KEY_VERSION) + string_bytes(group) + string_bytes(topic)

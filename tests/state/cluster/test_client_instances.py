@@ -170,9 +170,9 @@ def test_who_is_silent_for_three_intervals_or_a_minute_is_forgotten() -> None:
     assert push(bench, told) == OK
 
 
-def end(bench: Bench, connection: str) -> None:
+def end(bench: Bench, connection: str, broker: int = 1) -> None:
     told = {"id": f"end-{bench.now}-{connection}", "cluster": "bench", "kind": "disconnect"}
-    bench.handle({**told, "connection": connection, "time": bench.now})
+    bench.handle({**told, "broker": broker, "connection": connection, "time": bench.now})
 
 
 def test_an_instance_ends_with_the_connection_that_had_it_matched() -> None:
@@ -187,6 +187,18 @@ def test_an_instance_ends_with_the_connection_that_had_it_matched() -> None:
     assert asked == [THROTTLED, OK, THROTTLED]
     end(bench, "c2")
     assert get(bench, THIRD)["errorCode"] == OK
+
+
+def test_a_broker_that_stops_knows_nobody() -> None:
+    bench = Bench(brokers=(1, 2))
+    bench.settings.may_intervene = True
+    for instance_id in (FIRST, SECOND):
+        get(bench, instance_id, broker=2, connection="c1")
+    for kind in ("stop-broker", "start-broker"):
+        bench.handle({"id": kind, "cluster": "bench", "kind": kind, "broker": 2, "time": bench.now})
+    end(bench, "c1", broker=2)
+    assert get(bench, FIRST, broker=2)["errorCode"] == OK
+    assert bench.dead_letters() == []
 
 
 def test_of_too_many_the_one_that_was_silent_for_longest_goes(

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core import remembered
 from brokerstream.state.core.outputs import Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import (
@@ -168,3 +169,23 @@ def test_of_keys_those_made_last_are_kept_and_no_more() -> None:
     assert made == list(range(KEYS_KEPT + 1))
     assert key(1) == "1/thing/1"
     assert made[-1] == 1
+
+
+def test_what_is_made_of_long_words_is_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "CHARS_KEPT", 10_000)
+    made = []
+
+    @kept
+    def key(name: str) -> str:
+        made.append(name[0])
+        return f"1/thing/{name}"
+
+    short = key("a")
+    for _ in range(2):
+        long = [key(letter * 1_000) for letter in "bcd"]
+    assert key("a") is short
+    assert [len(each) for each in long] == [1_008] * 3
+    assert made == list("abcd"), "there is room for them"
+    key("e" * 5_000)
+    assert key("a") == short
+    assert made == list("abcdea"), "all is forgotten where there is no room"
