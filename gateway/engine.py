@@ -193,6 +193,11 @@ class EventWriter:
         named = self._connection(connection)
         return self._write({"kind": Kind.DISCONNECT, "broker": broker, "connection": named})
 
+    def question(self, broker: int) -> tuple[str, bytes]:
+        """Id and document of an event that asks for the settings that a gateway acts on."""
+        told = {"kind": Kind.TELL_SETTINGS, "broker": broker, "replyTo": self.reply_to}
+        return self._write(told)
+
     def _connection(self, name: str) -> str:
         """A connection's name as no other writer's connection has it."""
         return f"{self.incarnation}-{name}"

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from brokerstream.errors import UserError
-from brokerstream.gateway import journal_snapshot, log_cleaner, recompression
+from brokerstream.gateway import journal_snapshot, log_cleaner
 from brokerstream.gateway.batch_store import BatchStore, MemoryStore
 from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
 from brokerstream.gateway.engine import (
@@ -31,13 +31,13 @@ from brokerstream.gateway.engine import (
 from brokerstream.gateway.journal import LEFT_OUT, Journal
 from brokerstream.gateway.journal_snapshot import SegmentKey, Snapshot
 from brokerstream.gateway.kept_batches import KeptBatches
+from brokerstream.gateway.known_settings import KnownSettings
 from brokerstream.gateway.local_rows import AnswerRow, LocalRows, RecordRow
 from brokerstream.gateway.persistence import JournalOptions, Persistence
 from brokerstream.gateway.recompression import Codec
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.resting import columns_at_rest
-from brokerstream.state.cluster import broker_configs, client_quotas, features, image, quota_rates
-from brokerstream.state.cluster.client_quotas import REQUEST_PERCENTAGE
+from brokerstream.state.cluster import broker_configs, features, image
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
@@ -376,42 +376,31 @@ class LocalEngine:
             if level > 0
         ]
 
+    def _known(self, broker: int) -> KnownSettings:
+        table, given = self._cell.tables.metadata, self._settings.broker_settings
+        return KnownSettings(table, broker, given)
+
     def changed_settings(self, broker: int) -> Mapping[str, str]:
         """The settings that hold for a broker other than those that it was started with."""
-        table, given = self._cell.tables.metadata, self._settings.broker_settings
-        layers = broker_configs.settings_of(table, broker, broker, given).layers
-        return {**layers.of_cluster, **layers.of_broker} if layers is not None else {}
+        return self._known(broker).changed(broker)
 
     def connection_limit(self, broker: int, host: str) -> RateLimit | None:
         """How fast a broker takes connections from an address; None: as fast as they come."""
-        rate = client_quotas.connection_rate(self._cell.tables.metadata, broker, host)
-        return None if rate is None else self._rate_limit(broker, rate)
+        return self._known(broker).connection_limit(broker, host)
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
     ) -> RequestLimit | None:
         """How much of the gateway's time a client's requests may take; None: all of it."""
-        table = self._cell.tables.metadata
-        limit = quota_rates.limit_of(table, broker, principal, client_id, REQUEST_PERCENTAGE)
-        if limit is None:
-            return None
-        return RequestLimit(limit.shared_by, self._rate_limit(broker, limit.value))
-
-    def _rate_limit(self, broker: int, per_second: float) -> RateLimit:
-        table, given = self._cell.tables.metadata, self._settings.broker_settings
-        settings = broker_configs.settings_of(table, broker, broker, given)
-        return RateLimit(per_second, quota_rates.windows_of(settings))
+        return self._known(broker).request_limit(broker, principal, client_id)
 
     def codec_of(self, broker: int, topic: Body) -> Codec | None:
         """The codec that a topic of a Produce request to a broker asks for, by name or id."""
-        table, given = self._cell.tables.metadata, self._settings.broker_settings
+        table = self._cell.tables.metadata
         known = image.topic_by_name(table, broker, topic.get("name") or "")
         if known is None and "topicId" in topic:
             known = image.topic_by_id(table, broker, topic["topicId"])
-        if known is None:
-            return None
-        settings = broker_configs.settings_of(table, broker, broker, given)
-        return recompression.of_topic(known.configs, settings)
+        return None if known is None else self._known(broker).codec(broker, known.configs)
 
     def put(self, data: bytes) -> asyncio.Future[str]:
         """Keep the bytes of a batch; their locator, or OSError."""

@@ -13,10 +13,14 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from brokerstream.errors import UserError
+from brokerstream.gateway import known_settings
 from brokerstream.gateway.answer_reader import AnswerReader, Found
+from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
 from brokerstream.gateway.cell_watch import CellWatch
 from brokerstream.gateway.data_topic import DataTopic
 from brokerstream.gateway.engine import (
@@ -28,6 +32,8 @@ from brokerstream.gateway.engine import (
     UnansweredError,
     heed_nothing,
 )
+from brokerstream.gateway.known_settings import ToldSettings
+from brokerstream.gateway.recompression import Codec
 from brokerstream.gateway.sealed_segments import SealedSegments
 from brokerstream.kafka_io.kafka_clients import ClientProperties
 from brokerstream.kafka_io.placement import Placement
@@ -49,6 +55,12 @@ IN_FLIGHT_BYTES_MAX = 128 * 1024 * 1024
 
 THROTTLE_MAX_MS = 1_000
 """What answers ask clients to wait where as many requests wait as may; half of them: nothing."""
+
+SETTINGS_S = 5.0
+"""How old what is known of settings may be where requests come, and others may alter them."""
+
+ALTERING = frozenset({19, 20, 33, 44, 49})
+"""CreateTopics, DeleteTopics, AlterConfigs, IncrementalAlterConfigs, AlterClientQuotas."""
 
 POLL_S = 0.1
 
@@ -89,6 +101,7 @@ class SparkEngine:
 
     Attributes:
         heed_broker: is told of brokers that have stopped or started, from `start` on.
+        heed_settings: is told that settings of brokers may have changed.
     """
 
     def __init__(
@@ -131,6 +144,9 @@ class SparkEngine:
         )
         self._watches = {cell: CellWatch(answer_timeout_s) for cell in placed.cells}
         self._waiting: dict[str, _Waiting] = {}
+        self._told: ToldSettings | None = None
+        self._question = ""
+        self._asked_at = -SETTINGS_S
         self._watching: asyncio.Task[None] | None = None
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -166,7 +182,18 @@ class SparkEngine:
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
         """Write a request's event; those of one cell are decided in the order of the calls."""
-        return self._send(request.broker, *self._events.request(request))
+        assert self._loop is not None, "start() comes first"
+        future = self._send(request.broker, *self._events.request(request))
+        if request.header.get("requestApiKey") in ALTERING:
+            future.add_done_callback(partial(self._has_altered, request.broker))
+        if not self._is_closed and self._loop.time() - self._asked_at >= SETTINGS_S:
+            self._ask_settings(request.broker)
+        return future
+
+    def _has_altered(self, broker: int, _future: asyncio.Future[Answer]) -> None:
+        """Settings may be others now."""
+        if not self._is_closed:
+            self._ask_settings(broker)
 
     def disconnected(self, broker: int, connection: str) -> None:
         """Tell the broker that a connection has ended that it may hold something for."""
@@ -265,6 +292,10 @@ class SparkEngine:
                 self.heed_broker(each.broker, each.is_stopped)
                 continue
             event_id, answer = each
+            if event_id == self._question:
+                self._question = ""
+                self._take_settings(answer)
+                continue
             for watch in self._watches.values():
                 watch.heard(event_id)
             waiting = self._waiting.get(event_id)
@@ -301,18 +332,42 @@ class SparkEngine:
     def known_features(self) -> None:
         """They are the job's: it has to be asked."""
 
+    def _ask_settings(self, broker: int) -> None:
+        """Ask for the settings that the gateway acts on; the answer comes with the others."""
+        assert self._loop is not None
+        self._asked_at = self._loop.time()
+        self._question, document = self._events.question(broker)
+        self._write(self._placed.cell_of(broker), self._question, document, is_answered=False)
+
+    def _take_settings(self, answer: Answer) -> None:
+        if answer.response is None:
+            return
+        try:
+            self._told = known_settings.of_told(answer.response)
+        except (msgspec.MsgspecError, UserError) as error:
+            _log.error("settings that make no sense", error=str(error))
+            return
+        self.heed_settings()
+
     def changed_settings(self, broker: int) -> Mapping[str, str]:
-        """They are the job's: the gateway has its own."""
-        return {}
+        """The settings that hold for a broker other than those that it was started with."""
+        return {} if self._told is None else self._told.known.changed(broker)
 
-    def connection_limit(self, broker: int, host: str) -> None:
-        """The quotas are the job's: connections come as fast as they like."""
+    def connection_limit(self, broker: int, host: str) -> RateLimit | None:
+        """How fast a broker takes connections from an address; None: as fast as they come."""
+        return None if self._told is None else self._told.known.connection_limit(broker, host)
 
-    def request_limit(self, broker: int, principal: str, client_id: str | None) -> None:
-        """The quotas are the job's: requests take what they take."""
+    def request_limit(
+        self, broker: int, principal: str, client_id: str | None
+    ) -> RequestLimit | None:
+        """How much of the gateway's time a client's requests may take; None: all of it."""
+        if self._told is None:
+            return None
+        return self._told.known.request_limit(broker, principal, client_id)
 
-    def codec_of(self, broker: int, topic: Body) -> None:
-        """The topics' settings are the job's: batches stay as they came."""
+    def codec_of(self, broker: int, topic: Body) -> Codec | None:
+        """The codec that a topic of a Produce request asks for; None: that of the producer."""
+        return None if self._told is None else self._told.codec_of(broker, topic)
 
     def put(self, data: bytes) -> asyncio.Future[str]:
         """Write the bytes of a batch to the data topic; their locator, or OSError."""

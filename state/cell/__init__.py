@@ -6,6 +6,7 @@ between_cells       what goes to machines of another cell: rows of the topic `re
 effects, apply      what a decision's records do; the only writer of durable state
 requests            which API a request is of; a machine's own requests
 output_rows         what leaves, as rows of the job's topics
+settings_told       what a gateway is told of settings that it acts on itself
 overview            what a cluster looks like from outside: brokers, partitions, replicas
 check               what must hold between all items; each room has a `check.py` of its own
 timers, told        who is told when a machine's timer fires, or of an event that is no request

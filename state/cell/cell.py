@@ -253,6 +253,8 @@ class Cell:
                 is_taken = settings.may_clean
             if event.kind is Kind.DISCONNECT:
                 is_taken = bool(event.connection)
+            if event.kind is Kind.TELL_SETTINGS:
+                is_taken = True
             if not is_taken:
                 return Refusal(Reason.INTERNAL_KIND, f"events of kind {event.kind!r} are not taken")
         if event.broker not in self._brokers_here:

@@ -130,15 +130,15 @@ class Rows:
         row = (outputs.RESPONSES, source.reply_to, None, value, source.event_id)
         self.rows.append(_output(row))
 
-    def done(self, event: Event, now: int) -> None:
-        """The answer to an event that is no request: it was handled."""
+    def done(self, event: Event, now: int, told: msgspec.Struct | None = None) -> None:
+        """The answer to an event that is no request: it was handled, and what it has asked for."""
         document = {
             "id": event.id,
             "cluster": self.settings.cluster,
             "broker": event.broker,
             "kind": event.kind,
             "responseTime": now,
-            "response": {},
+            "response": told or {},
         }
         value = _json.encode(document)
         self.rows.append(Output(outputs.RESPONSES, event.reply_to, None, value, event.id))

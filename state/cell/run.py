@@ -17,6 +17,7 @@ from brokerstream.state.cell import (
     expiry,
     handover,
     leaders,
+    settings_told,
 )
 from brokerstream.state.cell.apply import METADATA_RECORDS
 from brokerstream.state.cell.between_cells import Outward
@@ -167,6 +168,8 @@ class Run(MetadataReading):
             self._carry_on(event.broker, TOLD[event.kind](self._broker(event.broker), event))
         elif event.kind is Kind.CLEAN_LOG:
             self._clean_log(event)
+        elif event.kind is Kind.TELL_SETTINGS:
+            self._rows.done(event, self._now, settings_told.of(self._broker(event.broker)))
 
     def _clean_log(self, event: Event) -> None:
         """Takes what a pass of the cleaner has left of a log."""

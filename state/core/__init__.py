@@ -11,6 +11,7 @@
     crc32c                         a checksum of Kafka's
     java_hashes, java_queues       orders of Java's that clients see
     murmur2                        where a key goes
+    remembered                     pure functions that keep what they made last
 
 To be touched with care: a checkpoint fixes the tables' names and the items' fields.
 """

@@ -61,7 +61,8 @@ class Refusal(msgspec.Struct, frozen=True):
 class Kind(StrEnum):
     """What an event is. Only `request` may come from outside.
 
-    `disconnect` comes from a gateway: the connection that the event names has ended.
+    Two come from a gateway: `disconnect`, the connection that the event names has ended, and
+    `tell-settings`, which asks for what `state/cell/settings_told.py` says.
     """
 
     REQUEST = "request"
@@ -72,6 +73,7 @@ class Kind(StrEnum):
     EXPIRE_MEMBERS = "expire-members"
     CLEAN_LOG = "clean-log"
     DISCONNECT = "disconnect"
+    TELL_SETTINGS = "tell-settings"
     FORWARD = "forward"
     METADATA = "metadata"
     MESSAGE = "message"

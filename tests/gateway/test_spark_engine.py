@@ -25,7 +25,7 @@ from confluent_kafka import (
 from structlog.testing import capture_logs
 
 from brokerstream.errors import UserError
-from brokerstream.gateway import answer_reader
+from brokerstream.gateway import answer_reader, spark_engine
 from brokerstream.gateway.engine import EdgeRequest, UnansweredError
 from brokerstream.gateway.protocol.frames import decode_response
 from brokerstream.gateway.spark_engine import THROTTLE_MAX_MS, SparkEngine
@@ -39,10 +39,11 @@ from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
 from brokerstream.state.core.api import NotBuilt
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import EVENT_BYTES_MAX
+from brokerstream.state.core.events import EVENT_BYTES_MAX, Kind
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.streaming import job
 from tests.support.batches import batch
+from tests.support.configs import BROKER, SET, Change, Real, alter
 from tests.support.gateways import Client, Running, produce_body, serving
 from tests.support.jobs import JobBench
 from tests.support.patience import wait_until
@@ -51,6 +52,7 @@ from tests.support.running_jobs import engine_for, engine_placed
 pytestmark = pytest.mark.kafka
 
 PRODUCE, METADATA = 0, 3
+HOST = "127.0.0.1"
 PATIENCE_S = 2.0
 LONG_WAIT_MS = 60_000
 
@@ -116,6 +118,12 @@ def hand_driven(kafka: str, tmp_path: Path) -> Iterator[HandDrivenJob]:
 
 def engine_of(made: HandDrivenJob, **options: Any) -> SparkEngine:
     return engine_for(made.bench, "a", **options)
+
+
+def events_of(made: HandDrivenJob) -> list[dict[str, Any]]:
+    """Events of clients: what gateways ask about settings is left out."""
+    events = made.bench.documents("requests")
+    return [event for event in events if event.get("kind") != Kind.TELL_SETTINGS]
 
 
 @contextmanager
@@ -213,7 +221,7 @@ def test_what_waits_in_a_cell_may_wait_as_long_as_the_job_runs(hand_driven: Hand
         hand_driven.stop()
         assert client.is_closed()
         seconds = time.monotonic() - started
-    probes = [row for row in hand_driven.bench.documents("requests") if row["broker"] == 1]
+    probes = [row for row in events_of(hand_driven) if row["broker"] == 1]
     count = sum(row["connection"].endswith("-probe") for row in probes)
     assert 2 <= count <= seconds / (PATIENCE_S / 2) + 1
 
@@ -351,7 +359,7 @@ def test_an_event_that_is_too_large_is_an_error_answer(hand_driven: HandDrivenJo
             return await running.engine.submit(EdgeRequest(1, "c1", "User:a", "", header, body))
 
         assert running.run(submit()).error["reason"] == "too large"
-    assert hand_driven.bench.rows("requests") == []
+    assert events_of(hand_driven) == []
 
 
 def test_an_event_says_where_it_comes_from(hand_driven: HandDrivenJob) -> None:
@@ -360,11 +368,11 @@ def test_an_event_says_where_it_comes_from(hand_driven: HandDrivenJob) -> None:
         metadata(client)
         hand_driven.stop()
         incarnation = running.engine._events.incarnation
-    (event,) = hand_driven.bench.documents("requests")
+    (event,) = events_of(hand_driven)
     assert event["id"] == f"{incarnation}-1"
     assert event["connection"] == f"{incarnation}-c1"
     assert (event["host"], event["broker"], event["replyTo"]) == ("127.0.0.1", 1, 0)
-    (row,) = hand_driven.bench.rows("requests")
+    row, _question = hand_driven.bench.rows("requests")
     assert (row.key, row.id, row.partition) == (b"a", event["id"], 0)
 
 
@@ -378,7 +386,7 @@ def test_only_the_end_of_a_connection_with_share_sessions_is_told(
         with running.client() as client:
             client.call("SHARE_FETCH", 2)
         wait_until(lambda: running.gateway.connections == 0)
-    events = hand_driven.bench.documents("requests")
+    events = events_of(hand_driven)
     assert [event.get("kind") for event in events] == [None, None, "disconnect"]
     asked, ended = events[1:]
     assert (ended["connection"], ended["broker"]) == (asked["connection"], 1)
@@ -392,7 +400,7 @@ def test_what_was_handed_over_is_written_before_the_end(hand_driven: HandDrivenJ
         with running.client() as produces:
             produces.send("PRODUCE", 9, produce_body("any", batch(b"a")))
             time.sleep(0.01)
-    events = hand_driven.bench.documents("requests")
+    events = events_of(hand_driven)
     apis = [event["requestHeader"]["requestApiKey"] for event in events]
     assert apis in ([METADATA], [METADATA, PRODUCE])
 
@@ -408,6 +416,56 @@ def test_nothing_is_handed_over_after_the_end(hand_driven: HandDrivenJob) -> Non
     with pytest.raises(UnansweredError, match="the gateway ends"):
         asyncio.run(submit_late())
     assert hand_driven.bench.rows("requests") == []
+
+
+def alter_quotas(client: Client, entity: dict[str, str], key: str, value: float) -> None:
+    named = [{"entityType": kind, "entityName": name} for kind, name in entity.items()]
+    entry = {"entity": named, "ops": [{"key": key, "value": value}]}
+    answer = client.call("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
+    assert answer["entries"][0]["errorCode"] == 0
+
+
+def test_what_the_edge_acts_on_is_as_the_job_says(
+    hand_driven: HandDrivenJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codecs of topics, quotas, limits of connections; another gateway hears of them, too."""
+    monkeypatch.setattr(spark_engine, "SETTINGS_S", 0.1)
+    hand_driven.start()
+    with serving(engine_of(hand_driven)) as first, serving(engine_of(hand_driven)) as second:
+        with first.client() as client:
+            client.topic("packed", compression_type="gzip")
+            client.topic("plain")
+            alter_quotas(client, {"ip": HOST}, "connection_creation_rate", 1000.0)
+            alter_quotas(client, {"client-id": "tester"}, "request_percentage", 5000.0)
+            changes: list[Change] = [("max.connections", SET, "500")]
+            alter(
+                Real("{}:{}".format(*first.addresses[1])),
+                "INCREMENTAL_ALTER_CONFIGS",
+                1,
+                [(BROKER, "", changes)],
+            )
+        for running in (first, second):
+            engine = running.engine
+            with running.client() as client:
+
+                def is_known(engine: SparkEngine = engine, client: Client = client) -> bool:
+                    metadata(client)
+                    return bool(engine.changed_settings(1))
+
+                wait_until(is_known)
+                limit = engine.connection_limit(1, HOST)
+                assert limit is not None and limit.per_second == 1000
+                assert engine.connection_limit(1, "10.0.0.1") is None
+                share = engine.request_limit(1, "User:a", "tester")
+                assert share is not None and share.rate.per_second == 5000
+                assert engine.request_limit(1, "User:a", "other") is None
+                assert engine.changed_settings(1) == {"max.connections": "500"}
+                assert client.produce("packed", batch(b"a" * 500))["errorCode"] == 0
+                assert client.produce("plain", batch(b"a" * 500))["errorCode"] == 0
+        with second.client() as client:
+            packed, plain = (client.fetch(name, 0)["records"] for name in ("packed", "plain"))
+        hand_driven.stop()
+    assert len(packed) < len(plain) / 2
 
 
 def test_topics_that_are_not_there_are_an_error_with_a_hint(hand_driven: HandDrivenJob) -> None:

@@ -1,0 +1,43 @@
+"""What a gateway is told of settings that it acts on itself."""
+
+from typing import Any
+
+from brokerstream.state.configs import broker_config
+from tests.support.configs import BROKER, SET, TOPIC, alter
+from tests.support.machine import Bench
+
+
+def told(bench: Bench) -> dict[str, Any]:
+    """The answer to a `tell-settings`, which changes nothing."""
+    before = bench.cell.tables.columns()
+    event = {"id": f"q-{bench.now}", "cluster": "bench", "kind": "tell-settings"}
+    bench.handle({**event, "time": bench.now})
+    assert bench.cell.tables.columns() == before
+    return dict(bench.answers[event["id"]]["response"])
+
+
+def test_a_gateway_is_told_codecs_quotas_and_brokers_settings() -> None:
+    given = {"quota.window.num": "3", "ssl.keystore.password": "secret"}
+    settings, _ = broker_config.parse(given)
+    bench = Bench(given=settings.given)
+    nothing = {"given": {"quota.window.num": "3"}, "brokers": {}, "quotas": [], "codecs": {}}
+    assert told(bench) == nothing
+    packed = bench.topic("packed", compression_type="gzip", retention_ms="7")
+    bench.topic("plain", retention_ms="7")
+    changes = [("max.connections", SET, "5"), ("no.such.password", SET, "secret")]
+    for name in ("", "1"):
+        alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, name, changes)])
+    entity = [{"entityType": "ip", "entityName": None}]
+    entry = {"entity": entity, "ops": [{"key": "connection_creation_rate", "value": 2.0}]}
+    bench.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
+    bench.now += 1
+    codec = {"compression.type": "gzip"}
+    assert told(bench) == {
+        **nothing,
+        "brokers": {"1": {"max.connections": "5"}, "cluster": {"max.connections": "5"}},
+        "quotas": [{"entity": {"ip": None}, "values": {"connection_creation_rate": 2.0}}],
+        "codecs": {packed: codec, "packed": codec},
+    }
+    alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, [(TOPIC, "packed", [("compression.type", 1, "")])])
+    bench.now += 1
+    assert told(bench)["codecs"] == {}
