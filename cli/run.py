@@ -276,7 +276,7 @@ def _run(
     settings: "Settings", given: "BrokerSettings", available_now: bool, shown: _Shown
 ) -> "Ended":
     """Check, prepare, run, and take the snapshot at the end. Exits where the query fails."""
-    from brokerstream.cli import run_checks, run_following, run_snapshots
+    from brokerstream.cli import run_checks, run_cleaning, run_following, run_snapshots
     from brokerstream.streaming import runner
     from brokerstream.streaming.session import check_start, session_when_needed
 
@@ -305,8 +305,15 @@ def _run(
             say_at(f"reading {settings.prefix}.requests; Ctrl-C ends it after a micro-batch")
             observe = stack.enter_context(_observed(watched, shown.as_json))
             look = stack.enter_context(run_following.following(settings, session))
-            with checks.while_running(session), snapshots.while_running(session):
+            cleaning = run_cleaning.Cleaning(job, given, session)
+            with (
+                checks.while_running(session),
+                snapshots.while_running(session),
+                cleaning.while_running(),
+            ):
                 ended = _query(job, stop, available_now, observe, session(), watched, look)
+            if available_now:
+                cleaning.at_end()
         checks.at_end(session, ended.committed)
         snapshots.at_end(session, ended.committed)
         return ended

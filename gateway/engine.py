@@ -15,7 +15,7 @@ import msgspec
 
 from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
 from brokerstream.gateway.recompression import Codec
-from brokerstream.state.core.events import Kind
+from brokerstream.state.core.events import Kind, LogMark
 from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.records import LogCleaned
 
@@ -202,10 +202,10 @@ class EventWriter:
         """A connection's name as no other writer's connection has it."""
         return f"{self.incarnation}-{name}"
 
-    def cleaning(self, broker: int, cleaned: LogCleaned) -> bytes:
-        """The document of an event that says what a pass of the cleaner has left of a log."""
-        told = {"kind": Kind.CLEAN_LOG, "broker": broker, "cleaned": cleaned}
-        return self._write(told)[1]
+    def cleaning(self, broker: int, cleaned: LogCleaned, seen: LogMark) -> tuple[str, bytes]:
+        """Id and document of an event that says what a pass of the cleaner has left of a log."""
+        told = {"kind": Kind.CLEAN_LOG, "broker": broker, "cleaned": cleaned, "seen": seen}
+        return self._write(told)
 
     def tick(self) -> bytes:
         """The document of an event that only lets time pass."""

@@ -170,7 +170,8 @@ class LocalEngine:
             one.cleaned = None
         rows = None
         if one.cleaned is not None and one.is_still_due():
-            rows = self._handle(self._events.cleaning(due.broker, one.cleaned), True)
+            _, document = self._events.cleaning(due.broker, one.cleaned, due.mark)
+            rows = self._handle(document, True)
         self._dispatch(rows or [])
         is_taken = any(isinstance(row, RecordRow) for row in rows or ())
         for locator in one.written if not is_taken else ():

@@ -1,4 +1,4 @@
-"""The log cleaner of the local engine: it looks into the batches, which the machine cannot.
+"""The log cleaner of an engine: it looks into the batches, which the machine cannot.
 
 Which logs are due, and what is left of each batch, `state/logs/cleaner.py` says. A pass reads what
 a log has below its end twice, as Kafka's does: once for the keys, once for what is left. Its
@@ -10,18 +10,20 @@ became compacted comes back into the index with the first pass that goes beyond 
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from heapq import nsmallest
+from typing import NamedTuple, Protocol
 
 import msgspec
 import structlog
 
 from brokerstream.gateway import cleaned_batches, records
-from brokerstream.gateway.batch_store import BatchStore
 from brokerstream.gateway.cleaned_batches import RawRecord
 from brokerstream.gateway.compression import DecompressionError
 from brokerstream.gateway.engine import Body
 from brokerstream.gateway.records import NO_TIMESTAMP, InvalidRecordsError
+from brokerstream.kafka_io.locators import Locator
 from brokerstream.state.cluster import broker_configs, image, retention_limits
+from brokerstream.state.core.events import LogMark
 from brokerstream.state.core.records import Batch, LogCleaned
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Tables
@@ -70,17 +72,20 @@ class Due(NamedTuple):
     log: Log
     range_: Range
     rules: Rules
-    mark: "_Mark"
+    mark: LogMark
 
 
-class _Mark(NamedTuple):
-    """What changes where a log loses or exchanges batches."""
+class Bytes(Protocol):
+    """Where the bytes of batches lie."""
 
-    log_start_offset: int
-    cleaned_to: int
-    leader_epoch: int
-    sealed: int
-    first_indexed: int
+    def put(self, data: bytes) -> str:
+        """Keep bytes; gives back their locator."""
+
+    def get(self, locator: str) -> bytes | None:
+        """The bytes, None where they are lost."""
+
+    def drop(self, locator: str, was_kept: bool) -> None:
+        """Forget bytes that no log has."""
 
 
 class _Seen(NamedTuple):
@@ -154,14 +159,7 @@ def due(tables: Tables, brokers: list[int], given: BrokerSettings, now: int) -> 
                     continue
                 range_ = cleaner.cleanable(tables.logs, broker, log, rules, now)
                 if range_ is not None and cleaner.is_index_whole_from(log, range_.end):
-                    yield Due(broker, log, range_, rules, _mark_of(log))
-
-
-def _mark_of(log: Log) -> _Mark:
-    first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
-    return _Mark(
-        log.log_start_offset, log.cleaned_to, log.leader_epoch, len(log.segments), first_indexed
-    )
+                    yield Due(broker, log, range_, rules, cleaner.mark_of(log))
 
 
 def _between(headers: list[StoredBatch], offset: int, end: int) -> list[StoredBatch]:
@@ -185,6 +183,8 @@ class OnePass:
         sealed: gives the batches of a sealed part of a log, by topic id, partition, base offset.
         due: which log, and how far.
         now: the time of the pass, in ms since 1970.
+        moved_max: how many batches that stay as they are get their bytes a new place, the oldest
+            of those that were cleaned before: where room is freed from the beginning on.
 
     Attributes:
         written: the locators of what was written; no log has it yet.
@@ -192,13 +192,20 @@ class OnePass:
     """
 
     def __init__(
-        self, tables: Tables, store: BatchStore, due: Due, now: int, sealed: Sealed = no_sealed
+        self,
+        tables: Tables,
+        store: Bytes,
+        due: Due,
+        now: int,
+        sealed: Sealed = no_sealed,
+        moved_max: int = 0,
     ) -> None:
         self._tables = tables
         self._store = store
         self._sealed = sealed
         self._due = due
         self._now = now
+        self._moved_max = moved_max
         self.written: list[str] = []
         self.cleaned: LogCleaned | None = None
 
@@ -220,7 +227,7 @@ class OnePass:
         broker, log, *_, mark = self._due
         key = log_key(broker, log.topic_id, log.partition)
         now = self._tables.logs.get(key, Log)
-        return now is not None and _mark_of(now) == mark
+        return now is not None and cleaner.mark_of(now) == mark
 
     def _as_far_as_can_be_told(self) -> Iterator[None]:
         range_, headers = self._due.range_, list(self._headers())
@@ -232,6 +239,7 @@ class OnePass:
                 for locator in self.written:
                     self._store.drop(locator, False)
                 self.written.clear()
+                self._moved_max = 0
                 dirty = _between(headers, range_.first_dirty, range_.end)
                 half = dirty[(len(dirty) - 1) // 2].last_offset + 1
                 if half == range_.end:
@@ -254,15 +262,18 @@ class OnePass:
             range_, keys.last_offsets, last, transactions, self._now, rules.delete_retention_ms
         )
         left = _Left(mark.first_indexed)
+        moved = self._to_move(_between(headers, start, first_dirty))
         for number, header in enumerate(_between(headers, start, range_.end), 1):
             seen = self._seen(header)
             outcome = this.outcome(seen.batch)
-            if outcome.places is not None and outcome.is_changed:
-                left.changed(self._changed(seen, outcome))
-            elif outcome.places is not None:
-                left.stays(header)
-            else:
+            if outcome.places is None:
                 left.goes()
+            elif outcome.is_changed:
+                left.changed(self._changed(seen, outcome))
+            elif header.locator in moved:
+                left.changed(self._moved(header))
+            else:
+                left.stays(header)
             if left.size > LISTED_MAX:
                 raise _TooManyError
             if number % SLICE == 0:
@@ -280,6 +291,20 @@ class OnePass:
         locator = self._store.put(changed)
         self.written.append(locator)
         return msgspec.convert(fields | {"locator": locator}, Batch)
+
+    def _to_move(self, clean: list[StoredBatch]) -> set[str | None]:
+        """The locators of the batches that lie furthest to the beginning."""
+        found = [place for each in clean if (place := Locator.of(each.locator or "")) is not None]
+        oldest = nsmallest(self._moved_max, found, key=lambda place: place.offset)
+        return {str(place) for place in oldest}
+
+    def _moved(self, header: StoredBatch) -> Batch:
+        data = self._store.get(header.locator or "")
+        if data is None:
+            raise _NotReadableError("the bytes of a batch are lost")
+        locator = self._store.put(data)
+        self.written.append(locator)
+        return msgspec.structs.replace(header.header(), locator=locator)
 
     def _headers(self) -> Iterator[StoredBatch]:
         """All batches of the log, sealed ones among them."""

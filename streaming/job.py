@@ -114,6 +114,7 @@ def cell_settings(
         responses_partitions=placed.responses_partitions,
         may_hold=settings.event_time == "recorded",
         may_intervene=settings.interventions,
+        may_clean=settings.event_time != "recorded",
         writes_records=settings.writes_records,
         cells=brokers if len(brokers) > 1 else {},
         incarnation=incarnation,

@@ -3,18 +3,24 @@
 import msgspec
 
 from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.events import Reason, Refusal, decode_body
+from brokerstream.state.core.events import LogMark, Reason, Refusal, decode_body
 from brokerstream.state.core.records import LogCleaned
 from brokerstream.state.logs import cleaner
 
 _decoder = msgspec.json.Decoder(LogCleaned)
 
 
-def decide(broker: Broker, told: msgspec.Raw) -> LogCleaned | Refusal:
-    """The record of a pass over a broker's log, or why it cannot be."""
+def decide(broker: Broker, told: msgspec.Raw, seen: LogMark | None) -> LogCleaned | Refusal | None:
+    """The record of a pass over a broker's log, or why it cannot be.
+
+    None where the log is another than that which the pass has `seen`: it comes again.
+    """
     cleaned = decode_body(told, _decoder)
     if isinstance(cleaned, Refusal):
         return cleaned
     assert isinstance(cleaned, LogCleaned), "as it was decoded"
-    wrong = cleaner.wrong(broker.log(cleaned.topic_id, cleaned.partition), cleaned)
+    log = broker.log(cleaned.topic_id, cleaned.partition)
+    if seen is not None and (log is None or cleaner.mark_of(log) != seen):
+        return None
+    wrong = cleaner.wrong(log, cleaned)
     return Refusal(Reason.NOT_POSSIBLE, wrong) if wrong else cleaned

@@ -173,10 +173,11 @@ class Run(MetadataReading):
 
     def _clean_log(self, event: Event) -> None:
         """Takes what a pass of the cleaner has left of a log."""
-        cleaned = cleaned_logs.decide(self._broker(event.broker), event.cleaned)
+        cleaned = cleaned_logs.decide(self._broker(event.broker), event.cleaned, event.seen)
         if isinstance(cleaned, Refusal):
             raise Refused(cleaned.reason, cleaned.detail)
-        self._apply(event.broker, cleaned)
+        if cleaned is not None:
+            self._apply(event.broker, cleaned)
 
     def _arrive(self, event: Event) -> None:
         """Takes what another cell has told."""

@@ -152,6 +152,16 @@ class Move(msgspec.Struct, rename="camel"):
     leader: Int32
 
 
+class LogMark(msgspec.Struct, rename="camel", frozen=True):
+    """In a `clean-log` event: what changes where a log loses or exchanges batches."""
+
+    log_start_offset: Int64
+    cleaned_to: Int64
+    leader_epoch: Int32
+    sealed: Int32
+    first_indexed: Int64
+
+
 class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     """One event. Times are milliseconds since 1970; `reply_to` is a partition of `responses`."""
 
@@ -185,6 +195,9 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     """In an `expire-members` event: a group of the broker, and those who count as silent."""
     cleaned: msgspec.Raw = msgspec.Raw(b"null")
     """In a `clean-log` event: what a pass of the cleaner at the edge has left, a `LogCleaned`."""
+    seen: LogMark | None = None
+    """In a `clean-log` event: what the log was when the pass looked. Where it is another by now,
+    nothing happens."""
     sender: str = ""
     """From another cell: its name; `incarnation` and `sequence` say which of its events this is."""
     incarnation: Int64 = 0

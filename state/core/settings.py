@@ -145,7 +145,7 @@ class CellSettings(msgspec.Struct, kw_only=True):
     may_intervene: bool = False
     """Whether brokers are stopped, leaders moved and fetch sessions dropped by events."""
     may_clean: bool = False
-    """Whether logs are cleaned by events: only where the edge sees all of their bytes."""
+    """Whether logs are cleaned by events: not where times are those of a recording."""
     cells: dict[str, list[int]] = {}
     """The cells of the cluster by name, and the brokers that each holds; the first one has the
     controller, too. Empty: this one holds all."""

@@ -23,6 +23,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from brokerstream.state.core.events import LogMark
 from brokerstream.state.core.records import LogCleaned
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs import rolling
@@ -296,6 +297,14 @@ def in_runs(batches: Iterable[Located], runs: Sequence[tuple[int, int]]) -> Iter
 def is_index_whole_from(log: Log, offset: int) -> bool:
     """Whether nothing of the log is sealed from this offset on."""
     return not log.segments or (not log.chunks or log.chunks[0].base_offset <= offset)
+
+
+def mark_of(log: Log) -> LogMark:
+    """By this a log is known that a pass has looked at."""
+    first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
+    return LogMark(
+        log.log_start_offset, log.cleaned_to, log.leader_epoch, len(log.segments), first_indexed
+    )
 
 
 def wrong(log: Log | None, cleaned: LogCleaned) -> str:

@@ -132,4 +132,5 @@ def settings_of(placed: Placement, broker_settings: BrokerSettings) -> CellSetti
         responses_partitions=placed.responses_partitions,
         may_hold=placed.event_time == "recorded",
         may_intervene=placed.interventions,
+        may_clean=placed.event_time != "recorded",
     )

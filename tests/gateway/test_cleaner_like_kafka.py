@@ -63,8 +63,8 @@ DELETE_HORIZON_FLAG = 0x40
 class Side:
     """A broker, real or ours."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self.conn = wire.Conn(host, port)
+    def __init__(self, host: str, port: int, deadline: float | None = None) -> None:
+        self.conn = wire.Conn(host, port, deadline=deadline)
         self.producers: dict[str, tuple[int, int]] = {}
         self.sequences: dict[str, int] = {}
 

@@ -22,6 +22,7 @@ BATCHES: list[Batch] = [
     (["b", "c"], [None, "3"]),
 ]
 LEFT = ["2:a=2", "3:b=null", "4:c=3", "5:cut=cut"]
+LEFT_OF_TWO = ["5:cut=cut", "8:a=2", "9:b=null", "10:c=3", "11:cut=cut"]
 
 
 def side_of(running: Running) -> Side:
@@ -29,12 +30,12 @@ def side_of(running: Running) -> Side:
     return Side(address.host, address.port)
 
 
-def write(side: Side, wave: int = 0) -> None:
+def write(side: Side, wave: int = 0, topic: str = "t") -> None:
     """Batches of one segment, and one that cuts it: later than that of the wave before."""
     now = int(time.time() * 1000)
     for batch in BATCHES:
-        side.write("t", batch, now)
-    side.write("t", (["cut"], ["cut"]), now + (wave + 1) * LATER_MS)
+        side.write(topic, batch, now)
+    side.write(topic, (["cut"], ["cut"]), now + (wave + 1) * LATER_MS)
 
 
 def clean(running: Running) -> int:
@@ -44,8 +45,8 @@ def clean(running: Running) -> int:
     return int(running.run(passes()))
 
 
-def records(side: Side) -> list[str]:
-    return [each for batch in side.read("t", 0, 0)["records"] for each in batch["records"]]
+def records(side: Side, topic: str = "t") -> list[str]:
+    return [each for batch in side.read(topic, 0, 0)["records"] for each in batch["records"]]
 
 
 def test_a_cleaned_log_outlives_the_gateway(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_a_cleaned_log_outlives_the_gateway(tmp_path: Path) -> None:
         assert side.read("t", 0, 1) == before
         write(side, 1)
         assert clean(running) == 1
-        assert records(side) == ["5:cut=cut", "8:a=2", "9:b=null", "10:c=3", "11:cut=cut"]
+        assert records(side) == LEFT_OF_TWO
         side.conn.close()
 
 

@@ -22,6 +22,8 @@ from brokerstream.kafka_io import properties
 from brokerstream.state.configs.broker_config import parse
 from tests.conformance.runs import difference
 from tests.conformance.transcript import REGISTRY
+from tests.gateway.test_cleaner_like_kafka import CONFIGS as COMPACTED
+from tests.gateway.test_cleaner_like_kafka import Side
 from tests.gateway.test_group_clients import RECORDS as GROUP_RECORDS
 from tests.gateway.test_group_clients import (
     ConfluentMember,
@@ -31,6 +33,9 @@ from tests.gateway.test_group_clients import (
     fill,
     poll_until,
 )
+from tests.gateway.test_log_cleaner import LEFT, LEFT_OF_TWO
+from tests.gateway.test_log_cleaner import records as left_of
+from tests.gateway.test_log_cleaner import write as write_wave
 from tests.gateway.test_mixed_group_clients import (
     GROUP,
     assert_offsets_are_kept,
@@ -44,6 +49,7 @@ from tests.support.batches import batch
 from tests.support.gateway_processes import gateway as gateway_process
 from tests.support.gateways import Running, produce_body, serving
 from tests.support.kafka_tools import run_tool
+from tests.support.patience import wait_until
 from tests.support.proxies import capturing
 from tests.support.record_streams import Stream, values_of
 from tests.support.round_trips import (
@@ -68,6 +74,7 @@ SETTINGS = {
     "max.incremental.fetch.session.cache.slots": "8",
     "group.consumer.session.timeout.ms": "20000",
     "group.consumer.assignment.interval.ms": "100",
+    "log.cleaner.backoff.ms": "1000",
 }
 COUNT = 1_000
 WANTED = records(COUNT)
@@ -128,6 +135,7 @@ def runs(
     tasks["session of kafka-python"] = partial(in_a_session_of_kafka_python, gateways[CLIENTS])
     tasks["session of Java"] = partial(in_a_session_of_java, gateways[CLIENTS])
     recording = tmp_path_factory.mktemp("five") / "five.jsonl"
+    tasks["compacted topic"] = partial(of_a_compacted_topic, gateways[CLIENTS])
     tasks["five members"] = partial(five_members_of_both_protocols, gateways[CLIENTS], recording)
     with ThreadPoolExecutor(len(tasks)) as pool:
         yield {name: pool.submit(each) for name, each in tasks.items()}
@@ -243,6 +251,17 @@ def with_console_tools(bootstrap: str) -> list[str]:
     return read.splitlines()
 
 
+def of_a_compacted_topic(gateway: Running) -> None:
+    """What the cleaner of the job leaves, and after another pass."""
+    side = Side(*gateway.addresses[1], time.time() + PATIENCE_S)
+    side.create("compacted", COMPACTED)
+    write_wave(side, topic="compacted")
+    wait_until(lambda: left_of(side, "compacted") == LEFT)
+    write_wave(side, 1, "compacted")
+    wait_until(lambda: left_of(side, "compacted") == LEFT_OF_TWO)
+    side.conn.close()
+
+
 @pytest.mark.usefixtures("runs")
 def test_requests_of_all_connections_go_into_the_same_micro_batches(
     job: RunningJob, gateway: Running
@@ -303,6 +322,12 @@ def test_what_javas_console_producer_sends_a_member_of_a_group_prints(
     runs: dict[str, Future[Any]],
 ) -> None:
     assert runs["console tools"].result() == LINES
+
+
+def test_the_log_cleaner_of_the_job_leaves_what_that_of_a_gateway_leaves(
+    runs: dict[str, Future[Any]],
+) -> None:
+    assert runs["compacted topic"].result() is None
 
 
 @pytest.mark.parametrize("client", ["kafka-python", "Java"])

@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from brokerstream.cli.run_cleaning import Cleaning
 from brokerstream.gateway.data_topic import DataTopic
 from brokerstream.gateway.sealed_segments import SealedSegments
 from brokerstream.gateway.spark_engine import SparkEngine
@@ -65,7 +66,9 @@ class RunningJob:
         try:
             with runner.prepared(self.bench.settings, self.bench.broker_settings) as prepared:
                 self._placed.set()
-                runner.run(prepared, self._stop, session=self._spark)
+                given = self.bench.broker_settings
+                with Cleaning(prepared, given, lambda: self._spark).while_running():
+                    runner.run(prepared, self._stop, session=self._spark)
         except Exception as error:  # noqa: BLE001 (the test's thread is told)
             self._failure = error
         finally:

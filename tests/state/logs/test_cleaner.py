@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokerstream.state.core.events import LogMark
 from brokerstream.state.core.records import EndMarker
 from brokerstream.state.logs import cleaner, timestamp_index
 from brokerstream.state.logs.aborted_transactions import AbortedTransaction
@@ -248,9 +250,9 @@ def told(log: Log, bench: Bench, keeps: list[int], end: int = 3) -> dict[str, An
     return {"type": "LogCleaned", **of_log, "batches": kept}
 
 
-def clean(bench: Bench, cleaned: dict[str, Any]) -> None:
+def clean(bench: Bench, cleaned: dict[str, Any], seen: LogMark | None = None) -> None:
     event = {"id": "clean", "cluster": bench.settings.cluster, "kind": "clean-log"}
-    letters = bench.dead_letters(bench.handle({**event, "cleaned": cleaned}))
+    letters = bench.dead_letters(bench.handle({**event, "cleaned": cleaned, "seen": seen}))
     if letters:
         raise RefusedError(letters)
 
@@ -263,6 +265,19 @@ def test_the_index_is_what_a_pass_has_left() -> None:
     assert [batch.base_offset for batch in found] == [1, 3]
     assert (left.cleaned_to, left.log_start_offset, left.log_end_offset) == (3, 0, 4)
     assert left.size_in_bytes == 140
+
+
+@pytest.mark.parametrize(
+    ("field", "is_taken"), [("", True), *((field, False) for field in LogMark.__struct_fields__)]
+)
+def test_a_log_that_is_another_than_the_pass_has_seen_stays(field: str, is_taken: bool) -> None:
+    """A job goes on between what the pass has read and what it says."""
+    bench, log = grown(3, 2, 1, 0)
+    seen = cleaner.mark_of(log)
+    if field:
+        seen = msgspec.structs.replace(seen, **{field: getattr(seen, field) + 1})
+    clean(bench, told(log, bench, [1]), seen)
+    assert log_of(bench).cleaned_to == (3 if is_taken else 0)
 
 
 def test_the_greatest_timestamp_is_not_that_of_a_batch_without_records() -> None:

@@ -1,0 +1,109 @@
+"""The log cleaner that `brokerstream run` has beside the job."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from brokerstream.cli.output import say_at, warn
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from brokerstream.gateway.job_cleaner import JobCleaner, JobState
+    from brokerstream.settings import Settings
+    from brokerstream.state.core.settings import BrokerSettings
+    from brokerstream.streaming.job import Job
+
+
+class Cleaning:
+    """Cleans compacted logs while a job runs, and once more at the end of one that ends by itself.
+
+    Where times are those of a recording nothing is cleaned.
+
+    Args:
+        job: from `prepared`.
+        given: the settings that its brokers were started with.
+        session: gives a Spark session, for where the checkpoint's files do not do.
+    """
+
+    def __init__(
+        self, job: "Job", given: "BrokerSettings", session: "Callable[[], SparkSession]"
+    ) -> None:
+        self._job, self._given, self._session = job, given, session
+        self._has_stopped = threading.Event()
+
+    @contextmanager
+    def while_running(self) -> Iterator[None]:
+        """Clean every `log.cleaner.backoff.ms` while it is entered."""
+        if self._job.settings.event_time == "recorded":
+            yield
+            return
+        thread = threading.Thread(target=self._rounds, name="log cleaner", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._has_stopped.set()
+            thread.join()
+
+    def at_end(self) -> None:
+        """Clean once; the next run takes the outcome."""
+        if self._job.settings.event_time != "recorded":
+            self._has_stopped.clear()
+            self._round(self._cleaner())
+
+    def _rounds(self) -> None:
+        cleaner = self._cleaner()
+        wait_s = self._given.log_cleaner_backoff_ms / 1000
+        while not self._has_stopped.wait(wait_s):
+            wait_s = self._round(cleaner) or wait_s
+
+    def _round(self, cleaner: "JobCleaner") -> float:
+        """Gives back how long to wait for the next one, 0 where that is not known."""
+        try:
+            state = state_of(self._job.settings, self._session)
+            if state is None:
+                return 0.0
+            self._tell(cleaner.round(state))
+            return cleaner.backoff_s(state)
+        except (UserError, OSError) as error:
+            warn(f"the log cleaner: {error}")
+        except Exception as error:  # noqa: BLE001 (a file that Spark removes meanwhile)
+            warn(f"the log cleaner: {type(error).__name__}: {error}")
+        return 0.0
+
+    def _cleaner(self) -> "JobCleaner":
+        from brokerstream.gateway.job_cleaner import JobCleaner
+
+        prefix, ended = self._job.settings.prefix, self._has_stopped.is_set
+        return JobCleaner(self._job.client, prefix, self._given, ended)
+
+    def _tell(self, passes: int) -> None:
+        if passes:
+            say_at(f"{passes} compacted logs were cleaned")
+
+
+def state_of(
+    settings: "Settings", session: "Callable[[], SparkSession] | None" = None
+) -> "JobState | None":
+    """A job's state as its newest micro-batch has left it; None before the first one.
+
+    Raises:
+        UserError: as `state_reader.read_cells`.
+    """
+    from brokerstream.gateway.job_cleaner import CellState, JobState
+    from brokerstream.kafka_io.topics import REQUESTS, full_name
+    from brokerstream.state.core.tables import Tables
+    from brokerstream.streaming import checkpoint_log, job, state_reader
+
+    checkpoint = settings.checkpoint_dir
+    batch = checkpoint_log.committed(checkpoint)
+    if batch == checkpoint_log.NONE:
+        return None
+    placed = {cell: each for each in job.placements(settings) for cell in each.cells}
+    cells = state_reader.read_cells(checkpoint, batch, session)
+    found = [CellState(placed[cell], cell, Tables(columns)) for cell, columns in cells.items()]
+    ends = checkpoint_log.end_offsets(checkpoint, batch)
+    return JobState(found, ends.get(full_name(settings.prefix, REQUESTS), {}))
