@@ -158,7 +158,7 @@ def _show_one(seed: int, trace: bool, broken: "Planted | None", as_json: bool) -
     from brokerstream.simulation.plan import draw
     from brokerstream.simulation.shrinking import shrink
 
-    plan = draw(seed)
+    plan = msgspec.structs.replace(draw(seed), checks_all=True)
     outcomes = outcome_of(plan)
     if outcomes.violations:
         with err.status(f"seed {seed} fails: looking for a smaller run"):

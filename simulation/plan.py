@@ -162,6 +162,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         away_max: how many brokers may be away at a time.
         is_all_in_sync: whether `min.insync.replicas` is all of them: no broker may be away then.
         transaction_version: the level of the feature `transaction.version`.
+        checks_all: whether the state's invariants are checked after every event, not after some.
     """
 
     seed: int
@@ -176,6 +177,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     away_max: int = 1
     is_all_in_sync: bool = False
     transaction_version: int = 2
+    checks_all: bool = False
 
     def has(self, fault: Fault) -> bool:
         """Whether a fault comes."""

@@ -25,13 +25,6 @@ APPLICATIONS: tuple[Planted, ...] = (
         "",
     ),
     Planted(
-        "revoked-is-stopped",
-        "a worker stops what is taken from it",
-        "brokerstream.clients.connect.worker_coordinator",
-        "            self._stop(given.revoked)\n",
-        "            self.taken.clear()\n",
-    ),
-    Planted(
         "running-is-not-dealt-out",
         "what a worker says that it runs is not given to another",
         "brokerstream.clients.connect.cooperative_assignor",

@@ -1,0 +1,98 @@
+"""What an operator asks: replicas that a partition can have, of partitions that there are."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from brokerstream.simulation.clock import Clock
+from brokerstream.simulation.cluster import Cluster
+from brokerstream.simulation.operating import Operator
+from brokerstream.simulation.plan import Fault, Injection, Plan, draw
+
+SEED = next(seed for seed in range(99) if draw(seed).brokers == 3)
+
+
+class Told(Cluster):
+    """A cluster that keeps what it is asked."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan, Clock())
+        self.asked: list[dict[str, Any]] = []
+        self.passed_on: list[str] = []
+        self.on_answer = lambda name, _: self.passed_on.append(name)
+
+    def take(self, cell: str, document: bytes) -> None:
+        self.asked.append(json.loads(document))
+
+
+def operator() -> tuple[Told, Operator, list[tuple[Fault, str]]]:
+    told = Told(draw(SEED))
+    heard: list[tuple[Fault, str]] = []
+    return told, Operator(told, lambda *what: heard.append(what)), heard
+
+
+def test_a_reassignment_keeps_as_many_as_have_to_be_in_sync() -> None:
+    told, asks, _ = operator()
+    for number in range(50):
+        asks.reassign(Injection(0, Fault.REASSIGN, number / 50, 0), [2])
+    for event in told.asked:
+        assert event["broker"] == 2
+        (partition,) = event["request"]["topics"][0]["partitions"]
+        replicas = partition["replicas"]
+        assert told.plan.in_sync_min <= len(set(replicas)) == len(replicas) <= 3
+    names = {event["request"]["topics"][0]["name"] for event in told.asked}
+    assert {"orders", "__consumer_offsets", "__transaction_state"} <= names
+
+
+@pytest.mark.parametrize(
+    ("begin", "answer", "where"),
+    [
+        (
+            Operator.reassign,
+            {
+                "responses": [
+                    {"name": "orders", "partitions": [{"partitionIndex": 1, "errorCode": 0}]}
+                ]
+            },
+            "orders-1",
+        ),
+        (
+            Operator.elect,
+            {
+                "replicaElectionResults": [
+                    {
+                        "topic": "orders",
+                        "partitionResult": [
+                            {"partitionId": 0, "errorCode": 80},
+                            {"partitionId": 2, "errorCode": 0},
+                        ],
+                    }
+                ]
+            },
+            "orders-2",
+        ),
+    ],
+)
+def test_what_had_an_effect_counts(
+    begin: Callable[..., None], answer: dict[str, Any], where: str
+) -> None:
+    told, asks, heard = operator()
+    fault = Fault.REASSIGN if begin is Operator.reassign else Fault.ELECT
+    for response in (None, answer):
+        begin(asks, Injection(0, fault, 0.5, 0), [1])
+        told.on_answer(told.asked[-1]["id"], {"response": response})
+    told.on_answer("client/1", {})
+    assert heard == [(fault, where)]
+    assert told.passed_on == ["client/1"]
+
+
+def test_nothing_is_cancelled_where_nothing_was_reassigned() -> None:
+    told, asks, _ = operator()
+    asks.cancel()
+    assert told.asked == []
+    asks.reassign(Injection(0, Fault.REASSIGN, 0.5, 0), [1])
+    asks.cancel()
+    partitions = [p for t in told.asked[1]["request"]["topics"] for p in t["partitions"]]
+    assert partitions and all(each["replicas"] is None for each in partitions)
