@@ -50,7 +50,7 @@ def sides(kafka: str, rows: list[Row]) -> Iterator[Sides]:
 def test_every_answer_and_row_of_a_random_walk_is_kafkas(
     kafka: str, sides: Sides, rows: list[Row]
 ) -> None:
-    walks = {seed: Walk(seed, f"walk-{seed}") for seed in seeds(WALKS)}
+    walks = {seed: Walk(seed, name) for seed, name in seeds(WALKS).items()}
     groups = [group for walk in walks.values() for group in walk.groups]
     heard = set()
     for side in sides:

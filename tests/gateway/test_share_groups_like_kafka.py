@@ -71,7 +71,7 @@ def _go(sides: Sides, walk: ShareWalk, seed: int) -> Counter[tuple[str, str]]:
 
 
 def test_every_answer_of_a_random_walk_is_kafkas(kafka: str) -> None:
-    walks = {seed: ShareWalk(seed, f"share-walk-{seed}") for seed in seeds(WALKS)}
+    walks = {seed: ShareWalk(seed, name) for seed, name in seeds(WALKS).items()}
     met: Counter[tuple[str, str]] = Counter()
     with both_sides(kafka, TOPICS) as sides:
         for side in sides:

@@ -39,7 +39,8 @@ class StreamsWalk:
         self.topic = f"{name}-source"
         self._repartition, self._changelog = f"{name}-repartition", f"{name}-changelog"
         self.topics = [self.topic, self._repartition, self._changelog]
-        self._runs = self._one(*self._topologies())
+        topologies = self._topologies()
+        self._runs = topologies[seed % len(topologies)]
         self._epochs: dict[str, int] = {}
         self._owned: dict[str, Body] = {}
         self._endpoint_epochs: dict[str, int] = {}
@@ -86,8 +87,9 @@ class StreamsWalk:
     def step(self) -> Step:
         """The next request."""
         self._at += 1
-        if self._at == 1 and self._is(0.7):
-            return self._creation(self.topic, 4)
+        if self._at == 1 and self._is(0.6):
+            name = self._one(*[self.topic] * 4, self._changelog)
+            return self._creation(name, self._one(4, 4, 2))
         kinds = (self._beat, self._look, self._commit, self._set, self._change)
         (kind,) = self._chance.choices(kinds, (70, 10, 9, 4, 7))
         return kind()
@@ -137,14 +139,15 @@ class StreamsWalk:
         tags = self._one([], [{"key": "zone", "value": "z"}, {"key": "rack", "value": "r"}])
         said: Body = {"memberEpoch": 0, "rebalanceTimeoutMs": TIMEOUT_MS, "topology": self._runs}
         said |= {"processId": process, "userEndpoint": endpoint, "clientTags": tags, **NO_TASKS}
-        if self._is(0.08):
+        if self._is(0.15):
             epoch = self._runs["epoch"]
             said["topology"] = self._one(
-                *({**self._runs, "epoch": epoch + more} for more in (-1, 1)),
+                *({**self._runs, "epoch": epoch + more} for more in (-1, -1, -1, -1, 1)),
                 *self._topologies()[:3],
                 topology(part("0", "run"), part("0", "ran")),
                 topology(part("0", "run", stateChangelogTopics=[internal(self._changelog, 2)])),
                 topology(part("0", "__consumer_offsets")),
+                topology(part("0", "a/b")),
                 topology(),
             )
         return said
@@ -160,19 +163,22 @@ class StreamsWalk:
             {"rackId": self._one("r1", "r2")},
             {"userEndpoint": {"host": "elsewhere", "port": self._one(1, 2)}, **told},
             {"processId": self._one(*PROCESSES)},
+            {"memberId": self._one("ghost", "nobody")},
+            {"memberEpoch": self._epochs[member] + 1},
+            {"groupId": self._nobody},
         )
-        (case,) = self._chance.choices(cases, (25, 40, 10, 9, 1, 3, 4, 3))
+        (case,) = self._chance.choices(cases, (25, 40, 10, 9, 1, 3, 4, 3, 2, 2, 1))
         return dict(case)
 
     def _odd(self, body: Body) -> Body:
         epoch = body["memberEpoch"]
         tasks = [{"subtopologyId": self._one("0", "1", "9"), "partitions": [self._one(0, 1, 9)]}]
         odd = {
-            "memberId": ("", "ghost", "ghost"),
-            "memberEpoch": (-3, -2, -1, epoch - 1, *[epoch + 1] * 3),
+            "memberId": ("", " "),
+            "memberEpoch": (-3, -2, -1, epoch - 1, epoch - 1),
             "instanceId": ("", "i1"),
             "rackId": ("",),
-            "groupId": ("", self._nobody),
+            "groupId": ("", self._nobody, self._nobody),
             "activeTasks": (None, tasks, tasks),
             "standbyTasks": (None, tasks),
             "warmupTasks": (None, tasks),
@@ -182,20 +188,21 @@ class StreamsWalk:
             "endpointInformationEpoch": (-1, 7),
             "processId": ("",),
         }
-        name = self._one(*odd, "memberId", "memberEpoch", "memberEpoch", "activeTasks")
+        name = self._one(*odd, "groupId", "memberEpoch", "memberEpoch", "activeTasks")
         return {name: self._one(*odd[name])}
 
     def _look(self) -> Step:
-        groups = self._one([self.group], [self.group, self._nobody], [""])
+        known = self._one([self.group], [self.group, self._nobody])
+        groups = self._one(known, known, [""])
         rights = {"includeAuthorizedOperations": self._is(0.2)}
         kinds = {"statesFilter": self._one([], ["Stable"], ["not_ready"], ["Assigning", "empty"])}
         kinds["typesFilter"] = self._one([], ["streams"], ["Classic"])
         steps = (
             Step("STREAMS_GROUP_DESCRIBE", 0, {"groupIds": groups, **rights}),
             Step("CONSUMER_GROUP_DESCRIBE", 1, {"groupIds": groups, **rights}),
-            Step("DESCRIBE_GROUPS", 6, {"groups": groups, **rights}),
+            Step("DESCRIBE_GROUPS", 6, {"groups": known, **rights}),
             Step("LIST_GROUPS", 5, kinds),
-            Step("DELETE_GROUPS", 2, {"groupsNames": groups}),
+            Step("DELETE_GROUPS", 2, {"groupsNames": known}),
         )
         described = 0 if self._has_failed else 6
         (step,) = self._chance.choices(steps, (described, 1, 1, 2, 1))
