@@ -581,7 +581,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is held back is no reason to answer",
-        "        if place.is_held:\n            continue\n",
+        "        if place.notes.is_held:\n            continue\n",
         "",
         THROTTLES + "test_a_client_that_fetches_as_a_replica_out_of_sync_gets_nothing_for_a_while",
     ),
