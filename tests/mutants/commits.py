@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "a loading coordinator says so",
-        "return NONE if timer is None else Error.COORDINATOR_LOAD_IN_PROGRESS",
+        "return Error.NONE if timer is None else Error.COORDINATOR_LOAD_IN_PROGRESS",
         "return Error.NONE",
         COMMITS + "test_a_coordinator_that_loads_says_so",
     ),
@@ -106,10 +106,9 @@ MUTANTS = (
         "groups/test_group_rows.py::test_a_member_that_is_no_classic_one_as_kafka_4_3_1_wrote_it",
     ),
     Mutant(
-        "a new coordinator loads members of consumer groups",
-        "    ConsumerGroupMemberMetadataWritten,\n"
-        "    ConsumerGroupTargetAssignmentMetadataWritten,\n    ConsumerGroupTargetAssignmentMember",
-        "    ConsumerGroupTargetAssignmentMetadataWritten,\n    ConsumerGroupTargetAssignmentMember",
+        "a new coordinator loads the epochs of consumer groups",
+        "    GroupRemoved,\n    ConsumerGroupMetadataWritten,\n",
+        "    GroupRemoved,\n",
         "replication/test_loading.py::test_every_kind_of_record_is_loaded",
     ),
 )
