@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "a loading coordinator says so",
-        "return Error.NONE if timer is None else Error.COORDINATOR_LOAD_IN_PROGRESS",
+        "return NONE if timer is None else Error.COORDINATOR_LOAD_IN_PROGRESS",
         "return Error.NONE",
         COMMITS + "test_a_coordinator_that_loads_says_so",
     ),
