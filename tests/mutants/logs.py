@@ -49,8 +49,8 @@ MUTANTS = (
     ),
     Mutant(
         "a segment's youngest record decides, not its oldest",
-        "newest = max(newest, part.max_timestamp)",
-        "newest = min(newest, part.max_timestamp)",
+        "self.max_timestamp = max(self.max_timestamp, part.max_timestamp)",
+        "self.max_timestamp = min(self.max_timestamp, part.max_timestamp)",
         PLAIN,
     ),
     Mutant(
