@@ -22,15 +22,16 @@ def topic(cluster: str) -> bytes:
     return event(cluster, 0, 19, 7, {"topics": [named], "timeoutMs": 1000})
 
 
-def request(cluster: str, number: int, sequence: int) -> bytes:
-    """A Produce of one batch of one record; producers and partitions take turns."""
-    partition = number % PARTITIONS
+def request(cluster: str, number: int, sequence: int, producers: int = PARTITIONS) -> bytes:
+    """A Produce of one batch of one record; producers take turns, and with them partitions."""
+    producer = number % producers
+    partition = producer % PARTITIONS
     batch = {
         "baseOffset": 0,
         "lastOffsetDelta": 0,
         "recordCount": 1,
         "sizeInBytes": 100,
-        "producerId": partition,
+        "producerId": producer,
         "producerEpoch": 0,
         "baseSequence": sequence,
         "maxTimestamp": START + number,
