@@ -82,20 +82,6 @@ PLANTED_SHARES: tuple[Planted, ...] = (
         "            return self.start_offset, 0\n",
     ),
     Planted(
-        "share-refused",
-        "what the share coordinator does not take is not acknowledged",
-        "brokerstream.state.share.share_partitions",
-        "    return None if is_written else fault\n",
-        "    return None\n",
-    ),
-    Planted(
-        "share-written",
-        "an acknowledgement is written before it is answered",
-        "brokerstream.state.apis.share_acknowledge",
-        "    if messages:\n        decision = _wait(broker, state)\n",
-        "    if messages:\n        decision = _answer(broker, state)\n",
-    ),
-    Planted(
         "share-client-drops",
         "what comes of a partition that a member does not have any more is released, not accepted",
         "brokerstream.clients.share_fetcher",
