@@ -8,12 +8,12 @@ from multiprocessing import get_context
 
 import msgspec
 
-from brokerstream.simulation.plan import APPLICATION_EVERY, Fault, Plan, Role, draw
+from brokerstream.simulation.plan import Fault, Plan, Role, draw
 from brokerstream.simulation.planting import Planted, plant
 from brokerstream.simulation.run import Outcomes, simulate
 
 CHUNK = 4
-MINIMUM_SEEDS = APPLICATION_EVERY
+MINIMUM_SEEDS = 120
 """With fewer, a kind may be missing by chance alone."""
 
 APIS = frozenset(

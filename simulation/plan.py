@@ -32,9 +32,9 @@ ALL_IN_SYNC = 0.25
 BEFORE_KIP_890 = 0.3
 """How often transactions go as they did before KIP-890 (`transaction.version` 1)."""
 
-ADMINISTERED = 0.2
+ADMINISTERED = 0.1
 CHANGES_MAX = 3
-DENIED = 0.1
+DENIED = 0.05
 SHARES = 0.18
 """How often there is a share group; half of the time no broker is away then."""
 
