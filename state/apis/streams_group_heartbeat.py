@@ -70,10 +70,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(coordinator)
     if body.member_epoch == LEAVE_EPOCH:
         return _leave(body, coordinator)
-    tags = _tags(body.client_tags)
-    if isinstance(tags, Refused):
-        return _refuse(tags)
-    beat = coordinator.heartbeat(_said(request, tags))
+    beat = coordinator.heartbeat(_said(request))
     if isinstance(beat, Refused):
         return _refuse(beat)
     return _answer(broker, request, coordinator, beat)
@@ -198,7 +195,7 @@ def _tags(said: list[KeyValue] | None) -> dict[str, str] | Refused | None:
     return tags if len(tags) == len(said) else Refused(Error.UNKNOWN_SERVER_ERROR, None)
 
 
-def _said(request: Request, tags: dict[str, str] | None) -> Said:
+def _said(request: Request) -> Said:
     body: StreamsGroupHeartbeatRequest = request.body
     return Said(
         member_id=body.member_id,
@@ -210,7 +207,7 @@ def _said(request: Request, tags: dict[str, str] | None) -> Said:
         owned=_owned(body),
         process_id=body.process_id,
         user_endpoint=streams_bodies.endpoint_of(body.user_endpoint),
-        client_tags=tags,
+        client_tags=_tags(body.client_tags),
         is_shutdown=body.shutdown_application,
         client_id=request.header.client_id or "",
         client_host=f"/{request.host}",

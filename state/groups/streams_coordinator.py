@@ -82,7 +82,7 @@ class Said(NamedTuple):
     owned: TargetTasks | None
     process_id: str | None
     user_endpoint: Endpoint | None
-    client_tags: dict[str, str] | None
+    client_tags: dict[str, str] | Refused | None
     is_shutdown: bool
     client_id: str
     client_host: str
@@ -157,7 +157,9 @@ class StreamsCoordinator:
         before = self._member(said)
         if isinstance(before, Refused):
             return before
-        after = _updated(before, said)
+        if isinstance(said.client_tags, Refused):
+            return said.client_tags
+        after = _updated(before, said, said.client_tags)
         if after != before:
             self.records.append(member_metadata(self.group.group_id, after))
         topology = self._topology(said)
@@ -475,9 +477,9 @@ def _spec(
     )
 
 
-def _updated(member: StreamsMember, said: Said) -> StreamsMember:
+def _updated(member: StreamsMember, said: Said, tags: dict[str, str] | None) -> StreamsMember:
     """The member with what it says of itself."""
-    tags, timeout = said.client_tags, said.rebalance_timeout_ms
+    timeout = said.rebalance_timeout_ms
     return msgspec.structs.replace(
         member,
         rack_id=member.rack_id if said.rack_id is None else said.rack_id,

@@ -98,7 +98,7 @@ class Walk:
             "memberEpoch": (-3, -2, -1, epoch - 1, epoch + 1, 2**31 - 1),
             "instanceId": ("", "i9") if epoch else ("",),
             "rackId": ("", "r"),
-            "rebalanceTimeoutMs": (-1, -5),
+            "rebalanceTimeoutMs": (-1, 2**31 - 1),  # below -1 it is over before the next request
             "subscribedTopicNames": (None, [], ["", "walked"], ["a/b"]),
             "serverAssignor": ("", "bogus"),
             "topicPartitions": (None, *self._wrong_places()),

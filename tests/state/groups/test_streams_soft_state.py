@@ -106,3 +106,11 @@ def test_a_process_lets_go_of_a_copy_though_another_member_of_it_has_the_same() 
     assert Owners(group).hold_copy("q")("0", 0)
     group.put(one)
     assert holds(), "whoever is written again is noted again"
+
+
+def test_tags_that_repeat_are_looked_at_when_the_member_is_known() -> None:
+    bench = StreamsBench()
+    bench.join("a")
+    twice = [{"key": "k", "value": "v"}] * 2
+    assert bench.beat("a", 9, clientTags=twice)["errorCode"] == Error.FENCED_MEMBER_EPOCH
+    assert bench.beat("a", 2, clientTags=twice)["errorCode"] == Error.UNKNOWN_SERVER_ERROR
