@@ -12,6 +12,9 @@ KIP-496. For the whole request, in this order:
 For a partition: 29 where the client may not READ the topic, 3 where there is none such, 86 where a
 member subscribes to the topic. As in Kafka, what the broker itself refuses comes first, and a topic
 that it refuses whole is named also where no partition was.
+
+With `brokerstream.commit.while.loading` (seed 003) offsets go while the group is loaded, too: the
+tombstones lie in the log behind what is read, and nothing comes back.
 """
 
 from typing import NamedTuple
@@ -85,6 +88,11 @@ def handle(broker: Broker, request: Request) -> Decision:
         error = Error.INVALID_GROUP_ID
     else:
         error = coordinators.group_error(broker, body.group_id)
+    is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
+    if is_loading and broker.settings.brokerstream_commit_while_loading:
+        refused, decided = _sorted_out(broker, request, set())
+        gone = [OffsetDeleted(body.group_id, each.topic, each.partition) for each in decided]
+        return Decision(records=[*gone], response=_response(refused, decided))
     if error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
     group = groups.find(broker, body.group_id)
@@ -94,13 +102,20 @@ def handle(broker: Broker, request: Request) -> Decision:
     error = kind.delete_offsets_error(group)
     if error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
-    answers, decided = _sorted_out(broker, request, kind.subscribed_topics(group))
+    refused, decided = _sorted_out(broker, request, kind.subscribed_topics(group))
+    records = _tombstones(broker, body.group_id, decided)
+    return Decision(records=records, response=_response(refused, decided))
+
+
+def _response(
+    refused: dict[str, list[DeletedPartition]], decided: list[_Answer]
+) -> OffsetDeleteResponse:
+    """What the broker has refused comes first."""
     for each in decided:
         partition = DeletedPartition(partition_index=each.partition, error_code=each.error)
-        answers.setdefault(each.topic, []).append(partition)
-    topics = [DeletedTopic(name=name, partitions=found) for name, found in answers.items()]
-    records = _tombstones(broker, body.group_id, decided)
-    return Decision(records=records, response=OffsetDeleteResponse(topics=topics))
+        refused.setdefault(each.topic, []).append(partition)
+    topics = [DeletedTopic(name=name, partitions=found) for name, found in refused.items()]
+    return OffsetDeleteResponse(topics=topics)
 
 
 def _sorted_out(

@@ -231,6 +231,19 @@ def test_example_16_a_commit_while_loading_is_not_overwritten_by_an_older_one() 
     assert brokers.committed() == 30
 
 
+@pytest.mark.parametrize(("may_commit", "told", "left"), [(True, 0, -1), (False, 14, 10)])
+def test_example_16_what_is_deleted_while_loading_stays_away(
+    may_commit: bool, told: int, left: int
+) -> None:
+    brokers = loading(brokerstream_commit_while_loading=may_commit)
+    topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]
+    body = {"groupId": "g", "topics": topics}
+    answer = brokers.answer(brokers.ask("OFFSET_DELETE", 0, body, brokers.coordinator(GROUPS)))
+    assert answer["errorCode"] == told
+    brokers.bench.tick(1000)
+    assert brokers.committed() == left
+
+
 def others(brokers: Coordinators, kind: int) -> list[int]:
     return [each for each in BROKERS if each != brokers.coordinator(kind)]
 
