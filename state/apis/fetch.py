@@ -473,7 +473,7 @@ def _is_enough(reads: list[Read], fetch: Fetch) -> bool:
 
 
 def _may_answer(broker: Broker, fetch: Fetch) -> bool:
-    """Whether there are min bytes now, or a partition has gone, moved or been cut."""
+    """Whether there are min bytes now, or a partition has gone, moved, been cut or been rolled."""
     table, limits, size = broker.tables.logs, fetch.limits, 0
     needs_leader = limits.needs_leader
     for place in fetch.places:
@@ -489,6 +489,8 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
             return True
         if place.notes.is_held:
             continue
+        if reading.is_older(broker, log, wanted.fetch_offset, end):
+            return True
         if wanted.fetch_offset < end:
             available = logs.bytes_between(table, broker.id, log, wanted.fetch_offset, end)
             size += min(available, wanted.max_bytes)

@@ -234,7 +234,7 @@ def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -
 def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
     place = (machine, record.topic_id, record.partition)
     moved = log.move_start(tables.logs, *place, record.log_start_offset)
-    rolling.forget_below_start(tables.logs, machine, moved, record.deletes_segments)
+    rolling.delete(tables.logs, machine, moved, record.segments_deleted_to)
 
 
 def _log_cleaned(tables: Tables, machine: int, record: LogCleaned) -> None:

@@ -12,7 +12,8 @@ Source: `LogManager.cleanupLogs`, `ProducerStateManager.removeExpiredProducers`,
                          looked at every offsets.retention.check.interval.ms
     a log's records      retention.ms, retention.bytes (`state/logs/retention.py`), where the
                          topic's cleanup.policy has `delete`
-                         looked at every log.retention.check.interval.ms
+                         looked at every log.retention.check.interval.ms; where it has `compact`,
+                         too, by the log cleaner, every log.cleaner.backoff.ms
     a delegation token   when it has expired (`state/access/delegation_tokens.py`); the controller
                          looks every delegation.token.expiry.check.interval.ms
     a client's bucket    when it has been silent for an hour (`state/cluster/mutation_quota.py`);
@@ -42,6 +43,7 @@ from typing import Any
 
 from brokerstream.state.access import delegation_tokens
 from brokerstream.state.cluster import coordinators, mutation_quota, quota_rates, retention_limits
+from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker, Controller
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import LogStartMoved, ProducersExpired, Record
@@ -87,6 +89,7 @@ def _intervals(settings: BrokerSettings) -> list[tuple[int, Expired]]:
         ),
         (settings.offsets_retention_check_interval_ms, expired_offsets),
         (settings.log_retention_check_interval_ms, old_records),
+        (max(settings.log_cleaner_backoff_ms, 1), old_records_of_compacted),
         (settings.delegation_token_expiry_check_interval_ms, expired_tokens),
         (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, quota_rates.expired),
         (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, mutation_quota.expired),
@@ -126,23 +129,44 @@ def expired_producers(broker: Broker) -> Iterable[ProducersExpired]:
 
 
 def old_records(broker: Broker) -> Iterable[Record]:
-    """The log starts that a check moves now, and the producers that a setting lets go with them."""
+    """The log starts that a check moves now, and the producers that a setting lets go with them.
+
+    Segments that lie below the start go on every replica, others where it leads.
+    """
+    for topic in _looked_at(broker):
+        if not retention_limits.has_policy(topic, broker.settings, "compact"):
+            yield from _old_records(broker, topic)
+
+
+def old_records_of_compacted(broker: Broker) -> Iterable[Record]:
+    """The same of topics that are compacted, too, which is left to the log cleaner."""
+    for topic in _looked_at(broker) if broker.settings.log_cleaner_enable else ():
+        if retention_limits.has_policy(topic, broker.settings, "compact", "delete"):
+            yield from _old_records(broker, topic)
+
+
+def _looked_at(broker: Broker) -> Iterable[Topic]:
     oldest = broker.now - broker.settings.log_initial_task_delay_ms
-    for topic in broker.all_topics() if not broker.cell.may_hold else ():
-        limits = retention_limits.of_topic(topic, broker.settings)
-        if limits is None or topic.created > oldest:
-            continue
-        for index, partition in enumerate(topic.partitions):
-            log = broker.log(topic.topic_id, index)
-            if log is not None and partition.leader == broker.id:
-                yield from _below_new_start(broker, log, limits)
+    topics = broker.all_topics() if not broker.cell.may_hold else ()
+    return (topic for topic in topics if topic.created <= oldest)
 
 
-def _below_new_start(broker: Broker, log: Log, limits: retention.Limits) -> Iterable[Record]:
-    start = retention.new_start(broker.tables.logs, broker.id, log, limits, broker.now)
-    if start == log.log_start_offset:
+def _old_records(broker: Broker, topic: Topic) -> Iterable[Record]:
+    limits = retention_limits.of_topic(topic, broker.settings)
+    for index, partition in enumerate(topic.partitions):
+        log = broker.log(topic.topic_id, index)
+        if log is not None and (limits is not None or log.rolled):
+            leads = partition.leader == broker.id
+            yield from _deleted(broker, log, limits if leads else None)
+
+
+def _deleted(broker: Broker, log: Log, limits: retention.Limits | None) -> Iterable[Record]:
+    table = broker.tables.logs
+    cuts = retention_limits.cuts_in(broker.tables, broker.id, log.topic_id)
+    deleted_to = retention.deleted_to(table, broker.id, log, cuts, limits, broker.now)
+    if deleted_to == retention.NOTHING:
         return
-    place = (log.topic_id, log.partition, start)
-    yield LogStartMoved(*place, deletes_segments=True)
+    place = (log.topic_id, log.partition, max(log.log_start_offset, deleted_to))
+    yield LogStartMoved(*place, segments_deleted_to=deleted_to)
     if broker.settings.brokerstream_reject_unknown_producer:
         yield from producer_expiry.without_records(broker.tables.producers, broker.id, *place)

@@ -28,18 +28,23 @@ class _Kept(NamedTuple):
 
 def of_topic(topic: Topic, settings: BrokerSettings) -> Limits | None:
     """How much of a topic's logs stays; None where they are compacted alone."""
-    if not _has_policy(topic.configs, settings, "delete"):
+    if not has_policy(topic, settings, "delete"):
         return None
     retention_ms = _number("retention.ms", topic.configs, settings)
     retention_bytes = _number("retention.bytes", topic.configs, settings)
     if retention_ms < 0 and retention_bytes < 0:
         return None
-    return Limits(retention_ms, retention_bytes, cuts_of(topic.configs, settings))
+    return Limits(retention_ms, retention_bytes)
+
+
+def has_policy(topic: Topic, settings: BrokerSettings, *names: str) -> bool:
+    """Whether all of these are in a topic's cleanup.policy."""
+    return all(_has_policy(topic.configs, settings, name) for name in names)
 
 
 def cleaning_of(topic: Topic, settings: BrokerSettings) -> Rules | None:
     """What the cleaner goes by; None where the topic is not compacted, or is a coordinator's."""
-    if topic.name in INTERNAL_TOPICS or not _has_policy(topic.configs, settings, "compact"):
+    if topic.name in INTERNAL_TOPICS or not has_policy(topic, settings, "compact"):
         return None
     ratio = value_of("min.cleanable.dirty.ratio", topic.configs, settings)
     assert isinstance(ratio, float), ratio

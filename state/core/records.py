@@ -313,13 +313,13 @@ class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
 class LogStartMoved(msgspec.Struct, tag=True, rename="camel", omit_defaults=True):
     """Records below `log_start_offset` are deleted (DeleteRecords, retention).
 
-    Where `deletes_segments` holds it is retention, which takes the newest segment, too.
+    `segments_deleted_to` is where the segments end that a check of retention has deleted.
     """
 
     topic_id: Uuid
     partition: int
     log_start_offset: int
-    deletes_segments: bool = False
+    segments_deleted_to: int = -1
 
 
 class LogCleaned(msgspec.Struct, tag=True, rename="camel"):

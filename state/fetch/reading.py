@@ -55,6 +55,7 @@ class Read(Answered, kw_only=True, gc=False):
         epoch_end: where the reader has left the log.
         leader: who leads it instead, where that is told.
         was_screened: refused before any log was looked at.
+        is_older: it ends with a segment that is not the last one.
     """
 
     requested: FetchPartition
@@ -64,11 +65,16 @@ class Read(Answered, kw_only=True, gc=False):
     epoch_end: logs.EpochEnd | None = None
     leader: Partition | None = None
     was_screened: bool = False
+    is_older: bool = False
 
     @property
     def is_answer(self) -> bool:
-        """Whether this alone is worth an answer: an error, a log that was cut, another replica."""
-        return self.error != 0 or self.is_diverging or self.preferred_replica >= 0
+        """Whether this alone is worth an answer.
+
+        That is an error, a log that was cut, another replica, an older segment.
+        """
+        is_told = self.error != 0 or self.is_diverging or self.preferred_replica >= 0
+        return is_told or self.is_older
 
 
 def refused(requested: FetchPartition, identity: str, error: int) -> Read:
@@ -155,7 +161,16 @@ def _read(
         found=found,
         max_bytes=max_bytes,
         epoch_end=diverging,
+        is_older=not place.notes.is_held and is_older(broker, log, offset, end),
     )
+
+
+def is_older(broker: Broker, log: logs.Log, offset: int, end: int) -> bool:
+    """Whether an offset lies in an older segment than the end of what may be read.
+
+    Who waits there for more bytes is answered (`LogOffsetMetadata.onOlderSegment`).
+    """
+    return offset < end and logs.segment_end(broker.tables.logs, broker.id, log, offset) < end
 
 
 def _elsewhere(place: Place, log: logs.Log) -> Read:

@@ -371,17 +371,20 @@ def _looked_up_to(table: Table, broker: int, log: Log, offset: int, found: "Slic
     """Where the look-up of aborted transactions ends, somewhat behind what is read.
 
     Kafka takes the next entry of the offset index, which has one for every `INDEX_INTERVAL_BYTES`,
-    or the end of the log (`UnifiedLog.collectAbortedTransactions`).
+    or the end of the segment (`UnifiedLog.collectAbortedTransactions`).
     """
     if found.segment is not None:
         return found.segment.last_offset + 1
+    first = found.batches[0].base_offset if found.batches else offset
     behind = found.batches[-1].last_offset + 1 if found.batches else offset
-    size = 0
+    size, end = 0, segment_end(table, broker, log, first)
     for batch in batches_from(table, broker, log, behind):
+        if batch.base_offset >= end:
+            break
         if size > INDEX_INTERVAL_BYTES:
             return batch.last_offset
         size += batch.size_in_bytes
-    return log.log_end_offset
+    return end
 
 
 def sealed_offsets(table: Table, broker: int, topic_id: Uuid, partition: int) -> set[int]:
@@ -402,6 +405,15 @@ def rolled_segments(table: Table, broker: int, log: Log) -> ChunkedList[LogSegme
     """Kafka's segments before the active one; changed only where `log` comes from `change`."""
     prefix = f"{broker}/rolled/{log.topic_id}/{log.partition}/"
     return ChunkedList(table, prefix, log.rolled, LogSegments)
+
+
+def segment_end(table: Table, broker: int, log: Log, offset: int) -> int:
+    """Where Kafka's segment ends that holds an offset: a read does not go beyond it."""
+    if log.active is None or offset >= log.active.base_offset:
+        return log.log_end_offset
+    rolled = rolled_segments(table, broker, log)
+    number = rolled.first_where(lambda segment: segment.end_offset > offset)
+    return rolled[number].end_offset if number < log.rolled.end else log.active.base_offset
 
 
 def sealed_at(table: Table, broker: int, log: Log, offset: int) -> Segment | None:
@@ -531,7 +543,8 @@ def read(
     The first batch comes whole whatever its size where `is_first` holds (nothing was read for this
     request before it), so that a consumer always makes progress (KIP-74); otherwise a first batch
     that does not fit leaves the slice empty. Bytes are cut at `max_bytes` in the middle of a
-    batch, which then is not among the batches, as `FileRecords.slice` does.
+    batch, which then is not among the batches, as `FileRecords.slice` does. A read ends with the
+    segment that it begins in (`LocalLog.read`).
     """
     if offset >= log.log_end_offset:
         return Slice([], 0)
@@ -545,6 +558,8 @@ def read(
         chunk = table.get(chunk_key(broker, topic_id, partition, bounds.number), Chunk)
         assert chunk is not None, bounds
         for batch in _from(chunk.batches, offset):
+            if not taken:
+                end_offset = min(end_offset, segment_end(table, broker, log, batch.base_offset))
             if batch.base_offset >= end_offset:
                 return Slice(taken, size)
             room = max_bytes - size

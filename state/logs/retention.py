@@ -2,6 +2,7 @@
 
 Source: `UnifiedLog.deleteOldSegments` in Kafka.
 
+    below the log start                segments that lie wholly there, but for the last one
     more bytes than retention.bytes    segments go as long as the rest has that many
     older than retention.ms            by the greatest timestamp of a segment, which decides for all
                                        of its records
@@ -19,26 +20,36 @@ from brokerstream.state.logs.log import Log
 from brokerstream.state.logs.log_segments import Cuts
 
 UNLIMITED = -1
+NOTHING = -1
 
 
 class Limits(NamedTuple):
-    """What a topic's settings say: ms and bytes, -1 for no limit; `cuts` is how a log is cut."""
+    """What a topic's settings say: ms and bytes, -1 for no limit."""
 
     retention_ms: int
     retention_bytes: int
-    cuts: Cuts
 
 
-def new_start(table: Table, broker: int, log: Log, limits: Limits, now: int) -> int:
-    """The log start offset after a check at `now` (ms since 1970); the log's own if nothing goes.
+def deleted_to(
+    table: Table, broker: int, log: Log, cuts: Cuts, limits: Limits | None, now: int
+) -> int:
+    """Up to which offset segments go in a check at `now` (ms since 1970); `NOTHING` where none.
 
-    `table` is `logs`.
+    Without `limits` only those go that lie wholly below the log start. `table` is `logs`.
     """
-    start = log.log_start_offset
+    segments = list(rolling.segments(table, broker, log, cuts))
+    deleted = NOTHING
+    while len(segments) > 1 and segments[0].end_offset <= log.log_start_offset:
+        deleted = segments.pop(0).end_offset
+    if limits is None:
+        return deleted
     surplus = UNLIMITED
     if limits.retention_bytes >= 0:
-        surplus = max(rolling.size_in_bytes(log) - limits.retention_bytes, UNLIMITED)
-    for segment in rolling.segments(table, broker, log, limits.cuts):
+        size = sum(segment.size_in_bytes for segment in segments)
+        surplus = max(size - limits.retention_bytes, UNLIMITED)
+    for segment in segments:
+        if segment.base_offset == log.log_end_offset:
+            break  # it has nothing yet
         is_old = 0 <= limits.retention_ms < now - segment.max_timestamp
         if segment.size_in_bytes <= surplus:
             surplus -= segment.size_in_bytes
@@ -48,5 +59,5 @@ def new_start(table: Table, broker: int, log: Log, limits: Limits, now: int) -> 
             break
         if segment.end_offset > log.high_watermark:
             break
-        start = max(start, segment.end_offset)
-    return start
+        deleted = segment.end_offset
+    return deleted

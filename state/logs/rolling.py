@@ -5,8 +5,9 @@ Source: `UnifiedLog.maybeRoll`, `LocalLog.roll`, `LocalLog.truncateTo`, `Cleaner
 retention and the cleaner take segments as they are (`state/logs/retention.py`,
 `state/logs/cleaner.py`).
 
-    DeleteRecords    segments that lie wholly below the log start offset go; never the active one
-    retention        as that; where nothing is left, a new one begins at the end of the log
+    DeleteRecords    nothing, until the next check
+    retention        the segments that a check says go; where nothing is left, a new one begins at
+                     the end of the log
     a cleaner's pass   what it has gone over becomes as few segments as segment.bytes lets it
     a follower is cut off   the segment with the new end is written to again
 
@@ -80,19 +81,15 @@ def append(table: Table, broker: int, log: Log, batch: Batch, cuts: Cuts) -> Non
     active.take(part, cuts)
 
 
-def forget_below_start(table: Table, broker: int, log: Log, begins_anew: bool) -> None:
-    """Forgets the segments that lie wholly below the start of `log`, which comes from `change`.
-
-    Where the start is the end of the log and `begins_anew` holds, the active one goes, too.
-    """
+def delete(table: Table, broker: int, log: Log, end_offset: int) -> None:
+    """Forgets the segments up to `end_offset` of `log`, which comes from `change`."""
     if log.active is None:
         return
-    rolled, start = rolled_segments(table, broker, log), log.log_start_offset
-    kept_from = rolled.first_where(lambda segment: segment.end_offset > start)
-    rolled.drop_below(kept_from)
+    rolled = rolled_segments(table, broker, log)
+    rolled.drop_below(rolled.first_where(lambda segment: segment.end_offset > end_offset))
     log.rolled_bytes = sum(each.size_in_bytes for each in rolled)
-    if begins_anew and start == log.log_end_offset:
-        log.active = ActiveSegment(start)
+    if end_offset == log.log_end_offset:
+        log.active = ActiveSegment(end_offset)
 
 
 def truncate(table: Table, broker: int, log: Log, offset: int, cuts: Cuts) -> None:

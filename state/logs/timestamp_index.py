@@ -7,6 +7,7 @@ message.timestamp.type=LogAppendTime, every record of a batch has the greatest o
 """
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 from brokerstream.state.core.tables import Table
@@ -17,6 +18,7 @@ from brokerstream.state.logs.log import (
     StoredBatch,
     batches_from,
     chunk_key,
+    rolled_segments,
     sealed_segments,
 )
 
@@ -66,9 +68,14 @@ def first_at_or_after(
 ) -> Found | None:
     """The first record with `timestamp` or a later one that is not deleted.
 
-    `has_append_time` tells whether the topic's records have the time of their append.
+    As in Kafka it is looked for in the first segment with such a record alone, deleted ones among
+    them (`UnifiedLog.searchOffsetInLocalLog`): a segment that lies below the log start is there
+    until the next check of retention. `has_append_time` tells whether the topic's records have the
+    time of their append.
     """
-    parts = _parts(table, broker, log, timestamp, log.log_start_offset, has_append_time)
+    end_offset = _end_of_search(table, broker, log, timestamp)
+    found = _parts(table, broker, log, timestamp, log.log_start_offset, has_append_time)
+    parts = takewhile(lambda part: part.base_offset < end_offset, found)
     part = next(parts, None)
     if part is None:
         return None
@@ -77,6 +84,14 @@ def first_at_or_after(
         return Found(part, offset, part.base_timestamp, True)
     is_cut = part.base_offset < log.log_start_offset
     return Found(part, offset, timestamp, False, next(parts, None) if is_cut else None)
+
+
+def _end_of_search(table: Table, broker: int, log: Log, timestamp: int) -> int:
+    """Where the first segment ends that has a record with `timestamp` or a later one."""
+    for segment in rolled_segments(table, broker, log):
+        if segment.max_timestamp >= timestamp:
+            return segment.end_offset
+    return log.log_end_offset
 
 
 def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> Found | None:

@@ -157,7 +157,7 @@ class Side:
             batches += found["records"]
             offset = batches[-1]["lastOffset"] + 1
 
-    def fetched(self, name: str, offset: int, isolation: int) -> dict[str, Any]:
+    def fetched(self, name: str, offset: int, isolation: int, **fields: int) -> dict[str, Any]:
         partition = {
             "partition": 0,
             "currentLeaderEpoch": -1,
@@ -169,7 +169,7 @@ class Side:
         body = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 1 << 24, "isolationLevel": isolation}
         body |= {"sessionId": 0, "sessionEpoch": -1, "forgottenTopicsData": [], "rackId": ""}
         body |= {"topics": [{"topic": name, "partitions": [partition]}], "replicaId": -1}
-        answer = self.call("Fetch", 12, body)
+        answer = self.call("Fetch", 12, body | fields)
         found: dict[str, Any] = answer["responses"][0]["partitions"][0]
         found["records"] = seen(found["records"] or b"")
         return found

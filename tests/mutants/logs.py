@@ -8,6 +8,7 @@ FETCH = "fetch/test_fetch.py::"
 TIMES = VALIDATION + "test_a_time_may_lie_so_far_back_and_no_further"
 RETENTION = "logs/test_retention.py::"
 CLEANER = "logs/test_cleaner.py::"
+ROLLING = "logs/test_rolling.py::"
 PLAIN = RETENTION + "test_what_goes_is_what_a_plain_reading_says"
 
 MUTANTS = (
@@ -79,8 +80,8 @@ MUTANTS = (
     ),
     Mutant(
         "nothing of a log goes before its topic has been there for a while",
-        "if limits is None or topic.created > oldest:",
-        "if limits is None:",
+        "return (topic for topic in topics if topic.created <= oldest)",
+        "return iter(topics)",
         RETENTION + "test_nobody_looks_between_the_checks_and_at_new_topics",
     ),
     Mutant(
@@ -130,6 +131,30 @@ MUTANTS = (
         "    if not log.cleaned_to <= cleaned.end_offset <= log.last_stable_offset:\n",
         "    if not log.cleaned_to <= cleaned.end_offset:\n",
         CLEANER + "test_what_does_not_fit_the_log_is_refused",
+    ),
+    Mutant(
+        "the cleaner: a log that is another than a pass has seen stays",
+        "    if seen is not None and (log is None or cleaner.mark_of(log) != seen):\n",
+        "    if seen is not None and log is None:\n",
+        CLEANER + "test_a_log_that_is_another_than_the_pass_has_seen_stays",
+    ),
+    Mutant(
+        "a segment has as many bytes as segment.bytes says, and no more",
+        "is_large = self.size_in_bytes > cuts.segment_bytes - part.size_in_bytes",
+        "is_large = self.size_in_bytes >= cuts.segment_bytes - part.size_in_bytes",
+        ROLLING + "test_a_segment_ends_before_a_batch_too_many_too_late_or_too_far",
+    ),
+    Mutant(
+        "a read ends with the segment that it begins in",
+        "end_offset = min(end_offset, segment_end(table, broker, log, batch.base_offset))",
+        "end_offset = min(end_offset, log.log_end_offset)",
+        ROLLING + "test_a_read_ends_with_the_segment_that_it_begins_in",
+    ),
+    Mutant(
+        "by time the first segment alone is looked into that has so late a record",
+        "        if segment.max_timestamp >= timestamp:\n            return segment.end_offset\n",
+        "        if segment.max_timestamp >= timestamp:\n            break\n",
+        ROLLING + "test_deleted_records_hide_what_is_behind_their_segment_until_a_check_comes",
     ),
     Mutant(
         "a topic that was made anew is not that of a session",

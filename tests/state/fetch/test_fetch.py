@@ -254,6 +254,19 @@ def test_a_long_poll_waits_for_min_bytes() -> None:
     assert shown(poll.answer) == {0: 2}
 
 
+def test_a_long_poll_ends_when_its_place_is_in_an_older_segment() -> None:
+    reader = Reader()
+    change = {"name": "internal.segment.bytes", "configOperation": 0, "value": str(BATCH_BYTES)}
+    resource = {"resourceType": 2, "resourceName": "a", "configs": [change]}
+    reader.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+    poll = Poll(reader, minBytes=9 * BATCH_BYTES)
+    reader.fill()
+    assert poll.answer is None
+    reader.fill()
+    assert shown(poll.answer) == {0: 1}
+    assert shown(Poll(reader, minBytes=9 * BATCH_BYTES).answer) == {0: 1}, "it does not wait"
+
+
 def test_a_long_poll_ends_at_its_deadline() -> None:
     reader = Reader()
     poll = Poll(reader)

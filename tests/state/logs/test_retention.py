@@ -1,7 +1,7 @@
 """Records that are too old, or too many, go by whole segments, and only at the checks."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from brokerstream.state.logs import log as logs
@@ -15,7 +15,7 @@ from tests.support.replicas import Replicas
 INTERVAL = 300_000
 DAY = 86_400_000
 CUTS = Cuts(7 * DAY, 2**30)
-FOREVER = Limits(-1, -1, CUTS)
+FOREVER = Limits(-1, -1)
 FIRST_CHECK = START // INTERVAL * INTERVAL + INTERVAL
 AGES = st.integers(0, 50)
 
@@ -44,6 +44,20 @@ def test_a_week_after_the_youngest_record_of_a_segment_all_of_it_goes() -> None:
     assert bench.append("orders", header(1, maxTimestamp=bench.now))["baseOffset"] == 2
     moved = [each for each in bench.records() if each["record"]["type"] == "LogStartMoved"]
     assert [each["time"] % INTERVAL for each in moved] == [0]
+
+
+def test_of_compacted_topics_the_cleaner_looks_more_often() -> None:
+    """`log.cleaner.backoff.ms`, 15 s; not where there is no cleaner."""
+    for enabled, kept_from in ((True, 1), (False, 0)):
+        bench = Bench(log_cleaner_enable=enabled, log_initial_task_delay_ms=0)
+        bench.topic("orders", cleanup_policy="compact,delete", retention_ms="1000")
+        produce(bench, START - DAY)
+        bench.now = START // 15_000 * 15_000 + 14_999
+        assert earliest(bench) == 0
+        bench.now += 1
+        assert earliest(bench) == kept_from
+        bench.now = FIRST_CHECK
+        assert earliest(bench) == kept_from
 
 
 def test_nobody_looks_between_the_checks_and_at_new_topics() -> None:
@@ -114,31 +128,29 @@ def test_records_without_a_time_do_not_grow_old() -> None:
     assert new_start(partition, FOREVER._replace(retention_bytes=0), START) == 1
 
 
-def new_start(partition: Partition, limits: Limits, now: int) -> int:
-    return retention.new_start(partition.table, BROKER, partition.log, limits, now)
+def new_start(partition: Partition, limits: Limits, now: int, cuts: Cuts = CUTS) -> int:
+    deleted_to = retention.deleted_to(partition.table, BROKER, partition.log, cuts, limits, now)
+    return max(partition.log.log_start_offset, deleted_to)
 
 
 @given(
     st.lists(st.tuples(AGES, st.integers(1, 9)), max_size=20),
-    st.builds(
-        Limits,
-        st.integers(-1, 60),
-        st.integers(-1, 90),
-        st.tuples(st.integers(1, 40), AGES).map(lambda each: Cuts(*each)),
-    ),
+    st.builds(Limits, st.integers(-1, 60), st.integers(-1, 90)),
+    st.tuples(st.integers(1, 40), AGES).map(lambda each: Cuts(*each)),
 )
+@example([(0, 9), (50, 1)], Limits(20, 8), Cuts(40, 9))
 def test_what_goes_is_what_a_plain_reading_says(
-    batches: list[tuple[int, int]], limits: Limits
+    batches: list[tuple[int, int]], limits: Limits, cuts: Cuts
 ) -> None:
     """Told again over lists: cut into segments, then by size, then by age, never past one kept."""
     partition = Partition()
     for time_of, size in batches:
-        partition.append(1, size, START + time_of, limits.cuts)
+        partition.append(1, size, START + time_of, cuts)
     segments: list[list[tuple[int, int]]] = []
     for batch in batches:
         size = sum(size for _, size in segments[-1]) if segments else 2**30
-        is_full = size + batch[1] > limits.cuts.segment_bytes
-        if is_full or batch[0] - segments[-1][0][0] > limits.cuts.segment_ms:
+        is_full = size + batch[1] > cuts.segment_bytes
+        if is_full or batch[0] - segments[-1][0][0] > cuts.segment_ms:
             segments.append([])
         segments[-1].append(batch)
     left = sum(size for _, size in batches)
@@ -147,7 +159,7 @@ def test_what_goes_is_what_a_plain_reading_says(
         left -= sum(size for _, size in kept.pop(0))
     while kept and 0 <= limits.retention_ms < 60 - max(time_of for time_of, _ in kept[0]):
         kept.pop(0)
-    assert new_start(partition, limits, START + 60) == len(batches) - sum(map(len, kept))
+    assert new_start(partition, limits, START + 60, cuts) == len(batches) - sum(map(len, kept))
 
 
 def test_of_a_long_log_the_sealed_parts_go_too() -> None:
@@ -155,8 +167,8 @@ def test_of_a_long_log_the_sealed_parts_go_too() -> None:
     for number in range(count):
         partition.append(1, timestamp=START + number)
     assert partition.sealed
-    limits = Limits(10, -1, CUTS._replace(segment_ms=1))
-    start = new_start(partition, limits, START + count)
+    limits, cuts = Limits(10, -1), CUTS._replace(segment_ms=1)
+    start = new_start(partition, limits, START + count, cuts)
     assert count - 12 <= start < count
     logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
-    assert new_start(partition, limits, START + count) == start
+    assert new_start(partition, limits, START + count, cuts) == start

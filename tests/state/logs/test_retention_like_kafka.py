@@ -103,11 +103,21 @@ CASES = {
         {"retention.bytes": "350"},
         [(100 - number, 30) for number in range(20)],
     ),
+    "compacted-and-old": Case(
+        {
+            "cleanup.policy": "compact,delete",
+            "segment.ms": "1000",
+            "min.cleanable.dirty.ratio": "1.0",
+        },
+        {"retention.ms": str(HOUR)},
+        [(DAY, 10), (3 * HOUR, 10), (0, 10)],
+    ),
     "compacted": Case({"cleanup.policy": "compact"}, {"retention.ms": "1000"}, [(DAY, 10)]),
     "nothing-stays": Case({}, {"retention.bytes": "0"}, [(0, 10), (0, 10)]),
 }
 
 CUT_AT_APPEND = {
+    "compacted-and-old": 2,
     "cut-before-a-setting": 2,
     "not-cut-before-a-setting": 3,
     "deleted-in-a-segment": 2,
@@ -123,6 +133,7 @@ CUT_AT_APPEND = {
 def address(tmp_path: Path) -> Iterator[str]:
     broker = EmbeddedKafka(tmp_path / "broker", default_home())
     settings = {"log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "500"}
+    settings["log.cleaner.backoff.ms"] = "500"
     try:
         yield broker.start(settings)
     finally:

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from brokerstream.state.core.records import LogCleaned
 from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs import check, cleaner, rolling, truncation
+from brokerstream.state.logs import (
+    check,
+    cleaner,
+    retention,
+    rolling,
+    timestamp_index,
+    truncation,
+)
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log_segments import OFFSETS_MAX, ActiveSegment, Cuts, LogSegment, Part
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
@@ -86,23 +93,48 @@ def test_a_log_of_a_checkpoint_of_before_is_cut_when_it_grows() -> None:
 
 
 @given(SIZES, st.integers(0, 30))
-def test_deleted_records_leave_whole_segments(sizes: list[int], start: int) -> None:
+def test_a_check_deletes_the_segments_that_lie_below_the_start(
+    sizes: list[int], start: int
+) -> None:
+    """Never the active one: until then all of them are there."""
     partition, start = of_sizes(sizes), min(start, len(sizes))
     before = bounds(partition)
     moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
-    rolling.forget_below_start(partition.table, BROKER, moved, begins_anew=False)
-    kept = [end for end in before[:-1] if end > start] + before[-1:]
-    assert bounds(partition) == kept
-    first = ([0, *before])[len(before) - len(kept)]
-    assert rolling.size_in_bytes(partition.log) == sum(sizes[first:])
+    assert rolling.size_in_bytes(partition.log) == sum(sizes)
+    deleted_to = retention.deleted_to(partition.table, BROKER, partition.log, CUTS, None, START)
+    below = [end for end in before[:-1] if end <= start]
+    assert deleted_to == (below[-1] if below else retention.NOTHING)
+    rolling.delete(partition.table, BROKER, moved, deleted_to)
+    assert bounds(partition) == before[len(below) :]
+    assert rolling.size_in_bytes(partition.log) == sum(sizes[deleted_to if below else 0 :])
 
 
 def test_after_retention_has_taken_all_a_segment_begins_at_the_end() -> None:
-    for begins_anew, left in ((True, 0), (False, 300)):
-        partition = of_sizes([200, 200, 100])
-        moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 3)
-        rolling.forget_below_start(partition.table, BROKER, moved, begins_anew)
-        assert rolling.size_in_bytes(partition.log) == left
+    partition = of_sizes([200, 200, 100])
+    limits = retention.Limits(-1, 0)
+    assert retention.deleted_to(partition.table, BROKER, partition.log, CUTS, limits, START) == 3
+    moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 3)
+    rolling.delete(partition.table, BROKER, moved, 3)
+    assert rolling.size_in_bytes(partition.log) == 0
+    nothing = retention.deleted_to(partition.table, BROKER, partition.log, CUTS, limits, START)
+    assert nothing == retention.NOTHING, "an empty segment stays"
+
+
+def test_deleted_records_hide_what_is_behind_their_segment_until_a_check_comes() -> None:
+    """By time one segment alone is looked into: the first that has so late a record."""
+    partition = Partition()
+    for minute, size in ((5, 200), (1, 200), (2, 100)):
+        partition.append(1, size, START + minute * MINUTE, CUTS)
+    moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 1)
+
+    def found(minute: int) -> int | None:
+        at = START + minute * MINUTE
+        place = timestamp_index.first_at_or_after(partition.table, BROKER, moved, at, True)
+        return None if place is None else place.offset
+
+    assert [found(2), found(5)] == [None, None]
+    rolling.delete(partition.table, BROKER, moved, 1)
+    assert [found(1), found(2), found(3)] == [1, 2, None]
 
 
 def plain(segments: list[list[int]], sizes: list[int]) -> list[list[int]]:
@@ -183,3 +215,19 @@ def test_with_a_jitter_segments_end_at_different_times_and_not_later() -> None:
     assert all(31 <= each <= 61 for each in lengths[:-1])
     assert len(set(lengths)) > 5
     assert len(cuts[10**12]) > len(cuts[1_800_000]), "a jitter is of segment.ms at most"
+
+
+def test_a_read_ends_with_the_segment_that_it_begins_in() -> None:
+    partition = of_sizes([200, 200, 100, 250])
+    assert bounds(partition) == [1, 3, 4]
+    for offset, found in ((0, [0]), (1, [1, 2]), (2, [2]), (3, [3])):
+        batches = partition.read(offset, 2**20).batches
+        assert [batch.base_offset for batch in batches] == found
+
+
+def test_a_read_goes_on_behind_a_segment_of_which_nothing_is_left_there() -> None:
+    partition = of_sizes([200, 200, 100, 250])
+    cleaned = LogCleaned(TOPIC_ID, 0, 3, [], unchanged=[(0, 0)])
+    cleaner.apply_cleaned(partition.table, BROKER, cleaned, CUTS)
+    batches = partition.read(1, 2**20).batches
+    assert [batch.base_offset for batch in batches] == [3]
