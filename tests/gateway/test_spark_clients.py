@@ -287,6 +287,16 @@ def test_acks_0_gets_no_answer_and_is_appended(gateway: Running) -> None:
 
 
 @pytest.mark.usefixtures("runs")
+def test_batches_are_kept_in_the_codec_of_their_topic(gateway: Running) -> None:
+    with gateway.client(timeout_s=PATIENCE_S) as client:
+        client.topic("packed", compression_type="gzip")
+        wait_until(lambda: gateway.engine.codec_of(1, {"name": "packed"}) is not None)
+        plain = batch(b"a" * 500)
+        assert client.produce("packed", plain)["errorCode"] == 0
+        assert len(client.fetch("packed", 0)["records"]) < len(plain) / 2
+
+
+@pytest.mark.usefixtures("runs")
 def test_a_gateway_is_killed_and_the_clients_of_the_other_go_on(
     job: RunningJob, gateway: Running
 ) -> None:
