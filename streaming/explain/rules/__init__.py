@@ -7,7 +7,7 @@ replicas      fetch sessions, leaders, in-sync sets, elections, reassignments
 topics        topics, settings, requests that make no sense
 access        who may do what
 shares        share groups' fetches
-tokens        delegation tokens, and changes that come too fast
+tokens        delegation tokens, changes that come too fast, metrics of clients
 """
 
 from brokerstream.streaming.explain.rules import (

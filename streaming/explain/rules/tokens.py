@@ -1,4 +1,4 @@
-"""Errors of delegation tokens, and of the quota of changes that the controller takes."""
+"""Errors of delegation tokens, of the controller's quota of changes, and of clients' metrics."""
 
 from brokerstream.state.core.errors import Error
 from brokerstream.streaming.explain.rules.rule import Rule
@@ -7,6 +7,8 @@ MANAGER = "KIP-48; DelegationTokenControlManager"
 ACCESS = "state/access/delegation_tokens.py"
 CREATE = "state/apis/create_delegation_token.py"
 RENEW = "state/apis/renew_delegation_token.py"
+
+METRICS, PUSH = "KIP-714; ClientMetricsManager", "state/apis/push_telemetry.py"
 
 RULES: dict[int, Rule] = {
     Error.DELEGATION_TOKEN_AUTH_DISABLED: Rule(
@@ -64,5 +66,19 @@ RULES: dict[int, Rule] = {
         "Clients wait for the throttle time of the answer and try again by themselves.",
         "A deployment that creates many topics at once.",
         "state/apis/create_topics.py",
+    ),
+    Error.UNKNOWN_SUBSCRIPTION_ID: Rule(
+        "The client pushes metrics by subscriptions that have changed meanwhile.",
+        METRICS,
+        "Clients ask for their subscriptions again by themselves.",
+        "Somebody altered a client metrics resource.",
+        PUSH,
+    ),
+    Error.TELEMETRY_TOO_LARGE: Rule(
+        "A push of metrics is larger than telemetry.max.bytes, compressed as it came.",
+        METRICS,
+        "Subscribe to fewer metrics, or raise telemetry.max.bytes.",
+        "A subscription to all metrics of a client with many partitions.",
+        PUSH,
     ),
 }
