@@ -8,7 +8,7 @@ from multiprocessing import get_context
 
 import msgspec
 
-from brokerstream.simulation.plan import NOT_DRAWN, Fault, Plan, Role, draw
+from brokerstream.simulation.plan import Fault, Plan, Role, draw
 from brokerstream.simulation.planting import Planted, plant
 from brokerstream.simulation.run import Outcomes, simulate
 
@@ -68,7 +68,7 @@ class Tally(msgspec.Struct):
             return []
         return [
             *sorted(APIS - self.asked.keys()),
-            *(fault for fault in Fault if not self.faults[fault] and fault not in NOT_DRAWN),
+            *(fault for fault in Fault if not self.faults[fault]),
             *(role for role in Role if not self.roles[role]),
         ]
 

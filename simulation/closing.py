@@ -106,20 +106,35 @@ class Logs:
     def _log(
         self, at: TopicPartition, leader: int, isolation: int, start: int, text: str
     ) -> list[tuple[int, str]]:
-        wanted = {"partition": at.partition, "fetchOffset": start, "partitionMaxBytes": 2**30}
+        """The records from `start` on; an answer ends with the segment that it begins in."""
+        found: list[tuple[int, str]] = []
+        offset = start
+        while (answer := self._fetch(at, leader, isolation, offset, text)) is not None:
+            batches = answer["batches"]
+            found += items_of(batches, answer.get("abortedTransactions") or ())
+            ends = (each["baseOffset"] + each["lastOffsetDelta"] + 1 for each in batches)
+            offset = max(ends, default=offset)
+            if not batches or offset >= answer["highWatermark"]:
+                break
+        return [(offset, name) for offset, name in found if offset >= start]
+
+    def _fetch(
+        self, at: TopicPartition, leader: int, isolation: int, offset: int, text: str
+    ) -> dict[str, Any] | None:
+        wanted = {"partition": at.partition, "fetchOffset": offset, "partitionMaxBytes": 2**30}
         topic = {"topic": at.topic, "partitions": [wanted]}
         body = {"maxBytes": 2**30, "isolationLevel": isolation, "topics": [topic]}
         told = self._asker.ask("FETCH", 12, body, leader)
         if told is None:
             self.unsettled.append(f"{text} has a leader that does not answer")
-            return []
-        answer = told["responses"][0]["partitions"][0]
+            return None
+        answer: dict[str, Any] = told["responses"][0]["partitions"][0]
         if answer["errorCode"]:
             self.unsettled.append(f"{text} is answered {error_name(answer['errorCode'])}")
-        elif answer["lastStableOffset"] < answer["highWatermark"]:
+            return None
+        if answer["lastStableOffset"] < answer["highWatermark"]:
             self.unsettled.append(f"{text} has a transaction that does not end")
-        found = items_of(answer["batches"], answer.get("abortedTransactions") or ())
-        return [(offset, name) for offset, name in found if offset >= start]
+        return answer
 
 
 def settle(clock: Clock, is_done: Callable[[], bool], step_ms: int, patience_ms: int) -> bool:

@@ -128,9 +128,6 @@ OPERATED_MAX = 3
 OF_ADMINS = (Fault.DELETE_RECORDS, Fault.RETENTION, Fault.TOPIC)
 """What an administrator does, in ADMINISTERED of the runs; beside that ACLs, in DENIED of them."""
 
-NOT_DRAWN = frozenset({Fault.TOPIC})
-"""A request that waits for a log may outlive its topic: left out until that ends."""
-
 OF_JOBS = frozenset({Fault.LOST_TASK, Fault.RESTART})
 OF_SEVERAL = frozenset({Fault.ISOLATE, Fault.SEVER})
 OF_BROKERS = frozenset({Fault.STOP, Fault.KILL, Fault.ISOLATE, Fault.SEVER})
@@ -250,7 +247,7 @@ def _administered(plan: Plan, chance: Random) -> Plan:
         )
         for _ in range(chance.randint(1, CHANGES_MAX))
     )
-    return _with(plan, *(each for each in changes if each.fault not in NOT_DRAWN))
+    return _with(plan, *changes)
 
 
 def _denied(plan: Plan, chance: Random) -> Plan:

@@ -17,6 +17,7 @@ from brokerstream.state.core.check import (
     names_machine,
     of_keys,
 )
+from brokerstream.state.core.decision import Waiting
 from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 from brokerstream.state.fetch import check as fetch
@@ -148,20 +149,31 @@ def _quiet_partitions(tables: Tables) -> Violations:
 
 
 def _waits(tables: Tables) -> Violations:
-    """Nobody waits for what is not there."""
+    """Nobody waits for what is not there and nothing else."""
     for key in by_kind(tables.waiting).get("watch", []):
         watched = key.removeprefix("watch/")
-        if watched in tables.logs or watched in tables.sessions:
+        if _is_there(tables, watched):
             continue
-        if "/session/" not in watched or not _ends_by_itself(tables, key):
+        watch = tables.waiting.get(key, waiting.Watch)
+        waits = [waiting.get(tables.waiting, each) for each in (watch.event_ids if watch else ())]
+        is_session = "/session/" in watched
+        if not all(wait and _goes_on(tables, wait, is_session) for wait in waits):
             yield f"somebody waits for {watched}, which is not there"
 
 
-def _ends_by_itself(tables: Tables, watch_key: str) -> bool:
-    """Whether all who wait have a deadline: then a session may be closed or evicted meanwhile."""
-    watch = tables.waiting.get(watch_key, waiting.Watch)
-    waits = [waiting.get(tables.waiting, each) for each in (watch.event_ids if watch else ())]
-    return all(wait is not None and wait.deadline != NO_DEADLINE for wait in waits)
+def _goes_on(tables: Tables, wait: Waiting, is_session: bool) -> bool:
+    """Whether a wait ends without what has gone meanwhile.
+
+    A session may be closed or evicted: then time ends the wait. Of a Produce's logs one may be
+    deleted while others are waited for.
+    """
+    if wait.deadline == NO_DEADLINE:
+        return False
+    return is_session or any(_is_there(tables, each) for each in wait.logs)
+
+
+def _is_there(tables: Tables, watched: str) -> bool:
+    return watched in tables.logs or watched in tables.sessions
 
 
 def _deadline(cell: Cell) -> Violations:

@@ -194,20 +194,23 @@ def _log_start_that_was_not_shown(bench: Bench) -> None:
     _cached(bench).log_start_offset = 1
 
 
-def _waits_for(bench: Bench, watched: str, deadline: int) -> None:
-    """The Fetch that waits does so for something else, too."""
+def _waits_for(bench: Bench, watched: list[str], deadline: int) -> None:
+    """What the Fetch that waits does so for."""
     waited = waiting.take(bench.cell.tables.waiting, "waits")
     assert waited is not None
-    waited.deadline, waited.logs = deadline, [*waited.logs, watched]
+    waited.deadline, waited.logs = deadline, watched
     waiting.add(bench.cell.tables.waiting, waited)
 
 
+GONE = f"1/log/{'A' * 22}/0"
+
+
 def _wait_without_end_for_a_session_that_is_gone(bench: Bench) -> None:
-    _waits_for(bench, "1/session/9", waiting.NO_DEADLINE)
+    _waits_for(bench, ["1/session/9"], waiting.NO_DEADLINE)
 
 
 def _wait_for_a_log_that_is_gone(bench: Bench) -> None:
-    _waits_for(bench, f"1/log/{'A' * 22}/0", bench.now + 10**6)
+    _waits_for(bench, [GONE], bench.now + 10**6)
 
 
 BREAKS: list[tuple[Callable[[Bench], None], str]] = [
@@ -249,7 +252,13 @@ def test_a_broken_rule_is_said_in_words(
 
 
 def test_a_session_may_end_while_somebody_waits_for_it_whose_time_ends(bench: Bench) -> None:
-    _waits_for(bench, "1/session/9", bench.now + 10**6)
+    _waits_for(bench, ["1/session/9"], bench.now + 10**6)
+    assert check(bench.cell) == []
+
+
+def test_of_logs_that_somebody_waits_for_one_may_be_deleted(bench: Bench) -> None:
+    (there,) = (key.removeprefix("watch/") for key in bench.cell.tables.waiting.keys("watch/"))
+    _waits_for(bench, [there, GONE], bench.now + 10**6)
     assert check(bench.cell) == []
 
 
