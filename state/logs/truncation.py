@@ -37,17 +37,26 @@ def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset
     producer.forget_from(tables.producers, *place, first_indexed)
     for batch in logs.batches_from(tables.logs, broker, log, log.log_start_offset):
         producer.append(tables.producers, *place, batch.header())
-    move_high_watermark(tables.logs, broker, log, log.high_watermark)
+    _read_transactions(tables.logs, broker, log, log.log_start_offset)
+    logs.raise_high_watermark(log, log.high_watermark)
 
 
 def move_high_watermark(table: Table, broker: int, log: Log, offset: int) -> None:
-    """Moves the high watermark to where it was, or back: then transactions are open again."""
+    """Moves the high watermark to where it was, or back: then transactions are open again.
+
+    Producers stay as they are, and so does what began below the log's start and is open.
+    """
+    _read_transactions(table, broker, log, 0)
+    logs.raise_high_watermark(log, offset)
+
+
+def _read_transactions(table: Table, broker: int, log: Log, offset: int) -> None:
+    """Reads from the indexed batches from `offset` on which transactions there are."""
     first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
     log.transactions = [each for each in log.transactions if each.first_offset < first_indexed]
-    for batch in logs.batches_from(table, broker, log, log.log_start_offset):
+    for batch in logs.batches_from(table, broker, log, offset):
         if batch.is_transactional and batch.producer_id >= 0:
             log_transactions.follow_again(log.transactions, batch.header())
-    logs.raise_high_watermark(log, offset)
 
 
 def start_anew(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:

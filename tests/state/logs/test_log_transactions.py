@@ -86,6 +86,18 @@ def test_a_high_watermark_that_goes_back_opens_transactions_again() -> None:
     assert log.last_stable_offset == 6
 
 
+def test_a_high_watermark_that_goes_back_leaves_what_began_below_the_start() -> None:
+    partition = Partition()
+    partition.data(1, 0)
+    partition.data(1, 1)
+    partition.data(1, 2)
+    log = partition.table.change(log_key(*PLACE), Log)
+    log.log_start_offset = 1
+    truncation.move_high_watermark(partition.table, BROKER, log, 2)
+    assert [each.first_offset for each in log.transactions] == [0], "as its producer knows it"
+    assert log.last_stable_offset == 1
+
+
 def test_example_14_a_marker_counts_when_it_is_replicated() -> None:
     log = Log(TOPIC_ID, "t", 0, 0, log_end_offset=992513)
     log.transactions = [logs.LogTransaction(2, 992367, 992512)]
