@@ -15,9 +15,11 @@ Source: KIP-932; `ShareConsumeRequestManager`, `ShareFetchCollector`, `ShareCons
     acquired, but no record             it is acknowledged as a gap
 
 A record goes back to the leader that it came from, in the same session. When that session is over
-its acknowledgements fail (123 INVALID_SHARE_SESSION_EPOCH), and records that were not yet given to
-the application are dropped; so are those whose lock is over by then, and those of partitions that
-are assigned no more are released. `ShareAcknowledged` tells what became of acknowledgements.
+its acknowledgements fail (13 NETWORK_EXCEPTION where the connection ended, the request's error
+where there was one; 123 INVALID_SHARE_SESSION_EPOCH for later ones), and records that were not yet
+given to the application are dropped; so are those whose lock is over by then, and those of
+partitions that are assigned no more are released. `ShareAcknowledged` tells what became of
+acknowledgements.
 
 Record bytes are the caller's, as in `fetcher.py`. Times are ms on the caller's clock.
 """
@@ -389,11 +391,11 @@ class ShareFetcher:
             self.events.append(ShareAcknowledged(self._names[place], sorted(offsets), error))
 
     def _told(self, asked: Asked, errors: Mapping[Place, Error]) -> None:
-        """A leader has taken acknowledgements, or has not."""
+        """A leader has taken acknowledgements, or has not: of those that it leaves out none."""
         for topic in asked.topics:
             for each in topic.partitions:
                 place = topic.topic_id, each.partition_index
-                error = errors.get(place, Error.NONE)
+                error = errors.get(place, Error.INVALID_RECORD_STATE)
                 self._say(place, each.acknowledgement_batches, error)
 
     def _say(self, place: Place, batches: Sequence[Any], error: Error) -> None:

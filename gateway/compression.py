@@ -24,6 +24,9 @@ XERIAL_MAGIC = b"\x82SNAPPY\0"
 XERIAL_HEADER_BYTES = 16
 XERIAL_BLOCK_BYTES = 32 * 1024
 ZSTD_BLOCK_HEADER_BYTES, ZSTD_CHECKSUM_BYTES, ZSTD_REPEATED = 3, 4, 1
+ZSTD_HEADER_BYTES_MAX = 18
+ZSTD_SKIPPABLE, ZSTD_SKIPPABLE_HEADER_BYTES = b"\x2a\x4d\x18", 8
+"""What comes behind the first byte of a frame that says nothing; its size ends its header."""
 GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = 6, 9, 3
 """Kafka's levels where none is given."""
 GZIP_DEFAULT = -1
@@ -84,8 +87,12 @@ def _is_whole(data: bytes) -> bool:
     """Whether the frames that have been read are there to their last block: no reader says so."""
     at = 0
     while at < len(data):
-        has_checksum = zstandard.get_frame_parameters(data[at:]).has_checksum
-        at += zstandard.frame_header_size(data[at:])
+        header_bytes = data[at : at + ZSTD_HEADER_BYTES_MAX]
+        if header_bytes[1:4] == ZSTD_SKIPPABLE:
+            at += ZSTD_SKIPPABLE_HEADER_BYTES + int.from_bytes(header_bytes[4:8], "little")
+            continue
+        has_checksum = zstandard.get_frame_parameters(header_bytes).has_checksum
+        at += zstandard.frame_header_size(header_bytes)
         is_last = False
         while not is_last and at < len(data):
             header = int.from_bytes(data[at : at + ZSTD_BLOCK_HEADER_BYTES], "little")
@@ -94,7 +101,7 @@ def _is_whole(data: bytes) -> bool:
         at += ZSTD_CHECKSUM_BYTES if has_checksum else 0
         if not is_last or at > len(data):
             return False
-    return True
+    return at == len(data)
 
 
 def _snappy(data: bytes) -> bytes:

@@ -56,7 +56,7 @@ IN_FLIGHT_BYTES_MAX = 128 * 1024 * 1024
 THROTTLE_MAX_MS = 1_000
 """What answers ask clients to wait where as many requests wait as may; half of them: nothing."""
 
-SETTINGS_S = 5.0
+SETTINGS_S, OUTSTANDING_S = 5.0, 60.0
 """How old what is known of settings may be where requests come, and others may alter them."""
 
 ALTERING = frozenset({19, 20, 33, 44, 49})
@@ -186,7 +186,8 @@ class SparkEngine:
         future = self._send(request.broker, *self._events.request(request))
         if request.header.get("requestApiKey") in ALTERING:
             future.add_done_callback(partial(self._has_altered, request.broker))
-        if not self._is_closed and self._loop.time() - self._asked_at >= SETTINGS_S:
+        patience_s = OUTSTANDING_S if self._question else SETTINGS_S
+        if not self._is_closed and self._loop.time() - self._asked_at >= patience_s:
             self._ask_settings(request.broker)
         return future
 

@@ -5,6 +5,7 @@ checkpoint; everything else that would silently make nonsense of the state is re
 """
 
 import fcntl
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,7 +147,10 @@ def write(checkpoint: Path, facts: Facts) -> None:
     """Write the facts: to another name first, so that a crash leaves the former file."""
     checkpoint.mkdir(parents=True, exist_ok=True)
     fresh = checkpoint / f".{FILE_NAME}.new"
-    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(facts)))
+    with fresh.open("wb") as out:
+        out.write(msgspec.json.format(msgspec.json.encode(facts)))
+        out.flush()
+        os.fsync(out.fileno())
     fresh.replace(checkpoint / FILE_NAME)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from confluent_kafka import TopicPartition
 
 from brokerstream.errors import UserError
@@ -227,6 +228,9 @@ def _clock(prepared_job: job.Job) -> Iterator[Clock | None]:
         clock.stop()
 
 
+_log = structlog.get_logger("brokerstream")
+
+
 class _Loads:
     """Puts what the cells' events have taken since the start into the facts, now and then."""
 
@@ -244,10 +248,12 @@ class _Loads:
     def keep(self, counts: Counts) -> None:
         """What has come since the last time."""
         loads = measures.loads_of(counts)
-        facts.add_loads(
-            self._checkpoint,
-            {name: load - self._kept.get(name, 0) for name, load in loads.items()},
-        )
+        newer = {name: load - self._kept.get(name, 0) for name, load in loads.items()}
+        try:
+            facts.add_loads(self._checkpoint, newer)
+        except (OSError, UserError) as error:
+            _log.warning("what cells take of a processor is not kept", reason=str(error))
+            return
         self._kept = loads
 
 

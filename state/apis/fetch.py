@@ -235,7 +235,7 @@ def _follow(broker: Broker, replica_id: int, reads: list[Read], fetch: Fetch) ->
     if fetch.context.kind is INCREMENTAL:
         for cached in fetch.cache.partitions(fetch.context.session_id):
             wanted.setdefault(cached.requested.identity, cached.requested)
-    failed = {read.identity for read in reads if read.is_answer}
+    failed = {read.identity for read in reads if read.is_elsewhere}
     decision = Decision()
     for identity, item in wanted.items():
         topic = _topic_of(broker, item)

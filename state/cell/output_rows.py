@@ -123,15 +123,15 @@ class Rows:
             )
         )
         if len(value) > self.settings.output_bytes_max:
-            raise Refused(
-                Reason.OUTPUT_TOO_LARGE,
-                f"the answer has {len(value)} bytes; the limit is {self.settings.output_bytes_max}",
-            )
+            self._check_size(value)
         row = (outputs.RESPONSES, source.reply_to, None, value, source.event_id)
         self.rows.append(_output(row))
 
     def done(self, event: Event, now: int, told: msgspec.Struct | None = None) -> None:
-        """The answer to an event that is no request: it was handled, and what it has asked for."""
+        """The answer to an event that is no request: it was handled, and what it has asked for.
+
+        Raises Refused where it is too large.
+        """
         document = {
             "id": event.id,
             "cluster": self.settings.cluster,
@@ -141,7 +141,14 @@ class Rows:
             "response": told or {},
         }
         value = _json.encode(document)
+        self._check_size(value)
         self.rows.append(Output(outputs.RESPONSES, event.reply_to, None, value, event.id))
+
+    def _check_size(self, value: bytes) -> None:
+        most = self.settings.output_bytes_max
+        if len(value) > most:
+            detail = f"the answer has {len(value)} bytes; the limit is {most}"
+            raise Refused(Reason.OUTPUT_TOO_LARGE, detail)
 
     def broker_changed(self, cause: str, broker: int, is_stopped: bool) -> None:
         """A broker has stopped or started: in every partition, for each is read by some gateway."""

@@ -52,9 +52,26 @@ class Subscription(NamedTuple):
     def matches(self, attributes: Mapping[str, str]) -> bool:
         """Whether a client is meant, by what is known of it."""
         return all(
-            name in attributes and re.fullmatch(pattern, attributes[name])
+            name in attributes and _matches(pattern, attributes[name])
             for name, pattern in self.patterns.items()
         )
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Whether a pattern is that of a whole text, which a client has chosen.
+
+    RE2 takes no longer for a longer text than is in proportion. What it does not know of Java's
+    patterns (what is looked ahead at, what is repeated) Python's do.
+    """
+    # not before a subscription needs it
+    import re2  # type: ignore[import-untyped]
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options).fullmatch(text) is not None
+    except re2.error:
+        return re.fullmatch(pattern, text) is not None
 
 
 def subscription(configs: Mapping[str, str]) -> Subscription:

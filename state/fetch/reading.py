@@ -68,13 +68,14 @@ class Read(Answered, kw_only=True, gc=False):
     is_older: bool = False
 
     @property
-    def is_answer(self) -> bool:
-        """Whether this alone is worth an answer.
+    def is_elsewhere(self) -> bool:
+        """Whether its reader has to go on otherwise: an error, a log that was cut, a replica."""
+        return self.error != 0 or self.is_diverging or self.preferred_replica >= 0
 
-        That is an error, a log that was cut, another replica, an older segment.
-        """
-        is_told = self.error != 0 or self.is_diverging or self.preferred_replica >= 0
-        return is_told or self.is_older
+    @property
+    def is_answer(self) -> bool:
+        """Whether this alone is worth an answer; so is what ends with an older segment."""
+        return self.is_elsewhere or self.is_older
 
 
 def refused(requested: FetchPartition, identity: str, error: int) -> Read:

@@ -223,3 +223,9 @@ def test_what_is_cut_off_anywhere_cannot_be_decompressed() -> None:
                 compression.decompress(name, data[:size])
     frames = compression.compress("zstd", text) + compression.compress("zstd", text)
     assert compression.decompress("zstd", frames) == 2 * text
+    nothing = b"\x50\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
+    assert compression.decompress("zstd", nothing + frames) == 2 * text
+    with pytest.raises(DecompressionError):
+        compression.decompress("zstd", frames + nothing[:-1])
+    empty = compression.compress("zstd", b"") * 20_000
+    assert compression.decompress("zstd", empty) == b"", "each frame is looked at once"

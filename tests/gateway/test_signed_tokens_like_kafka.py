@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from secrets import token_hex
 from typing import Any
 
 import jwt
@@ -256,8 +257,9 @@ def test_a_new_key_is_fetched_after_a_token_that_names_it(
     jwks: JwksServer, real: Address, ours: Address
 ) -> None:
     newer = rsa.generate_private_key(65537, 2048)
-    steps: list[Step] = [SHAKE_BEARER, bears(signed(newer, kid="newer"))]
-    of_newer = {**RSAAlgorithm.to_jwk(newer.public_key(), as_dict=True), "kid": "newer"}
+    kid = token_hex(4)
+    steps: list[Step] = [SHAKE_BEARER, bears(signed(newer, kid=kid))]
+    of_newer = {**RSAAlgorithm.to_jwk(newer.public_key(), as_dict=True), "kid": kid}
     jwks.serve([*KEYS, of_newer])
     for address in (real, ours):
         asked = jwks.asked

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import confluent_kafka
@@ -288,12 +289,13 @@ def test_acks_0_gets_no_answer_and_is_appended(gateway: Running) -> None:
 
 @pytest.mark.usefixtures("runs")
 def test_batches_are_kept_in_the_codec_of_their_topic(gateway: Running) -> None:
+    name = f"packed-{token_hex(3)}"
     with gateway.client(timeout_s=PATIENCE_S) as client:
-        client.topic("packed", compression_type="gzip")
-        wait_until(lambda: gateway.engine.codec_of(1, {"name": "packed"}) is not None)
+        client.topic(name, compression_type="gzip")
+        wait_until(lambda: gateway.engine.codec_of(1, {"name": name}) is not None)
         plain = batch(b"a" * 500)
-        assert client.produce("packed", plain)["errorCode"] == 0
-        assert len(client.fetch("packed", 0)["records"]) < len(plain) / 2
+        assert client.produce(name, plain)["errorCode"] == 0
+        assert len(client.fetch(name, 0)["records"]) < len(plain) / 2
 
 
 @pytest.mark.usefixtures("runs")

@@ -121,10 +121,10 @@ def test_a_missing_key_is_asked_for_once_a_minute(jwks: JwksServer) -> None:
 
 
 def test_nothing_asks_any_more_when_the_keys_are_gone(jwks: JwksServer) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     source: KeySource | None = fetched(jwks)
     assert source is not None
-    assert threading.active_count() > before
+    (asks,) = (each for each in set(threading.enumerate()) - before if each.name == "jwks")
     del source
     gc.collect()
-    wait_until(lambda: "jwks" not in {each.name for each in threading.enumerate()})
+    wait_until(lambda: not asks.is_alive())

@@ -3,6 +3,7 @@
 import pytest
 
 from brokerstream.state.access.authorizer import CLASS_NAME
+from brokerstream.state.configs.client_metrics import Subscription
 from tests.support.configs import (
     APPEND,
     DELETE,
@@ -92,3 +93,10 @@ def test_who_may_not_alter_or_describe_the_cluster_is_refused() -> None:
     assert answer["responses"][0]["errorCode"] == 31
     (refused,) = describe(bench, (METRICS, "told"))
     assert refused["errorCode"] == 31
+
+
+def test_a_pattern_takes_no_longer_for_a_longer_name_than_is_in_proportion() -> None:
+    wanted = Subscription([], 1000, {"client_id": "(a+)+b"})
+    assert wanted.matches({"client_id": "a" * 50 + "b"})
+    assert not wanted.matches({"client_id": "a" * 50})
+    assert Subscription([], 1000, {"client_id": "(?=a).*"}).matches({"client_id": "ab"}), "as Java"
