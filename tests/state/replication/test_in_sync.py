@@ -275,3 +275,14 @@ def test_a_wish_that_was_refused_for_now_is_told_again(replicas: Replicas) -> No
     assert replicas.isr() == [1, 2, 3]
     bench.tick(16_000)
     assert replicas.isr() == [1, 3]
+
+
+def test_how_far_a_follower_is_counts_in_older_segments_too() -> None:
+    """Its answer ends with the segment that it reads in; where it is, is noted all the same."""
+    replicas = Replicas((1, 2), internal_segment_bytes="71")
+    for _ in range(3):
+        replicas.produce()
+    replicas.isolate(2)
+    for offset in (1, 2):
+        replicas.fetch_as(2, offset)
+        assert replicas.leadership().replicas[2].log_end_offset == offset
