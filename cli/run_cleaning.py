@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from brokerstream.state.core.settings import BrokerSettings
     from brokerstream.streaming.job import Job
 
+WAIT_MIN_S = 1.0
+"""A round reads the whole state: with a backoff of 0, too, the job comes first."""
+
 
 class Cleaning:
     """Cleans compacted logs while a job runs, and once more at the end of one that ends by itself.
@@ -57,7 +60,7 @@ class Cleaning:
     def _rounds(self) -> None:
         cleaner = self._cleaner()
         wait_s = self._given.log_cleaner_backoff_ms / 1000
-        while not self._has_stopped.wait(wait_s):
+        while not self._has_stopped.wait(max(wait_s, WAIT_MIN_S)):
             wait_s = self._round(cleaner) or wait_s
 
     def _round(self, cleaner: "JobCleaner") -> float:

@@ -83,7 +83,7 @@ class Shares:
         """A member sends a ShareFetch or a ShareAcknowledge."""
         body: Any = asked.send.body
         self._sent[asked.id] = now
-        self._unanswered[body.group_id] += 1
+        self._unanswered[body.group_id] += asked.send.api == "SHARE_FETCH"
         self._said[asked.id] = said = list(_said(body))
         for key, kind in said:
             held = self._held.get(key)
@@ -103,13 +103,13 @@ class Shares:
     def told(self, asked: Asked, body: dict[str, Any], now: int) -> None:
         """It has the answer."""
         sent, said = self._sent.pop(asked.id), self._said.pop(asked.id)
+        request: Any = asked.send.body
+        is_fetch = asked.send.api == "SHARE_FETCH"
+        self._unanswered[request.group_id] -= is_fetch
         if body["errorCode"]:
-            if body["errorCode"] == Error.SHARE_SESSION_NOT_FOUND:
+            if body["errorCode"] in OVER:
                 self._refused(asked.id, said)
             return
-        request: Any = asked.send.body
-        self._unanswered[request.group_id] -= 1
-        is_fetch = asked.send.api == "SHARE_FETCH"
         error_of = "acknowledgeErrorCode" if is_fetch else "errorCode"
         errors: dict[tuple[Uuid, int], int] = defaultdict(int)
         for topic in body["responses"]:
@@ -184,6 +184,9 @@ class Shares:
                 found.add(name)
         return found
 
+
+OVER = (Error.SHARE_SESSION_NOT_FOUND, Error.INVALID_SHARE_SESSION_EPOCH)
+"""Errors of a whole request, of which nothing was taken."""
 
 SHARED = ("orders",)
 """The topics that share groups read."""

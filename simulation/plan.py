@@ -274,8 +274,9 @@ def _shared(plan: Plan, chance: Random) -> Plan:
     )
     others = tuple(each for each in plan.clients if each.role is not Role.COPIER)
     is_steady = chance.random() < 0.5
+    moves_leaders = OF_BROKERS.union(OF_OPERATORS)
     injections = tuple(
-        each for each in plan.injections if not (is_steady and each.fault in OF_BROKERS)
+        each for each in plan.injections if not (is_steady and each.fault in moves_leaders)
     )
     return msgspec.structs.replace(plan, clients=others + members, injections=injections)
 

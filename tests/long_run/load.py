@@ -145,7 +145,12 @@ class Reads(Client):
 
 
 class Transacts(Client):
-    """Transactions of some records, every third of which is aborted, with a new id now and then."""
+    """Transactions of some records, every third of which is aborted, with a new id now and then.
+
+    One whose end is not known is not tried again: the next has another number.
+    """
+
+    number = 0
 
     def turn(self) -> None:
         own = {"transactional.id": f"{self.topic}-{self.done // 100}", **TRANSACTION}
@@ -155,9 +160,10 @@ class Transacts(Client):
             if self.ended.wait(PAUSE_S):
                 return
             producer.begin_transaction()
-            fate = b"abort" if self.done % 3 == 2 else b"commit"
+            self.number += 1
+            fate = b"abort" if self.number % 3 == 2 else b"commit"
             for index in range(TRANSACTION_RECORDS):
-                producer.produce(self.topic, b"%d %d %b" % (self.done, index, fate))
+                producer.produce(self.topic, b"%d %d %b" % (self.number, index, fate))
             (producer.abort_transaction if fate == b"abort" else producer.commit_transaction)(30)
             self.done += 1
 
@@ -194,11 +200,14 @@ class ReadsCommitted(Client):
 
 
 class Administers(Client):
-    """Topics that come, get a record, and go."""
+    """Topics that come, get a record, and go; each has another name."""
+
+    number = 0
 
     def turn(self) -> None:
         admin = AdminClient(self.settings("producers"))
-        name = f"{self.topic}-{self.done}"
+        self.number += 1
+        name = f"{self.topic}-{self.number}"
         admin.create_topics([NewTopic(name, 3, 1)])[name].result(30)
         producer = confluent_kafka.Producer(self.settings("producers"))
         producer.produce(name, b"one")
