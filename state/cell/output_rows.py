@@ -123,7 +123,7 @@ class Rows:
             )
         )
         if len(value) > self.settings.output_bytes_max:
-            self._check_size(value)
+            raise self._too_large(value)
         row = (outputs.RESPONSES, source.reply_to, None, value, source.event_id)
         self.rows.append(_output(row))
 
@@ -141,14 +141,14 @@ class Rows:
             "response": told or {},
         }
         value = _json.encode(document)
-        self._check_size(value)
+        if len(value) > self.settings.output_bytes_max:
+            raise self._too_large(value)
         self.rows.append(Output(outputs.RESPONSES, event.reply_to, None, value, event.id))
 
-    def _check_size(self, value: bytes) -> None:
+    def _too_large(self, value: bytes) -> Refused:
         most = self.settings.output_bytes_max
-        if len(value) > most:
-            detail = f"the answer has {len(value)} bytes; the limit is {most}"
-            raise Refused(Reason.OUTPUT_TOO_LARGE, detail)
+        detail = f"the answer has {len(value)} bytes; the limit is {most}"
+        return Refused(Reason.OUTPUT_TOO_LARGE, detail)
 
     def broker_changed(self, cause: str, broker: int, is_stopped: bool) -> None:
         """A broker has stopped or started: in every partition, for each is read by some gateway."""

@@ -4,13 +4,15 @@ A subscription has a name. Kafka's clients ask for those that match them with
 GetTelemetrySubscriptions, which a broker names only where a plugin takes what they push; there is
 none here, and who asks all the same is answered (`state/cluster/client_instances.py`). KIP-714.
 
-An expression that clients are matched with is read as Python reads it, not Java.
+An expression that clients are matched with is taken where Python reads it, not Java, and matched
+by RE2 where that knows it.
 
 Source: `ClientMetricsConfigs`, `ClientMetricsManager.SubscriptionInfo` in Kafka; answers of 4.3.1.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from brokerstream.state.configs.config_keys import INT, LIST, ConfigKey, InvalidConfigError, parse
@@ -21,6 +23,8 @@ INTERVAL = "interval.ms"
 MATCH = "match"
 METRICS = "metrics"
 LEAST_MS, MOST_MS, DEFAULT_MS = 100, 3_600_000, 300_000
+PATTERNS_MAX = 256
+"""Compiled patterns that are kept."""
 
 CLIENT_METRICS_CONFIGS: dict[str, ConfigKey] = {
     METRICS: ConfigKey(LIST, ""),
@@ -52,13 +56,14 @@ class Subscription(NamedTuple):
     def matches(self, attributes: Mapping[str, str]) -> bool:
         """Whether a client is meant, by what is known of it."""
         return all(
-            name in attributes and _matches(pattern, attributes[name])
+            name in attributes and _matcher(pattern)(attributes[name])
             for name, pattern in self.patterns.items()
         )
 
 
-def _matches(pattern: str, text: str) -> bool:
-    """Whether a pattern is that of a whole text, which a client has chosen.
+@lru_cache(maxsize=PATTERNS_MAX)
+def _matcher(pattern: str) -> Callable[[str], object]:
+    """What matches a whole text, which a client has chosen.
 
     RE2 takes no longer for a longer text than is in proportion. What it does not know of Java's
     patterns (what is looked ahead at, what is repeated) Python's do.
@@ -69,9 +74,10 @@ def _matches(pattern: str, text: str) -> bool:
     options = re2.Options()
     options.log_errors = False
     try:
-        return re2.compile(pattern, options).fullmatch(text) is not None
+        matches: Callable[[str], object] = re2.compile(pattern, options).fullmatch
     except re2.error:
-        return re.fullmatch(pattern, text) is not None
+        matches = re.compile(pattern).fullmatch
+    return matches
 
 
 def subscription(configs: Mapping[str, str]) -> Subscription:

@@ -18,7 +18,7 @@ from brokerstream.state.groups import group_rows
 from tests.support.group_lives import classic_life, share_life, streams_life
 from tests.support.group_rows import Row, comparable, read_by_kafka
 from tests.support.group_walks import TOPICS, Walk
-from tests.support.walk_sides import Side, Sides, both_sides, seeds
+from tests.support.walk_sides import Side, Sides, both_sides, seeds, walked
 
 WALKS, STEPS = 25, 50
 DRAWN_ID = re.compile(rb"tester-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -56,14 +56,9 @@ def test_every_answer_and_row_of_a_random_walk_is_kafkas(
     for side in sides:
         side.begin(groups, AT_ONCE)
     for seed, walk in walks.items():
-        for at in range(STEPS):
-            step = walk.step()
-            ours, theirs = (side.answer(step, walk.groups) for side in sides)
-            assert ours == theirs, f"seed {seed}, step {at}: {step}"
-            walk.hear(step, theirs)
-            heard |= {
-                (step.api, code) for code in re.findall(r'"errorCode": (-?\d+)', json.dumps(ours))
-            }
+        for step, answer in walked(sides, walk, seed, STEPS):
+            codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(answer))
+            heard |= {(step.api, code) for code in codes}
     wanted = {("CONSUMER_GROUP_HEARTBEAT", each) for each in ("0", "25", "42", "69", "110", "111")}
     wanted |= {("OFFSET_COMMIT", each) for each in ("0", "3", "12", "25", "35", "100", "113")}
     wanted |= {("OFFSET_DELETE", each) for each in ("0", "3", "24", "69", "86")}

@@ -18,7 +18,7 @@ from tests.support.share_walks import (
     batches,
     records_in,
 )
-from tests.support.walk_sides import Side, Sides, both_sides, seeds
+from tests.support.walk_sides import Side, Sides, both_sides, seeds, too_few, walked
 
 WALKS, STEPS = 15, 50
 LEAST = {
@@ -57,14 +57,10 @@ def _known(side: Side, walk: ShareWalk) -> dict[int, tuple[int, int]]:
 
 def _go(sides: Sides, walk: ShareWalk, seed: int) -> Counter[tuple[str, str]]:
     met: Counter[tuple[str, str]] = Counter()
-    for at in range(STEPS):
-        step = walk.step()
-        ours, theirs = (side.answer(step, walk.groups) for side in sides)
-        assert ours == theirs, f"seed {seed}, step {at}: {step}"
-        walk.hear(step, theirs)
+    for step, answer in walked(sides, walk, seed, STEPS):
         if walk.is_closing(step):
             wait_until(lambda: _known(sides.ours, walk) == _known(sides.real, walk))
-        said = json.dumps(ours)
+        said = json.dumps(answer)
         met.update((step.api, code) for code in re.findall(r'"errorCode": (-?\d+)', said))
         met.update(("deliveryCount", each) for each in re.findall(r'"deliveryCount": (\d+)', said))
     return met
@@ -83,10 +79,4 @@ def test_every_answer_of_a_random_walk_is_kafkas(kafka: str) -> None:
                 _begin(side, walk)
         for seed, walk in walks.items():
             met += _go(sides, walk, seed)
-    too_few = {
-        (kind, code): met[kind, code]
-        for kind, codes in LEAST.items()
-        for code, least in codes.items()
-        if met[kind, code] < least
-    }
-    assert not too_few, met
+    assert not too_few(met, LEAST), met

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 
 from tests.support.streams_walks import SETTINGS, TOPICS, StreamsWalk
-from tests.support.walk_sides import Sides, both_sides, seeds
+from tests.support.walk_sides import Sides, both_sides, seeds, too_few, walked
 
 WALKS, STEPS = 14, 50
 LEAST = {
@@ -25,17 +25,13 @@ LEAST = {
 
 def _go(sides: Sides, walk: StreamsWalk, seed: int) -> Counter[tuple[str, str]]:
     met: Counter[tuple[str, str]] = Counter()
-    for at in range(STEPS):
-        step = walk.step()
-        ours, theirs = (side.answer(step, walk.groups) for side in sides)
-        assert ours == theirs, f"seed {seed}, step {at}: {step}"
-        walk.hear(step, theirs)
-        if walk.may_change_topics(step, theirs):
+    for step, answer in walked(sides, walk, seed, STEPS):
+        if walk.may_change_topics(step, answer):
             sides.real.wait_for(sides.ours.partition_counts(walk.topics))
-        codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(ours))
+        codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(answer))
         met.update((step.api, code) for code in codes)
-        met.update(("statusCode", str(each["statusCode"])) for each in ours.get("status") or [])
-        met.update(("told", name) for name in LEAST["told"] if ours.get(name))
+        met.update(("statusCode", str(each["statusCode"])) for each in answer.get("status") or [])
+        met.update(("told", name) for name in LEAST["told"] if answer.get(name))
     return met
 
 
@@ -47,10 +43,4 @@ def test_every_answer_of_a_random_walk_is_kafkas(kafka: str) -> None:
             side.begin([group for walk in walks.values() for group in walk.groups], SETTINGS)
         for seed, walk in walks.items():
             met += _go(sides, walk, seed)
-    too_few = {
-        (kind, code): met[kind, code]
-        for kind, codes in LEAST.items()
-        for code, least in codes.items()
-        if met[kind, code] < least
-    }
-    assert not too_few, met
+    assert not too_few(met, LEAST), met

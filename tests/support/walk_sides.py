@@ -10,9 +10,10 @@ import os
 import re
 import struct
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from brokerstream.gateway.answers import Address
 from tests.support.gateways import Client, Running, running_gateway
@@ -199,6 +200,40 @@ class Sides(NamedTuple):
 
     ours: Side
     real: Side
+
+
+class Walking(Protocol):
+    """What draws steps by what it has heard."""
+
+    groups: list[str]
+
+    def step(self) -> Step:
+        """The next one."""
+
+    def hear(self, step: Step, answer: Body) -> None:
+        """What the real broker has answered."""
+
+
+def walked(sides: Sides, walk: Walking, seed: int, steps: int) -> Iterator[tuple[Step, Body]]:
+    """Each step with its answer, which is the same on both sides."""
+    for at in range(steps):
+        step = walk.step()
+        ours, theirs = (side.answer(step, walk.groups) for side in sides)
+        assert ours == theirs, f"seed {seed}, step {at}: {step}"
+        walk.hear(step, theirs)
+        yield step, ours
+
+
+def too_few(
+    met: Counter[tuple[str, str]], least: Mapping[str, Mapping[str, int]]
+) -> dict[tuple[str, str], int]:
+    """What a run has met less often than it has to."""
+    return {
+        (kind, code): met[kind, code]
+        for kind, codes in least.items()
+        for code, count in codes.items()
+        if met[kind, code] < count
+    }
 
 
 @contextmanager
