@@ -28,7 +28,7 @@ demo: setup ## real captures through a real Kafka broker and Spark, with a summa
 test: setup lint types ## everything: lint, types and all tests, the pure ones on all cores
 	@$(BIN)/python -m tests.support.kafka_tools 2>/dev/null & \
 	status=0; $(PURE) $(RETRY) || status=$$?; wait; \
-	$(REAL) $(RETRY) || status=$$?; \
+	$(REAL) --cache-clear $(RETRY) || $(BIN)/python -m tests.alone || status=$$?; \
 	exit $$status
 
 fast: java $(VENV)/.installed ## the quick tests: no Spark, Kafka, browser, wheel or site; on all cores

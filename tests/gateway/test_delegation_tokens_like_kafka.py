@@ -282,6 +282,26 @@ def client_file(home: Path, name: str, login: str, mechanism: str = sasl.PLAIN) 
     return str(file)
 
 
+def wait_until_told(address: Address, token_id: str, is_there: bool = True) -> None:
+    """Until a broker knows of a token, or no longer: its controller answers a moment before."""
+    with Client(address) as client:
+        assert sasl.log_in(client, "alice", PASSWORD)["errorCode"] == 0
+
+        def is_told() -> bool:
+            answer = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+            return (token_id in {each["tokenId"] for each in answer["tokens"]}) == is_there
+
+        wait_until(is_told)
+
+
+def wait_until_made(address: Address, topic: str) -> None:
+    """The same, of a topic."""
+    with Client(address) as client:
+        assert sasl.log_in(client, "admin", PASSWORD)["errorCode"] == 0
+        asked = {"topics": [{"topicId": None, "name": topic}], "allowAutoTopicCreation": False}
+        wait_until(lambda: not client.call("METADATA", 9, asked)["topics"][0]["errorCode"])
+
+
 def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, int, str]]:
     """What the tool prints of a token's life, and one that has logged in with it; names aside."""
     alice = client_file(home, "alice", f'username=alice password="{PASSWORD}"')
@@ -303,6 +323,7 @@ def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, in
     life = "--max-life-time-period -1 --renewer-principal User:bob"
     created = run(tokens, f"--create {life}", alice).splitlines()[-1]
     token_id, secret = created.split()[:2]
+    wait_until_told(address, token_id)
     aside |= {token_id: "ID", secret: "HMAC"}
     printed.clear()  # its id was not known yet
     run(tokens, "--describe", alice)
@@ -313,9 +334,11 @@ def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, in
     topic = f"of-{address.port}"
     aside[topic] = "TOPIC"
     run("kafka-topics", f"--create --topic {topic}", own)
+    wait_until_made(address, topic)
     run("kafka-topics", "--list", own)
     run(tokens, "--describe", own)
     run(tokens, f"--expire --expiry-time-period -1 --hmac {secret}", alice)
+    wait_until_told(address, token_id, is_there=False)
     run(tokens, f"--renew --renew-time-period -1 --hmac {secret}", alice)
     run(tokens, "--describe", alice)
     return printed
