@@ -294,14 +294,6 @@ def wait_until_told(address: Address, token_id: str, is_there: bool = True) -> N
         wait_until(is_told)
 
 
-def wait_until_made(address: Address, topic: str) -> None:
-    """The same, of a topic."""
-    with Client(address) as client:
-        assert sasl.log_in(client, "admin", PASSWORD)["errorCode"] == 0
-        asked = {"topics": [{"topicId": None, "name": topic}], "allowAutoTopicCreation": False}
-        wait_until(lambda: not client.call("METADATA", 9, asked)["topics"][0]["errorCode"])
-
-
 def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, int, str]]:
     """What the tool prints of a token's life, and one that has logged in with it; names aside."""
     alice = client_file(home, "alice", f'username=alice password="{PASSWORD}"')
@@ -334,7 +326,6 @@ def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, in
     topic = f"of-{address.port}"
     aside[topic] = "TOPIC"
     run("kafka-topics", f"--create --topic {topic}", own)
-    wait_until_made(address, topic)
     run("kafka-topics", "--list", own)
     run(tokens, "--describe", own)
     run(tokens, f"--expire --expiry-time-period -1 --hmac {secret}", alice)
