@@ -1,6 +1,7 @@
 """Client quotas through the gateway, against a real broker that is asked the same."""
 
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,13 +13,11 @@ from brokerstream.gateway.answers import Address
 from brokerstream.state.core.errors import Error
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway
-from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.patience import wait_until
+from tests.support.settled import settle
 
-TOPIC, WRITTEN, UNANSWERED = "quotas", "quotas-written", "quotas-unanswered"
-SETTLING_S = 0.3
-"""A real broker shows a quota a moment before it acts on it."""
-RATE = 1950.0
-"""Two records in the ten windows are a little too many: the wait is a fraction of a second."""
+RATE = 1700.0
+"""Two records in the ten windows are a little too many: the wait is less than two seconds."""
 RECORD = b"x" * 10_000
 TOLERANCE_MS = 1_500
 """Rates are taken over windows, which begin when they do: a second more or less of ten."""
@@ -30,7 +29,13 @@ def both(kafka: str) -> Iterator[list[Client]]:
     host, _, port = kafka.rpartition(":")
     address = Address(host, int(port))
     with running_gateway() as gateway, gateway.client() as ours, Client(address) as real:
+        forget(real)
         yield [real, ours]
+
+
+def fresh(name: str) -> str:
+    """A topic's name that no test has had, nor a try before."""
+    return f"{name}-{uuid.uuid4().hex[:8]}"
 
 
 def part(kind: str, name: str | None) -> dict[str, Any]:
@@ -61,10 +66,27 @@ def describe(client: Client, *components: tuple[str, int, str | None], strict: b
 
 def wait_for(client: Client, entities: int) -> None:
     """A broker reads what the controller has written a moment later."""
-    deadline = time.monotonic() + PATIENCE_S
-    while len(describe(client)[1]) != entities:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: len(describe(client)[1]) == entities, f"{entities} entities have quotas")
+
+
+def forget(client: Client) -> None:
+    """No quota is left, be it of a test that has failed."""
+    for entry in describe(client)[1]:
+        for each in entry["values"]:
+            assert alter(client, entry["entity"], key=each["key"], remove=True) == 0
+    wait_for(client, entities=0)
+
+
+def write_first(client: Client, topic: str, record: bytes) -> None:
+    """A topic, and its first record: the broker may not know at once that it leads it."""
+    client.topic(topic)
+
+    def is_written() -> bool:
+        code = client.produce(topic, batch(record))["errorCode"]
+        assert code in (0, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_LEADER_OR_FOLLOWER)
+        return bool(code == 0)
+
+    wait_until(is_written)
 
 
 USER, CLIENT = part("user", "bob"), part("client-id", "quoted")
@@ -121,20 +143,18 @@ def test_quotas_are_altered_and_described_as_by_kafka(both: list[Client]) -> Non
 
 def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
     """Three fetches in a session: error, a session, whether throttled, whether records came."""
-    client.topic(TOPIC)
-    while client.produce(TOPIC, batch(RECORD))["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER:
-        time.sleep(0.05)  # the topic was created a moment ago
+    topic = fresh("quotas")
+    write_first(client, topic, RECORD)
     for _ in range(2):
-        assert client.produce(TOPIC, batch(RECORD))["errorCode"] == 0
+        assert client.produce(topic, batch(RECORD))["errorCode"] == 0
     assert alter(client, [part("client-id", "tester")]) == 0
-    wait_for(client, entities=1)
-    time.sleep(SETTLING_S)
+    settle(client)
     found = []
     session, epoch, offset = 0, 0, 0
     for _ in range(3):
         wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 10_100}
         body = {"maxWaitMs": 0, "maxBytes": 10_100, "sessionId": session, "sessionEpoch": epoch}
-        body |= {"topics": [{"topic": TOPIC, "partitions": [wanted]}]}
+        body |= {"topics": [{"topic": topic, "partitions": [wanted]}]}
         answer = client.call("FETCH", 12, body)
         session, epoch = answer["sessionId"], epoch + 1
         has_records = bool(answer["responses"])
@@ -146,36 +166,40 @@ def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
 
 
 def test_a_consumer_that_is_too_fast_is_throttled_as_by_kafka(both: list[Client]) -> None:
-    real, ours = (throttled_reading(client) for client in both)
+    with ThreadPoolExecutor() as pool:
+        real, ours = pool.map(throttled_reading, both)
     assert ours == real
     assert any(is_throttled for _, _, is_throttled, _ in ours)
 
 
-MANY, PARTITIONS = "quotas-many", 40
+PARTITIONS = 40
 
 
-def throttled_small_records(client: Client) -> tuple[int, list[int]]:
+def throttled_small_records(client: Client) -> tuple[int, list[int], float]:
     """Size of an answer with small records, and for how long two such want the client silent.
 
-    The quota lets one and a half of them through; what is around the records is half of each.
+    The quota lets one and a half of them through; what is around the records is half of each. And
+    how long the two took, in ms: what goes by is less to wait.
     """
-    client.topic(MANY, PARTITIONS)
+    many = fresh("quotas-many")
+    client.topic(many, PARTITIONS)
     for partition in range(PARTITIONS):
-        body = produce_body(MANY, batch(b"x"))
+        body = produce_body(many, batch(b"x"))
         body["topicData"][0]["partitionData"][0]["index"] = partition
         wait_until(partial(is_produced, client, body), "records in all partitions")
     wanted = [{"partition": each, "partitionMaxBytes": 100} for each in range(PARTITIONS)]
-    asked = {"sessionEpoch": -1, "topics": [{"topic": MANY, "partitions": wanted}]}
+    asked = {"sessionEpoch": -1, "topics": [{"topic": many, "partitions": wanted}]}
     client.send("FETCH", 12, asked)
     size = len(client.receive())
     whose = [part("user", "ANONYMOUS")]  # nobody has counted what it read before
     assert alter(client, whose, value=float(size * 15 // 100)) == 0
-    wait_for(client, entities=1)
-    time.sleep(SETTLING_S)
+    settle(client)
+    began = time.monotonic()
     found = [client.call("FETCH", 12, asked)["throttleTimeMs"] for _ in range(2)]
+    took_ms = (time.monotonic() - began) * 1000
     assert alter(client, whose, remove=True) == 0
     wait_for(client, entities=0)
-    return size, found
+    return size, found, took_ms
 
 
 def is_produced(client: Client, body: dict[str, Any]) -> bool:
@@ -188,67 +212,69 @@ def test_what_is_around_the_records_counts_as_by_kafka(both: list[Client]) -> No
         real, ours = pool.map(throttled_small_records, both)
     assert ours[0] == real[0]
     assert ours[1][0] == real[1][0] == 0
-    assert min(ours[1][1], real[1][1]) > TOLERANCE_MS
-    assert abs(ours[1][1] - real[1][1]) < TOLERANCE_MS, (real, ours)
+    took_ms = ours[2] + real[2]
+    assert min(ours[1][1], real[1][1]) > TOLERANCE_MS - took_ms
+    assert abs(ours[1][1] - real[1][1]) < TOLERANCE_MS + took_ms, (real, ours)
 
 
-def throttled_writing(client: Client) -> list[int]:
-    """For how long the answers to two Produces want the client silent, in ms."""
-    client.topic(WRITTEN)
-    while client.produce(WRITTEN, batch(b"x"))["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER:
-        time.sleep(0.05)
+def throttled_writing(client: Client) -> tuple[list[int], float]:
+    """For how long the answers to two Produces want the client silent, and took, in ms."""
+    topic = fresh("quotas-written")
+    write_first(client, topic, b"x")
     alteration = {"key": "producer_byte_rate", "value": 1600.0}
     assert alter(client, [part("client-id", "tester")], **alteration) == 0
-    wait_for(client, entities=1)
-    time.sleep(SETTLING_S)
+    settle(client)
+    began = time.monotonic()
     found = [
-        client.call("PRODUCE", 9, produce_body(WRITTEN, batch(RECORD)))["throttleTimeMs"]
+        client.call("PRODUCE", 9, produce_body(topic, batch(RECORD)))["throttleTimeMs"]
         for _ in range(2)
     ]
-    began = time.monotonic()
+    answered = time.monotonic()
     assert alter(client, [part("client-id", "tester")], **alteration, remove=True) == 0
     assert time.monotonic() - began >= found[-1] / 1000 * 0.9, "it is not heard until then"
-    return found
+    return found, (answered - began) * 1000
 
 
 def test_a_producer_that_is_too_fast_is_throttled_as_by_kafka(both: list[Client]) -> None:
-    real, ours = (throttled_writing(client) for client in both)
+    with ThreadPoolExecutor() as pool:
+        (real, real_took_ms), (ours, took_ms) = pool.map(throttled_writing, both)
     assert [ms > 0 for ms in ours] == [ms > 0 for ms in real] == [False, True]
-    assert all(abs(a - b) < TOLERANCE_MS for a, b in zip(real, ours, strict=True)), (real, ours)
+    tolerance_ms = TOLERANCE_MS + took_ms + real_took_ms
+    assert all(abs(a - b) < tolerance_ms for a, b in zip(real, ours, strict=True)), (real, ours)
 
 
 def silent_for_ms(client: Client) -> float:
     """For how long a client is not heard that has sent two Produces with acks 0 too fast."""
-    client.topic(UNANSWERED)
-    while client.produce(UNANSWERED, batch(b"x"))["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER:
-        time.sleep(0.05)
+    topic = fresh("quotas-unanswered")
+    write_first(client, topic, b"x")
     whose = [part("user", "ANONYMOUS")]  # nobody has counted what it wrote before
     alteration = {"key": "producer_byte_rate", "value": 1600.0}
     assert alter(client, whose, **alteration) == 0
-    wait_for(client, entities=1)
-    time.sleep(SETTLING_S)
-    for _ in range(2):
-        client.send("PRODUCE", 9, produce_body(UNANSWERED, batch(RECORD), acks=0))
+    settle(client)
     began = time.monotonic()
-    assert alter(client, whose, **alteration, remove=True) == 0
+    for _ in range(2):
+        client.send("PRODUCE", 9, produce_body(topic, batch(RECORD), acks=0))
+    client.call("API_VERSIONS", 3)
     silent_ms = (time.monotonic() - began) * 1000
+    assert alter(client, whose, **alteration, remove=True) == 0
     wait_for(client, entities=0)
     return silent_ms
 
 
 def test_who_writes_with_acks_0_too_fast_is_not_heard_as_by_kafka(both: list[Client]) -> None:
-    real, ours = (silent_for_ms(client) for client in both)
+    with ThreadPoolExecutor() as pool:
+        real, ours = pool.map(silent_for_ms, both)
     assert min(real, ours) > TOLERANCE_MS
     assert abs(real - ours) < TOLERANCE_MS, (real, ours)
 
 
 def test_a_throttled_client_is_not_heard_for_a_while() -> None:
     with running_gateway() as gateway, gateway.client() as client:
-        client.topic(TOPIC)
-        client.produce(TOPIC, batch(RECORD))
-        assert alter(client, [part("client-id", "tester")], value=RATE) == 0
+        client.topic("t")
+        client.produce("t", batch(RECORD))
+        assert alter(client, [part("client-id", "tester")], value=1950.0) == 0
         wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100_000}
-        body = {"sessionEpoch": -1, "topics": [{"topic": TOPIC, "partitions": [wanted]}]}
+        body = {"sessionEpoch": -1, "topics": [{"topic": "t", "partitions": [wanted]}]}
         throttle_ms = 0
         while not throttle_ms:
             began = time.monotonic()
@@ -258,12 +284,17 @@ def test_a_throttled_client_is_not_heard_for_a_while() -> None:
 
 
 def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
-    """Throttle times and errors of what creates, adds and deletes partitions too fast."""
-    alteration = {"key": "controller_mutation_rate", "value": 5.0}
+    """Throttle times and errors of what creates, adds and deletes partitions too fast.
+
+    What is one partition too many has to wait half a second: so long may the next step take.
+    """
+    known = [fresh("quotas-grown"), fresh("quotas-deleted")]
+    for name in known:
+        client.topic(name)
+    alteration = {"key": "controller_mutation_rate", "value": 2.0}
     assert alter(client, [part("client-id", "tester")], **alteration) == 0
-    wait_for(client, entities=1)
-    time.sleep(SETTLING_S)
-    prefix = f"fast-{time.monotonic_ns()}"
+    settle(client)
+    prefix = fresh("fast")
 
     def made(*sizes: int) -> dict[str, Any]:
         topics = [
@@ -272,15 +303,16 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
         ]
         return {"topics": topics, "timeoutMs": 5000, "validateOnly": True}
 
-    grown = {"topics": [{"name": TOPIC, "count": 9}], "timeoutMs": 5000, "validateOnly": True}
+    grown = {"topics": [{"name": known[0], "count": 9}], "timeoutMs": 5000}
+    grown["validateOnly"] = True
     asked: list[tuple[str, int, dict[str, Any]]] = [
-        ("CREATE_TOPICS", 7, made(50)),
-        ("CREATE_TOPICS", 7, made(6, 3, 2)),
+        ("CREATE_TOPICS", 7, made(20)),
+        ("CREATE_TOPICS", 7, made(3, 2, 4)),
         ("CREATE_TOPICS", 6, made(1)),
         ("CREATE_PARTITIONS", 3, grown),
         ("CREATE_PARTITIONS", 2, grown),
         ("CREATE_TOPICS", 4, made(1)),
-        ("DELETE_TOPICS", 5, {"topicNames": [WRITTEN], "timeoutMs": 5000}),
+        ("DELETE_TOPICS", 5, {"topicNames": known[1:], "timeoutMs": 5000}),
     ]
     found = []
     for api, version, body in asked:
@@ -294,11 +326,8 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
 
 
 def test_who_creates_partitions_too_fast_is_refused_as_by_kafka(both: list[Client]) -> None:
-    for client in both:
-        for name in (TOPIC, WRITTEN):
-            known = {"name": name, "numPartitions": 1, "replicationFactor": 1}
-            client.call("CREATE_TOPICS", 7, {"topics": [known], "timeoutMs": 5000})
-    real, ours = (throttled_creation(client) for client in both)
+    with ThreadPoolExecutor() as pool:
+        real, ours = pool.map(throttled_creation, both)
     assert [codes for _, codes in ours] == [codes for _, codes in real]
     assert any(Error.THROTTLING_QUOTA_EXCEEDED in codes for _, codes in real)
     assert all(abs(a[0] - b[0]) < TOLERANCE_MS for a, b in zip(real, ours, strict=True))
@@ -311,26 +340,28 @@ LITTLE_PERCENT = 0.000001
 
 def throttled_asking(client: Client) -> list[tuple[int, bool]]:
     """For how long answers want a client silent whose requests take too long, and if it was."""
-    client.topic(WRITTEN)
-    while client.produce(WRITTEN, batch(b"x"))["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER:
-        time.sleep(0.05)
+    topic = fresh("quotas-asked")
+    write_first(client, topic, b"x")
     whose = [part("client-id", "tester")]
     alteration = {"key": "request_percentage", "value": LITTLE_PERCENT}
     assert alter(client, whose, **alteration) == 0
-    wait_for(client, entities=1)
-    time.sleep(SETTLING_S)
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
-    found = []
+    fetch = {"sessionEpoch": -1, "topics": [{"topic": topic, "partitions": [wanted]}]}
+    found: list[tuple[int, bool]] = []
+
+    def is_throttled() -> bool:
+        found[:] = [(client.call("FETCH", 12, fetch)["throttleTimeMs"], True)]
+        return found[0][0] > 0
+
+    wait_until(is_throttled, "the broker acts on the quota")
     began = time.monotonic()
     for api, version, body in (
-        ("FETCH", 12, {"sessionEpoch": -1, "topics": [{"topic": WRITTEN, "partitions": [wanted]}]}),
-        ("PRODUCE", 9, produce_body(WRITTEN, batch(b"x"))),
+        ("PRODUCE", 9, produce_body(topic, batch(b"x"))),
         ("METADATA", 12, {"topics": []}),
     ):
         throttle_ms = client.call(api, version, body)["throttleTimeMs"]
         now = time.monotonic()
-        was_silent = not found or now - began >= 0.9
-        found.append((throttle_ms, was_silent))
+        found.append((throttle_ms, now - began >= 0.9))
         began = now
     assert alter(client, whose, **alteration, remove=True) == 0
     wait_for(client, entities=0)
@@ -354,72 +385,71 @@ def held_for_s(address: Address) -> float:
     return 0.0
 
 
-def connecting(client: Client, address: Address) -> tuple[list[float], float]:
+def connecting(address: Address) -> tuple[list[float], float]:
     """How long connections are held of which one is too many; others are served afterwards.
 
     And how long those took that came before that one.
     """
-    alteration = {"key": "connection_creation_rate", "value": 2.0}
+    alteration = {"key": "connection_creation_rate", "value": 1.0}
     entity = [part("ip", "127.0.0.1")]
-    assert alter(client, entity, **alteration) == 0
-    wait_for(client, entities=1)
-    time.sleep(SETTLING_S)
-    began = time.monotonic()
-    found = [held_for_s(address) for _ in range(20)]
-    took_s = time.monotonic() - began
-    found.append(held_for_s(address))
-    assert alter(client, entity, **alteration, remove=True) == 0
-    wait_for(client, entities=0)
-    time.sleep(SETTLING_S)
-    return [*found, held_for_s(address)], took_s
+    with Client(address) as client:
+        assert alter(client, entity, **alteration) == 0
+        try:
+            settle(client)
+            began = time.monotonic()
+            found = [held_for_s(address) for _ in range(10)]
+            took_s = time.monotonic() - began
+            found.append(held_for_s(address))
+        finally:
+            assert alter(client, entity, **alteration, remove=True) == 0
+        settle(client)
+        return [*found, held_for_s(address)], took_s
 
 
+@pytest.mark.usefixtures("both")
 def test_an_address_that_connects_too_fast_is_held_and_closed_as_by_kafka(kafka: str) -> None:
     host, _, port = kafka.rpartition(":")
-    with running_gateway() as gateway:
-        found = []
-        for address in (Address(host, int(port)), gateway.addresses[1]):
-            with Client(address) as client:
-                found.append(connecting(client, address))
-    (real, real_took_s), (ours, took_s) = found
+    with running_gateway() as gateway, ThreadPoolExecutor() as pool:
+        addresses = Address(host, int(port)), gateway.addresses[1]
+        (real, real_took_s), (ours, took_s) = pool.map(connecting, addresses)
     assert [held > 0 for held in ours] == [held > 0 for held in real]
     assert sum(held > 0 for held in real) == 1
     assert abs(max(real) - max(ours)) < TOLERANCE_MS / 1000
     for longest, before_s in ((max(real), real_took_s), (max(ours), took_s)):
-        assert longest > 0.4 - before_s, "by Kafka's arithmetic half a second, less what went by"
+        assert longest > 0.9 - before_s, "by Kafka's arithmetic a second, less what went by"
 
 
-def slow_ones(address: Address) -> list[float]:
-    """How long connections wait for their turn that come faster than a broker takes them."""
+WAITS_S = 0.3
+"""Who waits longer for an answer has had to wait for its turn: there are two of them a second."""
+
+
+def slow_ones(address: Address) -> float:
+    """How long three connections wait for their turn, behind others that came too fast."""
     name = "max.connection.creation.rate"
     with Client(address) as client:
         change = {"name": name, "configOperation": 0, "value": "2"}
         wanted = {"resourceType": 4, "resourceName": "", "configs": [change]}
         body = {"resources": [wanted], "validateOnly": False}
         assert client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"][0]["errorCode"] == 0
-        asked = {"resourceType": 4, "resourceName": "", "configurationKeys": [name]}
-
-        def told() -> list[str]:
-            (answer,) = client.call("DESCRIBE_CONFIGS", 4, {"resources": [asked]})["results"]
-            return [each["value"] for each in answer["configs"]]
-
-        wait_until(lambda: told() == ["2"], "it is there")
-        time.sleep(SETTLING_S)
         waited: list[float] = []
-        while sum(each > SETTLING_S for each in waited) < 3:
-            assert len(waited) <= 23, "twenty in ten seconds, and three"
-            began = time.monotonic()
-            with Client(address) as other:
-                other.call("API_VERSIONS", 3)
-            waited.append(time.monotonic() - began)
-        change["configOperation"] = 1
-        assert client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"][0]["errorCode"] == 0
-    return waited[-3:]
+        try:
+            settle(client)
+            while not any(each > WAITS_S for each in waited[:-3]):
+                assert len(waited) <= 24, "twenty in ten seconds, and four"
+                began = time.monotonic()
+                with Client(address) as other:
+                    other.call("API_VERSIONS", 3)
+                waited.append(time.monotonic() - began)
+        finally:
+            change["configOperation"] = 1
+            answer = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+            assert answer["responses"][0]["errorCode"] == 0
+    return sum(waited[-3:])
 
 
 def test_connections_that_come_too_fast_have_their_turn_later_as_by_kafka(kafka: str) -> None:
     host, _, port = kafka.rpartition(":")
     with running_gateway() as gateway, ThreadPoolExecutor() as pool:
         real, ours = pool.map(slow_ones, (Address(host, int(port)), gateway.addresses[1]))
-    assert min(*real, *ours) > SETTLING_S, "one after the other, and all are served"
-    assert abs(sum(real) - sum(ours)) < 2 * TOLERANCE_MS / 1000
+    assert min(real, ours) > 3 * WAITS_S, "one after the other, and all are served"
+    assert abs(real - ours) < 2 * TOLERANCE_MS / 1000

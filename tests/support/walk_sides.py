@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, Protocol
 from brokerstream.gateway.answers import Address
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.patience import wait_until
+from tests.support.settled import GROUP_RESOURCE, settle
 
 EXAMPLES = os.environ.get("EXAMPLES")
-GROUP_RESOURCE = 32
 ZERO = "AAAAAAAAAAAAAAAAAAAAAA"
 MISSING = "missing"
 """What a topic that is not there goes by."""
@@ -71,7 +71,6 @@ class Side:
 
     def __init__(self, address: Address, stack: ExitStack) -> None:
         self._client = stack.enter_context(Client(address))
-        self._changes, self._settled = 0, f"settled-{uuid.uuid4()}"
         self.ids = {MISSING: ZERO[:-1] + "Q"}
 
     def create(self, names: Mapping[str, int]) -> None:
@@ -133,23 +132,8 @@ class Side:
         return {each["name"]: len(each["partitions"]) for each in found}
 
     def settle(self) -> None:
-        """All that could be seen of the cluster before is known to its coordinators, too.
-
-        A broker takes in one change of metadata after the other: what one is seen in, the one
-        before has gone through.
-        """
-        self._changes += 1
-        value = str(self._changes % 15_000)
-        self._set(self._settled, {"consumer.assignment.interval.ms": value})
-        asked = {"resourceType": GROUP_RESOURCE, "resourceName": self._settled}
-        resources = [asked | {"configurationKeys": ["consumer.assignment.interval.ms"]}]
-        body = {"resources": resources, "includeSynonyms": False, "includeDocumentation": False}
-
-        def is_seen() -> bool:
-            (found,) = self._client.call("DESCRIBE_CONFIGS", 4, body)["results"]
-            return [each["value"] for each in found["configs"]] == [value]
-
-        wait_until(is_seen)
+        """All that could be seen of the cluster before is known to its coordinators, too."""
+        settle(self._client)
 
     def write(self, name: str, partition: int, records: bytes) -> None:
         """Writes records."""
