@@ -1,7 +1,6 @@
 """Users' credentials through the API: in effect at once, and told as a real broker tells them."""
 
 import hashlib
-import time
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.conformance import wire
 from tests.gateway.test_security import users, with_sasl
 from tests.support import sasl
 from tests.support.gateways import Running, running_gateway
+from tests.support.patience import wait_until
 
 SALT, SALTED = b"salt" * 4, b"w" * 32
 SHA_256, SHA_512 = 1, 2
@@ -88,16 +88,29 @@ def by_user(answer: dict[str, Any]) -> dict[str, Any]:
 def test_a_real_broker_answers_alike(kafka: str, tmp_path: Path) -> None:
     host, _, port = kafka.rpartition(":")
     real, known = wire.Conn(host, int(port)), Credentials(users(tmp_path))
+    forget(real)
     for step in STEPS:
         if "users" in step:
-            expected = real.call("DescribeUserScramCredentials", 0, step)
-            found = scram_users.describe(known, step)
+            found = by_user(scram_users.describe(known, step))
+            wait_until(lambda step=step, found=found: told(real, step) == found, f"{step}: {found}")
         else:
             expected = real.call("AlterUserScramCredentials", 0, step)
-            found = scram_users.alter(known, as_events_have_it(step))
-            time.sleep(0.3)  # the real broker hears of it from its controller
-        assert by_user(found) == by_user(expected), step
+            found = by_user(scram_users.alter(known, as_events_have_it(step)))
+            assert found == by_user(expected), step
     real.close()
+
+
+def told(real: wire.Conn, step: dict[str, Any]) -> dict[str, Any]:
+    """What the real broker describes: it hears of a change from its controller, a little later."""
+    return by_user(real.call("DescribeUserScramCredentials", 0, step))
+
+
+def forget(real: wire.Conn) -> None:
+    """Nobody is there, be it of a test that has failed."""
+    there = told(real, describing())["results"].items()
+    gone = [deletion(user, e["mechanism"]) for user, each in there for e in each["credentialInfos"]]
+    real.call("AlterUserScramCredentials", 0, altering(*gone))
+    wait_until(lambda: not told(real, describing())["results"])
 
 
 def as_events_have_it(body: dict[str, Any]) -> dict[str, Any]:
