@@ -11,7 +11,8 @@ nearby), 516 (topic ids), 595 (diverging epoch), 951 (current leader in the answ
 A topic that the client may not READ is refused (29), in a session from the next request on.
 
 A consumer that reads committed records only (`isolationLevel` 1) gets what lies below the last
-stable offset, and is told which transactions in it were aborted.
+stable offset, and is told which transactions in it were aborted. Any other level than 0 and 1 is
+-1 UNKNOWN_SERVER_ERROR, where there is something to read, whoever asks.
 
 A broker that follows needs CLUSTER_ACTION, or every partition is refused (29). It reads up to the
 log end offset and its session is privileged. One that is not among the replicas of a partition gets
@@ -49,7 +50,7 @@ from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
 from brokerstream.state.core.settings import UNLIMITED
 from brokerstream.state.core.tables import decode_item
-from brokerstream.state.fetch import fetch_errors, places, reading, response_size
+from brokerstream.state.fetch import fetch_bodies, fetch_errors, places, reading, response_size
 from brokerstream.state.fetch.fetch_bodies import (
     AnsweredPartition,
     AnsweredTopic,
@@ -201,6 +202,9 @@ def handle(broker: Broker, request: Request) -> Decision:
         request.choices.session_id,
     )
     _screen(broker, request, fetch, wanted, requested)
+    if fetch.places and body.isolation_level not in logs.ISOLATION_LEVELS:
+        refused = fetch_bodies.refused(body, version, Error.UNKNOWN_SERVER_ERROR)
+        return Decision(response=refused)
     reads, quiet = _read_all(broker, fetch)
     if replica_id < 0:
         return _answer_or_wait(broker, body, fetch, reads, quiet, asker)

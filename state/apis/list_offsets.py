@@ -13,7 +13,8 @@ Source: seed 004; KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005, KIP-1023
     -6 11   earliest pending upload: as -5
     >= 0    the first record with that timestamp or a later one
 
-Errors: 29 for a topic that the client may not DESCRIBE, 42 for a partition named twice, 35
+Errors: -1 for all partitions where the isolation level is neither 0 nor 1, unless the client may
+DESCRIBE none of them; 29 for a topic that the client may not DESCRIBE, 42 for a partition named twice, 35
 UNSUPPORTED_VERSION for any other negative timestamp, 3 for a partition that is not there, 74 and 75
 for a leader epoch below or above the log's, 6 where this broker does not lead it. No such record,
 or none that the client may read yet: offset and timestamp -1, no error.
@@ -54,7 +55,7 @@ from brokerstream.state.core.schema import (
     tagged,
 )
 from brokerstream.state.logs import timestamp_index
-from brokerstream.state.logs.log import Log
+from brokerstream.state.logs.log import ISOLATION_LEVELS, Log
 from brokerstream.state.logs.timestamp_index import Found, Part
 
 LATEST = -1
@@ -152,9 +153,11 @@ def handle(broker: Broker, request: Request) -> Decision:
     named = Counter((t.name, p.partition_index) for t in body.topics for p in t.partitions)
     denied = broker.denied_topics(request, Operation.DESCRIBE, (t.name for t in body.topics))
     answers: dict[str, dict[int, ListedPartition]] = {}
-    for topic in body.topics:
-        if topic.name in denied:
-            continue
+    allowed = [topic for topic in body.topics if topic.name not in denied]
+    if allowed and body.isolation_level not in ISOLATION_LEVELS:
+        refused = [_refused(topic, Error.UNKNOWN_SERVER_ERROR) for topic in body.topics]
+        return Decision(response=ListOffsetsResponse(topics=refused))
+    for topic in allowed:
         listed = answers.setdefault(topic.name, {})
         for wanted in topic.partitions:
             if named[topic.name, wanted.partition_index] > 1:
@@ -165,7 +168,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     topics = [
         ListedTopic(name=name, partitions=list(listed.values())) for name, listed in answers.items()
     ]
-    topics += [_denied(topic) for topic in body.topics if topic.name in denied]
+    denial = Error.TOPIC_AUTHORIZATION_FAILED
+    topics += [_refused(topic, denial) for topic in body.topics if topic.name in denied]
     return Decision(response=ListOffsetsResponse(topics=topics))
 
 
@@ -256,8 +260,7 @@ def _within(log: Log, part: Part, first_offset: int, or_else: Part | None) -> Wi
     )
 
 
-def _denied(topic: ListTopic) -> ListedTopic:
-    error = Error.TOPIC_AUTHORIZATION_FAILED
+def _refused(topic: ListTopic, error: Error) -> ListedTopic:
     return ListedTopic(
         name=topic.name, partitions=[_failed(each, error) for each in topic.partitions]
     )

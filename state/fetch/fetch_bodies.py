@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from brokerstream.state.cluster.image import NO_EPOCH, LeaderIdAndEpoch
+from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import EndMarker
 from brokerstream.state.core.schema import (
     ZERO_UUID,
@@ -21,7 +22,7 @@ from brokerstream.state.core.schema import (
     since,
     tagged,
 )
-from brokerstream.state.fetch.fetch_session import FINAL_EPOCH
+from brokerstream.state.fetch.fetch_session import FINAL_EPOCH, TOPIC_ID_VERSION
 
 
 class RequestedPartition(Body):
@@ -186,3 +187,26 @@ class FetchResponseById(Body):
     error_code: Int16 = 0
     session_id: Int32 = 0
     responses: list[AnsweredTopicById] = []
+
+
+def refused(body: FetchRequest, version: int, error: Error) -> FetchResponse:
+    """The answer to a request that is refused as a whole (`FetchRequest.getErrorResponse`).
+
+    Up to version 12 each partition has the error, too: once there was no other place for it.
+    """
+    topics = [] if version >= TOPIC_ID_VERSION else body.topics
+    responses = [
+        AnsweredTopic(
+            topic=topic.topic,
+            partitions=[
+                AnsweredPartition(
+                    partition_index=each.partition,
+                    error_code=error,
+                    aborted_transactions=[],
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+    return FetchResponse(error_code=error, session_id=body.session_id, responses=responses)

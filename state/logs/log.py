@@ -48,8 +48,11 @@ CHUNK_BATCHES_MAX = 64
 READ_COMMITTED = 1
 """The isolation level of consumers that read up to the last stable offset."""
 
+ISOLATION_LEVELS = (0, READ_COMMITTED)
+"""Those that clients may ask for (`IsolationLevel`); 0 reads up to the high watermark."""
+
 LOG_END = 2
-"""That of followers, which read all there is (Kafka's FetchIsolation; no client asks for it)."""
+"""That of followers, which read all there is (Kafka's FetchIsolation; no client may ask for it)."""
 
 INDEX_CHUNKS_MAX = 64
 """Chunks of a log's index kept in state; older ones are sealed."""

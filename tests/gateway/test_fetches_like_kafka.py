@@ -158,6 +158,24 @@ def session_of_deleted(side: Side, version: int) -> Iterator[tuple[str, dict[str
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize("version", [4, 7, 12, 13, 16])
+def test_isolation_levels_that_there_are_not(sides: Sides, version: int) -> None:
+    for level, name in product((-1, 0, 1, 2, 3), ("filled", "missing")):
+        found = []
+        for side in sides:
+            ident = topic_id(side, "filled") if name == "filled" else wire_zero()
+            topics = [asked(version, name, ident)]
+            fields = {"isolationLevel": level, "sessionEpoch": 0}
+            found.append(plain(fetch(side, version, topics, **fields), {ident: name}))
+            partition = {"partitionIndex": 0, "timestamp": -1, "currentLeaderEpoch": -1}
+            body = {"replicaId": -1, "isolationLevel": level, "timeoutMs": 1000}
+            body |= {"topics": [{"name": name, "partitions": [partition]}]}
+            listed = side.call("ListOffsets", 7, body)
+            found[-1]["listed"] = listed["topics"]
+        assert found[0] == found[1], (version, level, name)
+
+
+@pytest.mark.kafka
 @pytest.mark.parametrize("version", LIST_OFFSETS_VERSIONS)
 def test_special_times_of_every_version(sides: Sides, version: int) -> None:
     """Tiered and earliest-local ones (-4, -5, -6), too: no broker here has tiered storage."""

@@ -195,6 +195,14 @@ def test_whoever_asks_the_end_of_a_log_with_one_replica_is_the_same(
     assert lister.list(-1, replicaId=replica, isolationLevel=isolation) == (0, -1, 2, 0)
 
 
+@pytest.mark.parametrize("timestamp", [-1, -2, 5])
+def test_an_isolation_level_that_there_is_not_lists_nothing(timestamp: int) -> None:
+    lister = Lister()
+    lister.produce(1, 2)
+    assert lister.list(timestamp, isolationLevel=2) == (-1, -1, -1, -1)
+    assert lister.list(timestamp, partition=9, isolationLevel=-1) == (-1, -1, -1, -1)
+
+
 def test_version_1_has_neither_throttle_time_nor_leader_epoch() -> None:
     lister = Lister()
     body = {"replicaId": -1, "topics": [{"name": "a", "partitions": []}]}

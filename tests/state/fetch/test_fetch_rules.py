@@ -103,6 +103,26 @@ def test_a_session_that_reads_to_another_end_looks_at_all_of_its_partitions_agai
     assert [batch["baseOffset"] for batch in found["partitions"][0]["batches"]] == [1]
 
 
+@pytest.mark.parametrize("level", [-1, 2])
+def test_an_isolation_level_that_there_is_not_reads_nothing(level: int) -> None:
+    reader = Reader()
+    reader.fill(3)
+    reader.cell.tables.logs.change(log_key(1, reader.topic_id, 0), Log).high_watermark = 1
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
+    body = {"maxBytes": 1 << 20, "isolationLevel": level, "sessionEpoch": 0}
+    named = {"topics": [{"topic": "a", "partitions": [partition]}]}
+    refused = reader.request("FETCH", 12, body | named)
+    (found,) = refused["responses"][0]["partitions"]
+    assert (refused["errorCode"], refused["sessionId"], found["errorCode"]) == (-1, 0, -1)
+    assert (found["highWatermark"], found["batches"]) == (-1, [])
+    by_id = {"topics": [{"topicId": reader.topic_id, "partitions": [partition]}]}
+    answer = reader.request("FETCH", 13, body | by_id)
+    assert (answer["errorCode"], answer["responses"]) == (-1, [])
+    missing = {"topics": [{"topic": "gone", "partitions": [partition]}]}
+    answer = reader.request("FETCH", 12, body | missing)
+    assert (answer["errorCode"], answer["responses"][0]["partitions"][0]["errorCode"]) == (0, 3)
+
+
 def test_bytes_beyond_a_partitions_own_limit_do_not_count_for_min_bytes() -> None:
     # a real broker answered the first after 1.5 s, and the second at once
     reader = Reader()
