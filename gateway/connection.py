@@ -48,6 +48,9 @@ ENDED = frozenset({SHARE_FETCH}) | client_metrics.APIS
 FIND_COORDINATOR = 10
 """librdkafka sends one every half a second until it has a coordinator, answered or not: one after
 the other, each in a micro-batch of its own, they would be answered ever later, and time out."""
+SAYS_WHERE = frozenset({answers.METADATA, FIND_COORDINATOR, answers.DESCRIBE_CLUSTER, 75})
+"""APIs that tell where brokers are, or whether they are there, for the listener of the client; 75
+is DescribeTopicPartitions."""
 
 FAREWELL_S = 0.05
 """How long a connection stays after the answer that it has failed: some clients (kafka-python) drop
@@ -381,6 +384,7 @@ class Connection(asyncio.Protocol):
             self._host,
             request.header,
             request.body,
+            self._context.security.protocol if request.api_key in SAYS_WHERE else "",
         )
 
     async def _produce(self, request: Request, watch: Stopwatch) -> None:

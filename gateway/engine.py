@@ -42,7 +42,8 @@ class UnansweredError(Exception):
 class EdgeRequest(NamedTuple):
     """A request as it came to a logical broker.
 
-    `host` is the client's address, without a port; `body` is as events have it.
+    `host` is the client's address, without a port; `body` is as events have it. `listener` is by
+    which one the client came, where the answer says where brokers are.
     """
 
     broker: int
@@ -51,6 +52,7 @@ class EdgeRequest(NamedTuple):
     host: str
     header: Body
     body: Body
+    listener: str = ""
 
 
 class Answer(NamedTuple):
@@ -168,18 +170,19 @@ class EventWriter:
 
     def request(self, request: EdgeRequest) -> tuple[str, bytes]:
         """Id and document of a request's event."""
-        return self._write(
-            {
-                "broker": request.broker,
-                "connection": self._connection(request.connection),
-                "replyTo": self.reply_to,
-                "principal": request.principal,
-                "host": request.host,
-                "nonce": self._nonce(),
-                "requestHeader": request.header,
-                "request": request.body,
-            }
-        )
+        document = {
+            "broker": request.broker,
+            "connection": self._connection(request.connection),
+            "replyTo": self.reply_to,
+            "principal": request.principal,
+            "host": request.host,
+            "nonce": self._nonce(),
+            "requestHeader": request.header,
+            "request": request.body,
+        }
+        if request.listener:
+            document["listener"] = request.listener
+        return self._write(document)
 
     def intervention(self, kind: Kind, broker: int) -> tuple[str, bytes]:
         """Id and document of an event of `ABOUT_BROKERS`."""

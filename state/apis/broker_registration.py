@@ -6,8 +6,16 @@ Runs on the controller. Sources: KIP-631, KIP-858; `ClusterControlManager.regist
     no CLUSTER_ACTION on the cluster                     31 CLUSTER_AUTHORIZATION_FAILED
     another cluster                                      104 INCONSISTENT_CLUSTER_ID
     another incarnation, and the one before is unfenced  101 DUPLICATE_BROKER_REGISTRATION
+    a broker that leaves a ZooKeeper cluster             102 BROKER_ID_NOT_REGISTERED
     no log directory, a reserved one, one twice, or that
     of another broker                                    119 INVALID_REGISTRATION
+    a listener without host, port or security protocol   -1 UNKNOWN_SERVER_ERROR
+    a feature whose finalized level the broker cannot do 35 UNSUPPORTED_VERSION
+    no `metadata.version` among its features             119 INVALID_REGISTRATION
+    another feature that is finalized is not among them  35 UNSUPPORTED_VERSION
+
+A listener without a name is refused as one without a host; it ends a controller of 4.3.1. Of two
+listeners of one name the last one counts.
 
 A new incarnation is fenced until it asks for more (BrokerHeartbeat); the same one keeps its epoch.
 Where the last incarnation has not ended in order (before version 3 nobody knows), the broker is not
@@ -16,7 +24,7 @@ eligible to lead any more (`state/replication/eligible.py`).
 A broker that the settings of the cluster do not name is one that nobody serves here: it is told of,
 gets partitions, and may ask as a follower or a leader does, but what is for it goes nowhere.
 
-Not done: of the listeners the first one is what clients are told; features are not looked at.
+Clients are told of the listener by which they come (`Machine.endpoint`).
 """
 
 import base64
@@ -24,6 +32,7 @@ from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.apis.metadata import cluster_id
+from brokerstream.state.cluster import features
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
@@ -35,6 +44,9 @@ from brokerstream.state.replication import elections, registrations
 _RESERVED_DIRS_BELOW = 100
 """`DirectoryId.reserved`: ids whose number is below this stand for no directory."""
 
+_SECURITY_PROTOCOL_MAX = 3
+"""PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+
 
 class Listener(Body):
     """Where a broker is reached."""
@@ -42,6 +54,15 @@ class Listener(Body):
     name: str
     host: str
     port: Int32
+    security_protocol: Int16 = 0
+
+
+class Feature(Body):
+    """The levels of a feature that a broker can do, both inclusive."""
+
+    name: str
+    min_supported_version: Int16
+    max_supported_version: Int16
 
 
 class BrokerRegistrationRequest(Body):
@@ -54,7 +75,9 @@ class BrokerRegistrationRequest(Body):
     cluster_id: str
     incarnation_id: Uuid
     listeners: list[Listener] = []
+    features: list[Feature] = []
     rack: str | None = None
+    is_migrating_zk_broker: Annotated[bool, since(1)] = False
     log_dirs: list[Uuid] = []
     previous_broker_epoch: Annotated[Int64, since(3)] = -1
 
@@ -100,6 +123,7 @@ def _record(body: BrokerRegistrationRequest) -> BrokerRegistered:
     )
     if body.listeners:
         record.host, record.port = body.listeners[0].host, body.listeners[0].port
+        record.listeners = {each.name: (each.host, each.port) for each in body.listeners}
     return record
 
 
@@ -117,17 +141,45 @@ def _refusal(controller: Controller, request: Request, body: BrokerRegistrationR
     is_another = known.incarnation_id != body.incarnation_id
     if body.broker_id in controller.alive_brokers() and is_another:
         return Error.DUPLICATE_BROKER_REGISTRATION
+    if body.is_migrating_zk_broker:
+        return Error.BROKER_ID_NOT_REGISTERED
+    if _has_wrong_dirs(controller, request.version, body):
+        return Error.INVALID_REGISTRATION
+    if not all(_is_reachable(each) for each in body.listeners):
+        return Error.UNKNOWN_SERVER_ERROR
+    return _feature_error(controller, body.features)
+
+
+def _has_wrong_dirs(controller: Controller, version: int, body: BrokerRegistrationRequest) -> bool:
     others = {
         log_dir
         for broker in controller.registered_brokers()
         if broker != body.broker_id
         for log_dir in controller.registration(broker).log_dirs
     }
-    given = set(body.log_dirs) if request.version >= 2 else set()
+    given = set(body.log_dirs) if version >= 2 else set()
     is_any_reserved = any(_is_reserved(each) for each in given)
-    if not given or len(given) != len(body.log_dirs) or given & others or is_any_reserved:
+    is_twice = len(given) != len(body.log_dirs)
+    return not given or is_twice or bool(given & others) or is_any_reserved
+
+
+def _is_reachable(listener: Listener) -> bool:
+    has_place = bool(listener.name and listener.host and listener.port)
+    return has_place and 0 <= listener.security_protocol <= _SECURITY_PROTOCOL_MAX
+
+
+def _feature_error(controller: Controller, given: list[Feature]) -> Error:
+    """Why a broker with these features does not go with the cluster's levels."""
+    table, settings = controller.tables.metadata, controller.cell.broker_settings
+    levels = features.finalized(table, controller.id, settings)
+    for each in given:
+        level = levels.get(each.name, 0)
+        if not each.min_supported_version <= level <= each.max_supported_version:
+            return Error.UNSUPPORTED_VERSION
+    missing = {name for name, level in levels.items() if level} - {each.name for each in given}
+    if features.METADATA in missing:
         return Error.INVALID_REGISTRATION
-    return Error.NONE
+    return Error.UNSUPPORTED_VERSION if missing else Error.NONE
 
 
 def _is_reserved(log_dir: Uuid) -> bool:

@@ -2,7 +2,8 @@
 
 Behaviour: `KafkaApis.handleDescribeCluster`, `AuthHelper.computeDescribeClusterResponse`. Asked for
 controllers (endpoint type 2) a broker answers MISMATCHED_ENDPOINT_TYPE, for any other type
-UNSUPPORTED_ENDPOINT_TYPE. Host and port are placeholders that the edge replaces (as in Metadata).
+UNSUPPORTED_ENDPOINT_TYPE. Brokers without the listener by which the client came are left out. Host
+and port are placeholders that the edge replaces (as in Metadata).
 
 KIPs: 700, 919 (endpoint types, v1), 1073 (fenced brokers, v2).
 """
@@ -14,7 +15,7 @@ from brokerstream.state.apis.metadata import (
     cluster_id,
     cluster_operations,
 )
-from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.cluster.machines import Broker, Endpoint
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
@@ -62,12 +63,13 @@ def handle(broker: Broker, request: Request) -> Decision:
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
         controller_id=next(iter(broker.alive_brokers()), NO_CONTROLLER),
         brokers=[
-            _described(broker, node)
-            for node in (
+            _described(broker, node, endpoint)
+            for node, endpoint in broker.reached(
+                request.listener,
                 broker.registered_brokers()
                 if body.include_fenced_brokers
-                else broker.alive_brokers()
-            )
+                else broker.alive_brokers(),
+            ).items()
         ],
     )
     if asked:
@@ -75,10 +77,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=response)
 
 
-def _described(broker: Broker, node: int) -> DescribedBroker:
-    registration = broker.registration(node)
-    host, port = broker.endpoint(node)
-    return DescribedBroker(node, host, port, broker.rack_of(node), registration.is_fenced)
+def _described(broker: Broker, node: int, endpoint: Endpoint) -> DescribedBroker:
+    is_fenced = broker.registration(node).is_fenced
+    return DescribedBroker(node, *endpoint, broker.rack_of(node), is_fenced)
 
 
 def _refused(error: Error, message: str) -> Decision:

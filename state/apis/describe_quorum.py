@@ -19,7 +19,7 @@ import msgspec
 
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.cluster import metadata_log, topics
-from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.cluster.machines import Controller, placeholder
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
@@ -138,7 +138,7 @@ def handle(controller: Controller, request: Request) -> Decision:
         current_voters=[state(leader)],
         observers=[observer(broker) for broker in others if controller.is_alive(broker)],
     )
-    host, port = controller.endpoint(leader)
+    host, port = placeholder(leader)
     response = DescribeQuorumResponse(
         topics=[DescribedTopic(topic_name=TOPIC, partitions=[partition])],
         nodes=[Node(node_id=leader, listeners=[Listener(name=LISTENER, host=host, port=port)])],

@@ -3,14 +3,15 @@
 Behaviour: `DescribeTopicPartitionsRequestHandler`, `KRaftMetadataCache`. Topics are answered by
 name; an answer ends at `responsePartitionLimit` partitions (2,000 at most) and its cursor says
 where to go on. Topics that the client may not DESCRIBE are left out of all topics; by name they are
-29 and come last. A partition that nobody leads has no error here, other than in Metadata.
+29 and come last. A partition that nobody leads, or whose leader has not the listener by which the
+client came, has no error here, other than in Metadata.
 """
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.apis.metadata import OPERATIONS_NOT_ASKED
 from brokerstream.state.cluster import topics
 from brokerstream.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
-from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.cluster.machines import NO_LEADER, Broker, Reached
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
@@ -75,6 +76,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     denied = broker.denied_topics(request, Operation.DESCRIBE, names)
     hidden = [_denied(name) for name in names if named and name in denied]
     names = [name for name in names if name not in denied]
+    reached = broker.reached(request.listener, broker.alive_brokers())
     room = max(1, min(body.response_partition_limit, PARTITIONS_MAX))
     described = []
     next_cursor = None
@@ -86,7 +88,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         if topic is None:
             described.append(_missing(name))
             continue
-        page = _described(broker, topic, first_partition, room)
+        page = _described(reached, topic, first_partition, room)
         described.append(page)
         room -= len(page.partitions)
         end = first_partition + len(page.partitions)
@@ -103,27 +105,27 @@ def handle(broker: Broker, request: Request) -> Decision:
     )
 
 
-def _described(broker: Broker, topic: Topic, first: int, room: int) -> DescribedTopic:
+def _described(reached: Reached, topic: Topic, first: int, room: int) -> DescribedTopic:
     chosen = list(enumerate(topic.partitions))[max(first, 0) :][:room]
     return DescribedTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(broker, index, partition) for index, partition in chosen],
+        partitions=[_partition(reached, index, partition) for index, partition in chosen],
     )
 
 
-def _partition(broker: Broker, index: int, partition: Partition) -> DescribedPartition:
+def _partition(reached: Reached, index: int, partition: Partition) -> DescribedPartition:
     return DescribedPartition(
         error_code=int(Error.NONE),
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=partition.leader if partition.leader in reached else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
         eligible_leader_replicas=partition.eligible_leader_replicas,
         last_known_elr=partition.last_known_elr,
-        offline_replicas=broker.offline_replicas(partition),
+        offline_replicas=[each for each in partition.replicas if each not in reached],
     )
 
 

@@ -152,9 +152,10 @@ def _find(broker: Broker, request: Request, key: str) -> _Found:
     if key_type is KeyType.SHARE and (is_early or not _is_share_key(key)):
         return _Found(Error.INVALID_REQUEST)
     node = coordinator_of(broker, _TOPICS[key_type], key)
-    if node is None or node < 0:
+    endpoint = None if node is None or node < 0 else broker.endpoint(node, request.listener)
+    if node is None or endpoint is None:
         return _Found(Error.COORDINATOR_NOT_AVAILABLE)
-    return _Found(Error.NONE, node, *broker.endpoint(node))
+    return _Found(Error.NONE, node, *endpoint)
 
 
 def _is_share_key(key: str) -> bool:

@@ -16,19 +16,22 @@ A topic that the client may not DESCRIBE is 29, whether it is there or not, and 
 topics; so is a missing one that it would have created, where it may not CREATE it. Authorized
 operations are told of the cluster (0 without DESCRIBE on it) and of the topics that it may see.
 
-Left out: listeners of brokers, fenced brokers.
+Fenced brokers are left out, and those that have not the listener by which the client came: where
+such a one leads, the partition is 72 without a leader (5 before version 6), and where it has a
+replica that is offline. In version 0 only replicas that a client reaches are named, and where some
+are not the partition is 9.
 
 Sources: `KafkaApis`, `KRaftMetadataCache`, `MetadataRequest` in Kafka; KIP-4, KIP-430, KIP-516.
 """
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import field
 
 from brokerstream.state.access.authorizer import CLUSTER_NAME, Operation, ResourceType
 from brokerstream.state.cluster import internal_topics, topics
 from brokerstream.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
-from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.cluster.machines import NO_LEADER, Broker, Reached
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
@@ -37,6 +40,8 @@ from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid, 
 OPERATIONS_NOT_ASKED = -(2**31)
 
 _IDS_SINCE = 12
+_OFFLINE_NAMED_SINCE = 1
+_LISTENERS_SINCE = 6
 
 
 class WantedTopic(Body):
@@ -99,6 +104,13 @@ class MetadataResponse(Body):
     error_code: Annotated[Int16, since(13)] = Error.NONE
 
 
+class _Seen(NamedTuple):
+    """What a client can reach, and the version in which it is told."""
+
+    reached: Reached
+    version: int
+
+
 def cluster_id(cluster: str, chosen: str | None) -> str:
     """The id of a cluster: the chosen one, else one made from the cluster's name."""
     return chosen if chosen else topics.derive_uuid("cluster", cluster)
@@ -109,23 +121,24 @@ def _handle(broker: Broker, request: Request) -> Decision:
     error = _request_error(body, request.version)
     if error is not Error.NONE:
         return Decision(response=_refusal(body, error))
+    seen = _Seen(broker.reached(request.listener, broker.alive_brokers()), request.version)
     missing: list[str] = []
     hidden: list[TopicMetadata] = []
     if body.topics is None or (not body.topics and request.version == 0):
         known = broker.all_topics()
         denied = broker.denied_topics(request, Operation.DESCRIBE, (topic.name for topic in known))
-        found = [_found(broker, topic) for topic in known if topic.name not in denied]
+        found = [_found(topic, seen) for topic in known if topic.name not in denied]
     elif any(topic.topic_id != ZERO_UUID for topic in body.topics):
-        found = _by_id(broker, request, body.topics)
+        found = _by_id(broker, request, body.topics, seen)
     else:
-        found, missing, hidden = _by_name(broker, request, body.topics)
+        found, missing, hidden = _by_name(broker, request, body.topics, seen)
     to_create = [name for name in missing if _may_create(broker, body, name)]
     uncreatable = _uncreatable(broker, request, body, missing)
     created = [name for name in to_create if name not in uncreatable]
     response = MetadataResponse(
         brokers=[
-            BrokerMetadata(node, *broker.endpoint(node), broker.rack_of(node))
-            for node in broker.alive_brokers()
+            BrokerMetadata(node, *endpoint, broker.rack_of(node))
+            for node, endpoint in seen.reached.items()
         ],
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
         controller_id=next(iter(broker.alive_brokers()), -1),
@@ -154,13 +167,15 @@ def _refusal(body: MetadataRequest, error: Error) -> MetadataResponse:
     return MetadataResponse(topics=refused, error_code=error)
 
 
-def _by_id(broker: Broker, request: Request, wanted: list[WantedTopic]) -> list[TopicMetadata]:
+def _by_id(
+    broker: Broker, request: Request, wanted: list[WantedTopic], seen: _Seen
+) -> list[TopicMetadata]:
     """Unknown ids first, then those known; an id is no secret, but the topic's name is."""
     unknown, known = [], []
     for topic_id in dict.fromkeys(each.topic_id for each in wanted):
         topic = broker.topic_by_id(topic_id)
         if topic is not None and broker.allows_topic(request, Operation.DESCRIBE, topic.name):
-            known.append(_found(broker, topic))
+            known.append(_found(topic, seen))
         elif topic is not None:
             error = Error.TOPIC_AUTHORIZATION_FAILED
             known.append(TopicMetadata(error_code=error, name=None, topic_id=topic_id))
@@ -172,7 +187,7 @@ def _by_id(broker: Broker, request: Request, wanted: list[WantedTopic]) -> list[
 
 
 def _by_name(
-    broker: Broker, request: Request, wanted: list[WantedTopic]
+    broker: Broker, request: Request, wanted: list[WantedTopic], seen: _Seen
 ) -> tuple[list[TopicMetadata], list[str], list[TopicMetadata]]:
     """The topics that there are, the names of those missing, and what the client may not see."""
     found, missing, hidden = [], [], []
@@ -183,7 +198,7 @@ def _by_name(
         elif topic is None:
             missing.append(name)
         else:
-            found.append(_found(broker, topic))
+            found.append(_found(topic, seen))
     return found, missing, hidden
 
 
@@ -203,26 +218,35 @@ def _uncreatable(
     return [name for name in missing if name in denied]
 
 
-def _found(broker: Broker, topic: Topic) -> TopicMetadata:
+def _found(topic: Topic, seen: _Seen) -> TopicMetadata:
     return TopicMetadata(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
-            _partition(broker, index, partition) for index, partition in enumerate(topic.partitions)
+            _partition(index, partition, seen) for index, partition in enumerate(topic.partitions)
         ],
     )
 
 
-def _partition(broker: Broker, index: int, partition: Partition) -> PartitionMetadata:
+def _partition(index: int, partition: Partition, seen: _Seen) -> PartitionMetadata:
+    reached, leader = seen.reached, partition.leader
+    replicas, isr, error = partition.replicas, partition.isr, Error.NONE
+    if seen.version < _OFFLINE_NAMED_SINCE:
+        replicas, isr = ([each for each in all_ if each in reached] for all_ in (replicas, isr))
+        if len(replicas) < len(partition.replicas):
+            error = Error.REPLICA_NOT_AVAILABLE
+    if leader not in reached:
+        is_elsewhere = leader != NO_LEADER and seen.version >= _LISTENERS_SINCE
+        error = Error.LISTENER_NOT_FOUND if is_elsewhere else Error.LEADER_NOT_AVAILABLE
     return PartitionMetadata(
-        error_code=Error.LEADER_NOT_AVAILABLE if partition.leader < 0 else Error.NONE,
+        error_code=error,
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=leader if leader in reached else NO_LEADER,
         leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        offline_replicas=broker.offline_replicas(partition),
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=[each for each in partition.replicas if each not in reached],
     )
 
 

@@ -280,6 +280,7 @@ class Run(MetadataReading):
             event.id,
             event.broker,
             event.reply_to,
+            event.listener,
         )
         if api.on_controller:
             self._ask_controller(event, request, api)

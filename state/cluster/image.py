@@ -100,6 +100,7 @@ class Registration(msgspec.Struct, array_like=True, frozen=True):
     host: str = ""
     port: int = -1
     rack: str | None = None
+    listeners: dict[str, tuple[str, int]] = {}
 
     @property
     def is_active(self) -> bool:
@@ -177,6 +178,7 @@ def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> No
         host=record.host,
         port=record.port,
         rack=record.rack,
+        listeners=record.listeners,
     )
     table.put(_registration_key(machine, record.broker), item)
 

@@ -30,6 +30,19 @@ HOST = "localhost"
 PORT = 9092
 """Stand for where the edge is reached; to the port the broker's id is added."""
 
+NO_LEADER = -1
+
+Endpoint = tuple[str, int]
+"""Host and port."""
+
+Reached = Mapping[int, Endpoint]
+"""The brokers that a client can reach, and where."""
+
+
+def placeholder(broker: int) -> Endpoint:
+    """Stands for where the edge is reached in the place of a broker."""
+    return HOST, PORT + broker
+
 
 class Usable(NamedTuple):
     """Brokers that may get partitions: those alive, then fenced ones where these are too few.
@@ -194,10 +207,6 @@ class Machine:
         """Whether a broker is alive and not about to go: it may lead, and be in sync."""
         return self.registration(broker).is_active
 
-    def offline_replicas(self, partition: Partition) -> list[int]:
-        """The replicas of a partition that are not alive, in the order of its assignment."""
-        return [broker for broker in partition.replicas if not self.is_alive(broker)]
-
     def registration(self, broker: int) -> Registration:
         """What the controller says of a broker, as far as this machine knows."""
         return image.registration(self.tables.metadata, self.id, broker)
@@ -213,10 +222,23 @@ class Machine:
                 return rack
         return self.settings.broker_rack or None
 
-    def endpoint(self, broker: int) -> tuple[str, int]:
-        """Where clients reach a broker: as it has said, else a placeholder for the edge."""
+    def endpoint(self, broker: int, listener: str) -> Endpoint | None:
+        """Where a client reaches a broker that has come by a listener; None where it cannot.
+
+        It is as the broker has said, of its first listener where nobody knows by which one the
+        client came (""); of a broker that the settings name a placeholder for the edge.
+        """
         known = self.registration(broker)
-        return (known.host, known.port) if known.host else (HOST, PORT + broker)
+        if listener and known.listeners:
+            return known.listeners.get(listener)
+        if known.host:
+            return known.host, known.port
+        return placeholder(broker) if broker in self.cell.brokers else None
+
+    def reached(self, listener: str, brokers: Iterable[int]) -> dict[int, Endpoint]:
+        """Those of the brokers that a client reaches that has come by a listener, and where."""
+        found = ((broker, self.endpoint(broker, listener)) for broker in brokers)
+        return {broker: endpoint for broker, endpoint in found if endpoint is not None}
 
     @property
     def brokers(self) -> list[int]:

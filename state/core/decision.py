@@ -203,6 +203,8 @@ class Request(msgspec.Struct, gc=False):
     event_id: str = ""
     broker: int = 0
     reply_to: int = 0
+    listener: str = ""
+    """The name of the listener by which the client came, "" where nobody knows."""
     is_from_machine: bool = False
     """Whether another machine of the cluster asks, which may do everything."""
 

@@ -176,6 +176,8 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     """The principal is what a file says; nobody has checked it."""
     host: str = ""
     """The address of the client's host, as ACLs have it: no name, no port."""
+    listener: str = ""
+    """The name of the listener by which the client came; brokers are told as they are there."""
     nonce: str = ""
     reply_to: Int32 = 0
     request_header: RequestHeader | None = None

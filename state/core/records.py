@@ -187,7 +187,10 @@ class BrokerRegistered(msgspec.Struct, tag=True, rename="camel"):
     """The broker has registered by a request: it is fenced when no heartbeat comes."""
     host: str = ""
     port: int = -1
+    """Those of the first listener."""
     rack: str | None = None
+    listeners: dict[str, tuple[str, int]] = {}
+    """Host and port by the name of the listener; none of a broker that the settings name."""
 
 
 class BrokerUnregistered(msgspec.Struct, tag=True, rename="camel"):

@@ -27,11 +27,13 @@ from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.core.api import NotBuilt
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
 from tests.support.batches import START, batch
 from tests.support.gateways import Client, Running, produce_body, running_gateway
 from tests.support.patience import PATIENCE_S, growing, wait_until
+from tests.support.replicas import FEATURES
 
 PRODUCE, METADATA = 0, 3
 LONG_WAIT_MS = 600_000
@@ -516,3 +518,26 @@ def test_a_port_that_is_taken_is_an_error_with_a_hint(gateway: Running) -> None:
     second = Gateway(engine, gateway.addresses[1])
     with pytest.raises(UserError, match="cannot be listened on"):
         asyncio.run(second.start())
+
+
+def test_brokers_of_elsewhere_are_told_by_the_listener_of_the_client() -> None:
+    listeners = [
+        {"name": name, "host": name.lower(), "port": 7, "securityProtocol": 0}
+        for name in ("INNER", "PLAINTEXT")
+    ]
+    body = {"brokerId": 9, "incarnationId": ZERO_UUID, "listeners": listeners}
+    body |= {"features": FEATURES, "logDirs": ["dirdirdirdirdirdirdird"]}
+    beat = {"brokerId": 9, "brokerEpoch": 1, "currentMetadataOffset": 1000}
+    with running_gateway() as running, running.client() as client:
+        body["clusterId"] = client.call("DESCRIBE_CLUSTER", 0)["clusterId"]
+        for key, asked in ((62, body), (63, beat)):
+            header = {"requestApiKey": key, "requestApiVersion": 1 if key == 63 else 4}
+            request = EdgeRequest(1, "c", "User:ANONYMOUS", "", header, asked)
+
+            async def submitted(request: EdgeRequest = request) -> Answer:
+                return await running.engine.submit(request)
+
+            answer = running.run(submitted())
+            assert answer.response["errorCode"] == 0, answer
+        (found,) = [each for each in client.call("METADATA", 12)["brokers"] if each["nodeId"] == 9]
+        assert (found["host"], found["port"]) == ("plaintext", 7)

@@ -3,6 +3,7 @@
 from brokerstream.state.cluster import topics
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC
 from tests.support.clients_told import CLUSTER
+from tests.support.replicas import FEATURES
 from tests.support.requests_told import Tell
 from tests.support.telling import Telling
 
@@ -55,6 +56,7 @@ def live_as_a_broker(t: Telling) -> None:
         "brokerId": broker,
         "clusterId": topics.derive_uuid("cluster", CLUSTER),
         "incarnationId": t.choice.of(["incarnationincarnation", "anotheranotheranothera"]),
+        "features": t.choice.of([FEATURES, FEATURES, FEATURES, FEATURES[1:]]),
         "logDirs": t.choice.of([["dirdirdirdirdirdirdird"], []]),
     }
     kind = t.choice.below(8)

@@ -8,7 +8,7 @@ replicas.produce()
 from collections.abc import Iterable
 from typing import Any
 
-from brokerstream.state.cluster import image
+from brokerstream.state.cluster import features, image
 from brokerstream.state.cluster.image import Partition
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.logs.log import Log, log_key
@@ -19,6 +19,11 @@ from tests.support.machine import CLUSTER, Bench, header, produce_body
 BROKERS = (1, 2, 3)
 TOPIC = "orders"
 TIMEOUT_MS = 1000
+FEATURES = [
+    {"name": name, "minSupportedVersion": levels.first, "maxSupportedVersion": levels.last}
+    for name, levels in features.SUPPORTED.items()
+]
+"""What a broker of this release says in its registration."""
 
 
 class Replicas:

@@ -13,6 +13,7 @@ from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from tests.support.cells import Cells, Repeat, Row, kind_of, split, tell_both
 from tests.support.machine import header as batch_header
 from tests.support.machine import produce_body
+from tests.support.replicas import FEATURES
 
 BROKERS = [1, 2, 3]
 LAG_TIME_MS = 10_000
@@ -214,6 +215,7 @@ def test_a_new_process_needs_no_heartbeats(clusters: Clusters, broker: int) -> N
     clusters.request(1, 63, 1, {**beat, "wantFence": True})
     who = {"brokerId": broker, "clusterId": topics.derive_uuid("cluster", "c")}
     who |= {"incarnationId": "incarnationincarnation", "logDirs": ["dirdirdirdirdirdirdird"]}
+    who |= {"features": FEATURES}
     clusters.request(1, 62, 4, who)
     clusters.request(1, 63, 1, {**beat, "brokerEpoch": 1})
     clusters.do("stop", broker)
@@ -226,6 +228,7 @@ def test_a_new_process_needs_no_heartbeats(clusters: Clusters, broker: int) -> N
 def test_a_broker_that_nobody_serves_registers_and_is_silent(clusters: Clusters) -> None:
     who = {"brokerId": 9, "clusterId": topics.derive_uuid("cluster", "c")}
     who |= {"incarnationId": "incarnationincarnation", "logDirs": ["dirdirdirdirdirdirdird"]}
+    who |= {"features": FEATURES}
     clusters.request(2, 62, 4, who)
     clusters.request(3, 63, 1, {"brokerId": 9, "brokerEpoch": 1, "currentMetadataOffset": 1000})
     assignments = [{"partitionIndex": n, "brokerIds": ids} for n, ids in enumerate(WITH_9)]

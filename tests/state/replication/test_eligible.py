@@ -9,7 +9,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.replication.eligible import eligible, last_known_leader
 from brokerstream.state.replication.isr_controller import RECOVERED, RECOVERING
 from tests.support.machine import CLUSTER, Bench
-from tests.support.replicas import BROKERS, Replicas
+from tests.support.replicas import BROKERS, FEATURES, Replicas
 
 NOBODY = -1
 UNCLEAN = 1
@@ -334,6 +334,7 @@ def test_a_registration_says_how_the_broker_has_ended(
         "brokerId": 2,
         "clusterId": topics.derive_uuid("cluster", CLUSTER),
         "incarnationId": "incarnationincarnation",
+        "features": FEATURES,
         "logDirs": ["dirdirdirdirdirdirdird"],
         "previousBrokerEpoch": previous,
     }

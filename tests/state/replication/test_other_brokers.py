@@ -7,7 +7,7 @@ import pytest
 from brokerstream.state.cluster import topics
 from brokerstream.state.core.errors import Error
 from tests.support.machine import CLUSTER, header, produce_body
-from tests.support.replicas import Replicas
+from tests.support.replicas import FEATURES, Replicas
 
 OTHER = 9
 SESSION_MS = 9000
@@ -17,12 +17,16 @@ SESSION_MS = 9000
 def replicas() -> Replicas:
     """`orders` on brokers 1 to 3; broker 9 has registered, in epoch 1."""
     made = Replicas(min_insync_replicas="1")
-    listener = {"name": "CLIENT", "host": "h9", "port": 9099, "securityProtocol": 0}
+    listeners = [
+        {"name": "CLIENT", "host": "h9", "port": 9099, "securityProtocol": 0},
+        {"name": "INNER", "host": "i9", "port": 9098, "securityProtocol": 0},
+    ]
     body = {
         "brokerId": OTHER,
         "clusterId": topics.derive_uuid("cluster", CLUSTER),
         "incarnationId": "incarnationincarnation",
-        "listeners": [listener],
+        "features": FEATURES,
+        "listeners": listeners,
         "rack": "r9",
         "logDirs": ["dirdirdirdirdirdirdird"],
     }
@@ -77,6 +81,42 @@ def test_it_is_told_of_when_it_is_unfenced(replicas: Replicas) -> None:
     assert told() == expected
     bench.request("UNREGISTER_BROKER", 0, {"brokerId": OTHER})
     assert told() == ([], [])
+
+
+@pytest.mark.parametrize("broker", [1, OTHER])
+def test_a_client_is_told_of_the_listener_by_which_it_came(replicas: Replicas, broker: int) -> None:
+    """Broker 1 is where the edge says, by whichever listener; 9 is not on OTHER at all."""
+    beat(replicas)
+    assert create(replicas, "led", [broker, 2]) == (0, None)
+
+    def told(listener: str) -> Any:
+        named = {"topics": [{"name": "led"}]}
+        answer = replicas.bench.request("METADATA", 12, named, listener=listener)
+        hosts = [each["host"] for each in answer["brokers"] if each["nodeId"] == broker]
+        (partition,) = answer["topics"][0]["partitions"]
+        return hosts, *(partition[n] for n in ("errorCode", "leaderId", "offlineReplicas"))
+
+    is_other = broker == OTHER
+    assert told("") == told("CLIENT") == (["h9" if is_other else "localhost"], 0, broker, [])
+    assert told("INNER") == (["i9" if is_other else "localhost"], 0, broker, [])
+    unknown = ([], 72, -1, [OTHER]) if is_other else (["localhost"], 0, broker, [])
+    assert told("PLAINTEXT") == unknown
+
+
+def test_a_coordinator_without_the_listener_is_not_available(replicas: Replicas) -> None:
+    beat(replicas)
+    assignments = [{"partitionIndex": n, "brokerIds": [OTHER]} for n in range(50)]
+    topic = {"name": "__consumer_offsets", "numPartitions": -1, "replicationFactor": -1}
+    body = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 1000}
+    (created,) = replicas.bench.request("CREATE_TOPICS", 7, body)["topics"]
+    assert created["errorCode"] == 0
+
+    def found(listener: str) -> tuple[int, str]:
+        asked = {"key": "g", "keyType": 0}
+        answer = replicas.bench.request("FIND_COORDINATOR", 3, asked, listener=listener)
+        return answer["errorCode"], answer["host"]
+
+    assert [found(each) for each in ("INNER", "PLAINTEXT")] == [(0, "i9"), (15, "")]
 
 
 def test_partitions_are_placed_on_it_as_a_real_controller_does(replicas: Replicas) -> None:

@@ -8,10 +8,12 @@ from brokerstream.state.cluster import topics
 from brokerstream.state.core.errors import Error
 from brokerstream.state.replication.registrations import State, next_state
 from tests.support.machine import CLUSTER, Bench
-from tests.support.replicas import Replicas
+from tests.support.replicas import FEATURES, Replicas
 
 INCARNATION, ANOTHER = "incarnationincarnation", "anotheranotheranothera"
 DIRECTORY = "dirdirdirdirdirdirdird"
+LISTENER = {"name": "CLIENT", "host": "h", "port": 1, "securityProtocol": 3}
+UNKNOWN = {"name": "unknown", "minSupportedVersion": 0, "maxSupportedVersion": 5}
 
 
 @pytest.fixture
@@ -36,6 +38,7 @@ def register(replicas: Replicas, broker: int, incarnation: str, **other: Any) ->
         "brokerId": broker,
         "clusterId": topics.derive_uuid("cluster", CLUSTER),
         "incarnationId": incarnation,
+        "features": FEATURES,
         "logDirs": [DIRECTORY],
         **other,
     }
@@ -132,6 +135,14 @@ def test_a_registered_incarnation_waits_until_it_has_read_of_itself(replicas: Re
         ({"logDirs": [DIRECTORY, DIRECTORY]}, Error.INVALID_REGISTRATION),
         ({"logDirs": ["AAAAAAAAAAAAAAAAAAAAAA"]}, Error.INVALID_REGISTRATION),
         ({"logDirs": ["taken1taken1taken1take"]}, Error.INVALID_REGISTRATION),
+        ({"isMigratingZkBroker": True}, Error.BROKER_ID_NOT_REGISTERED),
+        ({"listeners": [{**LISTENER, "host": ""}]}, Error.UNKNOWN_SERVER_ERROR),
+        ({"listeners": [{**LISTENER, "name": ""}]}, Error.UNKNOWN_SERVER_ERROR),
+        ({"listeners": [LISTENER, {**LISTENER, "port": 0}]}, Error.UNKNOWN_SERVER_ERROR),
+        ({"listeners": [{**LISTENER, "securityProtocol": 4}]}, Error.UNKNOWN_SERVER_ERROR),
+        ({"features": FEATURES[1:]}, Error.UNSUPPORTED_VERSION),
+        ({"features": [*FEATURES, {**UNKNOWN, "minSupportedVersion": 1}]}, 35),
+        ({"features": []}, Error.INVALID_REGISTRATION),
     ],
 )
 def test_a_registration_that_is_refused(
@@ -141,6 +152,19 @@ def test_a_registration_that_is_refused(
     assert register(replicas, 2, ANOTHER, logDirs=["taken1taken1taken1take"]) == (0, 1)
     beat(replicas, 3, wantFence=True)
     assert register(replicas, 3, INCARNATION, **other) == (error, -1)
+
+
+def test_a_registration_with_all_that_may_be(replicas: Replicas) -> None:
+    other = {"listeners": [LISTENER, LISTENER], "features": [*FEATURES, UNKNOWN]}
+    assert register(replicas, 9, INCARNATION, **other) == (0, 1)
+
+
+def test_features_are_held_against_the_levels_of_now(replicas: Replicas) -> None:
+    without_share = [each for each in FEATURES if each["name"] != "share.version"]
+    update = {"feature": "share.version", "maxVersionLevel": 0, "upgradeType": 2}
+    assert register(replicas, 9, INCARNATION, features=without_share) == (35, -1)
+    replicas.bench.request("UPDATE_FEATURES", 2, {"featureUpdates": [update]})
+    assert register(replicas, 9, INCARNATION, features=without_share) == (0, 1)
 
 
 def test_a_restarted_broker_is_another_incarnation(replicas: Replicas) -> None:

@@ -12,7 +12,7 @@ from brokerstream.state.replication.copying import IN_SYNC_TIMER
 from brokerstream.state.transactions.transactions import State
 from tests.support.coordinators import TRANSACTIONS, Coordinators
 from tests.support.machine import CLUSTER, RefusedError
-from tests.support.replicas import BROKERS, TOPIC, Replicas
+from tests.support.replicas import BROKERS, FEATURES, TOPIC, Replicas
 
 SESSION_MS = 9000
 BEAT_MS = 2000
@@ -247,6 +247,7 @@ def registered(replicas: Replicas) -> Replicas:
     replicas.bench.request("BROKER_HEARTBEAT", 2, fence)
     cluster_id = topics.derive_uuid("cluster", CLUSTER)
     body = {"brokerId": 3, "clusterId": cluster_id, "incarnationId": INCARNATION}
+    body |= {"features": FEATURES}
     replicas.bench.request("BROKER_REGISTRATION", 4, {**body, "logDirs": [DIRECTORY]})
     assert beat(replicas, 3)["isFenced"] is False
     assert replicas.isr() == [1, 2, 3]
@@ -283,6 +284,7 @@ def test_what_ends_its_session(registered: Replicas, how: str) -> None:
         bench.request("UNREGISTER_BROKER", 0, {"brokerId": 3})
         cluster_id = topics.derive_uuid("cluster", CLUSTER)
         body = {"brokerId": 3, "clusterId": cluster_id, "incarnationId": INCARNATION}
+        body |= {"features": FEATURES}
         bench.request("BROKER_REGISTRATION", 4, {**body, "logDirs": [DIRECTORY]})
     assert bench.cell.tables.waiting.keys("timer/session/") == []
     before = registered.isr()
