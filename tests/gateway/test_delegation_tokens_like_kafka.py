@@ -7,6 +7,7 @@ and the secret key, on both sides.
 import hmac
 import re
 import time
+import uuid
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,8 @@ from brokerstream.state.access.authorizer import CLASS_NAME, Operation, Resource
 from tests.support import sasl
 from tests.support.gateways import Client, running_gateway
 from tests.support.kafka_tools import ToolProcess
-from tests.support.patience import wait_until
+from tests.support.patience import growing, wait_until
+from tests.support.settled import settle
 from tests.support.tool_steps import CLASSES
 
 SECRET = "only a test's"
@@ -41,8 +43,8 @@ SETTINGS = {
     "authorizer.class.name": CLASS_NAME,
     "super.users": "User:admin;User:broker;User:ANONYMOUS",
     "delegation.token.secret.key": SECRET,
-    "delegation.token.expiry.time.ms": "60000",
-    "delegation.token.max.lifetime.ms": "200000",
+    "delegation.token.expiry.time.ms": "3000000",
+    "delegation.token.max.lifetime.ms": "10000000",
     "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
     "listener.name.client.plain.sasl.jaas.config": PLAIN_LOGIN,
     "listener.name.client.scram-sha-256.sasl.jaas.config": SCRAM_LOGIN,
@@ -50,11 +52,13 @@ SETTINGS = {
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     "sasl.mechanism.inter.broker.protocol": sasl.PLAIN,
 }
-SETTLING_S = 0.5
-"""A real broker answers to an ACL a moment before it acts on it."""
+EVERY_ACL = {
+    **dict.fromkeys(("resourceTypeFilter", "patternTypeFilter", "operation", "permissionType"), 1),
+    **dict.fromkeys(("resourceNameFilter", "principalFilter", "hostFilter")),
+}
 SHORT_MS = 1_200
 LIFETIME = "lifetime"
-UNIT_MS = 20_000
+UNIT_MS = 1_000_000
 """Times are told in these, so that half of one may go by between two steps."""
 
 
@@ -72,13 +76,36 @@ class Talk:
         assert sasl.log_in(client, user, PASSWORD)["errorCode"] == 0
         return client
 
+    def forget(self) -> None:
+        """No token and no ACL is left of a try before."""
+        self._clients["admin"].call("DELETE_ACLS", 3, {"filters": [EVERY_ACL]})
+        for client in self._clients.values():
+            for each in client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})["tokens"]:
+                body = {"hmac": each["hmac"], "expiryTimePeriodMs": -1}
+                client.call("EXPIRE_DELEGATION_TOKEN", 2, body)
+        wait_until(lambda: not self._good_until())
+        settle(self._clients["admin"])
+
     def allow(self, user: str, operation: Operation, kind: ResourceType, name: str) -> None:
         """An ACL, by the super user."""
         acl = {"resourceType": int(kind), "resourceName": name, "principal": f"User:{user}"}
         acl |= {"host": "*", "operation": int(operation), "permissionType": 3}
         answer = self._clients["admin"].call("CREATE_ACLS", 3, {"creations": [acl]})
         assert answer["results"][0]["errorCode"] == 0
-        time.sleep(SETTLING_S)
+        settle(self._clients["admin"])
+
+    def short_lived(self, user: str, name: str) -> None:
+        """A token that somebody logs in with before its end, which has come when this is over."""
+        for lasts_ms in growing(SHORT_MS):
+            begun, said = time.monotonic(), len(self.said)
+            self.create(user, name, maxLifetimeMs=lasts_ms)
+            ends = time.monotonic() + lasts_ms / 1000
+            self.log_in(name)
+            if time.monotonic() < begun + lasts_ms / 1000:
+                break
+            self.expire(user, name)  # it was too short for this machine
+            del self.said[said:]
+        time.sleep(max(ends - time.monotonic(), 0) + 0.01)
 
     def create(self, user: str, name: str, version: int = 3, **asked: Any) -> None:
         """A token, which is known by a name from here on."""
@@ -132,7 +159,7 @@ class Talk:
         self._say(f"by {name}: its tokens", answer)
         answer = client.call("CREATE_DELEGATION_TOKEN", 3, {"renewers": [], "maxLifetimeMs": -1})
         self._say(f"by {name}: another", answer)
-        topics = [{"name": f"of-{name}", "numPartitions": 1, "replicationFactor": 1}]
+        topics = [{"name": f"of-{uuid.uuid4()}", "numPartitions": 1, "replicationFactor": 1}]
         answer = client.call("CREATE_TOPICS", 6, {"topics": topics, "timeoutMs": 5000})
         self.said.append((f"by {name}: a topic", answer["topics"][0]["errorCode"]))
 
@@ -182,6 +209,7 @@ class Talk:
 def converse(address: Address) -> list[tuple[str, Any]]:
     """Everything that is asked of a broker; what it has said."""
     talk = Talk(address)
+    talk.forget()
     bobs = {"renewers": [{"principalType": "User", "principalName": "bob"}]}
     for_carol = {"ownerPrincipalType": "User", "ownerPrincipalName": "carol"}
     talk.describe("alice")
@@ -190,7 +218,7 @@ def converse(address: Address) -> list[tuple[str, Any]]:
         talk.create("alice", f"v{version}", version)
         talk.describe("alice", version=version)
         talk.expire("alice", f"v{version}", version=1)
-    talk.create("alice", "shared", **bobs, maxLifetimeMs=100_000)
+    talk.create("alice", "shared", **bobs, maxLifetimeMs=5 * UNIT_MS)
     talk.create("alice", "group's", renewers=[{"principalType": "Group", "principalName": "g"}])
     talk.create("alice", "carol's", **for_carol)
     talk.allow("alice", Operation.CREATE_TOKENS, ResourceType.USER, "User:carol")
@@ -203,21 +231,19 @@ def converse(address: Address) -> list[tuple[str, Any]]:
     talk.renew("bob", "shared")
     talk.renew("bob", "own")
     talk.renew("bob", "nobody's")
-    talk.renew("alice", "own", 20_000)
-    talk.renew("alice", "own", 1_000_000, version=1)
-    talk.renew("carol", "carol's", 40_000)
-    talk.renew("alice", "carol's", 40_000)
-    talk.expire("carol", "shared", 20_000)
-    talk.expire("bob", "shared", 80_000)
-    talk.expire("bob", "nobody's", 80_000)
-    talk.expire("bob", "shared", 1_000_000, version=1)
+    talk.renew("alice", "own", UNIT_MS)
+    talk.renew("alice", "own", 50 * UNIT_MS, version=1)
+    talk.renew("carol", "carol's", 2 * UNIT_MS)
+    talk.renew("alice", "carol's", 2 * UNIT_MS)
+    talk.expire("carol", "shared", UNIT_MS)
+    talk.expire("bob", "shared", 4 * UNIT_MS)
+    talk.expire("bob", "nobody's", 4 * UNIT_MS)
+    talk.expire("bob", "shared", 50 * UNIT_MS, version=1)
     talk.log_in("own")
     talk.log_in("carol's", sasl.SCRAM_512)
     talk.log_in("own", password="wrong")
     talk.log_in("never")
-    talk.create("alice", "short", maxLifetimeMs=SHORT_MS)
-    talk.log_in("short")
-    time.sleep(SHORT_MS / 1000)
+    talk.short_lived("alice", "short")
     talk.renew("alice", "short")
     talk.expire("alice", "short", 1000)
     talk.describe("alice")
