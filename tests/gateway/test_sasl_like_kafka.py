@@ -27,9 +27,12 @@ from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
 from tests.support import sasl
 from tests.support.gateways import Client, running_gateway
+from tests.support.patience import PATIENCE_S, wait_until
 
 Step = Callable[[Client], object]
 LIFETIME_MS = 1500
+AT_ONCE_S = 0.4
+"""Within it no end comes that scenarios have: of a session, of a token, of a second."""
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 PLAIN_LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -282,16 +285,32 @@ SCENARIOS: dict[str, list[Step]] = {
 
 
 def transcript(address: Address, steps: list[Step]) -> list[object]:
-    """What each step got, up to the end of the connection."""
+    """What each step got, up to the end of the connection.
+
+    Where the steps took so long that a time has come before one waited for it they are taken again.
+    """
+    for _ in range(20):
+        found, took_s = once(address, steps)
+        if took_s < AT_ONCE_S:
+            break
+    return found
+
+
+def once(address: Address, steps: list[Step]) -> tuple[list[object], float]:
+    """What each step got, and how long those took that do not wait for a time."""
     found: list[object] = []
+    took_s = 0.0
     with Client(address) as client:
         for step in steps:
+            began = time.monotonic()
             try:
                 found.append(step(client))
             except (ConnectionError, TimeoutError) as error:
                 found.append("closed" if isinstance(error, ConnectionError) else "silent")
-                return found
-    return found
+                break
+            finally:
+                took_s += time.monotonic() - began if step not in (pause, a_second) else 0.0
+    return found, took_s
 
 
 def transcripts(address: Address) -> dict[str, list[object]]:
@@ -299,6 +318,13 @@ def transcripts(address: Address) -> dict[str, list[object]]:
     with ThreadPoolExecutor(10) as pool:
         found = pool.map(lambda steps: transcript(address, steps), SCENARIOS.values())
         return dict(zip(SCENARIOS, found, strict=True))
+
+
+def is_known(address: Address, mechanism: str) -> bool:
+    """Whether a broker has heard from its controller of the user's credential."""
+    with Client(address) as client:
+        sasl.handshake(client, mechanism)
+        return bool(sasl.scram(client, mechanism)["errorCode"] == 0)
 
 
 @pytest.fixture(scope="module")
@@ -319,9 +345,12 @@ def kafka_said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, l
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             kept = ScramCredentialInfo(mechanism, 4096)
             added = UserScramCredentialUpsertion(sasl.USER, kept, password)
-            admin.alter_user_scram_credentials([added])[sasl.USER].result(20)
+            admin.alter_user_scram_credentials([added])[sasl.USER].result(PATIENCE_S)
         host, _, port = bootstrap.rpartition(":")
-        yield transcripts(Address(host, int(port)))
+        address = Address(host, int(port))
+        for each in (sasl.SCRAM_256, sasl.SCRAM_512):
+            wait_until(lambda name=each: is_known(address, name), "the broker knows of the user")
+        yield transcripts(address)
     finally:
         broker.stop()
 
