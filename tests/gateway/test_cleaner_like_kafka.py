@@ -19,7 +19,7 @@ from brokerstream.settings import default_home
 from brokerstream.state.logs import log as logs
 from tests.conformance import wire
 from tests.support.gateways import Running, running_gateway
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE_S, wait_until
 
 MINUTE = 60_000
 SEGMENT_MS, LATER_MS = 10 * MINUTE, 11 * MINUTE
@@ -306,7 +306,7 @@ def test_a_real_cleaner_leaves_the_same(sides: Sides) -> None:
 
 def agree(sides: Sides, name: str, now: int) -> None:
     ours = contents(sides.ours, name)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while (theirs := contents(sides.real, name)) != ours:
         assert time.monotonic() < deadline, differences(name, ours, theirs)
         time.sleep(0.1)

@@ -26,7 +26,7 @@ ELECT, REASSIGN, LIST = (
     "LIST_PARTITION_REASSIGNMENTS",
 )
 TOPICS = {"pref": [[2, 1, 3], [3, 1, 2]], "wide": [[1, 2], [1, 3], [2, 3]], "solo": [[2]]}
-READ_WITHIN_S = 10
+READ_WITHIN_S = 60
 UNSTABLE = ("host", "port", "clusterId", "controllerId", "logDir", "totalBytes", "usableBytes")
 
 

@@ -1,6 +1,7 @@
 """Fetch and ListOffsets like a real broker: epochs, sessions of a deleted topic, special times."""
 
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import product
@@ -111,7 +112,8 @@ def test_every_pair_of_epochs_at_every_offset(sides: Sides, version: int) -> Non
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", [12, 16])
 def test_a_session_whose_topic_is_deleted(sides: Sides, version: int) -> None:
-    told = [list(session_of_deleted(side, version)) for side in sides]
+    name = f"going-{uuid.uuid4()}"
+    told = [list(session_of_deleted(side, version, name)) for side in sides]
     for (what, one), (_, other) in zip(*told, strict=True):
         assert one["responses"] == other["responses"], what
         assert one == other, what
@@ -124,9 +126,8 @@ def test_a_session_whose_topic_is_deleted(sides: Sides, version: int) -> None:
     assert set(codes) - {0}, "the deletion is told of"
 
 
-def session_of_deleted(side: Side, version: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def session_of_deleted(side: Side, version: int, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a session is told before and after one of its topics goes, and comes again."""
-    name = f"going-{version}"
     side.create(name, {})
     side.write(name, (["k"], ["v"]), 1)
     ids = {each: topic_id(side, each) for each in (name, "staying")}

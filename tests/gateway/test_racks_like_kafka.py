@@ -7,6 +7,7 @@ compared.
 
 import json
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -190,7 +191,7 @@ def test_our_consumer_reads_from_a_replica_in_its_rack(
     """It asks the leader once, and has its records from the replica that is named."""
     for cluster in clusters:
         bootstrap = bootstrap_of(cluster)
-        group = f"{protocol}-{rack}"
+        group = f"{protocol}-{rack}-{uuid.uuid4()}"
         config = ConsumerConfig(group_id=group, group_protocol=protocol, client_rack=rack)
         fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, client_rack=rack)
         read: list[int] = []
@@ -225,7 +226,7 @@ def librdkafkas_fetches(cluster: Cluster) -> Counter[int]:
             if broker["nodeid"] in RACKS:
                 fetched[broker["nodeid"]] = broker["req"].get("Fetch", 0)
 
-    settings = {"bootstrap.servers": bootstrap_of(cluster), "group.id": "rdkafka"}
+    settings = {"bootstrap.servers": bootstrap_of(cluster), "group.id": str(uuid.uuid4())}
     settings |= {"auto.offset.reset": "earliest", "client.rack": "west", "fetch.wait.max.ms": "100"}
     consumer = confluent_kafka.Consumer(
         {**settings, "statistics.interval.ms": 200, "stats_cb": count}

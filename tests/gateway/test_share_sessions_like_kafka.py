@@ -1,6 +1,7 @@
 """Share sessions beside a real broker: connections that end, and members that are too fast."""
 
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -175,9 +176,11 @@ def too_fast(members: Members) -> Iterator[Any]:
         told.update(decode_response(SHARE_FETCH, 2, one.receive())[1])
         return bool(told["throttleTimeMs"])
 
-    wait_until(is_throttled)
+    try:
+        wait_until(is_throttled)
+    finally:
+        limit(True)
     yield told["acquisitionLockTimeoutMs"], members.got(told)
-    limit(True)
     yield members.fetch(other, "other")
 
 
@@ -188,9 +191,8 @@ def test_sessions_of_a_real_broker_end_and_are_throttled_as_ours(kafka: str) -> 
         ours = stack.enter_context(running_gateway()).addresses[1]
         addresses = ours, Address(host, int(port))
         for scenario in (ended, shared, lost, too_fast):
-            told = [
-                list(scenario(Members(address, stack, scenario.__name__))) for address in addresses
-            ]
+            name = f"{scenario.__name__}-{uuid.uuid4().hex[:8]}"
+            told = [list(scenario(Members(address, stack, name))) for address in addresses]
             assert told[0] == told[1]
             if scenario is ended:
                 assert told[0] == [[(0, 2, 1)], [], [(0, 2, 2)], NO_SESSION]

@@ -9,10 +9,9 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from tests.support.patience import PATIENCE_S
-from tests.support.tool_sides import ASIDE
+from tests.support.tool_sides import AGAIN_S, ASIDE, LOOKED_FOR_S
 
 LOOKS = re.compile(r"(describe|list|find|api|get|cluster|wait)(_|[A-Z])")
-TRIES, AGAIN_S = 15, 0.2
 OWN = re.compile(
     r"(?i)_?(host|port|cluster_?id|topic_?id|controller|.*timestamp|age_ms|.*start_?time_?ms"
     r"|(total|usable)_?bytes|.*offset_?lag|last_?caught_?up.*|high_?watermark|log_?end_?offset"
@@ -108,9 +107,11 @@ def ask_all(
             if not isinstance(step, Call):
                 list(pool.map(step, bootstraps))
                 continue
-            for _ in range(TRIES):
+            deadline = time.monotonic() + LOOKED_FOR_S
+            while True:
                 real, ours = pool.map(answer, admins, (step, step))
-                if real == ours or not LOOKS.match(step.method):
+                is_over = not LOOKS.match(step.method) or time.monotonic() > deadline
+                if real == ours or is_over:
                     break
                 time.sleep(AGAIN_S)
             yield Found(step, real, ours)

@@ -14,7 +14,8 @@ from tests.support.tool_steps import CLASSES, Act, Clients, Difference, Step, li
 LOOKS = re.compile(
     r"kafka-get-offsets\b|.* (--describe|--list|--verify|describe|list|find-hanging)\b"
 )
-PATIENCE_S, AGAIN_S = 60, 0.2
+LOOKED_FOR_S, AGAIN_S = 60, 0.2
+"""How long both sides are looked at again that differ."""
 Found = dict[str, list[str]]
 ASIDE = [
     (r"\b20\d\d-\d\d-\d\d[ T][\d:,.]+Z?", "TIME"),
@@ -91,7 +92,7 @@ def take_all(
     """Take the steps on both sides; looking is tried again, as a broker learns of changes late."""
     with ThreadPoolExecutor() as pool:
         for number, step in enumerate(steps):
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + LOOKED_FOR_S
             while True:
                 list(pool.map(Side.take, (real, ours), (number, number), (step, step)))
                 if not isinstance(step, Step) or not LOOKS.match(step.line):
