@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -25,16 +26,24 @@ TOLERANCE_MS = 1_500
 
 @pytest.fixture
 def both(kafka: str) -> Iterator[list[Client]]:
-    """A raw connection to a real broker, and one to a gateway."""
-    host, _, port = kafka.rpartition(":")
-    address = Address(host, int(port))
-    with running_gateway() as gateway, gateway.client() as ours, Client(address) as real:
+    """A raw connection to a real broker, and one to a gateway, of a client that is new to both."""
+    name = fresh("tester")
+    with (
+        running_gateway() as gateway,
+        Client(address_of(kafka), name=name) as real,
+        Client(gateway.addresses[1], name=name) as ours,
+    ):
         forget(real)
         yield [real, ours]
 
 
+def address_of(bootstrap: str) -> Address:
+    host, _, port = bootstrap.rpartition(":")
+    return Address(host, int(port))
+
+
 def fresh(name: str) -> str:
-    """A topic's name that no test has had, nor a try before."""
+    """A name that no test has had, nor a try before: brokers count what was, for ten seconds."""
     return f"{name}-{uuid.uuid4().hex[:8]}"
 
 
@@ -147,7 +156,7 @@ def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
     write_first(client, topic, RECORD)
     for _ in range(2):
         assert client.produce(topic, batch(RECORD))["errorCode"] == 0
-    assert alter(client, [part("client-id", "tester")]) == 0
+    assert alter(client, [part("client-id", client.name)]) == 0
     settle(client)
     found = []
     session, epoch, offset = 0, 0, 0
@@ -161,7 +170,7 @@ def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
         offset += has_records
         is_throttled = answer["throttleTimeMs"] > 0
         found.append((answer["errorCode"], session > 0, is_throttled, has_records))
-    assert alter(client, [part("client-id", "tester")], remove=True) == 0
+    assert alter(client, [part("client-id", client.name)], remove=True) == 0
     return found
 
 
@@ -189,9 +198,10 @@ def throttled_small_records(client: Client) -> tuple[int, list[int], float]:
         wait_until(partial(is_produced, client, body), "records in all partitions")
     wanted = [{"partition": each, "partitionMaxBytes": 100} for each in range(PARTITIONS)]
     asked = {"sessionEpoch": -1, "topics": [{"topic": many, "partitions": wanted}]}
-    client.send("FETCH", 12, asked)
-    size = len(client.receive())
-    whose = [part("user", "ANONYMOUS")]  # nobody has counted what it read before
+    with Client(client.address) as other:
+        other.send("FETCH", 12, asked)
+        size = len(other.receive())
+    whose = [part("client-id", client.name)]
     assert alter(client, whose, value=float(size * 15 // 100)) == 0
     settle(client)
     began = time.monotonic()
@@ -222,7 +232,7 @@ def throttled_writing(client: Client) -> tuple[list[int], float]:
     topic = fresh("quotas-written")
     write_first(client, topic, b"x")
     alteration = {"key": "producer_byte_rate", "value": 1600.0}
-    assert alter(client, [part("client-id", "tester")], **alteration) == 0
+    assert alter(client, [part("client-id", client.name)], **alteration) == 0
     settle(client)
     began = time.monotonic()
     found = [
@@ -230,7 +240,7 @@ def throttled_writing(client: Client) -> tuple[list[int], float]:
         for _ in range(2)
     ]
     answered = time.monotonic()
-    assert alter(client, [part("client-id", "tester")], **alteration, remove=True) == 0
+    assert alter(client, [part("client-id", client.name)], **alteration, remove=True) == 0
     assert time.monotonic() - began >= found[-1] / 1000 * 0.9, "it is not heard until then"
     return found, (answered - began) * 1000
 
@@ -247,7 +257,7 @@ def silent_for_ms(client: Client) -> float:
     """For how long a client is not heard that has sent two Produces with acks 0 too fast."""
     topic = fresh("quotas-unanswered")
     write_first(client, topic, b"x")
-    whose = [part("user", "ANONYMOUS")]  # nobody has counted what it wrote before
+    whose = [part("client-id", client.name)]
     alteration = {"key": "producer_byte_rate", "value": 1600.0}
     assert alter(client, whose, **alteration) == 0
     settle(client)
@@ -272,7 +282,7 @@ def test_a_throttled_client_is_not_heard_for_a_while() -> None:
     with running_gateway() as gateway, gateway.client() as client:
         client.topic("t")
         client.produce("t", batch(RECORD))
-        assert alter(client, [part("client-id", "tester")], value=1950.0) == 0
+        assert alter(client, [part("client-id", client.name)], value=1950.0) == 0
         wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100_000}
         body = {"sessionEpoch": -1, "topics": [{"topic": "t", "partitions": [wanted]}]}
         throttle_ms = 0
@@ -292,7 +302,7 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
     for name in known:
         client.topic(name)
     alteration = {"key": "controller_mutation_rate", "value": 2.0}
-    assert alter(client, [part("client-id", "tester")], **alteration) == 0
+    assert alter(client, [part("client-id", client.name)], **alteration) == 0
     settle(client)
     prefix = fresh("fast")
 
@@ -320,7 +330,7 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
         results = answer.get("topics") or answer.get("results") or answer["responses"]
         codes = [each["errorCode"] for each in results]
         found.append((answer["throttleTimeMs"], codes))
-    assert alter(client, [part("client-id", "tester")], **alteration, remove=True) == 0
+    assert alter(client, [part("client-id", client.name)], **alteration, remove=True) == 0
     wait_for(client, entities=0)
     return found
 
@@ -342,7 +352,7 @@ def throttled_asking(client: Client) -> list[tuple[int, bool]]:
     """For how long answers want a client silent whose requests take too long, and if it was."""
     topic = fresh("quotas-asked")
     write_first(client, topic, b"x")
-    whose = [part("client-id", "tester")]
+    whose = [part("client-id", client.name)]
     alteration = {"key": "request_percentage", "value": LITTLE_PERCENT}
     assert alter(client, whose, **alteration) == 0
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
@@ -374,44 +384,45 @@ def test_who_asks_for_more_time_than_its_quota_is_not_heard_as_by_kafka(both: li
     assert ours == real == [(1000, True)] * 3
 
 
-def held_for_s(address: Address) -> float:
+def held_for_s(address: Address, source: str) -> float:
     """For how long a new connection is held before it is closed; 0 where it is served."""
     began = time.monotonic()
     try:
-        with Client(address) as client:
+        with Client(address, source=(source, 0)) as client:
             client.call("API_VERSIONS", 3)
     except ConnectionError:
         return time.monotonic() - began
     return 0.0
 
 
-def connecting(address: Address) -> tuple[list[float], float]:
+def connecting(address: Address, source: str) -> tuple[list[float], float]:
     """How long connections are held of which one is too many; others are served afterwards.
 
     And how long those took that came before that one.
     """
     alteration = {"key": "connection_creation_rate", "value": 1.0}
-    entity = [part("ip", "127.0.0.1")]
+    entity = [part("ip", source)]
     with Client(address) as client:
         assert alter(client, entity, **alteration) == 0
         try:
             settle(client)
             began = time.monotonic()
-            found = [held_for_s(address) for _ in range(10)]
+            found = [held_for_s(address, source) for _ in range(10)]
             took_s = time.monotonic() - began
-            found.append(held_for_s(address))
+            found.append(held_for_s(address, source))
         finally:
             assert alter(client, entity, **alteration, remove=True) == 0
         settle(client)
-        return [*found, held_for_s(address)], took_s
+        return [*found, held_for_s(address, source)], took_s
 
 
 @pytest.mark.usefixtures("both")
 def test_an_address_that_connects_too_fast_is_held_and_closed_as_by_kafka(kafka: str) -> None:
-    host, _, port = kafka.rpartition(":")
+    chance = Random()
+    source = f"127.{chance.randrange(1, 255)}.{chance.randrange(256)}.{chance.randrange(1, 255)}"
     with running_gateway() as gateway, ThreadPoolExecutor() as pool:
-        addresses = Address(host, int(port)), gateway.addresses[1]
-        (real, real_took_s), (ours, took_s) = pool.map(connecting, addresses)
+        addresses = address_of(kafka), gateway.addresses[1]
+        (real, real_took_s), (ours, took_s) = pool.map(connecting, addresses, (source, source))
     assert [held > 0 for held in ours] == [held > 0 for held in real]
     assert sum(held > 0 for held in real) == 1
     assert abs(max(real) - max(ours)) < TOLERANCE_MS / 1000
@@ -448,8 +459,7 @@ def slow_ones(address: Address) -> float:
 
 
 def test_connections_that_come_too_fast_have_their_turn_later_as_by_kafka(kafka: str) -> None:
-    host, _, port = kafka.rpartition(":")
     with running_gateway() as gateway, ThreadPoolExecutor() as pool:
-        real, ours = pool.map(slow_ones, (Address(host, int(port)), gateway.addresses[1]))
+        real, ours = pool.map(slow_ones, (address_of(kafka), gateway.addresses[1]))
     assert min(real, ours) > 3 * WAITS_S, "one after the other, and all are served"
     assert abs(real - ours) < 2 * TOLERANCE_MS / 1000

@@ -101,10 +101,19 @@ class Client:
     """A blocking connection that speaks in bodies."""
 
     def __init__(
-        self, address: Address, timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+        self,
+        address: Address,
+        timeout_s: float = TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
+        name: str = "tester",
+        source: tuple[str, int] | None = None,
     ) -> None:
-        """Raises OSError where nobody answers, or shows a certificate that `tls` does not trust."""
-        self._socket = socket.create_connection(address, timeout=timeout_s)
+        """`name` is the client's id, `source` where it comes from.
+
+        Raises OSError where nobody answers, or shows a certificate that `tls` does not trust.
+        """
+        self.address, self.name = address, name
+        self._socket = socket.create_connection(address, timeout_s, source)
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname=address.host)
         self._count = 0
@@ -133,7 +142,7 @@ class Client:
             "requestApiKey": _KEYS[api],
             "requestApiVersion": version,
             "correlationId": self._count,
-            "clientId": "tester",
+            "clientId": self.name,
         }
         self.send_frame(encode_request(Request(header, body or {})))
         return self._count
