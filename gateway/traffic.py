@@ -13,6 +13,7 @@ import msgspec
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES, Field
 from brokerstream.state.core.errors import error_name
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokerstream.state.core.schema import Part
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the classes of answer times; a last class has no bound."""
@@ -97,6 +98,9 @@ def _paths(fields: tuple[Field, ...]) -> Iterator[Path]:
 
 def _codes(body: dict[str, Any], path: Path) -> list[int]:
     """The errors at a path: numbers other than 0 (NONE); what is absent or null has none."""
+    first = body.get(path[0])
+    if isinstance(first, list) and first and isinstance(first[0], Part):
+        return [code for part in first for code in _codes_of_part(part, path[1:])]
     found: list[Any] = [body]
     for name in path:
         held, found = found, []
@@ -106,4 +110,12 @@ def _codes(body: dict[str, Any], path: Path) -> list[int]:
                 found += value
             elif value:
                 found.append(value)
+    return found
+
+
+def _codes_of_part(part: Part, path: Path) -> list[int]:
+    """The same of a part that many responses share: looked for once."""
+    found: list[int] | None = part.kept.get(path)
+    if found is None:
+        found = part.kept[path] = _codes(part, path)
     return found

@@ -76,6 +76,11 @@ class Code:
         write()
         self._path = before
 
+    @property
+    def is_about_first(self) -> bool:
+        """Whether it is about a field of the message itself, not of a struct in it."""
+        return len(self._path) == 1
+
     def made(self) -> Callable[..., Any]:
         """The function."""
         text = "\n".join([self._head, *self._lines])

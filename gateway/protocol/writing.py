@@ -19,6 +19,7 @@ from brokerstream.gateway.protocol.primitives import (
     write_uvarint,
 )
 from brokerstream.gateway.protocol.schema import Field
+from brokerstream.state.core.schema import Part
 
 Write = Callable[[bytearray, Any], None]
 
@@ -78,6 +79,7 @@ def _tags(out: bytearray, body: dict[str, Any], tagged: list[Tagged]) -> None:
 
 
 _NAMES = {
+    "Part": Part,
     "string": _string,
     "bytes_of": _bytes,
     "double": _double,
@@ -212,6 +214,17 @@ class _Writer:
         self._length(size, ">h" if kind == "string" else ">i", flexible)
         code.add(f"out += {data}")
 
+    def _once(self, element: str, field: Field, write: Callable[[], None]) -> None:
+        """Writes a struct; of a `Part` the bytes are kept, and written again."""
+        code = self._code
+        begin, kept = code.local("begin"), code.local("kept")
+        key = f"{self._title}: {field.name}"
+        code.add(f"{begin} = -1", f"if {element}.__class__ is Part:")
+        code.add(f"    {kept} = {element}.kept.get({key!r})", f"    if {kept} is not None:")
+        code.add(f"        out += {kept}", "        continue", f"    {begin} = len(out)")
+        write()
+        code.add(f"if {begin} >= 0:", f"    {element}.kept[{key!r}] = bytes(out[{begin}:])")
+
     def _array(self, value: str, field: Field, flexible: bool) -> None:
         code = self._code
         count, element = code.local("count"), code.local("element")
@@ -219,7 +232,9 @@ class _Writer:
         self._length(count, ">i", flexible)
 
         def one() -> None:
-            if field.type == "struct":
+            if field.type == "struct" and code.is_about_first:
+                self._once(element, field, lambda: self.struct(element, field.fields, flexible))
+            elif field.type == "struct":
                 self.struct(element, field.fields, flexible)
             elif field.type in FORMATS:
                 self._numbers([field], [element])

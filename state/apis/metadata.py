@@ -24,9 +24,11 @@ are not the partition is 9.
 Sources: `KafkaApis`, `KRaftMetadataCache`, `MetadataRequest` in Kafka; KIP-4, KIP-430, KIP-516.
 """
 
+from functools import lru_cache, partial
 from typing import Annotated, NamedTuple
 
 from msgspec import field
+from msgspec.structs import replace
 
 from brokerstream.state.access.authorizer import CLUSTER_NAME, Operation, ResourceType
 from brokerstream.state.cluster import internal_topics, topics
@@ -35,7 +37,7 @@ from brokerstream.state.cluster.machines import NO_LEADER, Broker, Reached
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Lasting, Uuid, since
 
 OPERATIONS_NOT_ASKED = -(2**31)
 
@@ -81,7 +83,7 @@ class PartitionMetadata(Body, kw_only=True):
     offline_replicas: Annotated[list[Int32], since(5)] = field(default_factory=list)
 
 
-class TopicMetadata(Body, kw_only=True):
+class TopicMetadata(Lasting, kw_only=True):
     """A topic; without its name where nobody has the id that was asked for."""
 
     error_code: Int16 = Error.NONE
@@ -105,12 +107,14 @@ class MetadataResponse(Body):
 
 
 class _Seen(NamedTuple):
-    """What a client can reach, and the version in which it is told."""
+    """What a client can reach, by which listener, and the version in which it is told."""
 
     reached: Reached
+    listener: str
     version: int
 
 
+@lru_cache
 def cluster_id(cluster: str, chosen: str | None) -> str:
     """The id of a cluster: the chosen one, else one made from the cluster's name."""
     return chosen if chosen else topics.derive_uuid("cluster", cluster)
@@ -121,13 +125,15 @@ def _handle(broker: Broker, request: Request) -> Decision:
     error = _request_error(body, request.version)
     if error is not Error.NONE:
         return Decision(response=_refusal(body, error))
-    seen = _Seen(broker.reached(request.listener, broker.alive_brokers()), request.version)
+    reached = broker.reached(request.listener, broker.alive_brokers())
+    seen = _Seen(reached, request.listener, request.version)
     missing: list[str] = []
     hidden: list[TopicMetadata] = []
     if body.topics is None or (not body.topics and request.version == 0):
         known = broker.all_topics()
         denied = broker.denied_topics(request, Operation.DESCRIBE, (topic.name for topic in known))
-        found = [_found(topic, seen) for topic in known if topic.name not in denied]
+        shown = (topic for topic in known if topic.name not in denied)
+        found = [_told_of(broker, topic, seen) for topic in shown]
     elif any(topic.topic_id != ZERO_UUID for topic in body.topics):
         found = _by_id(broker, request, body.topics, seen)
     else:
@@ -175,7 +181,7 @@ def _by_id(
     for topic_id in dict.fromkeys(each.topic_id for each in wanted):
         topic = broker.topic_by_id(topic_id)
         if topic is not None and broker.allows_topic(request, Operation.DESCRIBE, topic.name):
-            known.append(_found(topic, seen))
+            known.append(_told_of(broker, topic, seen))
         elif topic is not None:
             error = Error.TOPIC_AUTHORIZATION_FAILED
             known.append(TopicMetadata(error_code=error, name=None, topic_id=topic_id))
@@ -198,7 +204,7 @@ def _by_name(
         elif topic is None:
             missing.append(name)
         else:
-            found.append(_found(topic, seen))
+            found.append(_told_of(broker, topic, seen))
     return found, missing, hidden
 
 
@@ -216,6 +222,11 @@ def _uncreatable(
         return []
     denied = broker.denied_topics(request, Operation.CREATE, missing)
     return [name for name in missing if name in denied]
+
+
+def _told_of(broker: Broker, topic: Topic, seen: _Seen) -> TopicMetadata:
+    whom = seen.listener, seen.version
+    return broker.told_of(topic, whom, partial(_found, seen=seen))
 
 
 def _found(topic: Topic, seen: _Seen) -> TopicMetadata:
@@ -274,11 +285,14 @@ def _tell_operations(broker: Broker, request: Request, response: MetadataRespons
     if body.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(broker, request)
     if body.include_topic_authorized_operations:
-        for topic in response.topics:
-            if topic.name is not None:
-                topic.topic_authorized_operations = broker.authorized_operations(
-                    request, ResourceType.TOPIC, topic.name
-                )
+        response.topics = [_with_operations(broker, request, each) for each in response.topics]
+
+
+def _with_operations(broker: Broker, request: Request, topic: TopicMetadata) -> TopicMetadata:
+    if topic.name is None:
+        return topic
+    operations = broker.authorized_operations(request, ResourceType.TOPIC, topic.name)
+    return replace(topic, topic_authorized_operations=operations)
 
 
 API = Api(3, "METADATA", (0, 13), MetadataRequest, _handle)

@@ -4,8 +4,8 @@ Both are views on the tables of their cell: the keys of what they own begin with
 handler reads through them; only `apply` (in `state/cell/apply.py`) writes durable state.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from brokerstream.state.access import authorizer
 from brokerstream.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
@@ -37,6 +37,11 @@ Endpoint = tuple[str, int]
 
 Reached = Mapping[int, Endpoint]
 """The brokers that a client can reach, and where."""
+
+PARTITIONS_TOLD_MAX = 10_000
+"""What is told of so many partitions is kept for the next who asks."""
+
+Told = TypeVar("Told")
 
 
 def placeholder(broker: int) -> Endpoint:
@@ -73,6 +78,9 @@ class Machine:
         self.now = now
         self.topics_seen: dict[Uuid, Topic] = {}
         self._named_topics: dict[str, Topic] = {}
+        self._told: dict[tuple[Uuid, Hashable], Any] = {}
+        self._partitions_told = 0
+        self._alive: list[int] | None = None
         self._rules: dict[Uuid, TopicRules] = {}
         self._has_quotas: bool | None = None
 
@@ -80,6 +88,8 @@ class Machine:
         """Looks at its image again: a metadata record has come."""
         self.topics_seen.clear()
         self._named_topics.clear()
+        self._told.clear()
+        self._alive = None
         self._rules.clear()
         self._has_quotas = None
 
@@ -174,6 +184,20 @@ class Machine:
             found = self._rules[topic.topic_id] = topic_rules.of_topic(topic, self.settings)
         return found
 
+    def told_of(self, topic: Topic, whom: Hashable, tell: Callable[[Topic], Told]) -> Told:
+        """What is told of a topic: made when first asked for, the same until metadata changes.
+
+        `whom` stands for what else it depends on: who is alike in that is told the same.
+        """
+        found: Told | None = self._told.get((topic.topic_id, whom))
+        if found is None:
+            self._partitions_told += len(topic.partitions)
+            if not self._told or self._partitions_told > PARTITIONS_TOLD_MAX:
+                self._told.clear()
+                self._partitions_told = len(topic.partitions)
+            found = self._told[topic.topic_id, whom] = tell(topic)
+        return found
+
     @property
     def has_quotas(self) -> bool:
         """Whether any user or client has a quota, as far as this machine knows."""
@@ -247,8 +271,10 @@ class Machine:
         return [*self.cell.brokers, *(each for each in told if each not in self.cell.brokers)]
 
     def alive_brokers(self) -> list[int]:
-        """The brokers of the cluster that are alive."""
-        return [broker for broker in self.brokers if self.is_alive(broker)]
+        """The brokers of the cluster that are alive; a list that is only read."""
+        if self._alive is None:
+            self._alive = [broker for broker in self.brokers if self.is_alive(broker)]
+        return self._alive
 
     def registered_brokers(self) -> list[int]:
         """The brokers that the controller knows, alive or not."""

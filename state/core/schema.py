@@ -36,6 +36,27 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
     """A request, a response, or a part of one."""
 
 
+class Lasting(Body, dict=True):
+    """A part that many responses share, one after the other: who has made it does not change it.
+
+    It is rendered once for each version, and what is made of it is kept with it.
+    """
+
+
+class Part(dict[str, Any]):
+    """What was rendered of a `Lasting`: it is not changed either.
+
+    Attributes:
+        kept: what others have made of it, and need not make again, by names of theirs.
+    """
+
+    __slots__ = ("kept",)
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        super().__init__(document)
+        self.kept: dict[Any, Any] = {}
+
+
 class Versions(NamedTuple):
     """The versions of its API in which a field is written."""
 
@@ -64,12 +85,14 @@ class _Plan(NamedTuple):
     """What `render` does with a type's fields, by their names in JSON, in one version.
 
     Those that are `absent` from the version go, and those that are `tagged` where they have this
-    value. `nested` are fields that hold bodies of which something goes, and what does.
+    value. `nested` are fields that hold bodies of which something goes, and what does. `lasting`
+    are names of fields that hold lists of `Lasting`, in Python and in JSON.
     """
 
     absent: list[str]
     tagged: list[tuple[str, Any]]
     nested: list[tuple[str, "_Plan"]]
+    lasting: list[tuple[str, str]]
 
 
 def render(body: Body, version: int) -> dict[str, Any]:
@@ -78,9 +101,23 @@ def render(body: Body, version: int) -> dict[str, Any]:
     msgspec makes a dictionary of all fields, with those in it; what the version has not is taken
     out. That is on the way of every answer.
     """
+    plan = _plan(type(body), version)
+    shared = {}
+    for name, encoded in plan.lasting:
+        shared[encoded] = [_part(each, version) for each in getattr(body, name)]
+        body = msgspec.structs.replace(body, **{name: []})
     document: dict[str, Any] = msgspec.to_builtins(body)
-    _cut([document], _plan(type(body), version))
+    _cut([document], plan)
+    document.update(shared)
     return document
+
+
+def _part(body: Lasting, version: int) -> Part:
+    kept: dict[int, Part] = vars(body).setdefault("parts", {})
+    found = kept.get(version)
+    if found is None:
+        found = kept[version] = Part(render(body, version))
+    return found
 
 
 def shown(body: Body, version: int) -> Body | dict[str, Any]:
@@ -89,7 +126,7 @@ def shown(body: Body, version: int) -> Body | dict[str, Any]:
 
 
 def _cut(documents: list[dict[str, Any]], plan: _Plan) -> None:
-    absent, tagged_ones, nested = plan
+    absent, tagged_ones, nested, _ = plan
     for document in documents:
         for name in absent:
             document.pop(name, None)
@@ -110,7 +147,7 @@ def _is_cut(body_type: type[Body], version: int) -> bool:
 @lru_cache(maxsize=4096)
 def _plan(body_type: type[Body], version: int) -> _Plan:
     hints = get_type_hints(body_type, include_extras=True)
-    plan = _Plan([], [], [])
+    plan = _Plan([], [], [], [])
     for info in msgspec.structs.fields(body_type):
         hint, name = hints[info.name], info.encode_name
         versions = next((m for m in _metadata(hint) if isinstance(m, Versions)), None)
@@ -125,6 +162,9 @@ def _plan(body_type: type[Body], version: int) -> _Plan:
             plan.tagged.append((name, msgspec.to_builtins(default)))
         bodies = _bodies_in(hint)
         assert len(bodies) <= 1, f"{name}: which type it has cannot be told from a dictionary"
+        if any(issubclass(body, Lasting) for body in bodies):
+            plan.lasting.append((info.name, name))
+            continue
         for body in bodies:
             inner = plan if body is body_type else _plan(body, version)
             if inner is plan or any(inner):

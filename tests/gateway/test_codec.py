@@ -35,6 +35,7 @@ from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES, parse_vers
 from brokerstream.kafka_io import jars
 from brokerstream.settings import default_home
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokerstream.state.core.schema import Part
 from tests.support.bodies import NOT_FINITE, bodies, full_body
 from tests.support.examples import examples
 
@@ -162,6 +163,22 @@ def test_fields_that_are_left_out_get_their_defaults() -> None:
             written = encoded(name, version, {})
             body = message_codec(name, version).read(Reader(written))
             assert encoded(name, version, body) == written, f"{name} {version}"
+
+
+@pytest.mark.parametrize("version", [0, 9, 13])
+def test_a_part_that_answers_share_is_written_once_in_each_version(version: int) -> None:
+    partition = {"partitionIndex": 1, "leaderId": 2, "replicaNodes": [2], "isrNodes": [2]}
+    topics = [{"name": name, "partitions": [partition]} for name in ("a", "b")]
+    shared = [Part(topics[0]), topics[1], Part(topics[1])]
+    written = encoded("MetadataResponse", version, {"topics": [*topics, topics[1]]})
+    assert encoded("MetadataResponse", version, {"topics": shared}) == written
+    assert encoded("MetadataResponse", version, {"topics": shared}) == written
+    (kept,) = shared[0].kept.values()
+    assert written.count(kept) == 1
+    shared[0].kept.update(dict.fromkeys(shared[0].kept, b"kept"))
+    assert encoded("MetadataResponse", version, {"topics": shared}) == written.replace(
+        kept, b"kept"
+    )
 
 
 @pytest.mark.parametrize("value", [*NOT_FINITE, 0.1, -2.5e300])

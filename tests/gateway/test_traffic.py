@@ -6,6 +6,7 @@ from brokerstream.cli.watching.sources import GatewaySource
 from brokerstream.cli.watching.status import Phase, Status
 from brokerstream.gateway.traffic import BOUNDS_S, Traffic, error_paths
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokerstream.state.core.schema import Part
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import wait_until
 
@@ -24,6 +25,16 @@ def test_error_codes_are_counted_wherever_the_schema_has_them() -> None:
         "FETCH": {"OFFSET_OUT_OF_RANGE": 2},
         "ADD_PARTITIONS_TO_TXN": {"INVALID_PRODUCER_EPOCH": 1},
     }
+
+
+def test_the_errors_of_parts_that_answers_share_count_in_each() -> None:
+    traffic = Traffic()
+    partitions = [{"errorCode": code} for code in (0, 5)]
+    topic = Part({"errorCode": 3, "partitions": partitions})
+    for _ in range(2):
+        assert traffic.answered(KEYS["METADATA"], {"topics": [topic]}, 0.001) == [3, 5]
+    counted = {"UNKNOWN_TOPIC_OR_PARTITION": 2, "LEADER_NOT_AVAILABLE": 2}
+    assert traffic.errors_by_name == {"METADATA": counted}
 
 
 def test_an_answer_that_nobody_is_told_counts_and_has_no_error() -> None:

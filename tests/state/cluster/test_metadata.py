@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from brokerstream.state.apis.metadata import cluster_id
 from brokerstream.state.cluster.topics import is_uuid
@@ -108,6 +109,27 @@ def test_operations_are_told_only_to_those_who_ask() -> None:
     )
     assert told["clusterAuthorizedOperations"] == 8096
     assert told["topics"][0]["topicAuthorizedOperations"] == 3576
+    assert metadata(bench, ["a"], 10) == silent
+
+
+def test_what_is_told_of_a_topic_is_told_until_it_changes() -> None:
+    bench = Bench(brokers=(1, 2))
+    bench.cell.settings = replace(bench.cell.settings, may_intervene=True)
+    bench.topic("a", 2)
+
+    def leaders() -> list[int]:
+        (topic,) = metadata(bench, ["a"])["topics"]
+        return [each["leaderId"] for each in topic["partitions"]]
+
+    assert leaders() == leaders() == [2, 1]
+    more = {"name": "a", "count": 3, "assignments": [{"brokerIds": [2]}]}
+    bench.request("CREATE_PARTITIONS", 3, {"topics": [more], "timeoutMs": 1000})
+    assert leaders() == [2, 1, 2]
+    stop = {"id": "s", "cluster": "bench", "kind": "stop-broker", "broker": 2, "time": bench.now}
+    bench.handle(stop)
+    assert leaders() == [-1, 1, -1]
+    bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}], "timeoutMs": 1000})
+    assert errors(metadata(bench, ["a"], allowAutoTopicCreation=False)) == {"a": 3}
 
 
 def test_a_broker_shows_leaders_and_replicas_of_all_brokers() -> None:

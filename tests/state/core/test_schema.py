@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
-from brokerstream.state.core.schema import Body, Int16, render, shown, since, tagged
+from brokerstream.state.core.schema import (
+    Body,
+    Int16,
+    Lasting,
+    render,
+    shown,
+    since,
+    tagged,
+)
 from brokerstream.state.core.schema import given as given_in
 
 
@@ -84,3 +92,26 @@ def test_what_is_given_in_some_versions_alone_is_not_cut_in_others() -> None:
     for version, body, written in [(1, Called(name=""), {"name": ""}), (2, Called(number=0), None)]:
         assert shown(body, version) is body
         assert msgspec.to_builtins(body) == render(body, version) == (written or {"number": 0})
+
+
+class Leaf(Lasting):
+    name: Annotated[str, since(1)] = ""
+    parts: list[Part] = msgspec.field(default_factory=list)
+
+
+class Branch(Body):
+    leaves: list[Leaf]
+    age: Annotated[int, since(2)] = 0
+
+
+def test_a_part_that_lasts_is_rendered_once_for_each_version_and_as_any_other() -> None:
+    leaf = Leaf(name="oak", parts=[Part(number=1)])
+    branch, later = Branch(leaves=[leaf, Leaf()]), Branch(leaves=[leaf])
+    for version in range(3):
+        rendered = render(branch, version)
+        assert rendered == shown(branch, version)
+        assert rendered["leaves"] == [render(leaf, version), render(Leaf(), version)]
+        assert list(rendered) == ["leaves", *(["age"] if version == 2 else [])]
+        assert render(later, version)["leaves"][0] is rendered["leaves"][0]
+    other = msgspec.structs.replace(leaf, name="ash")
+    assert render(Branch(leaves=[other]), 1)["leaves"][0]["name"] == "ash"
