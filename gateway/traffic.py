@@ -100,7 +100,7 @@ def _codes(body: dict[str, Any], path: Path) -> list[int]:
     """The errors at a path: numbers other than 0 (NONE); what is absent or null has none."""
     first = body.get(path[0])
     if isinstance(first, list) and first and isinstance(first[0], Part):
-        return [code for part in first for code in _codes_of_part(part, path[1:])]
+        return [code for part in first for code in _codes_once(part, path[1:])]
     found: list[Any] = [body]
     for name in path:
         held, found = found, []
@@ -113,8 +113,10 @@ def _codes(body: dict[str, Any], path: Path) -> list[int]:
     return found
 
 
-def _codes_of_part(part: Part, path: Path) -> list[int]:
-    """The same of a part that many responses share: looked for once."""
+def _codes_once(part: dict[str, Any], path: Path) -> list[int]:
+    """The same; of a part that many responses share it is looked for once."""
+    if not isinstance(part, Part):
+        return _codes(part, path)
     found: list[int] | None = part.kept.get(path)
     if found is None:
         found = part.kept[path] = _codes(part, path)

@@ -30,10 +30,10 @@ def test_error_codes_are_counted_wherever_the_schema_has_them() -> None:
 def test_the_errors_of_parts_that_answers_share_count_in_each() -> None:
     traffic = Traffic()
     partitions = [{"errorCode": code} for code in (0, 5)]
-    topic = Part({"errorCode": 3, "partitions": partitions})
+    topics = [Part({"errorCode": 3, "partitions": partitions}), {"errorCode": 3}]
     for _ in range(2):
-        assert traffic.answered(KEYS["METADATA"], {"topics": [topic]}, 0.001) == [3, 5]
-    counted = {"UNKNOWN_TOPIC_OR_PARTITION": 2, "LEADER_NOT_AVAILABLE": 2}
+        assert traffic.answered(KEYS["METADATA"], {"topics": topics}, 0.001) == [3, 3, 5]
+    counted = {"UNKNOWN_TOPIC_OR_PARTITION": 4, "LEADER_NOT_AVAILABLE": 2}
     assert traffic.errors_by_name == {"METADATA": counted}
 
 
