@@ -138,7 +138,6 @@ async def _complete_fetch(answered: Answered) -> None:
             except _NotReadableError:
                 if not partition["records"]:
                     partition["errorCode"] = int(Error.KAFKA_STORAGE_ERROR)
-            partition["records"] = bytes(partition["records"])
 
 
 async def _cut(engine: Engine, partition: Body) -> list[Body]:

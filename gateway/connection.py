@@ -28,10 +28,11 @@ from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine, Unans
 from brokerstream.gateway.features import UPDATE_FEATURES, Features
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.protocol.frames import (
+    SIZE_BYTES,
     Request,
     api_key_of,
     decode_request,
-    encode_response,
+    encode_sized_response,
 )
 from brokerstream.gateway.protocol.primitives import MalformedError, NotEncodableError
 from brokerstream.gateway.request_times import RequestTimes, Stopwatch
@@ -40,7 +41,6 @@ from brokerstream.gateway.traffic import Traffic
 from brokerstream.state.core.events import Reason
 from brokerstream.state.core.kafka_apis import API_VERSIONS
 
-SIZE_BYTES = 4
 PRODUCE = 0
 SHARE_FETCH = 78
 ENDED = frozenset({SHARE_FETCH}) | client_metrics.APIS
@@ -496,15 +496,18 @@ class Connection(asyncio.Protocol):
 
     def _send(self, api_key: int, version: int, correlation_id: int, body: Body) -> None:
         try:
-            frame = encode_response(api_key, version, correlation_id, body)
+            frame = encode_sized_response(api_key, version, correlation_id, body)
         except NotEncodableError as error:
             raise ClosedError(f"the answer of API {api_key} cannot be written: {error}") from error
-        self._write(frame)
+        self._write_sized(frame)
 
     def _write(self, frame: bytes | bytearray) -> None:
+        self._write_sized(len(frame).to_bytes(SIZE_BYTES, "big") + frame)
+
+    def _write_sized(self, frame: bytes | bytearray) -> None:
         if self._is_lost:
             return
-        self._transport.write(len(frame).to_bytes(SIZE_BYTES, "big") + frame)
+        self._transport.write(frame)
         self.last_active = self._loop.time()
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
-from brokerstream.gateway.recompression import Codec
+from brokerstream.state.configs.codecs import Codec
 from brokerstream.state.core.events import Kind, LogMark
 from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.records import LogCleaned
@@ -144,6 +144,23 @@ class Engine(Protocol):
         """The batches of a sealed part of a log, None where there is no such part."""
 
 
+class _RequestEvent(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+    """A request's event as it is written; `Event` is what the machine reads of it."""
+
+    id: str
+    cluster: str
+    time: int
+    broker: int
+    connection: str
+    reply_to: int
+    principal: str
+    host: str
+    nonce: str
+    request_header: Body
+    request: Body
+    listener: str = ""
+
+
 class EventWriter:
     """Makes events of requests: with an id, a time, and a nonce from which the machine draws ids.
 
@@ -170,19 +187,22 @@ class EventWriter:
 
     def request(self, request: EdgeRequest) -> tuple[str, bytes]:
         """Id and document of a request's event."""
-        document = {
-            "broker": request.broker,
-            "connection": self._connection(request.connection),
-            "replyTo": self.reply_to,
-            "principal": request.principal,
-            "host": request.host,
-            "nonce": self._nonce(),
-            "requestHeader": request.header,
-            "request": request.body,
-        }
-        if request.listener:
-            document["listener"] = request.listener
-        return self._write(document)
+        event_id = self._next_id()
+        event = _RequestEvent(
+            event_id,
+            self._cluster,
+            self._clock(),
+            request.broker,
+            self._connection(request.connection),
+            self.reply_to,
+            request.principal,
+            request.host,
+            self._nonce(),
+            request.header,
+            request.body,
+            request.listener,
+        )
+        return event_id, self._encoder.encode(event)
 
     def intervention(self, kind: Kind, broker: int) -> tuple[str, bytes]:
         """Id and document of an event of `ABOUT_BROKERS`."""
@@ -221,9 +241,12 @@ class EventWriter:
             self._nonces = [drawn[at : at + size] for at in range(0, len(drawn), size)]
         return self._nonces.pop()
 
-    def _write(self, fields: Body) -> tuple[str, bytes]:
+    def _next_id(self) -> str:
         self._count += 1
-        event_id = f"{self.incarnation}-{self._count}"
+        return f"{self.incarnation}-{self._count}"
+
+    def _write(self, fields: Body) -> tuple[str, bytes]:
+        event_id = self._next_id()
         frame = {"id": event_id, "cluster": self._cluster, "time": self._clock()}
         return event_id, self._encoder.encode({**frame, **fields})
 

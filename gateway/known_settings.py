@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.gateway import recompression
 from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
 from brokerstream.gateway.engine import Body
-from brokerstream.gateway.recompression import Codec
 from brokerstream.state.cell.settings_told import SettingsTold
 from brokerstream.state.cluster import broker_configs, client_quotas, quota_rates
 from brokerstream.state.cluster.client_quotas import REQUEST_PERCENTAGE
-from brokerstream.state.configs import broker_config
+from brokerstream.state.configs import broker_config, codecs
+from brokerstream.state.configs.codecs import Codec
 from brokerstream.state.core.records import ClientQuotaAltered, ConfigChanged
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Table
@@ -63,7 +62,7 @@ class KnownSettings(NamedTuple):
 
     def codec(self, broker: int, configs: Mapping[str, str]) -> Codec | None:
         """The codec that a topic with these settings asks for; None: that of the producer."""
-        return recompression.of_topic(configs, self.of(broker))
+        return codecs.of_topic(configs, self.of(broker))
 
 
 class ToldSettings(NamedTuple):

@@ -34,10 +34,10 @@ from brokerstream.gateway.kept_batches import KeptBatches
 from brokerstream.gateway.known_settings import KnownSettings
 from brokerstream.gateway.local_rows import AnswerRow, LocalRows, RecordRow
 from brokerstream.gateway.persistence import JournalOptions, Persistence
-from brokerstream.gateway.recompression import Codec
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.resting import columns_at_rest
-from brokerstream.state.cluster import broker_configs, features, image
+from brokerstream.state.cluster import broker_configs, features
+from brokerstream.state.configs.codecs import Codec
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
@@ -393,15 +393,17 @@ class LocalEngine:
         self, broker: int, principal: str, client_id: str | None
     ) -> RequestLimit | None:
         """How much of the gateway's time a client's requests may take; None: all of it."""
+        if not self._cell.broker(broker).has_quotas:
+            return None
         return self._known(broker).request_limit(broker, principal, client_id)
 
     def codec_of(self, broker: int, topic: Body) -> Codec | None:
         """The codec that a topic of a Produce request to a broker asks for, by name or id."""
-        table = self._cell.tables.metadata
-        known = image.topic_by_name(table, broker, topic.get("name") or "")
+        machine = self._cell.broker(broker)
+        known = machine.topic_by_name(topic.get("name") or "")
         if known is None and "topicId" in topic:
-            known = image.topic_by_id(table, broker, topic["topicId"])
-        return None if known is None else self._known(broker).codec(broker, known.configs)
+            known = machine.topic_by_id(topic["topicId"])
+        return None if known is None else machine.rules_of(known).codec
 
     def put(self, data: bytes) -> asyncio.Future[str]:
         """Keep the bytes of a batch; their locator, or OSError."""

@@ -5,7 +5,7 @@ one who waits for it, and of the records only those that say which batches the l
 that settings have changed.
 """
 
-from typing import Any
+from typing import Any, cast, get_args
 
 import msgspec
 
@@ -31,6 +31,8 @@ OF_LOGS = BatchAppended | LogCleaned | LogStartMoved | LogTaken | PartitionChang
 
 TOLD = OF_LOGS | ConfigChanged
 """The records that are given out."""
+
+_TOLD = frozenset(get_args(TOLD))
 
 
 class AnswerRow(Output):
@@ -65,9 +67,9 @@ class LocalRows(Rows):
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
         """A record, if it is about the batches of a log, or a setting."""
-        if isinstance(record, TOLD):
+        if type(record) in _TOLD:
             row = RecordRow(outputs.RECORDS, None, None, None, event_id)
-            row.machine, row.record = machine, record
+            row.machine, row.record = machine, cast("TOLD", record)
             self.rows.append(row)
 
     def of_group(self, record: Record) -> None:

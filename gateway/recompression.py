@@ -1,6 +1,6 @@
 """Batches in the codec that their topic asks for (`compression.type`), whatever the producer chose.
 
-Source: `LogValidator`, `Compression` and its levels in Kafka. `producer` keeps what came, so does a
+Source: `LogValidator` in Kafka. `producer` keeps what came, so does a
 batch that is refused anyway, or that has the codec already. The header that the machine is told,
 its size and its CRC among it, is that of the bytes that are kept; `max.message.bytes` bounds that
 size and the one that came. Otherwise than in Kafka what comes in a version of Produce before zstd
@@ -8,43 +8,17 @@ keeps its codec where zstd is asked for or has come.
 """
 
 import struct
-from collections.abc import Mapping
-from typing import NamedTuple
 
 from brokerstream.gateway import compression, records
 from brokerstream.gateway.records import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_BYTES, RecordSet
-from brokerstream.state.configs.topic_configs import value_of
-from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.configs.codecs import Codec
 
-TYPE = "compression.type"
-AS_IT_CAME = "producer"
-UNCOMPRESSED = "uncompressed"
 ZSTD_VERSION = 7
 """The first version of Produce that may bring zstd."""
 
 _SIZE_POSITION = 8
 _SIZE = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
-
-
-class Codec(NamedTuple):
-    """A codec by the name of the request log, and its level; None where it has none."""
-
-    name: str
-    level: int | None = None
-
-
-def of_topic(configs: Mapping[str, str], settings: BrokerSettings) -> Codec | None:
-    """The codec that a topic asks for; None: batches stay as they came."""
-    name = value_of(TYPE, configs, settings)
-    if name == AS_IT_CAME or not isinstance(name, str):
-        return None
-    if name == UNCOMPRESSED:
-        return Codec("none")
-    if name == "snappy":
-        return Codec(name)
-    level = value_of(f"compression.{name}.level", configs, settings)
-    return Codec(name, level if isinstance(level, int) else None)
 
 
 def in_codec(found: RecordSet, codec: Codec, version: int) -> RecordSet:

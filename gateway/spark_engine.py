@@ -33,13 +33,13 @@ from brokerstream.gateway.engine import (
     heed_nothing,
 )
 from brokerstream.gateway.known_settings import ToldSettings
-from brokerstream.gateway.recompression import Codec
 from brokerstream.gateway.sealed_segments import SealedSegments
 from brokerstream.kafka_io.kafka_clients import ClientProperties
 from brokerstream.kafka_io.placement import Placement
 from brokerstream.kafka_io.topic_reader import ID_HEADER
 from brokerstream.kafka_io.topic_writer import reason_of
 from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
+from brokerstream.state.configs.codecs import Codec
 from brokerstream.state.core.events import EVENT_BYTES_MAX, Kind, Reason
 from brokerstream.state.core.kafka_apis import API_VERSIONS
 from brokerstream.state.core.outputs import BrokerChange

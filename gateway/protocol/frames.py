@@ -1,4 +1,4 @@
-"""Frames: header and body of a request or a response, without the four bytes of their length.
+"""Frames: header and body of a request or a response; before each stands its size.
 
 The header of a request is version 2 where the body is flexible, else 1 (KIP-482); that of a
 response 1 or 0. An ApiVersions response always has header 0, so that a client of any version can
@@ -11,8 +11,13 @@ from typing import Any, NamedTuple
 
 from brokerstream.gateway.protocol.codec import Body, message_reader, message_writer
 from brokerstream.gateway.protocol.primitives import MalformedError, Reader
+from brokerstream.gateway.protocol.reading import Read
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokerstream.gateway.protocol.writing import Write
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+
+SIZE_BYTES = 4
+"""What stands before each frame."""
 
 _MINIMAL_HEADER = struct.Struct(">hhi")
 MINIMAL_HEADER_BYTES = _MINIMAL_HEADER.size
@@ -95,12 +100,20 @@ def decode_request(frame: bytes) -> Request:
         raise Reader(frame).truncated(MINIMAL_HEADER_BYTES)
     api_key, version, correlation_id = _MINIMAL_HEADER.unpack_from(frame)
     try:
-        form = _form(api_key, version)
+        name, read_header, read_body = _asking(api_key, version)
     except KeyError:
         raise UnsupportedError(api_key, version, correlation_id) from None
-    header, at = message_reader("RequestHeader", form.request_header)(frame, 0)
-    header["requestApiKeyName"] = form.name
-    return Request(header, message_reader(form.request, version)(frame, at)[0])
+    header, at = read_header(frame, 0)
+    header["requestApiKeyName"] = name
+    return Request(header, read_body(frame, at)[0])
+
+
+@lru_cache(maxsize=1024)
+def _asking(api_key: int, version: int) -> tuple[str, Read, Read]:
+    """An API's name, and what reads the header and the body of a request. KeyError as `_form`."""
+    form = _form(api_key, version)
+    header = message_reader("RequestHeader", form.request_header)
+    return form.name, header, message_reader(form.request, version)
 
 
 def encode_request(request: Request) -> bytes:
@@ -121,12 +134,33 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytearray:
     """The frame of a response. Raises NotEncodableError."""
-    form = _form(api_key, version)
     out = bytearray()
-    header = {"correlationId": correlation_id}
-    message_writer("ResponseHeader", form.response_header)(out, header)
-    message_writer(form.response, version)(out, body)
+    _append_response(out, api_key, version, correlation_id, body)
     return out
+
+
+def encode_sized_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytearray:
+    """The same with its size before it, as it is sent: it may be large, and is copied no more."""
+    out = bytearray(SIZE_BYTES)
+    _append_response(out, api_key, version, correlation_id, body)
+    out[:SIZE_BYTES] = (len(out) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
+    return out
+
+
+def _append_response(
+    out: bytearray, api_key: int, version: int, correlation_id: int, body: Body
+) -> None:
+    write_header, write_body = _answering(api_key, version)
+    write_header(out, {"correlationId": correlation_id})
+    write_body(out, body)
+
+
+@lru_cache(maxsize=1024)
+def _answering(api_key: int, version: int) -> tuple[Write, Write]:
+    """What writes the header and the body of a response."""
+    form = _form(api_key, version)
+    header = message_writer("ResponseHeader", form.response_header)
+    return header, message_writer(form.response, version)
 
 
 def _request_header(name: str, version: int) -> int:

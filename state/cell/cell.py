@@ -17,6 +17,7 @@ from brokerstream.state.cell.delivery import AtOnce, Schedule
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.cell.requests import refusal_for
 from brokerstream.state.cell.run import Run
+from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.dead_letters import dead_letter, refused
 from brokerstream.state.core.events import (
@@ -101,6 +102,10 @@ class Cell:
         columns["meta"] = msgspec.msgpack.encode(self.meta)
         columns["more"] = self._more
         return columns
+
+    def broker(self, broker: int) -> Broker:
+        """A broker of this cell as it is between two events, to be read only."""
+        return self._run.broker(broker)
 
     def copy(self) -> "Cell":
         """A cell in the same state, between two events; a search tries events on it."""

@@ -29,7 +29,7 @@ from brokerstream.state.cell.requests import api_of, internal_request
 from brokerstream.state.cell.timers import CONTROLLERS_TIMERS, TIMERS
 from brokerstream.state.cell.told import TOLD
 from brokerstream.state.cluster.coordinators import LOADING
-from brokerstream.state.cluster.machines import Machine
+from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import (
@@ -137,6 +137,10 @@ class Run(MetadataReading):
         self._effects.event_id = event_id
         if self._outward is not None:
             self._outward.cause = event_id
+
+    def broker(self, broker: int) -> Broker:
+        """A broker as its handlers see it, with what it has in mind."""
+        return self._broker(broker)
 
     def start(self) -> None:
         """Handles the event and everything that it causes."""

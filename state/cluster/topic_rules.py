@@ -7,16 +7,22 @@ A broker works it out when it is first asked, and keeps it until metadata change
 import msgspec
 
 from brokerstream.state.cluster.image import Topic
+from brokerstream.state.configs import codecs
+from brokerstream.state.configs.codecs import Codec
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.logs import producer, record_validation
 
 
 class TopicRules(msgspec.Struct, frozen=True):
-    """The largest batch in bytes, what is asked of records, and of sequences."""
+    """The largest batch in bytes, what is asked of records, and of sequences.
+
+    `codec` is what the edge keeps batches in; None: as they came.
+    """
 
     max_message_bytes: int
     records: record_validation.Rules
     producers: producer.Rules
+    codec: Codec | None = None
 
 
 def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
@@ -44,4 +50,4 @@ def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
         settings.transaction_partition_verification_enable,
     )
     most = int(configs.get("max.message.bytes", settings.message_max_bytes))
-    return TopicRules(most, records, sequences)
+    return TopicRules(most, records, sequences, codecs.of_topic(configs, settings))

@@ -23,6 +23,7 @@ from brokerstream.gateway.protocol.frames import (
     decode_response,
     encode_request,
     encode_response,
+    encode_sized_response,
 )
 from brokerstream.gateway.protocol.primitives import (
     MalformedError,
@@ -163,6 +164,12 @@ def test_fields_that_are_left_out_get_their_defaults() -> None:
             written = encoded(name, version, {})
             body = message_codec(name, version).read(Reader(written))
             assert encoded(name, version, body) == written, f"{name} {version}"
+
+
+def test_an_answer_is_sent_behind_its_size() -> None:
+    body = {"topics": [{"name": "a" * 300}]}
+    frame = encode_response(3, 12, 7, body)
+    assert encode_sized_response(3, 12, 7, body) == len(frame).to_bytes(4, "big") + frame
 
 
 @pytest.mark.parametrize("version", [0, 9, 13])

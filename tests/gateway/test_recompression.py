@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from brokerstream.gateway import compression, recompression, records
 from brokerstream.gateway.answers import Address
-from brokerstream.gateway.recompression import Codec
 from brokerstream.gateway.records import HEADER_BYTES
+from brokerstream.state.configs.codecs import Codec
 from tests.support.batches import CODECS, batch
 from tests.support.configs import BROKER, SET
 from tests.support.gateways import Client, running_gateway
