@@ -1,24 +1,27 @@
 """What a micro-batch costs against what its cell remembers.
 
-    python bench/growth_spark.py [--sizes 1000 10000 100000] [--active 10000] [--requests 2000]
+    python bench/growth_spark.py [--kind producers] [--sizes 1000 10000 100000] [--active 10000]
 
 The companion of `growth.py`, through Kafka and Spark: a cell that knows so many idempotent
-producers decides micro-batches of `--requests` Produces of the first `--active` ones, in turn.
-Seconds are Spark's `triggerExecution`, then the processor time of the JVM and of the Python
-workers; all are medians over the micro-batches, the first two left out. `state` is the size of the
-cell's row. A run is valid only if every request was answered without an error.
+producers decides micro-batches of `--requests` Produces of the first `--active` ones, in turn; or
+one that knows so many groups of one committed offset, OffsetCommits of the first ones. Seconds are
+Spark's `triggerExecution`, then the processor time of the JVM and of the Python workers; all are
+medians over the micro-batches, the first two of each turn left out; sizes take turns, for a JVM
+gets quicker. `state` is the size of the cell's row. No figure is printed unless every request was
+answered without an error.
 """
 
 import argparse
+import itertools
 import re
 import statistics
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from fetch_sessions_spark import started
-from produced import request, topic
+from produced import PARTITIONS, event, request, topic
 from spark_time import spark_time
 
 from brokerstream.kafka_io import topics
@@ -35,8 +38,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CLUSTER = "bench"
-FIRST_BATCH = 20_000
-"""Events of a micro-batch while the producers are made."""
+FIRST_BATCH = 200_000
+"""Events of a micro-batch while producers or groups are made."""
+
+Flags = dict[str, object]
 
 WARM_UP = 2
 ERROR = re.compile(rb'"errorCode":(-?[1-9]\d*)')
@@ -51,17 +56,43 @@ class Spent(NamedTuple):
     state_bytes: int
 
 
-def documents(size: int, given: argparse.Namespace) -> Iterator[bytes]:
-    """A topic, a batch of each producer, then those of the active ones."""
-    yield topic(CLUSTER)
+def commit(cluster: str, number: int, sequence: int, groups: int) -> bytes:
+    """An OffsetCommit of one partition; groups take turns."""
+    group = number % groups
+    partition = {"partitionIndex": group % PARTITIONS, "committedOffset": sequence}
+    body = {
+        "groupId": f"g{group}",
+        "generationIdOrMemberEpoch": -1,
+        "memberId": "",
+        "topics": [{"name": "orders", "partitions": [partition]}],
+    }
+    return event(cluster, number + 1, 8, 8, body)
+
+
+KINDS: dict[str, Callable[[str, int, int, int], bytes]] = {"producers": request, "groups": commit}
+"""What a cell knows many of, and the request of one of them."""
+
+
+def opening() -> list[bytes]:
+    """A topic, and the one that has committed offsets, which is not there at once."""
+    asked = {"keyType": 0, "coordinatorKeys": ["g0"]}
+    return [topic(CLUSTER), event(CLUSTER, -1, 10, 4, asked)]
+
+
+def made(size: int, given: argparse.Namespace) -> Iterator[bytes]:
+    """A request of each producer, or group."""
     for number in range(size):
-        yield request(CLUSTER, number, 0, size)
-    active = min(given.active, size)
-    for number in range(given.requests * given.rounds):
-        yield request(CLUSTER, size + number, 1 + number // active, active)
+        yield KINDS[given.kind](CLUSTER, number, 0, size)
 
 
-def send(settings: Settings, events: list[bytes]) -> None:
+def load_of(size: int, turn: int, given: argparse.Namespace) -> Iterator[bytes]:
+    """Requests of the active ones, in turn; as many as go into the micro-batches of a turn."""
+    active, count = min(given.active, size), given.requests * given.rounds
+    for number in range(turn * count, (turn + 1) * count):
+        yield KINDS[given.kind](CLUSTER, size + number, 1 + number // active, active)
+
+
+def send(settings: Settings, events: Iterable[bytes]) -> None:
     """Events into the partition of their cell."""
     partition = partition_of(CLUSTER.encode(), settings.requests_partitions)
     with runner.prepared(settings, BrokerSettings()) as job:
@@ -86,55 +117,70 @@ def run(settings: Settings, session: "SparkSession") -> list[Spent]:
     return found
 
 
-def measure(
-    size: int, given: argparse.Namespace, flags: dict[str, object], session: "SparkSession"
-) -> Spent | None:
-    """The medians of a size; None where an answer is missing, or has an error."""
-    flags = {
-        **flags,
-        "prefix": f"grown-{size}",
-        "checkpoint": Path(str(flags["checkpoint"])) / str(size),
+def settings_of(size: int, most: int, flags: Flags) -> Settings:
+    """A size has topics and a checkpoint of its own; `most` events make a micro-batch."""
+    own = {"prefix": f"grown-{size}", "checkpoint": Path(str(flags["checkpoint"])) / str(size)}
+    return load({**flags, **own, "max_offsets_per_trigger": most}).settings
+
+
+def measure(given: argparse.Namespace, flags: Flags, session: "SparkSession") -> dict[int, Spent]:
+    """The medians of each size; in each turn all sizes have their micro-batches.
+
+    Raises:
+        ValueError: an answer is missing, or has an error.
+    """
+    found: dict[int, list[Spent]] = {size: [] for size in given.sizes}
+    for size in given.sizes:
+        settings = settings_of(size, FIRST_BATCH, flags)
+        send(settings, itertools.chain(opening(), made(size, given)))
+        run(settings, session)
+    for turn in range(given.turns):
+        for size in given.sizes:
+            settings = settings_of(size, given.requests, flags)
+            send(settings, load_of(size, turn, given))
+            found[size] += run(settings, session)[WARM_UP:]
+    for size in given.sizes:
+        asked = size + given.requests * given.rounds * given.turns
+        check(settings_of(size, FIRST_BATCH, flags), asked)
+    return {
+        size: Spent(*map(statistics.median, zip(*batches, strict=True)))
+        for size, batches in found.items()
     }
-    events = list(documents(size, given))
-    first = load({**flags, "max_offsets_per_trigger": FIRST_BATCH}).settings
-    send(first, events[: size + 1])
-    run(first, session)
-    then = load({**flags, "max_offsets_per_trigger": given.requests}).settings
-    send(then, events[size + 1 :])
-    batches = run(then, session)[WARM_UP:]
-    with runner.prepared(then, BrokerSettings()) as job:
-        rows = read_all(job.client, topics.full_name(then.prefix, RESPONSES))
-        answers = [row.value or b"" for row in without_repeats(rows)]
-    if len(answers) != len(events) or any(map(ERROR.search, answers)):
-        return None
-    return Spent(*map(statistics.median, zip(*batches, strict=True)))
 
 
-def main() -> int:
+def check(settings: Settings, asked: int) -> None:
+    """Raises ValueError where there are not as many answers, or one has an error."""
+    with runner.prepared(settings, BrokerSettings()) as job:
+        rows = read_all(job.client, topics.full_name(settings.prefix, RESPONSES))
+        opened = {msgspec.json.decode(each)["id"] for each in opening()}
+        answers = [row.value or b"" for row in without_repeats(rows) if row.id not in opened]
+    if len(answers) != asked or any(map(ERROR.search, answers)):
+        raise ValueError(f"{len(answers)} answers to {asked} requests, or one has an error")
+
+
+def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--kind", choices=KINDS, default="producers")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--active", type=int, default=10_000)
     parser.add_argument("--requests", type=int, default=2_000, help="in a micro-batch")
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=7, help="micro-batches in a turn")
+    parser.add_argument("--turns", type=int, default=3)
     given = parser.parse_args()
     with started(CLUSTER) as (flags, session):
-        found = {size: measure(size, given, flags, session) for size in given.sizes}
-    print("producers  micro-batch  of the processor      JVM  workers         state")
+        found = measure(given, flags, session)
+    print(f"{given.kind:>9}  micro-batch  of the processor      JVM  workers         state")
     base = found[min(found)]
     for size, spent in sorted(found.items()):
-        if spent is None or base is None:
-            print(f"{size:>9}  an answer has an error: no figures", file=sys.stderr)
-            return 1
         ratio = (spent.jvm + spent.workers) / (base.jvm + base.workers)
         print(
             f"{size:>9,} {spent.seconds:>10.2f} s {ratio:>17.2f} {spent.jvm:>8.2f}"
             f" {spent.workers:>8.2f} {spent.state_bytes:>13,.0f}"
         )
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -109,7 +109,7 @@ class JobCluster(Cluster):
         self.on_batch(events, True)
         for name, end in ends.items():
             if end > self._committed[name]:
-                self._columns[name] = self.cells[name].columns()
+                self._columns[name] = self.cells[name].stored()
         self._committed = ends
         self._is_running = False
         self._put(rows)

@@ -79,7 +79,7 @@ class Progress(msgspec.Struct, frozen=True):
         seconds: how long it took.
         lag: events that were in `requests` and not yet taken.
         counts: rows for each topic since the job's start.
-        state_bytes: the size of all cells' states that were touched since the job's start.
+        state_bytes: the size of all cells' state rows that were touched since the job's start.
         fetch_sessions: what the fetch-session caches of these cells hold and have evicted.
         tallies: answers and errors by API, dead letters by reason, since the job's start.
     """

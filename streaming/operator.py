@@ -10,6 +10,7 @@ This module runs in Spark's Python workers.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -23,6 +24,7 @@ from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.fetch.fetch_session_counts import cache_counts
 from brokerstream.streaming import measures, tallies
+from brokerstream.streaming.kept_bases import KeptBases
 from brokerstream.streaming.measures import Counts
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ REQUESTS = "requests"
 
 TOLD = "between cells"
 """What those are counted as that leave for the same topic."""
+
+_bases = KeptBases()
+"""What this worker has read of large columns."""
 
 
 class GroupState(Protocol):
@@ -130,7 +135,8 @@ def handle_cell(
     Raises:
         RuntimeError: the state row is of a version that this program does not know.
     """
-    cell = Cell(settings, _columns_of(state))
+    read_base = partial(_bases.read, settings.name)
+    cell = Cell(settings, _columns_of(state), read_base=read_base)
     home = partition_of(settings.name.encode(), settings.requests_partitions)
     for event in events:
         refusal = _refusal_of(event, home)
@@ -138,7 +144,7 @@ def handle_cell(
             yield from refused(settings, event.value or b"", event.position, refusal)
         elif event.value is not None:
             yield from cell.handle(event.value, event.position)
-    columns = cell.columns()
+    columns = cell.stored()
     _measure(cell, sum(map(len, columns.values())), counts)
     state.update((STATE_VERSION, *(columns[name] for name in state_columns())))
 

@@ -14,6 +14,7 @@ import msgspec
 from brokerstream.errors import UserError
 from brokerstream.state.cell.cell import STATE_VERSION, Meta, state_columns
 from brokerstream.state.cell.upgrades import can_upgrade, upgraded
+from brokerstream.state.core import layers
 from brokerstream.state.core.waiting import NO_DEADLINE
 from brokerstream.streaming import checkpoint_log, facts, spark_state, store_files
 from brokerstream.streaming.facts import Facts
@@ -66,7 +67,7 @@ def read_cells(
 
 
 def in_this_version(where: str, stored: Stored) -> Cells:
-    """The columns of each cell in this version's form.
+    """The columns of each cell in this version's form, each as one map.
 
     Args:
         where: what has them, for the error.
@@ -87,7 +88,7 @@ def in_this_version(where: str, stored: Stored) -> Cells:
                 "Go on with the brokerstream that wrote it, or start on an empty --checkpoint: the"
                 " request topic is read again and gives the same state.",
             )
-        cells[name] = found
+        cells[name] = {table: layers.flat(column) for table, column in found.items()}
     return cells
 
 

@@ -41,7 +41,9 @@ METRICS: dict[str, Described] = {
     "brokerstream_lag_events": Described("Events that the newest micro-batch left in `requests`"),
     "brokerstream_rows_total": Described("Rows since the start", ("topic",)),
     "brokerstream_dead_letters_total": Described("Dead letters since the start", ("reason",)),
-    "brokerstream_state_bytes": Described("State of the cells that were touched since the start"),
+    "brokerstream_state_bytes": Described(
+        "State rows of the cells that were touched since the start"
+    ),
     "brokerstream_fetch_session_partitions_cached": Described(
         "Partitions in the fetch sessions of these cells"
     ),

@@ -32,10 +32,10 @@ from brokerstream.state.core.events import (
 )
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import TABLE_NAMES, Tables
+from brokerstream.state.core.tables import TABLE_NAMES, ReadBaseOf, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 """The version of the state row; `upgrades.py` has the step from each former one."""
 
 COMMIT_EVENTS_MAX = 500
@@ -65,6 +65,7 @@ class Cell:
         make_rows: makes what collects the rows of events; who takes them in this process may want
             some of them as they are, not as bytes.
         make_schedule: makes what delivers within the cell (`delivery.py`).
+        read_base: reads the base of a column in layers (`state/core/layers.py`).
     """
 
     def __init__(
@@ -73,11 +74,12 @@ class Cell:
         columns: Mapping[str, bytes] | None = None,
         make_rows: Callable[[CellSettings], Rows] = Rows,
         make_schedule: Callable[[], Schedule] = AtOnce,
+        read_base: ReadBaseOf | None = None,
     ) -> None:
         self._settings = settings
         self._make_rows = make_rows
         self._make_schedule = make_schedule
-        self.tables = Tables(columns)
+        self.tables = Tables(columns, read_base)
         meta = (columns or {}).get("meta")
         self.meta = msgspec.msgpack.decode(meta, type=Meta) if meta else Meta()
         self._more = (columns or {}).get("more") or b""
@@ -96,9 +98,16 @@ class Cell:
         self._look_afresh()
 
     def columns(self) -> dict[str, bytes]:
-        """The state as it is stored: one column for each table, `meta` and `more`."""
+        """The state: one column for each table, `meta` and `more`."""
         self.commit()
-        columns = self.tables.columns()
+        return self._with_the_rest(self.tables.columns())
+
+    def stored(self) -> dict[str, bytes]:
+        """The same as a state row has it: the columns of large tables are in layers."""
+        self.commit()
+        return self._with_the_rest(self.tables.stored())
+
+    def _with_the_rest(self, columns: dict[str, bytes]) -> dict[str, bytes]:
         columns["meta"] = msgspec.msgpack.encode(self.meta)
         columns["more"] = self._more
         return columns

@@ -5,6 +5,7 @@ next; it works on the items' msgpack maps, not on types, since types are this ve
 upgraded whenever it is read, and stored in the new form with the next event that its cell takes.
 
     3 -> 4   a group says of which kind it is: all that there were are classic ones
+    4 -> 5   a column may lie in layers (`state/core/layers.py`): none did
 
 Before 3, items did not name their machine, and nothing in a row says which it was.
 """
@@ -63,5 +64,5 @@ def _items(column: bytes) -> dict[str, Any]:
     return found
 
 
-STEPS: dict[int, Step] = {3: _from_3}
+STEPS: dict[int, Step] = {3: _from_3, 4: dict}
 """Version to the step from it to the next."""

@@ -7,11 +7,14 @@ before. Until then the former bytes are kept, so `rollback` leaves the tables as
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
+from brokerstream.state.core import layers
+from brokerstream.state.core.layers import Base, Items, ReadBase, is_layered
 from brokerstream.state.core.remembered import remembering
 from brokerstream.state.core.settings import BrokerSettings
 
@@ -25,8 +28,10 @@ KEYS_KEPT = 8_192
 TABLE_NAMES = ("logs", "producers", "sessions", "groups", "transactions", "metadata", "waiting")
 """The tables that have a column of their own in the state row; a checkpoint fixes them."""
 
+ReadBaseOf = Callable[[str, bytes], Base]
+"""Reads the base of the column of that name."""
+
 _encoder = msgspec.msgpack.Encoder()
-_row_decoder = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
 _one_at_a_time = Lock()
 """Brokers of several threads: msgspec ends a process in which two first use a type at once."""
@@ -66,13 +71,22 @@ def unescape(part: str) -> str:
 
 
 class Table:
-    """Items by key. What `get` returns is to be read only; `change` is for writing."""
+    """Items by key. What `get` returns is to be read only; `change` is for writing.
 
-    def __init__(self, encoded: bytes = b"") -> None:
+    Args:
+        encoded: the items as a column has them, in one map or in layers.
+        read_base: reads the base of a column in layers.
+    """
+
+    def __init__(self, encoded: bytes = b"", read_base: ReadBase = Base) -> None:
         self._column = encoded
+        self._read_base = read_base
         self._is_changed = False
-        self._items: dict[str, msgspec.Raw] | None = None
+        self._items: Items | None = None
         self._is_shared = False
+        self._base: Base | None = None
+        self._changed: dict[str, None] = {}
+        """The keys of what may differ from the base, in the order in which they were changed."""
         self._live: dict[str, msgspec.Struct] = {}
         self._former: dict[str, msgspec.Raw | None] = {}
         self._sorted: list[str] | None = None
@@ -181,6 +195,8 @@ class Table:
         if encoded:
             self._own().update(encoded)
         self._is_changed = self._is_changed or bool(self._former)
+        if self._base is not None:
+            self._changed.update(dict.fromkeys(self._former))
         self._former.clear()
         self._sorted = None
 
@@ -199,9 +215,19 @@ class Table:
 
     def column(self) -> bytes:
         """All items as one msgpack map; untouched tables give back the bytes they came from."""
-        if self._is_changed:
+        if self._is_changed or is_layered(self._column):
             self._column = _encoder.encode(self._raw())
             self._is_changed = False
+            self._base = None
+            self._changed = {}
+        return self._column
+
+    def stored(self) -> bytes:
+        """All items as a state row has them, in layers where they are many."""
+        if self._is_changed:
+            self._column = layers.stored(self._raw(), self._base, self._changed)
+            self._is_changed = False
+            self._items = None  # it may have another base, which is read when it is asked for
         return self._column
 
     def has_changes(self) -> bool:
@@ -210,7 +236,8 @@ class Table:
 
     def copy(self) -> "Table":
         """The table as of the last `commit`; all is shared until one of the two is changed."""
-        twin = Table(self._column)
+        twin = Table(self._column, self._read_base)
+        twin._base, twin._changed = self._base, dict(self._changed)
         twin._is_changed = self._is_changed
         twin._items = self._items
         twin._is_shared = self._is_shared = True
@@ -236,16 +263,23 @@ class Table:
 
     def _raw(self) -> dict[str, msgspec.Raw]:
         if self._items is None:
-            self._items = _row_decoder.decode(self._column) if self._column else {}
+            if is_layered(self._column):
+                self._base, self._items, changed = layers.opened(self._column, self._read_base)
+                self._changed = dict.fromkeys(changed)
+            else:
+                self._items, self._base = layers.read_items(self._column), None
         return self._items
 
 
 class Tables:
     """The tables of one cell."""
 
-    def __init__(self, columns: Mapping[str, bytes] | None = None) -> None:
+    def __init__(
+        self, columns: Mapping[str, bytes] | None = None, read_base: ReadBaseOf | None = None
+    ) -> None:
         columns = columns or {}
-        self._adopt({name: Table(columns.get(name) or b"") for name in TABLE_NAMES})
+        read = {name: partial(read_base, name) if read_base else Base for name in TABLE_NAMES}
+        self._adopt({name: Table(columns.get(name) or b"", read[name]) for name in TABLE_NAMES})
 
     def _adopt(self, tables: dict[str, Table]) -> None:
         self.commits = 0
@@ -282,6 +316,11 @@ class Tables:
         """The bytes of each table, by name; changes are made final first."""
         self.commit()
         return {name: table.column() for name, table in self._tables.items()}
+
+    def stored(self) -> dict[str, bytes]:
+        """The same as a state row has it, large tables in layers."""
+        self.commit()
+        return {name: table.stored() for name, table in self._tables.items()}
 
     def copy(self) -> "Tables":
         """The same tables again; changes are made final first. Items' bytes are shared."""

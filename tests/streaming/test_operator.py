@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
-from brokerstream.state.core import outputs
+from brokerstream.state.core import layers, outputs
 from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.streaming import measures, operator
+from brokerstream.streaming.kept_bases import KeptBases
 from tests.support.examples import examples
 from tests.support.histories import CLUSTER, START, histories
 
@@ -114,13 +115,41 @@ def test_any_chunking_and_order_of_the_rows_gives_the_same_output(data: st.DataO
     rows, columns = expected_of(documents)
     state = State()
     found: list[Output] = []
-    for chunks in data.draw(cut(documents)):
-        found += call(CELL_KEY, chunks, state)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layers, "LAYERED_BYTES", data.draw(st.sampled_from([0, 1 << 16])))
+        for chunks in data.draw(cut(documents)):
+            found += call(CELL_KEY, chunks, state)
     assert found == rows
     version, *stored = state.get
     assert version == STATE_VERSION
     for name, column in zip(state_columns(), stored, strict=True):
-        assert items_of(column) == items_of(columns[name]), name
+        assert items_of(layers.flat(column)) == items_of(columns[name]), name
+
+
+@given(st.data())
+@settings(max_examples=examples(10))
+def test_a_worker_that_keeps_bases_decides_as_one_that_has_seen_nothing(
+    data: st.DataObject,
+) -> None:
+    """Each call begins with any state there was: tasks are tried again, cells move, jobs go back.
+
+    The rows of the state are the same to the byte, however often and in which order it is called.
+    """
+    documents = data.draw(histories(max_size=25))
+    rows = [State().row]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layers, "LAYERED_BYTES", 0)
+        kept = KeptBases()
+        for batch in data.draw(cut(documents)):
+            before = data.draw(st.sampled_from(rows))
+            found = []
+            for bases in (kept, KeptBases(0)):
+                patch.setattr(operator, "_bases", bases)
+                state = State()
+                state.row = before
+                found.append((call(CELL_KEY, batch, state), state.row))
+            assert found[0] == found[1]
+            rows.append(found[0][1])
 
 
 @given(histories(max_size=25))

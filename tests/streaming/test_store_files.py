@@ -52,7 +52,7 @@ def by_spark(spark: "SparkSession", checkpoint: Path, batch: int) -> Cells:
     names = {group: name for name, group in known.groups.items()}
     stored = spark_state.read_cells(spark, checkpoint, batch, names)
     assert {version for version, _ in stored.values()} == {STATE_VERSION}
-    return {name: columns for name, (_, columns) in stored.items()}
+    return state_reader.in_this_version("Spark's", stored)
 
 
 def from_files(checkpoint: Path, batch: int) -> Cells:

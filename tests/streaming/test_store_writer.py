@@ -8,9 +8,10 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokerstream.state.core import layers
 from brokerstream.streaming import checkpoint_log, store_files, store_writer
 from brokerstream.streaming.store_files import NotReadable
-from tests.support.made_checkpoints import PLAN, made
+from tests.support.made_checkpoints import PLAN, bench, made
 
 STATES = st.dictionaries(st.integers(0, 2**31 - 1), st.lists(st.binary(), max_size=4), max_size=5)
 
@@ -66,3 +67,13 @@ def test_another_state_store_is_refused(tmp_path: Path) -> None:
 def test_a_made_checkpoint_is_read_as_a_jobs(tmp_path: Path) -> None:
     columns = made(tmp_path / "checkpoint")
     assert columns["default"]["logs"]
+
+
+def test_columns_in_layers_are_read_as_one_map_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layers, "LAYERED_BYTES", 0)
+    cell = bench().cell
+    stored, expected = cell.stored(), cell.columns()
+    assert layers.is_layered(stored["logs"]) and not layers.is_layered(expected["logs"])
+    assert made(tmp_path / "checkpoint", stored) == {"default": expected}
