@@ -97,9 +97,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     if coordinator.is_new and body.member_id:
         refused = join_refused(Error.UNKNOWN_MEMBER_ID, body.member_id, request.version)
         return Decision(response=refused)
+    if coordinator.is_new:
+        coordinator.write_metadata()  # before its first member is there
     response = _Join(broker, request, coordinator).answer()
-    if coordinator.is_new and not coordinator.records:
-        coordinator.write_metadata()
     if isinstance(known, ConsumerGroup):
         coordinator.records[:0] = group_tombstones(body.group_id)
     elif isinstance(known, StreamsGroup):

@@ -14,6 +14,7 @@ with as many votes wins. `hash_order` gives the same order, so the same member l
 leader gets to know the members in the same order.
 """
 
+import base64
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -21,6 +22,7 @@ import msgspec
 
 from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.java_hashes import hash_order
+from brokerstream.state.groups import consumer_protocol
 
 CONSUMER = "consumer"
 """The protocol type of consumers; their subscriptions can be read."""
@@ -108,6 +110,9 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
 
     `joining`, `supporters` and `static_members` follow from the members (`_count`): how many wait
     in a join, protocol name to how many support it, instance id to member id.
+
+    `subscribed` are the topics that the members of this generation said they read, when it began;
+    None where that is not known. It is not set in a group of an older checkpoint.
     """
 
     group_id: str
@@ -127,6 +132,7 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
     joining: int = 0
     supporters: dict[str, int] = {}
     static_members: dict[str, str] = {}
+    subscribed: list[str] | msgspec.UnsetType | None = msgspec.UNSET
 
     def move_to(self, state: GroupState, now: int) -> None:
         """Goes over into another state."""
@@ -218,6 +224,20 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
             vote = next(name for name, _ in member.protocols if self._all_support(name))
             votes[vote] = votes.get(vote, 0) + 1
         return max(hash_order(votes, len(votes)), key=lambda name: votes[name])
+
+    def subscriptions(self) -> list[str] | None:
+        """The topics that members of a group of consumers say they read; None: not known."""
+        if self.protocol_type != CONSUMER:
+            return None
+        if self.members and self.protocol_name is None:
+            return None
+        name = self.protocol_name or ""
+        try:
+            said = {member.metadata(name) for member in self.members.values()}
+            read = [consumer_protocol.topics_of(base64.b64decode(each)) for each in said]
+        except ValueError:
+            return None
+        return sorted({topic for topics in read for topic in topics})
 
     def elect_among_joined(self) -> bool:
         """Lets a member that has joined lead; says whether one does."""

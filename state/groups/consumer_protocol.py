@@ -42,7 +42,9 @@ def topics_of(subscription: bytes) -> list[str]:
     """The topics of a subscription of any version. Raises MalformedError."""
     reader = Reader(subscription)
     reader.number("h")
-    return reader.array(reader.string)
+    topics = reader.array(reader.string)
+    reader.nullable_bytes()
+    return topics
 
 
 def version_of(data: bytes) -> int:

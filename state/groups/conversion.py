@@ -183,6 +183,7 @@ def downgraded(broker: Broker, group: ConsumerGroup, change: Change) -> ClassicG
     for member in staying:
         classic.add(_classic_member(member), CONSUMER)
     classic.protocol_name = classic.chosen_protocol()
+    classic.subscribed = classic.subscriptions()
     for each in classic.members.values():
         is_joining = joining is not None and each.member_id == joining.member_id
         former = replaced.member_id if is_joining and replaced is not None else each.member_id

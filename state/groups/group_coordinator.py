@@ -53,7 +53,7 @@ class GroupCoordinator:
         is_living = groups.living(broker.tables, broker.id, group_id) is not None
         known = converted or groups.change(broker.tables, broker.id, group_id)
         self.is_new = known is None
-        self.group = known or ClassicGroup(group_id, state_timestamp=broker.now)
+        self.group = known or ClassicGroup(group_id, state_timestamp=broker.now, subscribed=None)
         if self.group.members and not is_living:
             self._take_over()
 
@@ -195,10 +195,12 @@ class GroupCoordinator:
         group.pending_sync = {}
         if not group.members:
             group.protocol_name = None
+            group.subscribed = group.subscriptions()
             group.move_to(GroupState.EMPTY, self.now)
             self.write_metadata()
             return
         group.protocol_name = group.chosen_protocol()
+        group.subscribed = group.subscriptions()
         group.move_to(GroupState.COMPLETING_REBALANCE, self.now)
         for member in group.members.values():
             self._answer_join(member)

@@ -47,7 +47,7 @@ def restored(group_id: str, metadata: GroupMetadata | None) -> ClassicGroup:
         metadata: None for a group that has only committed.
     """
     if metadata is None:
-        return ClassicGroup(group_id)
+        return ClassicGroup(group_id, subscribed=None)
     group = ClassicGroup(
         group_id,
         state=GroupState.STABLE if metadata.members else GroupState.EMPTY,
@@ -59,6 +59,7 @@ def restored(group_id: str, metadata: GroupMetadata | None) -> ClassicGroup:
     for written in metadata.members:
         group.add(_restored_member(written, metadata.protocol or ""), metadata.protocol_type)
     group.leader_id = metadata.leader
+    group.subscribed = group.subscriptions()
     return group
 
 

@@ -4,8 +4,6 @@ Source: `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`,
 `.validateDeleteGroup`, `.isSubscribedToTopic`, `.offsetExpirationCondition` in Kafka.
 """
 
-import base64
-
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -18,7 +16,6 @@ from brokerstream.state.core.records import (
     Record,
 )
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import consumer_protocol
 from brokerstream.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, GroupState
 
 
@@ -94,18 +91,10 @@ def delete_offsets_error(group: ClassicGroup) -> Error:
 
 def subscribed_topics(group: ClassicGroup) -> set[str] | None:
     """The topics that members of a group of consumers may be reading; None: any."""
-    if group.protocol_type != CONSUMER or not group.members:
+    if group.protocol_type != CONSUMER:
         return set()
-    if group.protocol_name is None:
-        return None
-    topics: set[str] = set()
-    try:
-        for member in group.members.values():
-            said = base64.b64decode(member.metadata(group.protocol_name))
-            topics.update(consumer_protocol.topics_of(said))
-    except ValueError:
-        return None
-    return topics
+    subscribed = group.subscriptions() if group.subscribed is msgspec.UNSET else group.subscribed
+    return None if subscribed is None else set(subscribed)
 
 
 def kept_since(group: ClassicGroup, commit_timestamp: int) -> int | None:

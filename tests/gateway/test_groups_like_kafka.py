@@ -10,34 +10,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from brokerstream.cli.offset_sources import client_of
-from brokerstream.gateway.local_rows import LocalRows
-from brokerstream.kafka_io import group_offsets
-from brokerstream.state.core.records import Record
-from brokerstream.state.groups import group_rows
 from tests.support.group_lives import classic_life, share_life, streams_life
-from tests.support.group_rows import Row, comparable, read_by_kafka
+from tests.support.group_rows import Row, kinds_of_same_rows, noted_rows
 from tests.support.group_walks import TOPICS, Walk
 from tests.support.walk_sides import Side, Sides, both_sides, seeds, walked
 
 WALKS, STEPS = 25, 50
-DRAWN_ID = re.compile(rb"tester-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 AT_ONCE = {"consumer.assignment.interval.ms": "0"}
 """Targets of the groups are computed at once."""
 
 
 @pytest.fixture(scope="module")
 def rows() -> Iterator[list[Row]]:
-    """Those of groups and offsets that ours would write to `offsets.<cluster>`, as they come."""
-    found: list[Row] = []
-
-    def note(_: LocalRows, record: Record) -> None:
-        row = group_rows.encode(record)
-        if row is not None:
-            found.append(row)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(LocalRows, "of_group", note)
+    with noted_rows() as found:
         yield found
 
 
@@ -65,25 +50,6 @@ def test_every_answer_and_row_of_a_random_walk_is_kafkas(
     wanted |= {("OFFSET_FETCH", each) for each in ("0", "-1", "25", "100", "113")}
     assert wanted <= heard
     assert kinds_of_same_rows(kafka, rows, groups) == {1, 2, 3, 5, 6, 7, 8}
-
-
-def kinds_of_same_rows(kafka: str, rows: list[Row], groups: list[str]) -> set[int]:
-    """Each group has left in `__consumer_offsets` what ours has, row by row; the rows' kinds."""
-    real = [(row.key, row.value) for row in group_offsets.rows(client_of(kafka, None), {})]
-    whose = [len(group).to_bytes(2, "big") + group.encode() for group in groups]
-    left = [
-        [row for group in whose for row in side if row[0].startswith(group, 2)]
-        for side in (rows, real)
-    ]
-    ours, theirs = ([*map(comparable, read_by_kafka(map(without_drawn, side)))] for side in left)
-    assert ours == theirs
-    return {key[1] for key, _, _ in ours}
-
-
-def without_drawn(row: Row) -> Row:
-    """With one id for a classic member whose id its broker has drawn."""
-    key, value = row
-    return key, value and DRAWN_ID.sub(b"tester-" + bytes(36), value)
 
 
 @pytest.mark.parametrize(

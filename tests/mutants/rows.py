@@ -3,6 +3,7 @@
 from tests.mutants.table import Mutant
 
 ROWS = "groups/test_group_rows.py::"
+CLASSIC = "groups/test_classic_groups.py::"
 
 MUTANTS = (
     Mutant(
@@ -10,6 +11,19 @@ MUTANTS = (
         "        row = group_rows.encode(record)\n",
         "        row = None\n",
         ROWS + "test_a_group_that_goes_leaves_nothing_behind",
+    ),
+    Mutant(
+        "a new classic group is written without its first member",
+        "    if coordinator.is_new:\n        coordinator.write_metadata()",
+        "    if False:\n        coordinator.write_metadata()",
+        CLASSIC + "test_a_new_group_is_written_before_its_first_member_is_there",
+    ),
+    Mutant(
+        "what a group reads is what its members said when the generation began",
+        "        group.protocol_name = group.chosen_protocol()\n"
+        "        group.subscribed = group.subscriptions()\n",
+        "        group.protocol_name = group.chosen_protocol()\n",
+        CLASSIC + "test_what_a_group_reads_is_what_its_members_said_when_the_generation_began",
     ),
     Mutant(
         "a member that leaves leaves no row",

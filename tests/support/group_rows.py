@@ -4,14 +4,22 @@
 """
 
 import json
+import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from brokerstream.kafka_io import jars
+import pytest
+
+from brokerstream.cli.offset_sources import client_of
+from brokerstream.gateway.local_rows import LocalRows
+from brokerstream.kafka_io import group_offsets, jars
 from brokerstream.kafka_io.java import java_executable
 from brokerstream.settings import default_home
+from brokerstream.state.core.records import Record
+from brokerstream.state.groups import group_rows
 
 DRIVER = Path(__file__).with_name("GroupRows.java")
 
@@ -21,6 +29,8 @@ DRAWN = frozenset(
     {"commitTimestamp", "assignmentTimestamp", "metadataHash", "timestamp", "version"}
 )
 """Fields whose values are a broker's own: times, a hash, the metadata image's version."""
+
+_DRAWN_ID = re.compile(rb"tester-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Read(NamedTuple):
@@ -75,3 +85,37 @@ def _comparable(name: str, value: Any) -> Any:
     if name.lower().endswith("timestamp"):
         return value > 0
     return sorted(value, key=str) if isinstance(value, list) else value
+
+
+@contextmanager
+def noted_rows() -> Iterator[list[Row]]:
+    """Those of groups and offsets that ours would write to `offsets.<cluster>`, as they come."""
+    found: list[Row] = []
+
+    def note(_: LocalRows, record: Record) -> None:
+        row = group_rows.encode(record)
+        if row is not None:
+            found.append(row)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LocalRows, "of_group", note)
+        yield found
+
+
+def kinds_of_same_rows(kafka: str, rows: list[Row], groups: list[str]) -> set[int]:
+    """Each group has left in `__consumer_offsets` what ours has, row by row; the rows' kinds."""
+    real = [(row.key, row.value) for row in group_offsets.rows(client_of(kafka, None), {})]
+    whose = [len(group).to_bytes(2, "big") + group.encode() for group in groups]
+    left = [
+        [row for group in whose for row in side if row[0].startswith(group, 2)]
+        for side in (rows, real)
+    ]
+    ours, theirs = ([*map(comparable, read_by_kafka(map(_without_drawn, side)))] for side in left)
+    assert ours == theirs
+    return {key[1] for key, _, _ in ours}
+
+
+def _without_drawn(row: Row) -> Row:
+    """With one id for a classic member whose id its broker has drawn."""
+    key, value = row
+    return key, value and _DRAWN_ID.sub(b"tester-" + bytes(36), value)

@@ -67,11 +67,22 @@ def seeds(count: int) -> dict[int, str]:
 
 
 class Side:
-    """A broker, real or ours, and what it calls topics."""
+    """A broker, real or ours, and what it calls topics.
+
+    Attributes:
+        ids: of topics, by name.
+        choices: what ours does not draw itself, as in an event.
+    """
 
     def __init__(self, address: Address, stack: ExitStack) -> None:
-        self._client = stack.enter_context(Client(address))
+        self._address, self._stack = address, stack
+        self._client = self.connection()
+        self.choices: Body = {}
         self.ids = {MISSING: ZERO[:-1] + "Q"}
+
+    def connection(self) -> Client:
+        """One more connection."""
+        return self._stack.enter_context(Client(self._address))
 
     def create(self, names: Mapping[str, int]) -> None:
         """Creates topics, with so many partitions."""
@@ -145,7 +156,10 @@ class Side:
         body = json.dumps(step.body)
         for name, ident in self.ids.items():
             body = body.replace(f'"id:{name}"', f'"{ident}"')
-        told = self._client.call(step.api, step.version, json.loads(body))
+        return self.shown(step, self._client.call(step.api, step.version, json.loads(body)), names)
+
+    def shown(self, step: Step, told: Body, names: list[str]) -> Body:
+        """An answer, as it is compared."""
         answer = json.dumps(told, default=_whole_batches)
         for name, ident in self.ids.items():
             answer = answer.replace(ident, f"id:{name}")
@@ -221,26 +235,29 @@ def too_few(
 
 
 @contextmanager
-def both_sides(kafka: str, topics: Mapping[str, int]) -> Iterator[Sides]:
+def both_sides(
+    kafka: str, topics: Mapping[str, int], settings: Mapping[str, str] | None = None
+) -> Iterator[Sides]:
     """A gateway beside the real broker `kafka`, both with these topics and their partitions."""
     host, _, port = kafka.rpartition(":")
     with ExitStack() as stack:
         real = Side(Address(host, int(port)), stack)
         real.delete(topics)
-        running = stack.enter_context(running_gateway())
+        running = stack.enter_context(running_gateway(settings))
         ours = Side(running.addresses[1], stack)
         real.create(topics)
-        _take_over(running, real.ids)
+        ours.choices["topicIds"] = real.ids
+        _take_over(running, ours.choices)
         ours.create(topics)
         yield Sides(ours, real)
 
 
-def _take_over(running: Running, topic_ids: dict[str, str]) -> None:
-    """Ours gives new topics these ids."""
+def _take_over(running: Running, choices: Body) -> None:
+    """Ours takes these, as they are at the time, in place of what it would draw."""
     write = running.engine._events._write
 
     def with_choices(document: Body) -> tuple[str, bytes]:
-        written: tuple[str, bytes] = write({**document, "choices": {"topicIds": topic_ids}})
+        written: tuple[str, bytes] = write({**document, "choices": choices})
         return written
 
     running.engine._events._write = with_choices

@@ -237,21 +237,58 @@ def test_a_group_that_is_deleted_while_an_id_is_given_away_does_not_come_back() 
     assert keys(bench) == before
 
 
-def test_offsets_of_a_subscribed_topic_are_not_deleted() -> None:
-    # version 0, one topic "foo", no user data
-    subscription = "AAAAAAABAANmb28AAAAA"
-    bench = GroupBench()
-    (member,) = bench.stable("a", protocols=[("range", subscription)])
-    bench.commit(member, 1)
+# version 0, one topic, no user data; the last one is cut off before that
+READS_FOO, READS_BAR = "AAAAAAABAANmb2//////", "AAAAAAABAANiYXL/////"
+CUT = "AAAAAAABAANmb28="
+
+
+def _deletion(bench: GroupBench) -> int:
+    """The error of a deletion of the offset of partition 0."""
     body = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]}
+    answer = bench.request("OFFSET_DELETE", 0, body)
+    return int(answer["topics"][0]["partitions"][0]["errorCode"])
 
-    def error() -> int:
-        answer = bench.request("OFFSET_DELETE", 0, body)
-        return int(answer["topics"][0]["partitions"][0]["errorCode"])
 
-    assert error() == 86
+def test_offsets_of_a_subscribed_topic_are_not_deleted() -> None:
+    bench = GroupBench()
+    (member,) = bench.stable("a", protocols=[("range", READS_FOO)])
+    bench.commit(member, 1)
+    assert _deletion(bench) == 86
     bench.leave(member)
-    assert error() == 0
+    assert _deletion(bench) == 0
+
+
+def test_what_a_group_reads_is_what_its_members_said_when_the_generation_began() -> None:
+    # asked of Apache Kafka 4.3.1 (tests/gateway/test_classic_groups_like_kafka.py)
+    bench = GroupBench()
+    reads_foo, reads_bar = [("range", READS_FOO)], [("range", READS_BAR)]
+    of_foo, of_bar = ({"protocols": each, "version": 3} for each in (reads_foo, reads_bar))
+    bench.join(**of_bar)
+    assert _deletion(bench) == 86  # nobody has told yet
+    bench.after(10_000)
+    assert _deletion(bench) == 0
+    bench.join(**of_foo)
+    assert _deletion(bench) == 0
+    bench.after(60_000)
+    assert _deletion(bench) == 86
+
+
+@pytest.mark.parametrize("said", ["", CUT])
+def test_a_group_whose_subscriptions_cannot_be_read_may_read_any_topic(said: str) -> None:
+    bench = GroupBench()
+    (member,) = bench.stable("a", protocols=[("range", said)])
+    assert _deletion(bench) == 86
+    bench.leave(member)
+    assert _deletion(bench) == 0
+
+
+def test_a_new_group_is_written_before_its_first_member_is_there() -> None:
+    # asked of Apache Kafka 4.3.1 (tests/gateway/test_classic_groups_like_kafka.py)
+    bench = GroupBench()
+    bench.join(instance="i")
+    written = bench.records()[-1]["record"]
+    assert written["type"] == "GroupMetadataWritten"
+    assert (written["metadata"]["protocolType"], written["metadata"]["members"]) == ("", [])
 
 
 def test_list_groups_filters_by_state_and_type() -> None:

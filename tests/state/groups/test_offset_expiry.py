@@ -14,6 +14,7 @@ from tests.support.transactions import TOPIC, TransactionBench
 
 MINUTE = 60_000
 DAY = 86_400_000
+NO_USER_DATA = struct.pack(">i", -1)
 TOPICS = ("first", "second")
 CHECKED_EACH_SECOND = {
     "offsets_retention_minutes": 1,
@@ -24,7 +25,7 @@ CHECKED_EACH_SECOND = {
 def subscription(*topics: str) -> str:
     """The metadata of a consumer that subscribes to topics, in base64."""
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
-    return base64.b64encode(struct.pack(">hi", 0, len(topics)) + names).decode()
+    return base64.b64encode(struct.pack(">hi", 0, len(topics)) + names + NO_USER_DATA).decode()
 
 
 def groups_of(kind: type[Any] = GroupBench, **settings: Any) -> Any:
