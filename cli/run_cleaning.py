@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from brokerstream.streaming.job import Job
 
 WAIT_MIN_S = 1.0
-"""A round reads the whole state: with a backoff of 0, too, the job comes first."""
+"""A round may read the whole state: with a backoff of 0, too, the job comes first."""
 
 
 class Cleaning:
     """Cleans compacted logs while a job runs, and once more at the end of one that ends by itself.
+
+    A state in which nothing more is due, however late it gets, is not read again: a job that is
+    idle costs the lookup of its newest micro-batch.
 
     Where times are those of a recording nothing is cleaned.
 
@@ -36,6 +39,7 @@ class Cleaning:
     ) -> None:
         self._job, self._given, self._session = job, given, session
         self._has_stopped = threading.Event()
+        self._done: int | None = None
 
     @contextmanager
     def while_running(self) -> Iterator[None]:
@@ -65,11 +69,15 @@ class Cleaning:
 
     def _round(self, cleaner: "JobCleaner") -> float:
         """Gives back how long to wait for the next one, 0 where that is not known."""
+        from brokerstream.streaming import checkpoint_log
+
         try:
-            state = state_of(self._job.settings, self._session)
-            if state is None:
+            batch = checkpoint_log.committed(self._job.settings.checkpoint_dir)
+            if batch in (checkpoint_log.NONE, self._done):
                 return 0.0
+            state = state_of(self._job.settings, self._session)
             self._tell(cleaner.round(state))
+            self._done = None if cleaner.waits_for_time(state) else batch
             return cleaner.backoff_s(state)
         except (UserError, OSError) as error:
             warn(f"the log cleaner: {error}")
@@ -90,8 +98,8 @@ class Cleaning:
 
 def state_of(
     settings: "Settings", session: "Callable[[], SparkSession] | None" = None
-) -> "JobState | None":
-    """A job's state as its newest micro-batch has left it; None before the first one.
+) -> "JobState":
+    """A job's state as its newest micro-batch has left it; there is one.
 
     Raises:
         UserError: as `state_reader.read_cells`.
@@ -103,8 +111,6 @@ def state_of(
 
     checkpoint = settings.checkpoint_dir
     batch = checkpoint_log.committed(checkpoint)
-    if batch == checkpoint_log.NONE:
-        return None
     placed = {cell: each for each in job.placements(settings) for cell in each.cells}
     cells = state_reader.read_cells(checkpoint, batch, session)
     found = [CellState(placed[cell], cell, Tables(columns)) for cell, columns in cells.items()]

@@ -97,6 +97,13 @@ class JobCleaner:
             found.append(settings.log_cleaner_backoff_ms)
         return max(min(found), 1) / 1000
 
+    def waits_for_time(self, state: JobState) -> bool:
+        """Whether a pass may become due with the hours, though no record comes."""
+        return any(
+            log_cleaner.waits_for_time(each.tables, each.placed.brokers_of(each.cell), self._given)
+            for each in state.cells
+        )
+
     def round(self, state: JobState) -> int:
         """Do the passes that are due; gives back of how many the job is told.
 

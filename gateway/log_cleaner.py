@@ -162,6 +162,17 @@ def due(tables: Tables, brokers: list[int], given: BrokerSettings, now: int) -> 
                     yield Due(broker, log, range_, rules, cleaner.mark_of(log))
 
 
+def waits_for_time(tables: Tables, brokers: list[int], given: BrokerSettings) -> bool:
+    """Whether there are topics that are compacted by the age of their records, too."""
+    for broker in brokers:
+        settings = broker_configs.settings_of(tables.metadata, broker, broker, given)
+        for topic in image.all_topics(tables.metadata, broker):
+            rules = retention_limits.cleaning_of(topic, settings)
+            if rules is not None and rules.goes_by_age:
+                return True
+    return False
+
+
 def _between(headers: list[StoredBatch], offset: int, end: int) -> list[StoredBatch]:
     """The batches that hold `offset` or lie above it, up to `end` (exclusive)."""
     return [each for each in headers if each.last_offset >= offset and each.base_offset < end]

@@ -105,7 +105,7 @@ def _index(table: Table, broker: int, log: Log) -> Violations:
     for one, other in pairwise(bounds):
         if not _follows(one, other, log):
             yield f"after offset {one.last_offset} the index goes on with {other.base_offset}"
-    if bounds and bounds[-1].last_offset + 1 != log.log_end_offset:
+    if bounds and not _ends(bounds[-1].last_offset, log):
         ends = (bounds[-1].last_offset, log.log_end_offset)
         yield "the index ends with offset {}, the log at its end offset {}".format(*ends)
     for chunk_bounds in log.chunks:
@@ -140,6 +140,13 @@ def _follows(
     if log.has_gaps or log.topic in UNSEALED:
         return one.last_offset < other.base_offset
     return one.last_offset + 1 == other.base_offset or other.base_offset <= log.log_start_offset
+
+
+def _ends(last_offset: int, log: Log) -> bool:
+    """Whether the index ends where the log does; a cleaned one may be cut off in a gap."""
+    if log.has_gaps or log.topic in UNSEALED:
+        return last_offset < log.log_end_offset
+    return last_offset + 1 == log.log_end_offset
 
 
 def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Violations:

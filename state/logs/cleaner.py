@@ -43,6 +43,10 @@ from brokerstream.state.logs.producer import Producer, producer_key
 NO_OFFSET = -1
 
 
+_NO_LAG_MS = 2**63 - 1
+"""A max.compaction.lag.ms that is none."""
+
+
 class Rules(NamedTuple):
     """What a topic's settings say, in ms; `cuts` is how its log is cut into segments."""
 
@@ -51,6 +55,11 @@ class Rules(NamedTuple):
     max_compaction_lag_ms: int
     min_cleanable_dirty_ratio: float
     cuts: Cuts
+
+    @property
+    def goes_by_age(self) -> bool:
+        """Whether what is due depends on the hour, not on what was appended alone."""
+        return self.min_compaction_lag_ms > 0 or self.max_compaction_lag_ms < _NO_LAG_MS
 
 
 class Range(NamedTuple):

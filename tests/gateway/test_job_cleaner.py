@@ -12,6 +12,8 @@ import msgspec
 import pytest
 from confluent_kafka import Producer
 
+from brokerstream.cli import run_cleaning
+from brokerstream.cli.run_cleaning import Cleaning
 from brokerstream.gateway import log_cleaner, records
 from brokerstream.gateway.data_topic import DataTopic
 from brokerstream.gateway.job_cleaner import CellState, JobCleaner, JobState
@@ -21,7 +23,7 @@ from brokerstream.state.core.outputs import DEAD_LETTERS, SEGMENTS, Position
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log
-from brokerstream.streaming import garbage, job
+from brokerstream.streaming import garbage, job, runner
 from tests.conformance import wire
 from tests.gateway.test_cleaner_like_kafka import CONFIGS, LATER_MS
 from tests.support.jobs import JobBench
@@ -197,3 +199,30 @@ def test_a_pass_that_nobody_waits_for_is_given_up(
     for is_ended, told in ((True, 0), (False, 1)):
         given = (bench.client, bench.prefix, bench.broker_settings, lambda ended=is_ended: ended)
         assert JobCleaner(*given).round(state) == told
+
+
+@pytest.mark.parametrize("name", [None, "min.compaction.lag.ms"])
+def test_a_state_is_read_once_unless_the_hour_counts(
+    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    configs = CONFIGS if name is None else CONFIGS | {name: "1"}
+    made = Compacted(kafka, tmp_path, configs)
+    made.write(0)
+    state, reads = made.run(), []
+
+    def read(settings: Any, _session: Any) -> JobState:
+        reads.append(settings)
+        return state
+
+    monkeypatch.setattr(run_cleaning, "state_of", read)
+    commits = made.bench.checkpoint / "commits"
+    with runner.prepared(made.bench.settings, made.bench.broker_settings) as prepared:
+        cleaning = Cleaning(prepared, made.bench.broker_settings, pytest.fail)
+        commits.mkdir(parents=True, exist_ok=True)
+        cleaning.at_end()
+        assert reads == [], "no micro-batch was committed yet"
+        for batch, expected in enumerate((1, 2) if name is None else (2, 4)):
+            (commits / str(batch)).write_text("v1\n{}")
+            cleaning.at_end()
+            cleaning.at_end()
+            assert len(reads) == expected

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokerstream.state.cell.apply import apply
 from brokerstream.state.core.events import LogMark
-from brokerstream.state.core.records import EndMarker
+from brokerstream.state.core.records import Batch, BatchAppended, EndMarker, LogTruncated
 from brokerstream.state.logs import cleaner, timestamp_index
 from brokerstream.state.logs.aborted_transactions import AbortedTransaction
+from brokerstream.state.logs.check import check
 from brokerstream.state.logs.cleaner import (
     GONE,
     BatchSeen,
@@ -234,6 +236,13 @@ def test_a_pass_is_due_by_the_dirty_part(
     assert cleaner.cleanable(bench.cell.tables.logs, 1, log, rules, START) == due
 
 
+def test_only_lags_make_a_pass_due_by_the_hour() -> None:
+    unlimited = RULES._replace(max_compaction_lag_ms=2**63 - 1)
+    assert not unlimited.goes_by_age
+    assert RULES.goes_by_age
+    assert unlimited._replace(min_compaction_lag_ms=1).goes_by_age
+
+
 def test_nothing_is_cleaned_beyond_the_last_stable_offset() -> None:
     bench, log = grown(3, 2, 1, 0)
     log.high_watermark = 2
@@ -265,6 +274,24 @@ def test_the_index_is_what_a_pass_has_left() -> None:
     assert [batch.base_offset for batch in found] == [1, 3]
     assert (left.cleaned_to, left.log_start_offset, left.log_end_offset) == (3, 0, 4)
     assert left.size_in_bytes == 140
+
+
+@given(stays=st.sets(st.integers(0, 4)), offset=st.integers(0, 6), gap=st.integers(0, 2))
+@settings(max_examples=examples(30))
+def test_a_cleaned_log_that_is_cut_off_anywhere_is_whole(
+    stays: set[int], offset: int, gap: int
+) -> None:
+    """Its end may lie where a pass has left nothing, as a follower's whose leader says so."""
+    bench, log = grown(5, 4, 3, 2, 1, 0)
+    clean(bench, told(log, bench, sorted(stays), end=5))
+    tables = bench.cell.tables
+    apply(tables, 1, LogTruncated(log.topic_id, 0, offset))
+    assert list(check(tables.logs, tables.producers)) == []
+    end = log_of(bench).log_end_offset
+    assert end in {offset, 0}, "begun anew where it was cut below all that was left"
+    batch = msgspec.convert({**header(1), "baseOffset": end + gap}, Batch)
+    apply(tables, 1, BatchAppended(log.topic_id, 0, batch))
+    assert list(check(tables.logs, tables.producers)) == []
 
 
 @pytest.mark.parametrize(
