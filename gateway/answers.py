@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from brokerstream.gateway import recompression, records, refused_records
+from brokerstream.gateway import internal_batches, recompression, records, refused_records
 from brokerstream.gateway.compression import DecompressionError
 from brokerstream.gateway.engine import Body, Engine
 from brokerstream.gateway.records import InvalidRecordsError
@@ -165,7 +165,7 @@ async def _put_bytes(engine: Engine, partition: Body) -> None:
         if batch.get("endMarker") and not batch.get("locator"):
             partition["records"] += records.end_marker(batch)
         elif batch.get("written"):
-            partition["records"] += records.without_records(batch)  # a coordinator's own
+            partition["records"] += internal_batches.to_bytes(batch)
         else:
             data = await _read(engine, batch.get("locator"))
             partition["records"] += records.as_stored(data, batch)

@@ -103,10 +103,10 @@ def left_of(data: bytes, header: StoredBatch, found: list[RawRecord], outcome: O
     plain = bytearray()
     for each in kept:
         body = bytearray(b"\0")
-        _write_varint(body, each.timestamp - base_timestamp)
-        _write_varint(body, each.offset - header.base_offset)
+        write_varint(body, each.timestamp - base_timestamp)
+        write_varint(body, each.offset - header.base_offset)
         body += each.rest
-        _write_varint(plain, len(body))
+        write_varint(plain, len(body))
         plain += body
     packed = compression.compress(records.codec_name(attributes & CODEC_MASK), bytes(plain), None)
     return _batch(header, attributes, base_timestamp, newest, len(kept), packed)
@@ -153,6 +153,6 @@ def _batch(
     return bytes(batch)
 
 
-def _write_varint(out: bytearray, number: int) -> None:
+def write_varint(out: bytearray, number: int) -> None:
     """Append a zigzag varint."""
     write_uvarint(out, number << 1 if number >= 0 else (-number << 1) - 1)

@@ -409,32 +409,6 @@ def end_marker(header: dict[str, Any]) -> bytes:
     return control_batches.to_bytes(msgspec.convert(header, Batch))
 
 
-def without_records(header: dict[str, Any]) -> bytes:
-    """A batch that has its offsets but no records, as the log cleaner leaves one behind.
-
-    A consumer goes on behind it.
-    """
-    batch = bytearray(
-        HEADER.pack(
-            header["baseOffset"],
-            HEADER_BYTES - LOG_OVERHEAD,
-            header["partitionLeaderEpoch"],
-            header["magic"],
-            0,
-            TRANSACTIONAL_FLAG if header["isTransactional"] else 0,
-            header["lastOffsetDelta"],
-            header["baseTimestamp"],
-            header["maxTimestamp"],
-            header["producerId"],
-            header["producerEpoch"],
-            header["baseSequence"],
-            0,
-        )
-    )
-    set_crc(batch)
-    return bytes(batch)
-
-
 def last_offset_delta(data: bytes) -> int:
     """How far a batch's last record is from its first."""
     return int(HEADER.unpack_from(data)[6])

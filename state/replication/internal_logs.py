@@ -133,7 +133,7 @@ def with_records(batch: StoredBatch, records: list[Record] | None) -> StoredBatc
         return msgspec.structs.replace(batch, written=written)
     size = OVERHEAD + len(written or b"")
     return msgspec.structs.replace(
-        batch, written=written, record_count=len(records), size_in_bytes=size
+        batch, written=written, record_count=sum(map(_size, records)), size_in_bytes=size
     )
 
 
@@ -260,11 +260,17 @@ def _batch(broker: Broker, place: Place, first: Record) -> Batch:
     return batch
 
 
+def _size(record: Record) -> int:
+    """How many records Kafka writes in its place: one for each offset."""
+    return len(record.offsets) if isinstance(record, TransactionalOffsetsWritten) else 1
+
+
 def _fill(batch: Batch, records: list[Record]) -> None:
     """Puts a coordinator's records into their batch; a marker is one record of its own."""
     if not records:
         return
     batch.written = _encoder.encode(records)
     if batch.end_marker is None:
-        batch.last_offset_delta, batch.record_count = len(records) - 1, len(records)
+        batch.record_count = sum(map(_size, records))
+        batch.last_offset_delta = batch.record_count - 1
         batch.size_in_bytes = OVERHEAD + len(batch.written)

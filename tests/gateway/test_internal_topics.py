@@ -1,76 +1,273 @@
-"""What a client reads of an internal topic that has followers: offsets, and no records."""
+"""What a client reads of internal topics that have followers: Kafka's own rows.
 
+The same requests to a gateway of three brokers and to a real broker; then both topics are read, and
+each record is compared: offset, key, value. Times, ids of members and topics are each side's own.
+"""
+
+import base64
+import struct
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import kafka
 import pytest
 from kafka.record.memory_records import MemoryRecords
 
-from brokerstream.gateway import records
-from tests.support.gateways import Running, running_gateway
+from brokerstream.gateway import internal_batches
+from brokerstream.gateway.answers import Address
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
+from brokerstream.state.replication import internal_logs
+from tests.support.gateways import Client, Running, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.stopping_brokers import bootstrap_of
 
-INTERNAL = "__consumer_offsets"
-COMMITS = 3
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+ONE = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+RETRIABLE = {3, 5, 6, 14, 15, 16, 51}
+Row = tuple[int, bytes | None, bytes | None]
+
+
+class Told(NamedTuple):
+    """What both topics hold, and how a consumer finds them."""
+
+    rows: dict[str, list[Row]]
+    ends: dict[str, int]
+
+
+class Side:
+    """A cluster whose broker `coordinates` everything."""
+
+    def __init__(self, clients: dict[int, Client]) -> None:
+        self._clients = clients
+        self._broker = next(iter(clients))
+        self._masks: dict[bytes, bytes] = {}
+
+    def call(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer, when there is one without a passing error."""
+        found: list[dict[str, Any]] = []
+
+        def is_answered() -> bool:
+            found.append(self._clients[self._broker].call(api, version, body))
+            return not RETRIABLE.intersection(codes(found[-1]))
+
+        wait_until(is_answered, f"{api} is answered")
+        assert set(codes(found[-1])) <= {0, 79}, found[-1]
+        return found[-1]
+
+    def coordinator(self, key: str, key_type: int) -> None:
+        asked = {"keyType": key_type, "coordinatorKeys": [key]}
+        self._broker = self.call("FIND_COORDINATOR", 4, asked)["coordinators"][0]["nodeId"]
+
+    def play(self) -> Told:
+        """Offsets, a member of a group, transactions that commit and abort, a deletion."""
+        began = int(time.time() * 1000)
+        for name, count in (("orders", 2), ("payments", 5)):
+            topic = {"name": name, "numPartitions": count, "replicationFactor": 1}
+            created = self.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 10_000})
+            self._mask(uuid_bytes(created["topics"][0]["topicId"]))
+        self.coordinator("g", 0)
+        for offset in range(3):
+            self.call("OFFSET_COMMIT", 8, {"groupId": "g", **offsets(offset, "said")})
+        self._join("joined")
+        self.coordinator("t", 1)
+        asked = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
+        producer = self.call("INIT_PRODUCER_ID", 4, asked)
+        of_producer = {name: producer[name] for name in ("producerId", "producerEpoch")}
+        self._mask(struct.pack(">q", producer["producerId"]))
+        for commits in (True, False):
+            self._transaction({"transactionalId": "t", **of_producer}, commits)
+        self.coordinator("g", 0)
+        asked = {"groupId": "g", "topics": [{"name": "orders", "partitions": PARTITION}]}
+        self.call("OFFSET_DELETE", 0, asked)
+        return self._told(began)
+
+    def _join(self, group: str) -> None:
+        protocol = {"name": "range", "metadata": b"sub"}
+        asked = {"groupId": group, "sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 30_000}
+        asked |= {"protocolType": "consumer", "protocols": [protocol], "memberId": ""}
+        given = self.call("JOIN_GROUP", 5, asked)["memberId"]
+        joined = self.call("JOIN_GROUP", 5, asked | {"memberId": given})
+        self._mask(given.encode())
+        member = {"groupId": group, "memberId": given, "generationId": joined["generationId"]}
+        assigned = [{"memberId": given, "assignment": b"all"}]
+        self.call("SYNC_GROUP", 4, member | {"assignments": assigned})
+        left = {"groupId": group, "members": [{"memberId": given}]}
+        self.call("LEAVE_GROUP", 4, left)
+
+    def _transaction(self, producer: dict[str, Any], commits: bool) -> None:
+        self.coordinator("t", 1)
+        plain = {k: v for k, v in producer.items() if k != "transactionalId"}
+        named = {"v3AndBelowTransactionalId": producer["transactionalId"]}
+        named |= {f"v3AndBelow{k[0].upper()}{k[1:]}": v for k, v in plain.items()}
+        named["v3AndBelowTopics"] = [
+            {"name": name, "partitions": numbers}
+            for name, numbers in (("payments", [4, 0, 3, 1]), ("orders", [1, 0]))
+        ]
+        self.call("ADD_PARTITIONS_TO_TXN", 3, named)
+        self.call("ADD_OFFSETS_TO_TXN", 3, {**producer, "groupId": "g"})
+        self.coordinator("g", 0)
+        self.call("TXN_OFFSET_COMMIT", 3, {**producer, "groupId": "g", **offsets(7, "of t", 2)})
+        self.coordinator("t", 1)
+        self.call("END_TXN", 3, {**producer, "committed": commits})
+        asked = {"transactionalIds": ["t"]}
+
+        def is_complete() -> bool:
+            (state,) = self.call("DESCRIBE_TRANSACTIONS", 0, asked)["transactionStates"]
+            return str(state["transactionState"]).startswith("Complete")
+
+        wait_until(is_complete, "the transaction is complete")
+
+    def _mask(self, octets: bytes) -> None:
+        """What each side has of its own is nothing but its length."""
+        self._masks[octets] = b"*" * len(octets)
+
+    def _told(self, began: int) -> Told:
+        rows: dict[str, list[Row]] = {}
+        ends = {}
+        for topic, (key, key_type) in {OFFSETS: ("g", 0), TRANSACTIONS: ("t", 1)}.items():
+            self.coordinator(key, key_type)
+            client = self._clients[self._broker]
+            end = ends[topic] = client.list_offset(topic, -1)["offset"]
+            records, position = bytearray(), 0
+            while position < end:
+                found = client.fetch(topic, position)
+                assert found["errorCode"] == 0
+                records += found["records"]
+                position = [b.next_offset for b in batches(found["records"])][-1]
+            rows[topic] = [
+                (each.offset, self._plain(each.key, began), self._plain(each.value, began))
+                for batch in batches(bytes(records))
+                if not batch.is_control_batch
+                for each in batch
+            ]
+        return Told(rows, ends)
+
+    def _plain(self, octets: bytes | None, began: int) -> bytes | None:
+        if octets is None:
+            return None
+        for own, mask in self._masks.items():
+            octets = octets.replace(own, mask)
+        found = bytearray(octets)
+        for at in range(len(found) - 7):
+            if began <= struct.unpack_from(">q", found, at)[0] <= time.time() * 1000:
+                found[at : at + 8] = b"\0" * 8
+        return bytes(found)
+
+
+PARTITION = [{"partitionIndex": 0}]
+
+
+def offsets(offset: int, metadata: str, partitions: int = 1) -> dict[str, Any]:
+    places = [
+        {
+            "partitionIndex": n,
+            "committedOffset": offset,
+            "committedLeaderEpoch": -1,
+            "committedMetadata": metadata,
+        }
+        for n in range(partitions)
+    ]
+    return {"topics": [{"name": "orders", "partitions": places}]}
+
+
+def codes(answer: Any) -> Iterator[int]:
+    """Every error code in an answer."""
+    if isinstance(answer, dict):
+        for name, each in answer.items():
+            if name.endswith("rrorCode"):
+                yield each
+            else:
+                yield from codes(each)
+    elif isinstance(answer, list):
+        for each in answer:
+            yield from codes(each)
+
+
+def batches(data: bytes) -> list[Any]:
+    found, every = MemoryRecords(data), []
+    while found.has_next():
+        every.append(found.next_batch())
+        assert every[-1].validate_crc()
+    return every
+
+
+def uuid_bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "==")
 
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    """Three brokers; the group `g` has committed three times."""
-    with running_gateway({"offsets.topic.num.partitions": "1"}, 3) as running:
-        with running.client(1, PATIENCE_S) as client:
-            client.topic("orders")
-            asked = {"keyType": 0, "coordinatorKeys": ["g"]}
-
-            def coordinator() -> int:
-                (found,) = client.call("FIND_COORDINATOR", 4, asked)["coordinators"]
-                return int(found["nodeId"])
-
-            wait_until(lambda: coordinator() > 0, "somebody coordinates")
-            broker = coordinator()
-        with running.client(broker, PATIENCE_S) as client:
-            for offset in range(COMMITS):
-                place = {"partitionIndex": 0, "committedOffset": offset, "committedMetadata": ""}
-                topics = [{"name": "orders", "partitions": [place]}]
-                body = {"groupId": "g", "topics": topics}
-                answer = client.call("OFFSET_COMMIT", 8, body)
-                assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+    with running_gateway(ONE, 3) as running:
         yield running
 
 
-def test_a_consumer_goes_through_to_the_end(gateway: Running) -> None:
+@pytest.fixture(scope="module")
+def ours(gateway: Running) -> Told:
+    """What a gateway's topics hold."""
+    clients = {broker: gateway.client(broker, PATIENCE_S) for broker in (1, 2, 3)}
+    try:
+        return Side(clients).play()
+    finally:
+        for client in clients.values():
+            client.close()
+
+
+@pytest.mark.kafka
+def test_both_topics_hold_what_a_real_brokers_hold(ours: Told, tmp_path: Path) -> None:
+    broker = EmbeddedKafka(tmp_path, default_home())
+    try:
+        host, _, port = broker.start(ONE).rpartition(":")
+        with Client(Address(host, int(port)), PATIENCE_S) as client:
+            real = Side({1: client}).play()
+    finally:
+        broker.stop()
+    for topic in (TRANSACTIONS, OFFSETS):
+        assert ours.rows[topic] == real.rows[topic], topic
+    assert ours.ends == real.ends
+
+
+def test_a_consumer_reads_them_to_the_end(gateway: Running, ours: Told) -> None:
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap_of(gateway))
-    place = kafka.TopicPartition(INTERNAL, 0)
+    place = kafka.TopicPartition(OFFSETS, 0)
     consumer.assign([place])
     consumer.seek_to_beginning(place)
-    assert consumer.end_offsets([place]) == {place: COMMITS}
+    read = []
 
     def is_at_the_end() -> bool:
-        assert consumer.poll(timeout_ms=100) == {}
-        return bool(consumer.position(place) == COMMITS)
+        read.extend(each.offset for each in consumer.poll(timeout_ms=100).get(place, ()))
+        return bool(consumer.position(place) == ours.ends[OFFSETS])
 
     wait_until(is_at_the_end, "the consumer is at the end")
+    assert read == [offset for offset, _, _ in ours.rows[OFFSETS]]
     consumer.close()
 
 
-def test_a_batch_without_records_says_its_offsets() -> None:
+def test_a_cleaned_batch_has_its_last_records() -> None:
+    gone = OffsetDeleted("g", "orders", 1)
+    kept = OffsetCommitted("g", "orders", 0, 42, -1, "", 1000)
     header = {
         "baseOffset": 7,
         "lastOffsetDelta": 2,
         "partitionLeaderEpoch": 4,
         "magic": 2,
-        "isTransactional": True,
+        "isTransactional": False,
         "baseTimestamp": 1000,
-        "maxTimestamp": 1001,
-        "producerId": 5,
-        "producerEpoch": 1,
-        "baseSequence": 3,
+        "maxTimestamp": 1000,
+        "producerId": -1,
+        "producerEpoch": -1,
+        "baseSequence": -1,
+        "written": base64.b64encode(internal_logs._encoder.encode([kept, gone])).decode(),
     }
-    data = records.without_records(header)
-    batch = MemoryRecords(data).next_batch()
-    assert batch.validate_crc()
-    assert (batch.base_offset, batch.next_offset, list(batch)) == (7, 10, [])
-    (found,) = records.batch_headers(data)
-    assert {name: found[name] for name in header} == header
-    assert (found["recordCount"], found["sizeInBytes"]) == (0, len(data))
+    (batch,) = batches(internal_batches.to_bytes(header))
+    first, second = batch
+    assert (batch.base_offset, batch.next_offset) == (7, 10)
+    assert [(each.offset, each.timestamp) for each in (first, second)] == [(8, 1000), (9, 1000)]
+    assert (first.key[:9], second.value) == (b"\0\1\0\1g\0\6or", None)

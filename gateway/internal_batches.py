@@ -1,0 +1,91 @@
+"""Batches that coordinators have written to internal topics, in the bytes that Kafka would have.
+
+What a coordinator has decided lies in its log as its own records
+(`state/replication/internal_logs.py`); here they become rows of `__consumer_offsets` and
+`__transaction_state`. What has no row there (all that a coordinator knows, where a partition gets
+its first follower; the states of share groups) is left out, as if the log cleaner had taken it.
+"""
+
+from base64 import b64decode
+from collections.abc import Iterator
+from typing import Any
+
+from brokerstream.gateway import records
+from brokerstream.gateway.cleaned_batches import write_varint
+from brokerstream.gateway.records import HEADER, HEADER_BYTES, LOG_OVERHEAD, TRANSACTIONAL_FLAG
+from brokerstream.state.core.records import (
+    OffsetCommitted,
+    Record,
+    TransactionalOffsetsWritten,
+)
+from brokerstream.state.groups import group_rows
+from brokerstream.state.groups.row_bytes import Row
+from brokerstream.state.replication import internal_logs
+from brokerstream.state.transactions import transaction_rows
+
+_NONE = -1
+"""The size of a value that is null."""
+
+
+def to_bytes(header: dict[str, Any]) -> bytes:
+    """A coordinator's batch as a Fetch answer has it, with its rows in the place of its records."""
+    written = b64decode(header["written"])
+    rows = [row for record in internal_logs.in_batch(written) for row in _rows(record)]
+    first = header["lastOffsetDelta"] + 1 - len(rows)  # of a cleaned batch the last ones are left
+    found = [(first + at, row) for at, row in enumerate(rows) if row is not None]
+    packed = b"".join(_record(delta, row) for delta, row in found)
+    batch = bytearray(
+        HEADER.pack(
+            header["baseOffset"],
+            HEADER_BYTES + len(packed) - LOG_OVERHEAD,
+            header["partitionLeaderEpoch"],
+            header["magic"],
+            0,
+            TRANSACTIONAL_FLAG if header["isTransactional"] else 0,
+            header["lastOffsetDelta"],
+            header["baseTimestamp"],
+            header["maxTimestamp"],
+            header["producerId"],
+            header["producerEpoch"],
+            header["baseSequence"],
+            len(found),
+        )
+    )
+    batch += packed
+    records.set_crc(batch)
+    return bytes(batch)
+
+
+def _rows(record: Record) -> Iterator[Row | None]:
+    """The rows of a record, one for each offset that it takes; None: there is none.
+
+    An offset in a transaction says no topic id, as with Kafka.
+    """
+    if not isinstance(record, TransactionalOffsetsWritten):
+        yield group_rows.encode(record) or transaction_rows.encode(record)
+        return
+    for each in record.offsets:
+        yield group_rows.encode(
+            OffsetCommitted(
+                record.group_id,
+                each.topic,
+                each.partition,
+                each.offset,
+                each.leader_epoch,
+                each.metadata,
+                record.commit_timestamp,
+            )
+        )
+
+
+def _record(offset_delta: int, row: Row) -> bytes:
+    """A record of a batch, at the time of the batch and without headers."""
+    body = bytearray(b"\0\0")
+    write_varint(body, offset_delta)
+    for part in row:
+        write_varint(body, _NONE if part is None else len(part))
+        body += part or b""
+    write_varint(body, 0)
+    sized = bytearray()
+    write_varint(sized, len(body))
+    return bytes(sized + body)
