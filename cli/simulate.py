@@ -52,7 +52,7 @@ def command(
 ) -> None:
     """Run whole clusters in virtual time: brokers, clients, network, micro-batches, and faults.
 
-    Each seed draws a cluster, clients and faults. After events the state's invariants are checked;
+    Each seed draws a cluster, clients and faults. After each event the state is checked;
     an auditor holds what clients saw against what Kafka promises. The same seed gives the same run.
 
     The exit code is 1 where a run fails, or where a kind of fault or request was not drawn at all.
@@ -158,7 +158,7 @@ def _show_one(seed: int, trace: bool, broken: "Planted | None", as_json: bool) -
     from brokerstream.simulation.plan import draw
     from brokerstream.simulation.shrinking import shrink
 
-    plan = msgspec.structs.replace(draw(seed), checks_all=True)
+    plan = msgspec.structs.replace(draw(seed), is_checked_whole=True)
     outcomes = outcome_of(plan)
     if outcomes.violations:
         with err.status(f"seed {seed} fails: looking for a smaller run"):

@@ -54,7 +54,8 @@ class JobCluster(Cluster):
         self._rows: dict[tuple[str, str], Output] = {}
         self._is_running = False
         self._starts_at = 0
-        self.cells = {name: self._cell(name) for name in self._topic}
+        for name in self._topic:
+            self.begin(name, self._cell(name))
 
     def take(self, cell: str, document: bytes) -> None:
         """Lies in the topic until a micro-batch takes it."""
@@ -90,7 +91,7 @@ class JobCluster(Cluster):
         for name, end in ends.items():
             begin = self._committed[name]
             if end > begin:
-                self.cells[name] = self._cell(name)
+                self.begin(name, self._cell(name))
                 for offset in range(begin, end):
                     found = self.handle(name, self._topic[name][offset], offset)
                     rows += [(name, row) for row in found]

@@ -162,7 +162,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         away_max: how many brokers may be away at a time.
         is_all_in_sync: whether `min.insync.replicas` is all of them: no broker may be away then.
         transaction_version: the level of the feature `transaction.version`.
-        checks_all: whether the state's invariants are checked after every event, not after some.
+        is_checked_whole: whether every check of the state looks at all of it.
     """
 
     seed: int
@@ -177,7 +177,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     away_max: int = 1
     is_all_in_sync: bool = False
     transaction_version: int = 2
-    checks_all: bool = False
+    is_checked_whole: bool = False
 
     def has(self, fault: Fault) -> bool:
         """Whether a fault comes."""

@@ -1,21 +1,22 @@
 """`check(cell)`: what must hold between all items of a cell, between two events.
 
 Each room checks its own items; here is what lies across rooms, and that there is nothing else.
-No job pays for it: tests have it after every event, and `brokerstream replay --check`.
+No job pays for it: tests have it after every event, and `brokerstream replay --check`. Who looks
+after every event (`Checker`) looks at what the event has touched, and now and then at all.
 """
-
-from functools import partial
 
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cluster import check as cluster
 from brokerstream.state.core import check as core
 from brokerstream.state.core import waiting
 from brokerstream.state.core.check import (
+    ALL,
+    Touched,
     Violations,
     by_kind,
+    kind_of,
     machine_of,
     names_machine,
-    of_keys,
 )
 from brokerstream.state.core.decision import Waiting
 from brokerstream.state.core.tables import TABLE_NAMES, Tables
@@ -76,61 +77,105 @@ class ViolationError(AssertionError):
     """An invariant of a cell does not hold; the sentences say which."""
 
 
-def check(cell: Cell) -> list[str]:
-    """What does not hold, in words; nothing where all does."""
+def check(cell: Cell, touched: Touched = ALL) -> list[str]:
+    """What does not hold, in words; nothing where all does.
+
+    `touched`: where a check has found nothing, what was touched since; nothing else is looked at.
+    """
     tables, settings = cell.tables, cell.settings
     stopped = network.stopped(tables.waiting)
     unread = [each for each in settings.brokers if network.is_severed(tables.waiting, each)]
     running = [broker for broker in settings.brokers_here if broker not in stopped]
     slices = Slices.of(settings.broker_settings)
     return [
-        *_kinds(tables, settings.brokers_here),
-        *core.check(tables.waiting),
-        *logs.check(tables.logs, tables.producers),
-        *cluster.check(tables, settings.brokers_here, settings.has_controller, [*stopped, *unread]),
-        *replication.check(tables),
-        *fetch.check(tables.sessions, settings.brokers_here, slices),
-        *groups.check(tables, running),
-        *share.check(tables),
-        *transactions.check(tables, running),
-        *_quiet_partitions(tables),
-        *_waits(tables),
+        *_kinds(tables, settings.brokers_here, touched),
+        *core.check(tables.waiting, touched),
+        *logs.check(tables.logs, tables.producers, touched),
+        *cluster.check(
+            tables,
+            settings.brokers_here,
+            settings.has_controller,
+            [*stopped, *unread],
+            touched,
+        ),
+        *replication.check(tables, touched),
+        *fetch.check(tables.sessions, settings.brokers_here, slices, touched),
+        *groups.check(tables, running, touched),
+        *share.check(tables, touched),
+        *transactions.check(tables, running, touched),
+        *_quiet_partitions(tables, touched),
+        *_waits(tables, touched),
         *_deadline(cell),
     ]
 
 
-def hold(cell: Cell) -> None:
+def hold(cell: Cell, touched: Touched = ALL) -> None:
     """Raises ViolationError where `check` finds something."""
-    violations = check(cell)
+    violations = check(cell, touched)
     if violations:
         raise ViolationError("; ".join(violations))
 
 
-def _kinds(tables: Tables, brokers: list[int]) -> Violations:
+class Checker:
+    """Holds a cell after each event, and looks only at what the event has touched.
+
+    What nobody notes as touched, an item that was got for reading and written all the same, is
+    found by every `whole_every`th check, which looks at all there is.
+    """
+
+    def __init__(self, whole_every: int) -> None:
+        self._whole_every = whole_every
+        self._looks = 0
+        self._since_begun: Keys | None = None
+        self._not_seen: Keys | None = None
+
+    def begin(self, cell: Cell) -> None:
+        """A cell before its first event, with the state as of the last commit of the one before.
+
+        What was touched in the one before is looked at again: it was encoded, or is undone.
+        """
+        cell.tables.take_touched()
+        self._not_seen, self._since_begun = self._since_begun, {}
+
+    def hold(self, cell: Cell) -> None:
+        """Raises ViolationError where something does not hold after an event."""
+        keys = cell.tables.take_touched()
+        self._looks += 1
+        self._since_begun = _both(self._since_begun, keys)
+        not_seen, self._not_seen = _both(self._not_seen, keys), {}
+        hold(cell, ALL if self._looks % self._whole_every == 0 else Touched(not_seen))
+
+
+Keys = dict[str, list[str]]
+"""Keys of items by table."""
+
+
+def _both(one: Keys | None, other: Keys | None) -> Keys | None:
+    """None where either is not known."""
+    if one is None or other is None:
+        return None
+    return {name: list(dict.fromkeys(one.get(name, []) + keys)) for name, keys in other.items()}
+
+
+def _kinds(tables: Tables, brokers: list[int], touched: Touched) -> Violations:
     for name in TABLE_NAMES:
-        for kind, keys in by_kind(tables[name]).items():
-            if kind not in KINDS[name]:
-                yield f"the table `{name}` has items of an unknown kind: {keys[0]}"
-        nobodys, by_broker = of_keys(tables[name], "owners", partial(_owners, name))
-        for key in nobodys:
-            yield f"{key} in the table `{name}` does not say whose it is"
-        for broker in sorted(by_broker.keys() - set(brokers)):
-            for key in by_broker[broker]:
+        table = tables[name]
+        for key in touched.keys(name, table):
+            broker = machine_of(key)
+            if key not in table:
+                continue
+            if kind_of(key) not in KINDS[name]:
+                yield f"the table `{name}` has items of an unknown kind: {key}"
+            if not names_machine(name, key):
+                yield f"{key} in the table `{name}` does not say whose it is"
+            if broker is not None and broker not in brokers:
                 yield f"{key} is of broker {broker}, which this cell does not hold"
 
 
-def _owners(name: str, keys: list[str]) -> tuple[list[str], dict[int, list[str]]]:
-    """The keys of the table `name` that do not say whose they are, and those of each broker."""
-    by_broker: dict[int, list[str]] = {}
-    for key in keys:
-        broker = machine_of(key)
-        if broker is not None:
-            by_broker.setdefault(broker, []).append(key)
-    return [key for key in keys if not names_machine(name, key)], by_broker
-
-
-def _quiet_partitions(tables: Tables) -> Violations:
+def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
     """What a session does not look at has nothing to show."""
+    if not touched.has("sessions", *fetch.KINDS) and not touched.has("logs", "log"):
+        return
     for key in by_kind(tables.sessions).get("cached", []):
         broker, _, session_id, identity = key.split("/", 3)
         cached = tables.sessions.get(key, CachedPartition)
@@ -148,8 +193,12 @@ def _quiet_partitions(tables: Tables) -> Violations:
             yield f"session {session_id} has not shown the log start offset of {identity}"
 
 
-def _waits(tables: Tables) -> Violations:
+def _waits(tables: Tables, touched: Touched) -> Violations:
     """Nobody waits for what is not there and nothing else."""
+    is_gone = touched.is_gone("logs", tables.logs, "log")
+    is_gone = is_gone or touched.is_gone("sessions", tables.sessions, "session")
+    if not is_gone and not touched.has("waiting", "wait", "watch"):
+        return
     for key in by_kind(tables.waiting).get("watch", []):
         watched = key.removeprefix("watch/")
         if _is_there(tables, watched):

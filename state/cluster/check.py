@@ -3,7 +3,7 @@
 And of the instances of clients (`client_instances.check`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from brokerstream.state.access import check as access
 from brokerstream.state.cluster import (
@@ -16,7 +16,7 @@ from brokerstream.state.cluster import (
 from brokerstream.state.cluster.client_quotas import AnyQuotas
 from brokerstream.state.cluster.image import Topic, TopicName, machine_prefix
 from brokerstream.state.core import waiting
-from brokerstream.state.core.check import Violations, by_kind
+from brokerstream.state.core.check import ALL, Touched, Violations, by_kind, kind_of, machine_of
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs.log import Log, log_key
@@ -24,17 +24,29 @@ from brokerstream.state.logs.log import Log, log_key
 
 def check(
     tables: Tables,
-    brokers: Iterable[int],
+    brokers: Sequence[int],
     has_controller: bool = True,
     absent: Iterable[int] = (),
+    touched: Touched = ALL,
 ) -> Violations:
     """Each image, brokers' images against the controller's, and logs against images.
 
     Where another cell holds the controller, brokers' images are held against the first broker's.
     Brokers that are `absent` do not read what the controller writes.
     """
-    held_here = list(brokers)
-    machines = [CONTROLLER, *held_here] if has_controller else held_here
+    if touched.has("metadata") or touched.has("waiting", "late-metadata", "network"):
+        yield from _images(tables, brokers, has_controller, absent)
+    else:
+        yield from _logs_touched(tables, touched)
+    if touched.has("sessions", "client-instance", "client-instances"):
+        for broker in brokers:
+            yield from client_instances.check(tables.sessions, broker)
+
+
+def _images(
+    tables: Tables, held_here: Sequence[int], has_controller: bool, absent: Iterable[int]
+) -> Violations:
+    machines = [CONTROLLER, *held_here] if has_controller else [*held_here]
     topics = {machine: image.all_topics(tables.metadata, machine) for machine in machines}
     for machine in machines:
         yield from _image(tables, machine, topics[machine])
@@ -46,8 +58,6 @@ def check(
         others = [broker for broker in held_here if broker not in {*absent, machines[0]}]
         yield from _images_agree(tables, machines[0], others, topics)
     yield from _logs(tables, alike)
-    for broker in held_here:
-        yield from client_instances.check(tables.sessions, broker)
 
 
 Alike = list[tuple[list[int], list[Topic]]]
@@ -128,11 +138,35 @@ def _logs(tables: Tables, alike: Alike) -> Violations:
                         wanted[key] = partition.leader_epoch if is_led else None
     found = by_kind(tables.logs).get("log", [])
     for key in sorted(wanted.keys() ^ set(found)):
-        yield f"{key} {'is' if key in wanted else 'is not'} what an image says, but the log" + (
-            " is not there" if key in wanted else " is there"
-        )
+        yield _not_alike(key, key in wanted)
     for key in found:
         log = tables.logs.get(key, Log)
         epoch = wanted.get(key)
         if log is not None and epoch is not None and log.leader_epoch != epoch:
-            yield f"{key} is in leader epoch {log.leader_epoch}, its partition in {epoch}"
+            yield _in_another_epoch(key, log, epoch)
+
+
+def _in_another_epoch(key: str, log: Log, epoch: int) -> str:
+    return f"{key} is in leader epoch {log.leader_epoch}, its partition in {epoch}"
+
+
+def _not_alike(key: str, is_wanted: bool) -> str:
+    is_said, is_there = ("is", "is not") if is_wanted else ("is not", "is")
+    return f"{key} {is_said} what an image says, but the log {is_there} there"
+
+
+def _logs_touched(tables: Tables, touched: Touched) -> Violations:
+    """The same of logs alone, where images are as they were."""
+    for key in touched.keys("logs", tables.logs):
+        if kind_of(key) != "log":
+            continue
+        broker, (_, _, topic_id, number) = machine_of(key) or 0, key.split("/")
+        topic = image.topic_by_id(tables.metadata, broker, topic_id)
+        partitions = topic.partitions[int(number) : int(number) + 1] if topic is not None else []
+        is_wanted = any(broker in each.replicas for each in partitions)
+        log = tables.logs.get(key, Log)
+        if is_wanted != (log is not None):
+            yield _not_alike(key, is_wanted)
+        led_in = [each.leader_epoch for each in partitions if each.leader == broker]
+        if log is not None and led_in not in ([], [log.leader_epoch]):
+            yield _in_another_epoch(key, log, led_in[0])

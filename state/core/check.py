@@ -1,12 +1,12 @@
 """What must hold between the items of the table `waiting`, and what a check of a room needs.
 
 A check goes through all items of its room and yields each violation in words. No job pays for it:
-tests have it after every event, and `brokerstream replay --check` (`state/cell/check.py`).
+tests have it after every event, and `brokerstream replay --check` (`state/cell/check.py`). Where a
+check has found nothing, the next one needs to look only at what was touched since (`Touched`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
 
 from brokerstream.state.core import waiting
 from brokerstream.state.core.tables import Table
@@ -15,10 +15,54 @@ from brokerstream.state.core.waiting import Timer, Watch
 Violations = Iterator[str]
 """What does not hold, one sentence each."""
 
-Found = TypeVar("Found")
-
+_BY_KIND = "keys by kind"
 _KEYS_KNOWN = 2**16
 """Keys of which it is remembered what they say: from event to event most are the same."""
+
+
+class Touched:
+    """What was touched since a check that found nothing; all there is where nobody knows.
+
+    Args:
+        keys: of what was touched, those that are gone by now included, by the table's name.
+    """
+
+    def __init__(self, keys: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._keys = keys
+        self._kinds = {name: frozenset(map(kind_of, each)) for name, each in (keys or {}).items()}
+
+    def has(self, name: str, *kinds: str) -> bool:
+        """Whether anything of a table was touched, or anything of these kinds."""
+        if self._keys is None:
+            return True
+        found = self._kinds.get(name, frozenset())
+        return not found.isdisjoint(kinds) if kinds else bool(found)
+
+    def has_timer(self, kind: str) -> bool:
+        """Whether a timer of a kind was touched."""
+        if self._keys is None:
+            return True
+        return any(key.startswith(f"timer/{kind}/") for key in self._keys.get("waiting", ()))
+
+    def is_gone(self, name: str, table: Table, kind: str) -> bool:
+        """Whether an item of a kind is gone."""
+        if self._keys is None:
+            return True
+        return any(key not in table for key in self._keys.get(name, ()) if kind_of(key) == kind)
+
+    def keys(self, name: str, table: Table) -> Sequence[str]:
+        """The keys that are to be looked at, those of items that are gone included."""
+        return table.keys() if self._keys is None else self._keys.get(name, ())
+
+    def brokers(self, name: str, among: Sequence[int]) -> Sequence[int]:
+        """Those of whom something in a table was touched."""
+        if self._keys is None:
+            return among
+        found = set(map(machine_of, self._keys.get(name, ())))
+        return [broker for broker in among if broker in found]
+
+
+ALL = Touched()
 
 
 def by_kind(table: Table) -> dict[str, list[str]]:
@@ -26,7 +70,11 @@ def by_kind(table: Table) -> dict[str, list[str]]:
 
     They are to be read only: who asks again while the table has the same keys gets the same.
     """
-    return of_keys(table, "keys by kind", _by_kind)
+    keys = table.keys()
+    known: tuple[list[str], dict[str, list[str]]] | None = table.derived.get(_BY_KIND)
+    if known is None or known[0] != keys:
+        known = table.derived[_BY_KIND] = (keys, _by_kind(keys))
+    return known[1]
 
 
 def _by_kind(keys: list[str]) -> dict[str, list[str]]:
@@ -34,18 +82,6 @@ def _by_kind(keys: list[str]) -> dict[str, list[str]]:
     for key in keys:
         kinds.setdefault(kind_of(key), []).append(key)
     return kinds
-
-
-def of_keys(table: Table, name: str, compute: Callable[[list[str]], Found]) -> Found:
-    """What is computed of a table's keys alone, again where they are others than before.
-
-    The table keeps it under `name`, beside the keys that it was computed of.
-    """
-    keys = table.keys()
-    known: tuple[list[str], Found] | None = table.derived.get(name)
-    if known is None or known[0] != keys:
-        known = table.derived[name] = (keys, compute(keys))
-    return known[1]
 
 
 @lru_cache(_KEYS_KNOWN)
@@ -79,8 +115,10 @@ def _is_machine(part: str) -> bool:
     return part.isdecimal() or part in ("controller", "store")
 
 
-def check(table: Table) -> Violations:
+def check(table: Table, touched: Touched = ALL) -> Violations:
     """A wait has its watches, and a watch its waits; every deadline will come up."""
+    if not touched.has("waiting", "wait", "watch", "timer"):
+        return
     kinds = by_kind(table)
     waits = waiting.all_waiting(table)
     wanted = {(log, waited.event_id) for waited in waits for log in waited.logs}

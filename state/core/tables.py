@@ -89,6 +89,8 @@ class Table:
         """The keys of what may differ from the base, in the order in which they were changed."""
         self._live: dict[str, msgspec.Struct] = {}
         self._former: dict[str, msgspec.Raw | None] = {}
+        self._earlier: dict[str, msgspec.Raw | None] = {}
+        """The former bytes of what was touched before `take_touched` was asked last."""
         self._sorted: list[str] | None = None
         """The keys in order, from the first `keys` to the `commit`: then nobody pays for them."""
         self.derived: dict[str, Any] = {}
@@ -182,11 +184,22 @@ class Table:
             if item is not None:
                 yield key, item
 
+    def take_touched(self) -> list[str]:
+        """The keys that were touched since this was asked last, or since the last `commit`.
+
+        So who looks at the items after each event sees which to look at; all else goes on as it is.
+        """
+        touched = list(self._former)
+        for key in touched:
+            self._earlier.setdefault(key, self._former[key])
+        self._former.clear()
+        return touched
+
     def encode_changes(self) -> dict[str, msgspec.Raw]:
         """The bytes of what has changed since the last `commit`; nothing is stored yet."""
         return {
             key: msgspec.Raw(_encoder.encode(self._live[key]))
-            for key in self._former
+            for key in {**self._earlier, **self._former}
             if key in self._live
         }
 
@@ -194,21 +207,24 @@ class Table:
         """Makes the changes final; `encoded` is what `encode_changes` gave."""
         if encoded:
             self._own().update(encoded)
-        self._is_changed = self._is_changed or bool(self._former)
+        self._is_changed = self._is_changed or self.has_changes()
         if self._base is not None:
+            self._changed.update(dict.fromkeys(self._earlier))
             self._changed.update(dict.fromkeys(self._former))
+        self._earlier.clear()
         self._former.clear()
         self._sorted = None
 
     def rollback(self) -> None:
         """Puts back every item that was touched since the last `commit`."""
         items = self._own()
-        for key, former in self._former.items():
+        for key, former in {**self._former, **self._earlier}.items():
             self._live.pop(key, None)
             if former is None:
                 items.pop(key, None)
             else:
                 items[key] = former
+        self._earlier.clear()
         self._former.clear()
         self._sorted = None
         self.derived.clear()
@@ -232,7 +248,7 @@ class Table:
 
     def has_changes(self) -> bool:
         """Whether something was touched since the last `commit`."""
-        return bool(self._former)
+        return bool(self._former or self._earlier)
 
     def copy(self) -> "Table":
         """The table as of the last `commit`; all is shared until one of the two is changed."""
@@ -284,6 +300,7 @@ class Tables:
     def _adopt(self, tables: dict[str, Table]) -> None:
         self.commits = 0
         """How often the changes were made final; by it a cell sees that someone else did."""
+        self._is_followed = False
         self.given = BrokerSettings()
         """The settings that brokers were started with; told by the cell, not stored."""
         self.may_clean = False
@@ -306,11 +323,23 @@ class Tables:
         for table, changes in encoded:
             table.commit(changes)
         self.commits += 1
+        self._is_followed = False
 
     def rollback(self) -> None:
         """Undoes the changes since the last commit."""
         for table in self._touched():
             table.rollback()
+        self._is_followed = False
+
+    def take_touched(self) -> dict[str, list[str]] | None:
+        """By table the keys that were touched since this was asked last.
+
+        None where nobody knows them: it is asked for the first time, or a commit or a rollback
+        came between.
+        """
+        touched = {name: table.take_touched() for name, table in self._tables.items()}
+        is_known, self._is_followed = self._is_followed, True
+        return touched if is_known else None
 
     def columns(self) -> dict[str, bytes]:
         """The bytes of each table, by name; changes are made final first."""

@@ -1,8 +1,8 @@
 """What must hold of fetch sessions: a session, its partitions, its slice and its watches agree."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from brokerstream.state.core.check import Violations, by_kind, machine_of
+from brokerstream.state.core.check import ALL, Touched, Violations, by_kind, machine_of
 from brokerstream.state.core.tables import Table
 from brokerstream.state.fetch.fetch_session import SessionCache
 from brokerstream.state.fetch.fetch_session_counts import CLIENTS_MAX, Evictions
@@ -15,15 +15,22 @@ from brokerstream.state.fetch.session_items import (
 )
 from brokerstream.state.fetch.slices import Shard, Slices, kept, shard_key
 
-_KINDS = ("session", "members", "active", "cached", "shard", "evictions")
+KINDS = (
+    *("session", "members", "active", "cached", "watchers"),
+    *("shard", "next-shard", "evictions"),
+)
+"""The kinds of items that are about fetch sessions."""
 
 
-def check(table: Table, brokers: Iterable[int], wanted: Slices) -> Violations:
+def check(
+    table: Table, brokers: Sequence[int], wanted: Slices, touched: Touched = ALL
+) -> Violations:
     """The caches of some brokers, each in these slices unless it has begun with others."""
     kinds = by_kind(table)
     watching: set[tuple[str, int, str]] = set()
-    has_any = not kinds.keys().isdisjoint(_KINDS)
-    for broker in brokers if has_any else ():
+    has_any = touched.has("sessions", *KINDS) and not kinds.keys().isdisjoint(KINDS)
+    looked_at = touched.brokers("sessions", brokers) if has_any else ()
+    for broker in looked_at:
         keys = {
             kind: [key for key in kinds.get(kind, []) if machine_of(key) == broker]
             for kind in ("session", "members", "active", "cached")
@@ -32,6 +39,8 @@ def check(table: Table, brokers: Iterable[int], wanted: Slices) -> Violations:
             yield f"broker {broker}: {violation}"
     watched = set()
     for key in kinds.get("watchers", []):
+        if machine_of(key) not in looked_at:
+            continue
         watchers = table.get(key, Watchers)
         assert watchers is not None, key
         log = key.replace("/watchers/", "/", 1)

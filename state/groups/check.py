@@ -1,10 +1,10 @@
 """What must hold of groups: members, their waits and their timers agree; offsets have an index."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, leads
 from brokerstream.state.core import waiting
-from brokerstream.state.core.check import Violations, by_kind
+from brokerstream.state.core.check import ALL, Touched, Violations, by_kind
 from brokerstream.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokerstream.state.core.tables import Tables, escape
 from brokerstream.state.groups import groups
@@ -12,31 +12,65 @@ from brokerstream.state.groups.classic_group import ClassicGroup
 from brokerstream.state.groups.committed_offsets import Committed
 from brokerstream.state.groups.kinds import kind_of
 
+LIVING = ("live-group", "live-streams")
+"""The kinds of items of groups in the table `sessions`."""
 
-def check(tables: Tables, brokers: Iterable[int]) -> Violations:
+
+def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
     """The groups that some brokers coordinate."""
-    waiting_ids: set[str] = set()
+    has_groups = touched.has("groups") or touched.has("sessions", *LIVING)
+    is_led = touched.has("metadata", "topic") or touched.has("waiting", "network")
+    if has_groups or is_led or touched.has_timer(groups.TIMER):
+        yield from _groups(tables, brokers)
+    if has_groups or is_led or touched.has("waiting", "wait"):
+        yield from _waits(tables, brokers)
+    if touched.has("groups"):
+        yield from _offsets(tables)
+
+
+def _ids(tables: Tables, broker: int) -> set[str]:
+    return {*groups.written_ids(tables, broker), *groups.living_ids(tables, broker)}
+
+
+def _is_there(tables: Tables, broker: int, group_id: str, group: groups.Group) -> bool:
+    """Whether a broker coordinates a group, and it is more than written."""
+    if not leads(tables, broker, GROUP_TOPIC, group_id):
+        return False
+    is_classic = isinstance(group, ClassicGroup)
+    return not is_classic or groups.living(tables, broker, group_id) is not None
+
+
+def _groups(tables: Tables, brokers: Sequence[int]) -> Violations:
     for broker in brokers:
         timers = set(waiting.timers_of(tables.waiting, f"{groups.TIMER}/{broker}/"))
         written = groups.written_ids(tables, broker)
-        for group_id in sorted({*written, *groups.living_ids(tables, broker)}):
+        for group_id in sorted(_ids(tables, broker)):
             group = groups.known(tables, broker, group_id)
             assert group is not None, group_id
             mine = {name for name in timers if name.split("/", 1)[0] == escape(group_id)}
             timers -= mine
-            is_led = leads(tables, broker, GROUP_TOPIC, group_id)
-            is_classic = isinstance(group, ClassicGroup)
-            if not is_led or (is_classic and not groups.living(tables, broker, group_id)):
+            if not _is_there(tables, broker, group_id, group):
                 continue
             running = {groups.timer_of(name)[1] for name in mine}
             for violation in kind_of(group).check(group, running):
                 yield f"group {group_id!r} of broker {broker}: {violation}"
-            if isinstance(group, ClassicGroup):
-                if not (group.members or group.pending or group_id in written):
-                    yield f"group {group_id!r} of broker {broker} lives without anybody"
-                waiting_ids |= _waiting_ids(group)
+            is_written = group_id in written
+            if isinstance(group, ClassicGroup) and not (
+                group.members or group.pending or is_written
+            ):
+                yield f"group {group_id!r} of broker {broker} lives without anybody"
         for name in sorted(timers):
             yield f"the timer {name} of broker {broker} is of no group that lives"
+
+
+def _waits(tables: Tables, brokers: Sequence[int]) -> Violations:
+    """Joins and syncs that wait are those of members."""
+    waiting_ids: set[str] = set()
+    for broker in brokers:
+        for group_id in _ids(tables, broker):
+            group = groups.known(tables, broker, group_id)
+            if isinstance(group, ClassicGroup) and _is_there(tables, broker, group_id, group):
+                waiting_ids |= _waiting_ids(group)
     joins_and_syncs = {
         each.event_id
         for each in waiting.all_waiting(tables.waiting)
@@ -48,7 +82,6 @@ def check(tables: Tables, brokers: Iterable[int]) -> Violations:
         yield f"request {event_id} does not wait, and its member says that it does"
     for event_id in sorted(joins_and_syncs - waiting_ids):
         yield f"request {event_id} waits, and is no member's"
-    yield from _offsets(tables)
 
 
 def _waiting_ids(group: ClassicGroup) -> set[str]:

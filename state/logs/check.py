@@ -3,7 +3,7 @@
 from functools import lru_cache
 from itertools import pairwise
 
-from brokerstream.state.core.check import Violations, by_kind
+from brokerstream.state.core.check import ALL, Touched, Violations
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs.chunked import CHUNK_ENTRIES, Span
@@ -19,7 +19,6 @@ from brokerstream.state.logs.log import (
     aborted_index,
     batches_from,
     chunk_key,
-    log_key,
     rolled_segments,
     sealed_segments,
 )
@@ -27,26 +26,39 @@ from brokerstream.state.logs.log_segments import NO_TIMESTAMP
 from brokerstream.state.logs.log_transactions import NO_OFFSET
 from brokerstream.state.logs.producer import BATCHES_KEPT, Producer, sequence_after
 
+OF_A_LOG = ("chunk", "sealed", "aborted", "rolled")
+"""The kinds of items that belong to a log, in its table."""
 
-def check(logs: Table, producers: Table) -> Violations:
+
+def check(logs: Table, producers: Table, touched: Touched = ALL) -> Violations:
     """Every log by itself, with its producers; nothing belongs to a log that is not there."""
-    kinds = by_kind(logs)
-    owned: set[str] = set()
-    for key in kinds.get("log", []):
+    keys = [*touched.keys("logs", logs), *touched.keys("producers", producers)]
+    for broker, _, topic_id, partition in sorted({_place(key) for key in keys}):
+        place = f"{topic_id}/{partition}"
+        key = f"{broker}/log/{place}"
         log = logs.get(key, Log)
-        assert log is not None, key
-        place = (log.topic_id, log.topic, log.partition)
-        if log == _empty(*place, log.leader_epoch, log.directory, log.is_whole):
-            continue  # most partitions of internal topics are
-        broker = int(key.split("/", 1)[0])
-        owned |= _items_of(broker, log)
-        for violation in _log(logs, broker, log):
-            yield f"{key}: {violation}"
-    for kind in ("chunk", "sealed", "aborted", "rolled"):
-        for key in kinds.get(kind, []):
-            if key not in owned:
-                yield f"{key} is of no log"
-    yield from _producers(logs, kinds.get("log", []), producers)
+        owned: set[str] = set()
+        if log is not None and not _is_empty(log):  # most partitions of internal topics are
+            owned = _items_of(int(broker), log)
+            for violation in _log(logs, int(broker), log):
+                yield f"{key}: {violation}"
+        for kind in OF_A_LOG:
+            for each in logs.keys(f"{broker}/{kind}/{place}/"):
+                if each not in owned:
+                    yield f"{each} is of no log"
+        yield from _producers(key, log, producers)
+
+
+def _place(key: str) -> tuple[str, str, str, str]:
+    """The broker, topic id and partition of a log's key, and of the key of what belongs to it."""
+    broker, _, topic_id, partition, *_ = key.split("/")
+    return broker, "log", topic_id, partition
+
+
+def _is_empty(log: Log) -> bool:
+    """Whether nothing was ever appended to it."""
+    place = (log.topic_id, log.topic, log.partition)
+    return log == _empty(*place, log.leader_epoch, log.directory, log.is_whole)
 
 
 @lru_cache(2**12)
@@ -169,30 +181,27 @@ def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Violatio
         yield f"the bounds of chunk {bounds.number} are {bounds}, its batches have {found}"
 
 
-def _producers(logs: Table, logs_found: list[str], producers: Table) -> Violations:
-    opened: set[tuple[str, int, int]] = set()
-    for key in producers.keys(""):
-        broker, _, topic_id, partition, producer_id = key.split("/")
-        log = logs.get(log_key(int(broker), topic_id, int(partition)), Log)
-        producer = producers.get(key, Producer)
-        assert producer is not None, key
+def _producers(log_key: str, log: Log | None, producers: Table) -> Violations:
+    """What one log remembers of producers, and what is open in it."""
+    opened: set[tuple[int, int]] = set()
+    for key in producers.keys(f"{log_key.replace('/log/', '/producer/', 1)}/"):
         if log is None:
             yield f"{key} is of no log"
             continue
+        producer = producers.get(key, Producer)
+        assert producer is not None, key
         if producer.has_open_transaction:
-            place = log_key(int(broker), topic_id, int(partition))
-            opened.add((place, int(producer_id), producer.current_txn_first_offset))
+            number = int(key.rpartition("/")[2])
+            opened.add((number, producer.current_txn_first_offset))
         for violation in _producer(producer, log):
             yield f"{key}: {violation}"
-    for key in logs_found:
-        log = logs.get(key, Log)
-        for each in log.transactions if log is not None else []:
-            opening = (key, each.producer_id, each.first_offset)
-            if each.last_offset == NO_OFFSET and opening not in opened:
-                yield f"{key}: producer {each.producer_id} knows nothing of its open transaction"
-            opened.discard(opening)
-    for key, number, offset in sorted(opened):
-        yield f"{key} knows nothing of producer {number}'s transaction since {offset}"
+    for each in log.transactions if log is not None else []:
+        opening = (each.producer_id, each.first_offset)
+        if each.last_offset == NO_OFFSET and opening not in opened:
+            yield f"{log_key}: producer {each.producer_id} knows nothing of its open transaction"
+        opened.discard(opening)
+    for number, offset in sorted(opened):
+        yield f"{log_key} knows nothing of producer {number}'s transaction since {offset}"
 
 
 def _producer(producer: Producer, log: Log) -> Violations:

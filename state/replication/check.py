@@ -3,20 +3,33 @@
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.core import waiting
-from brokerstream.state.core.check import Violations, by_kind
+from brokerstream.state.core.check import ALL, Touched, Violations, by_kind
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs.log import Log, batches_from, log_key
 from brokerstream.state.replication.leader import Leadership
 from brokerstream.state.replication.throttles import THROTTLE_TIMER
 
+KINDS = ("leading", "held", "checkpointed")
 
-def check(tables: Tables) -> Violations:
+
+def check(tables: Tables, touched: Touched = ALL) -> Violations:
     """Every partition with several replicas, and what leaders know of them."""
+    places = {tuple(key.split("/")[2:4]) for key in touched.keys("logs", tables.logs)}
+    is_known = not touched.has("metadata", "topic")
     for topic in image.all_topics(tables.metadata, CONTROLLER):
         for number, partition in enumerate(topic.partitions):
+            if is_known and (topic.topic_id, str(number)) not in places:
+                continue
             if len(partition.replicas) > 1:
                 yield from _replicas(tables, topic, number)
+    is_held = touched.has_timer(THROTTLE_TIMER) or touched.is_gone("logs", tables.logs, "log")
+    if not is_known or is_held or touched.has("waiting", *KINDS):
+        yield from _kept(tables)
+
+
+def _kept(tables: Tables) -> Violations:
+    """What brokers keep in mind is of what is there."""
     kinds = by_kind(tables.waiting)
     for key in kinds.get("leading", []):
         yield from _leadership(tables, key)

@@ -1,6 +1,6 @@
 """What must hold of share states and share partitions: batches ascend, and locks end."""
 
-from brokerstream.state.core.check import Violations, by_kind
+from brokerstream.state.core.check import ALL, Touched, Violations, by_kind
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.core.waiting import timer_of
 from brokerstream.state.share import share_partitions
@@ -9,9 +9,16 @@ from brokerstream.state.share.share_partition import SharePartition, Status
 from brokerstream.state.share.state_store import KIND, ShareState
 
 
-def check(tables: Tables) -> Violations:
+def check(tables: Tables, touched: Touched = ALL) -> Violations:
     """What does not hold of the states in `groups`, and of the share partitions in `sessions`."""
-    yield from _states(tables)
+    if touched.has("groups", KIND):
+        yield from _states(tables)
+    is_locked = touched.has_timer(share_partitions.TIMER)
+    if is_locked or touched.has("sessions", share_partitions.KIND):
+        yield from _partitions(tables)
+
+
+def _partitions(tables: Tables) -> Violations:
     for key in by_kind(tables.sessions).get(share_partitions.KIND, []):
         share = tables.sessions.get(key, SharePartition)
         assert share is not None, key

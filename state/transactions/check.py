@@ -1,10 +1,10 @@
 """What must hold of transactions: ids have their timers, pending offsets their index."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from brokerstream.state.cluster.coordinators import TRANSACTION_TOPIC, leads
 from brokerstream.state.core import waiting
-from brokerstream.state.core.check import Violations, by_kind, machine_of
+from brokerstream.state.core.check import ALL, Touched, Violations, by_kind, machine_of
 from brokerstream.state.core.tables import Tables, escape
 from brokerstream.state.logs.log import log_key
 from brokerstream.state.transactions import transactional_ids
@@ -14,14 +14,23 @@ from brokerstream.state.transactions.transactional_offsets import Pending, Pendi
 from brokerstream.state.transactions.transactions import PREPARED, State
 
 
-def check(tables: Tables, brokers: Iterable[int]) -> Violations:
+def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
     """Transactional ids, producer ids, pending offsets and verifications of some brokers."""
-    for broker in brokers:
-        yield from _ids(tables, broker)
-        ids = tables.metadata.get(f"{broker}/producer-ids", ProducerIds)
-        if ids is not None and not ids.current.first <= ids.next_id <= ids.current.end:
-            yield f"broker {broker} hands out {ids.next_id} next, of the block {ids.current}"
-    yield from _pending(tables)
+    has_ids = touched.has("transactions") or touched.has("metadata", "topic", "producer-ids")
+    if has_ids or touched.has_timer(transactional_ids.TIMER) or touched.has("waiting", "network"):
+        for broker in brokers:
+            yield from _ids(tables, broker)
+            ids = tables.metadata.get(f"{broker}/producer-ids", ProducerIds)
+            if ids is not None and not ids.current.first <= ids.next_id <= ids.current.end:
+                yield f"broker {broker} hands out {ids.next_id} next, of the block {ids.current}"
+    if touched.has("groups", "group", "pending", "pending-in"):
+        yield from _pending(tables)
+    is_gone = touched.is_gone("logs", tables.logs, "log")
+    if is_gone or touched.has("waiting", "verifications"):
+        yield from _verifications(tables)
+
+
+def _verifications(tables: Tables) -> Violations:
     for key in by_kind(tables.waiting).get("verifications", []):
         item = tables.waiting.get(key, Verifications)
         _, _, topic_id, partition = key.split("/")

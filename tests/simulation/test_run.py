@@ -19,7 +19,7 @@ CHUNK = 250
 def test_the_same_seed_gives_the_same_run_however_often_it_is_checked(engine: Engine) -> None:
     plans = (plan for plan in map(draw, range(99)) if plan.engine is engine and plan.brokers == 1)
     plan = msgspec.structs.replace(next(plans), active_ms=1_500)
-    checked = msgspec.structs.replace(plan, checks_all=True)
+    checked = msgspec.structs.replace(plan, is_checked_whole=True)
     first, second = simulate(plan, is_traced=True), simulate(checked, is_traced=True)
     assert first.trace == second.trace
     assert len(first.trace) > 50

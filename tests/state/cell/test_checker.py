@@ -1,0 +1,143 @@
+"""A check of what was touched finds what the whole check finds."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.check import Checker, ViolationError, check
+from brokerstream.state.core.check import Touched, kind_of
+from brokerstream.state.core.outputs import Output
+from brokerstream.state.core.tables import TABLE_NAMES, Table
+from brokerstream.state.logs.log import Log
+from tests.support.histories import heard, seeded
+from tests.support.machine import Bench, header
+
+HISTORIES, EVERY = 3, 12
+
+
+def _drop(table: Table, key: str, _: random.Random) -> None:
+    table.drop(key)
+
+
+def _take_the_place(table: Table, key: str, chance: random.Random) -> None:
+    """Of another item of its kind."""
+    keys = table.keys()
+    others = [each for each in keys if kind_of(each) == kind_of(key)]
+    table.put_encoded(chance.choice(others), table.encoded(key))
+
+
+def _count_up(table: Table, key: str, chance: random.Random) -> None:
+    """A number in the item, if it has any, goes up or down."""
+    item = msgspec.msgpack.decode(table.encoded(key))
+    places = list(_numbers(item))
+    if places:
+        holder, place = chance.choice(places)
+        holder[place] += chance.choice((-1, 1, 1_000))
+        table.put_encoded(key, msgspec.msgpack.encode(item))
+
+
+def _numbers(item: Any) -> Iterator[tuple[Any, Any]]:
+    if not isinstance(item, dict | list):
+        return
+    for place, value in item.items() if isinstance(item, dict) else enumerate(item):
+        if isinstance(value, int) and not isinstance(value, bool):
+            yield item, place
+        yield from _numbers(value)
+
+
+def found(cell: Cell, touched: Touched | None) -> set[str]:
+    """What a check says; one that ends with an error has found something, too."""
+    try:
+        return set(check(cell, touched) if touched is not None else check(cell))
+    except Exception as error:  # noqa: BLE001 (what does not fit the item's type may raise anywhere)
+        return {type(error).__name__}
+
+
+def test_of_a_state_that_is_broken_anywhere_as_much_is_found() -> None:
+    chance = random.Random(1)
+    broken: list[tuple[set[str], str]] = []
+
+    def listen(cell: Cell, document: bytes, _: list[Output]) -> None:
+        if chance.randrange(EVERY) or not cell.tables.metadata.keys():
+            return
+        twin = cell.copy()
+        twin.tables.take_touched()
+        name = chance.choice([each for each in TABLE_NAMES if twin.tables[each].keys()])
+        key = chance.choice(twin.tables[name].keys())
+        change = chance.choice((_drop, _take_the_place, _count_up))
+        change(twin.tables[name], key, chance)
+        whole = found(twin, None)
+        part = found(twin, Touched(twin.tables.take_touched()))
+        assert part == whole, f"{change.__name__} {key}"
+        broken.append((whole, key))
+
+    with heard(listen):
+        for seed in range(HISTORIES):
+            seeded(seed, 100)
+    assert sum(bool(each) for each, _ in broken) > HISTORIES
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    bench.is_checked = False
+    bench.topic("orders")
+    bench.append("orders", header(1, 5, 0, 0), version=12)
+    return bench
+
+
+def _log(cell: Cell) -> tuple[str, Log]:
+    found = cell.tables.logs.items("1/log/", Log)
+    return next((key, log) for key, log in found if log.topic == "orders")
+
+
+def test_what_was_touched_before_a_commit_is_not_known(bench: Bench) -> None:
+    tables = bench.cell.tables
+    assert tables.take_touched() is None
+    bench.append("orders", header(1, 5, 0, 1), version=12)
+    touched = tables.take_touched()
+    assert touched is not None and _log(bench.cell)[0] in touched["logs"]
+    assert touched["groups"] == []
+    tables.commit()
+    assert tables.take_touched() is None
+    assert tables.take_touched() == {name: [] for name in TABLE_NAMES}
+
+
+def test_who_looks_at_what_was_touched_changes_nothing_that_a_rollback_finds(bench: Bench) -> None:
+    tables = bench.cell.tables
+    before = tables.columns()
+    for sequence in (1, 2):
+        bench.append("orders", header(1, 5, 0, sequence), version=12)
+        tables.take_touched()
+    tables.rollback()
+    assert tables.columns() == before
+
+
+def test_what_is_written_unnoticed_is_found_by_the_next_whole_check(bench: Bench) -> None:
+    checker = Checker(whole_every=3)
+    checker.begin(bench.cell)
+    checker.hold(bench.cell)
+    _log(bench.cell)[1].high_watermark = 9
+    checker.hold(bench.cell)
+    with pytest.raises(ViolationError, match="high watermark 9"):
+        checker.hold(bench.cell)
+
+
+def test_of_a_cell_that_goes_on_from_a_commit_what_was_touched_before_is_looked_at(
+    bench: Bench,
+) -> None:
+    checker = Checker(whole_every=1_000)
+    checker.begin(bench.cell)
+    key, _ = _log(bench.cell)
+    bench.cell.tables.logs.change(key, Log).log_end_offset = 1
+    checker.hold(bench.cell)
+    columns = bench.cell.columns()
+    again = Cell(bench.cell.settings, columns)
+    checker.begin(again)
+    _log(again)[1].high_watermark = 9
+    with pytest.raises(ViolationError, match="high watermark 9"):
+        checker.hold(again)
