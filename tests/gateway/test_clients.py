@@ -14,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from kafka.admin import KafkaAdminClient
 
+from tests.support.batches import START
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import PATIENCE_S
 from tests.support.round_trips import (
@@ -88,13 +89,13 @@ def test_offsets_by_time_and_at_the_ends(gateway: Running) -> None:
     with gateway.client() as client:
         client.topic("offsets")
     for number in range(100):
-        producer.produce("offsets", b"x", timestamp=1_700_000_000_000 + number * 10)
+        producer.produce("offsets", b"x", timestamp=START + number * 10)
     assert producer.flush(PATIENCE_S) == 0
     consumer = confluent_kafka.Consumer({"bootstrap.servers": gateway.bootstrap, "group.id": "x"})
     place = confluent_kafka.TopicPartition("offsets", 0)
     assert consumer.get_watermark_offsets(place, PATIENCE_S) == (0, 100)
     for milliseconds, offset in [(0, 0), (405, 41), (990, 99), (991, -1)]:
-        wanted = confluent_kafka.TopicPartition("offsets", 0, 1_700_000_000_000 + milliseconds)
+        wanted = confluent_kafka.TopicPartition("offsets", 0, START + milliseconds)
         (found,) = consumer.offsets_for_times([wanted], PATIENCE_S)
         assert found.offset == offset
     consumer.close()

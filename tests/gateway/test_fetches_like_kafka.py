@@ -14,6 +14,7 @@ from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
 from tests.conformance import wire
 from tests.gateway.test_cleaner_like_kafka import Side
+from tests.support.batches import START
 from tests.support.gateways import running_gateway
 from tests.support.patience import wait_until
 
@@ -129,7 +130,7 @@ def test_a_session_whose_topic_is_deleted(sides: Sides, version: int) -> None:
 def session_of_deleted(side: Side, version: int, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a session is told before and after one of its topics goes, and comes again."""
     side.create(name, {})
-    side.write(name, (["k"], ["v"]), 1)
+    side.write(name, (["k"], ["v"]), START)
     ids = {each: topic_id(side, each) for each in (name, "staying")}
     names = {ident: each for each, ident in ids.items()}
     topics = [asked(version, each, ident, 1) for each, ident in ids.items()]

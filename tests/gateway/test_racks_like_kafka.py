@@ -23,6 +23,7 @@ from brokerstream.drivers.consumer import Consumer
 from brokerstream.state.replication.preferred_replica import RACK_AWARE
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.gateway.test_fetches_like_kafka import asked, fetch, plain, topic_id
+from tests.support.batches import START
 from tests.support.gateways import running_gateway
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import PATIENCE_S, wait_until
@@ -62,7 +63,7 @@ def fill(cluster: Cluster) -> None:
     body = {"topics": [topic], "timeoutMs": 10_000, "validateOnly": False}
     assert cluster[1].call("CreateTopics", 7, body)["topics"][0]["errorCode"] == 0
     for at in range(RECORDS):
-        cluster[1].write(TOPIC, ([f"k{at}"], ["v"]), 1_700_000_000_000 + at)
+        cluster[1].write(TOPIC, ([f"k{at}"], ["v"]), START + at)
     for side in cluster.values():
         wait_until(lambda side=side: watermark(side) == RECORDS, "all replicas have all")
 

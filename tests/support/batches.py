@@ -1,10 +1,15 @@
 """Record batches as producers make them."""
 
+import time
+
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-START = 1_700_000_000_000
-"""The timestamp of the first record, in ms since 1970."""
+START = int(time.time() * 1000) - 600_000
+"""The timestamp of the first record, in ms since 1970: a while ago.
+
+Half a minute after it has started a broker deletes what is older than a week, in whichever test.
+"""
 
 
 def batch(
