@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import time
 import urllib.request
 from itertools import pairwise
 from pathlib import Path
@@ -245,7 +244,8 @@ def test_a_second_signal_ends_at_once(commands: Commands) -> None:
         java.suspend()
     try:
         running.send_signal(signal.SIGTERM)
-        time.sleep(1)
+        assert running.stderr is not None
+        assert any("SIGTERM: waiting" in line for line in running.stderr)
         assert running.poll() is None
         running.send_signal(signal.SIGTERM)
         running.wait(WAIT_S)

@@ -17,7 +17,9 @@ from brokerstream.drivers.producer import Producer
 from brokerstream.drivers.records import COMPRESSION
 from brokerstream.gateway.answers import Address
 from tests.gateway.test_group_clients import ConfluentMember, PythonMember, poll_until
+from tests.support.batches import START
 from tests.support.gateways import Client, running_gateway
+from tests.support.patience import PATIENCE_S
 from tests.support.socket_members import OurMember
 from tests.support.socket_records import read_committed
 
@@ -60,10 +62,12 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 
 def topic_at(bootstrap: str, name: str) -> str:
+    """A topic whose name begins so; no try before had it."""
+    unique = f"{name}-{time.time_ns()}"
     host, _, port = bootstrap.rpartition(":")
     with Client(Address(host, int(port))) as client:
-        client.topic(name, PARTITIONS)
-    return name
+        client.topic(unique, PARTITIONS)
+    return unique
 
 
 def shared(members: list[Any], *sizes: int) -> list[set[int]]:
@@ -83,7 +87,7 @@ def fill(bootstrap: str, topic: str, count: int) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
     for number in range(count * PARTITIONS):
         producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def places(first: int, end: int) -> list[bytes]:
@@ -105,7 +109,7 @@ def test_a_member_of_ours_leads_kafka_python_and_librdkafka(bootstrap: str) -> N
     assert ours.coordinator.is_leader
     assert {"Revoked", "Assigned", "Committed"} <= set(ours.events)
     stored = [confluent_kafka.TopicPartition(topic, at) for at in range(PARTITIONS)]
-    committed = members[2].consumer.committed(stored, timeout=30)
+    committed = members[2].consumer.committed(stored, timeout=PATIENCE_S)
     assert {each.offset for each in committed} == {7}
     ours.close()
     shared(members[1:], 3, 3)
@@ -180,17 +184,17 @@ def test_what_our_producer_writes_others_read(bootstrap: str) -> None:
         with Producer(bootstrap, ProducerConfig(), compression=compression) as producer:
             assert producer.partitions_of(topic, 30_000) == PARTITIONS
             for value, partition in sent.items():
-                producer.send(topic, Message(value, value, 1_000), partition)
+                producer.send(topic, Message(value, value, START), partition)
             told = producer.flush(30_000)
             assert [type(event) for event in told] == [Acked] * len(sent)
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "r", "auto.offset.reset": "earliest"}
+        {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([topic])
-    read = [consumer.poll(30) for _ in range(len(sent) * len(COMPRESSION))]
+    read = [consumer.poll(PATIENCE_S) for _ in range(len(sent) * len(COMPRESSION))]
     consumer.close()
     found = [(each.value(), each.partition(), each.timestamp()[1]) for each in read if each]
-    expected = [(value, partition, 1_000) for value, partition in sent.items()]
+    expected = [(value, partition, START) for value, partition in sent.items()]
     assert sorted(found) == sorted(expected * len(COMPRESSION))
 
 
@@ -210,7 +214,7 @@ def test_each_record_is_copied_once_though_the_first_copier_dies(bootstrap: str)
     """Read, write, commit (KIP-447): its open transaction is aborted by who comes next."""
     source, sink = topic_at(bootstrap, "eos-in"), topic_at(bootstrap, "eos-out")
     fill(bootstrap, source, 5)
-    settings = ProducerConfig(transactional_id="copier")
+    settings = ProducerConfig(transactional_id=sink)
     no_commits = {"enable_auto_commit": False}
 
     first = OurMember(bootstrap, source, AssignorName.RANGE, **no_commits)
@@ -250,7 +254,7 @@ def test_a_member_that_works_for_longer_than_a_session_stays_in_its_group(
     bootstrap: str, gateway: str
 ) -> None:
     """KIP-62: heartbeats have a thread of their own."""
-    topic = topic_at(bootstrap, f"worked-{time.time_ns()}")
+    topic = topic_at(bootstrap, "worked")
     session_ms = 1_000 if bootstrap == gateway else 6_000  # the least that Kafka takes
     busy = OurMember(bootstrap, topic, AssignorName.RANGE, session_timeout_ms=session_ms)
     other = OurMember(bootstrap, topic, AssignorName.RANGE)
@@ -267,7 +271,7 @@ def test_a_member_that_works_for_longer_than_a_session_stays_in_its_group(
 
 
 def test_a_member_that_works_for_too_long_leaves_and_comes_back(gateway: str) -> None:
-    topic = topic_at(gateway, f"stalled-{time.time_ns()}")
+    topic = topic_at(gateway, "stalled")
     slow = OurMember(gateway, topic, AssignorName.RANGE, max_poll_interval_ms=1_000)
     other = OurMember(gateway, topic, AssignorName.RANGE)
     try:

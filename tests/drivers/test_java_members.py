@@ -4,7 +4,6 @@
 """
 
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +110,7 @@ def test_javas_member_and_ours_read_each_record_once(
     """Java's leads, then ours, then both again; who comes goes on where the other has committed."""
     bootstrap = str(request.getfixturevalue(broker))
     of_java, assignors, of_ours = settings
-    topic = topic_at(bootstrap, f"with-java-{time.time_ns()}")
+    topic = topic_at(bootstrap, "with-java")
     fill(bootstrap, topic, 20)
     java = JavaMember(bootstrap, topic, **of_java)
     read = poll_until([java], lambda got: len(got) >= 20 * 6)

@@ -21,6 +21,7 @@ from brokerstream.drivers.consumer import Consumer
 from brokerstream.drivers.producer import Producer
 from tests.drivers.test_consumer_members import topic_at
 from tests.support.asked import Fields, differences, fields
+from tests.support.batches import START
 from tests.support.gateways import running_gateway
 from tests.support.kafka_tools import streams_command
 from tests.support.patience import PATIENCE_S, wait_until
@@ -85,7 +86,7 @@ def settings_of(client: str, group: str) -> ConsumerConfig:
 def produce(producer: Producer, topic: str) -> None:
     for at in range(6):
         value = b"%d" % at
-        producer.send(topic, Message(value, value, 1_000), at % 2)
+        producer.send(topic, Message(value, value, START), at % 2)
     producer.flush(60_000)
 
 

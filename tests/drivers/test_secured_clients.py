@@ -168,7 +168,7 @@ def test_properties_that_do_not_do_are_named(
 
 def test_a_session_that_ends_is_renewed_on_the_same_connection(tmp_path: Path) -> None:
     """KIP-368. Of a client that does not, the broker closes the connection."""
-    with secured_gateway(tmp_path, connections_max_reauth_ms="1500") as short:
+    with secured_gateway(tmp_path, connections_max_reauth_ms="3000") as short:
         kafka = short.client()
         create_topic(kafka, "long")
         before = short.connections()

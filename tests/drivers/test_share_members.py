@@ -15,6 +15,7 @@ from brokerstream.drivers.producer import Producer
 from brokerstream.drivers.share_consumer import ShareConsumer
 from brokerstream.gateway.answers import Address
 from brokerstream.state.core.errors import Error
+from tests.support.batches import START
 from tests.support.console import brokerstream
 from tests.support.gateways import Client, running_gateway
 from tests.support.patience import PATIENCE_S
@@ -68,7 +69,7 @@ def write(bootstrap: str, topic: str, *values: bytes, compression: str = "none")
     with Producer(bootstrap, ProducerConfig(), compression=compression) as producer:
         assert producer.partitions_of(topic, 30_000) == PARTITIONS
         for number, value in enumerate(values):
-            producer.send(topic, Message(None, value, 1_000), number % PARTITIONS)
+            producer.send(topic, Message(None, value, START), number % PARTITIONS)
         producer.flush(30_000)
 
 

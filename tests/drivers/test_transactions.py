@@ -7,6 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -89,6 +90,14 @@ def of(producer: Producer) -> Transactions:
     assert isinstance(client, ProducerClient)
     assert client.transactions is not None
     return client.transactions
+
+
+def is_aborted(bootstrap: str, transactional_id: str) -> bool:
+    """Whether the coordinator has ended a transaction for which its producer took too long."""
+    with at(bootstrap) as client:
+        body = {"transactionalIds": [transactional_id]}
+        (told,) = client.call("DESCRIBE_TRANSACTIONS", 0, body)["transactionStates"]
+    return bool(told["transactionState"] == "CompleteAbort")
 
 
 def begun(producer: Producer, topic: str, *values: str) -> list[str]:
@@ -207,7 +216,7 @@ def test_a_transaction_that_lasts_too_long_fences_only_before_kip_890(
         producer.init_transactions(PATIENCE_MS)
         begun(producer, topic, "lost")
         producer.flush(PATIENCE_MS)
-        time.sleep(2)
+        wait_until(partial(is_aborted, bootstrap, topic), "its time is over")
         producer.send(topic, Message(None, b"late"), 0)
         turn_until(producer, lambda: of(producer).state is State.ABORTABLE_ERROR)
         assert of(producer).error is Error.INVALID_PRODUCER_EPOCH
@@ -230,7 +239,7 @@ def test_a_commit_that_comes_too_late_is_fatal(bootstrap: str, level: int) -> No
         producer.init_transactions(PATIENCE_MS)
         begun(producer, topic, "lost")
         producer.flush(PATIENCE_MS)
-        time.sleep(2)
+        wait_until(partial(is_aborted, bootstrap, topic), "its time is over")
         why = "INVALID_TXN_STATE" if level == 2 else "PRODUCER_FENCED"
         with pytest.raises(TransactionError, match=f"FATAL_ERROR: {why}"):
             producer.commit_transaction(PATIENCE_MS)

@@ -44,7 +44,7 @@ def fill(gateway: Running, topic: str, partitions: int = PARTITIONS) -> list[byt
     values = [b"%d" % number for number in range(RECORDS)]
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % partitions)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return values
 
 
@@ -166,7 +166,7 @@ def poll_until(members: list[Member], is_done: Callable[[list[bytes]], bool]) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_group_goes_on_where_it_has_committed(gateway: Running, kind: type[Member]) -> None:
-    topic = f"resumed-{kind.__name__}"
+    topic = f"resumed-{kind.__name__}-{time.time_ns()}"
     values = fill(gateway, topic)
     first = kind(gateway, topic)
     read = poll_until([first], lambda read: len(read) == RECORDS)
@@ -175,7 +175,7 @@ def test_a_group_goes_on_where_it_has_committed(gateway: Running, kind: type[Mem
     first.close()
     producer = confluent_kafka.Producer({"bootstrap.servers": gateway.bootstrap})
     producer.produce(topic, b"later", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     second = kind(gateway, topic)
     assert poll_until([second], bool) == [b"later"]
     second.close()
@@ -183,7 +183,7 @@ def test_a_group_goes_on_where_it_has_committed(gateway: Running, kind: type[Mem
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_members_share_the_partitions_and_take_over(gateway: Running, kind: type[Member]) -> None:
-    topic = f"shared-{kind.__name__}"
+    topic = f"shared-{kind.__name__}-{time.time_ns()}"
     fill(gateway, topic)
     members: list[Member] = [kind(gateway, topic)]
     poll_until(members, lambda _: members[0].assigned() == set(range(PARTITIONS)))
@@ -197,7 +197,7 @@ def test_members_share_the_partitions_and_take_over(gateway: Running, kind: type
 
 @pytest.mark.parametrize("kind", CLASSIC_KINDS)
 def test_a_static_member_comes_back_to_its_partitions(gateway: Running, kind: type[Member]) -> None:
-    topic = f"static-{kind.__name__}"
+    topic = f"static-{kind.__name__}-{time.time_ns()}"
     fill(gateway, topic)
     option = "group_instance_id" if kind is PythonMember else "group.instance.id"
     member = kind(gateway, topic, **{option: "i"})
@@ -211,7 +211,7 @@ def test_a_static_member_comes_back_to_its_partitions(gateway: Running, kind: ty
 def test_a_static_member_of_a_consumer_group_comes_back_to_its_partitions(
     gateway: Running,
 ) -> None:
-    topic = "static-new"
+    topic = f"static-new-{time.time_ns()}"
     fill(gateway, topic)
     other = NewProtocolMember(gateway, topic)
     member = NewProtocolMember(gateway, topic, **{"group.instance.id": "i"})
@@ -229,7 +229,7 @@ def test_a_static_member_of_a_consumer_group_comes_back_to_its_partitions(
 
 @pytest.mark.kafka
 def test_kafkas_group_tool(gateway: Running) -> None:
-    topic = "tooled"
+    topic = f"tooled-{time.time_ns()}"
     fill(gateway, topic)
     tool: Tool = partial(run_tool, gateway.bootstrap, "consumer.group.ConsumerGroupCommand")
     member = ConfluentMember(gateway, topic)

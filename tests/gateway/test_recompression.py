@@ -1,5 +1,6 @@
 """Batches are kept in the codec of their topic, as by a real broker (`compression.type`)."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_batches_are_kept_as_by_a_real_broker(kafka: str, asked: str) -> None:
         found = []
         for client in (Client(Address(host, int(port))), gateway.client()):
             with client:
-                topic = f"kept-{asked}"
+                topic = f"kept-{asked}-{time.time_ns()}"
                 client.topic(topic, compression_type=asked)
                 found.append([kept(client, topic, codec) for codec in CODECS])
         assert found[1] == found[0]
@@ -84,9 +85,10 @@ def test_the_size_that_came_and_the_one_that_is_kept_are_bounded(kafka: str) -> 
             with client:
                 for asked in ("gzip", "uncompressed"):
                     configs = {"compression_type": asked, "max_message_bytes": "500"}
-                    client.topic(f"bounded-{asked}", **configs)
+                    topic = f"bounded-{asked}-{time.time_ns()}"
+                    client.topic(topic, **configs)
                     for data in smaller.values():
-                        answer = produced(client, f"bounded-{asked}", data)
+                        answer = produced(client, topic, data)
                         found.append((asked, answer["errorCode"]))
     assert found[4:] == found[:4]
     assert found[:4] == [("gzip", 10), ("gzip", 0), ("uncompressed", 10), ("uncompressed", 10)]

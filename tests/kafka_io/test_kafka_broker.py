@@ -17,6 +17,7 @@ from brokerstream.errors import UserError
 from brokerstream.kafka_io import kafka_broker
 from brokerstream.kafka_io.kafka_broker import RESERVED, EmbeddedKafka
 from brokerstream.settings import default_home
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -29,12 +30,12 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedKafka]:
 
 
 def topics(bootstrap: str) -> set[str]:
-    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics)
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=PATIENCE_S).topics)
 
 
 def create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
 
 
 @pytest.mark.kafka

@@ -18,6 +18,7 @@ from brokerstream.streaming.ingest import batch_reader
 from brokerstream.streaming.ingest.batches import TopicPartition
 from tests.support.certificates import Authority, Identity
 from tests.support.jobs import JobBench, capture
+from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,10 +93,10 @@ def record(secured: dict[str, ClientProperties]) -> bytes:
     """A record that confluent-kafka wrote into a topic that it created."""
     configuration = secured["files"].for_confluent()
     admin = AdminClient(configuration)
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(20)
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)
     producer = Producer(configuration)
     producer.produce(TOPIC, b"hello")
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return b"hello"
 
 
@@ -105,7 +106,7 @@ def test_confluent_kafka_reaches_it(
     stores: str, secured: dict[str, ClientProperties], record: bytes
 ) -> None:
     admin = AdminClient(secured[stores].for_confluent())
-    assert TOPIC in admin.list_topics(timeout=20).topics
+    assert TOPIC in admin.list_topics(timeout=PATIENCE_S).topics
     assert secured[stores].warnings() == []
 
 
@@ -117,7 +118,7 @@ def test_kafka_python_reaches_it(
     consumer = KafkaConsumer(
         TOPIC,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=PATIENCE_S * 1_000,
         **secured[stores].for_kafka_python(),
     )
     try:

@@ -18,6 +18,7 @@ from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming import job, runner
 from brokerstream.streaming.clock import Clock, now_ms
 from tests.support.jobs import JobBench
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.kafka
 
@@ -37,7 +38,7 @@ def prepare(bench: JobBench, **flags: Any) -> None:
 def create(bench: JobBench, name: str, partitions: int = 1, **config: str) -> None:
     admin = topics.admin_client(bench.client)
     new = NewTopic(name, num_partitions=partitions, config=config)
-    admin.create_topics([new])[name].result(30)
+    admin.create_topics([new])[name].result(PATIENCE_S)
 
 
 def test_every_topic_is_created_with_its_settings(bench: JobBench) -> None:
@@ -88,14 +89,14 @@ def test_a_checkpoint_of_other_cells_clusters_or_topics_is_refused(bench: JobBen
         prepare(bench, clusters=("a",))
     admin = topics.admin_client(bench.client)
     name = f"{bench.prefix}.requests"
-    admin.delete_topics([name])[name].result(30)
+    admin.delete_topics([name])[name].result(PATIENCE_S)
     wait_until_gone(bench, name)
     with pytest.raises(UserError, match="which is not there"):
         prepare(bench)
 
 
 def wait_until_gone(bench: JobBench, name: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while name in topics.existing(topics.admin_client(bench.client), bench.client):
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -150,7 +151,7 @@ def write_timer(bench: JobBench, cell: str, deadline: int) -> None:
     producer = Producer(topics.writer_configuration(bench.client))
     value = msgspec.json.encode({"cluster": cell, "deadline": deadline})
     producer.produce(f"{bench.prefix}.timers", key=cell, value=value)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def ticks(bench: JobBench) -> list[tuple[str, int]]:
@@ -167,7 +168,7 @@ def ticks(bench: JobBench) -> list[tuple[str, int]]:
 
 
 def wait_for_ticks(bench: JobBench, number: int) -> list[tuple[str, int]]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while len(found := ticks(bench)) < number and time.monotonic() < deadline:
         time.sleep(0.1)
     return found

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 from tests.support.connect_commands import properties
 from tests.support.kafka_tools import connect_command
+from tests.support.patience import PATIENCE_S
 from tests.support.typed_commands import free_port
 
 MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -88,7 +89,7 @@ class JavaWorker:
         """
         self._java.terminate()
         try:
-            return self._java.wait(100)
+            return self._java.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._java.send_signal(signal.SIGQUIT)  # it tells where its threads are
             time.sleep(5)

@@ -19,6 +19,7 @@ from tests.support.configs import (
     describe,
 )
 from tests.support.machine import Bench
+from tests.support.patience import wait_until
 
 LISTED = {"resourceTypes": [METRICS]}
 
@@ -49,9 +50,23 @@ INCREMENTS: list[list[Wanted]] = [
 ]
 
 
+def forget(real: Real) -> None:
+    """No subscription is left, be it another test's."""
+
+    def listed() -> list[str]:
+        answer = real.request("LIST_CONFIG_RESOURCES", 1, LISTED)
+        return [each["resourceName"] for each in answer["configResources"]]
+
+    gone: list[Change] = [(key, DELETE, None) for key in ("metrics", "interval.ms", "match")]
+    there: list[Wanted] = [(METRICS, name, gone) for name in listed()]
+    alter(real, "INCREMENTAL_ALTER_CONFIGS", 1, there)
+    wait_until(lambda: not listed())
+
+
 @pytest.mark.kafka
 def test_subscriptions_as_a_real_broker_tells_and_takes_them(kafka: str) -> None:
     real, bench = both = Real(kafka), Bench()
+    forget(real)
     for wanted in INCREMENTS:
         found = [alter(each, "INCREMENTAL_ALTER_CONFIGS", 1, wanted) for each in both]
         assert found[1] == found[0], wanted

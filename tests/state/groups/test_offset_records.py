@@ -15,6 +15,7 @@ from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.groups import offset_records
 from brokerstream.state.groups.offset_records import OffsetKey, OffsetValue
+from tests.support.patience import PATIENCE_S
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -146,7 +147,7 @@ def offsets_topic(bootstrap: str, group: str, count: int) -> list[tuple[bytes, b
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         found: list[tuple[bytes, bytes | None]] = []
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE_S
         while len(found) < count and time.monotonic() < end:
             for records in consumer.poll(200).values():
                 for record in records:
@@ -162,7 +163,7 @@ def commit(admin: Any, group: str, offsets: dict[Any, Any]) -> None:
     """Commits as soon as the broker has made `__consumer_offsets` and coordinates the group."""
     from kafka.errors import CoordinatorNotAvailableError, NoError, NotCoordinatorError
 
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE_S
     results: set[Any] = set()
     while results != {NoError}:
         assert time.monotonic() < end, results

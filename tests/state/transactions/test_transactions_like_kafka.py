@@ -14,7 +14,7 @@ import pytest
 
 from tests.conformance import wire
 from tests.support.machine import header
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.transactions import TransactionBench
 
 Call = Callable[[str, int, dict[str, Any]], dict[str, Any]]
@@ -93,6 +93,12 @@ class Story:
             return answer
 
         return ask
+
+    def is_led(self) -> bool:
+        """Whether the broker knows that it leads the topic: it asks nobody to try again else."""
+        partitions = [{"partitionIndex": each, "timestamp": -1} for each in (0, 1)]
+        topics = [{"name": self.topic, "partitions": partitions}]
+        return not any(codes(self._call("ListOffsets", 7, {"replicaId": -1, "topics": topics})))
 
     def note(self, what: str, value: Any) -> None:
         self.told.append((what, value))
@@ -323,6 +329,7 @@ def test_the_coordinator_answers_as_kafkas(kafka: str) -> None:
             timeoutMs=10_000,
             validateOnly=False,
         )
+        wait_until(story.is_led, "the topic is known to the broker")
         tell(story)
     theirs, ours = (story.told for story in sides)
     different = [pair for pair in zip(theirs, ours, strict=True) if pair[0] != pair[1]]
