@@ -8,12 +8,12 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -73,6 +73,9 @@ EXPECTATIONS = "great-expectations"
 """One worker imports it, which takes seconds."""
 SOURCES = "the project's own modules"
 """One worker parses them all."""
+
+
+HAS_FAILED = pytest.StashKey[bool]()
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
@@ -147,6 +150,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         places = _places({_file_of(item): None for item in items})
         items.sort(key=lambda item: (not _has_session(item), places[_file_of(item)]))
     _leave_out(config, items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note which tests fail, for what comes next."""
+    report = yield
+    if report.failed:
+        item.stash[HAS_FAILED] = True
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Who comes after a failed test, be it its own second try, meets nothing that it has left.
+
+    All fixtures begin anew, the real broker's, too: topics, groups and quotas have the names of
+    before. The Spark session stays: one takes long to start, and holds nothing of a test.
+    """
+    if not item.stash.get(HAS_FAILED, False):
+        return
+    item.stash[HAS_FAILED] = False
+    session = item.session
+    session._setupstate.teardown_exact(SimpleNamespace(listchain=lambda: [session]))
+    for each in session._fixturemanager.getfixturedefs("kafka", item) or ():
+        each.finish(item._request)
 
 
 def _file_of(item: pytest.Item) -> str:
