@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.main import get_command
 
@@ -23,6 +23,7 @@ from brokerstream.kafka_io import topics
 from brokerstream.kafka_io.kafka_clients import client_properties
 from brokerstream.settings import load as load_settings
 from tests.support.certificates import Authority
+from tests.support.commits import commit
 from tests.support.documents import DOCUMENTS, Command, commands, inline, name_of, the_command
 from tests.support.gateways import HOST
 from tests.support.patience import PATIENCE_S
@@ -157,9 +158,7 @@ def orders(reader: Reader) -> None:
 def committed_offsets(reader: Reader) -> None:
     """A group that has committed."""
     orders(reader)
-    consumer = Consumer({"bootstrap.servers": reader.bootstrap, "group.id": "billing"})
-    consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
-    consumer.close()
+    commit(reader.bootstrap, "billing", "orders", 1)
 
 
 def request_log(reader: Reader) -> None:

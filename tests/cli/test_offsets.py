@@ -11,14 +11,14 @@ from secrets import token_hex
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokerstream.kafka_io.group_offsets import NO_COORDINATOR_YET
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
 from brokerstream.sinks import offset_moves
 from brokerstream.state.core.outputs import offsets_topic
+from tests.support.commits import commit
 from tests.support.console import brokerstream
 from tests.support.consumer_groups import ConsumerBench
 from tests.support.kafka_tools import run_tool
@@ -173,22 +173,6 @@ def fill(bootstrap: str, topic: str, older: int, begin_ms: int) -> None:
     for number in range(20):
         producer.produce(topic, b"both", timestamp=begin_ms + number * 1000)
     assert producer.flush(PATIENCE_S) == 0
-
-
-def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
-    """As an administrator does."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-            break
-        except KafkaException as error:  # a broker that has just made its first coordinator
-            is_coming = error.args[0].code() in NO_COORDINATOR_YET
-            if not is_coming or time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-    consumer.close()
 
 
 @pytest.mark.kafka

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokerstream.cli.offset_sources import client_of
@@ -17,19 +17,11 @@ from brokerstream.state.groups.group_records import ClassicRow, OffsetRow, decod
 from brokerstream.state.observed.offset_history import Written
 from brokerstream.streaming import offset_following
 from brokerstream.streaming.offset_following import Following
+from tests.support.commits import commit
 from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-TOPIC = "followed"
-
-
-def commit(bootstrap: str, group: str, offset: int) -> None:
-    """A group commits for partition 0."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
-    consumer.close()
 
 
 def committed(store: OffsetHistoryStore, group: str) -> list[int]:
@@ -61,29 +53,31 @@ def test_commits_are_kept_once_each_whatever_ends_the_query(
     kafka: str, spark: "SparkSession", tmp_path: Path
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(timeout=PATIENCE_S)
+    topic = f"followed-{token_hex(4)}"
+    one, another = f"{topic}-a", f"{topic}-b"
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=PATIENCE_S)
     store = OffsetHistoryStore(tmp_path)
     client = client_of(kafka, None)
     begin = partial(offset_following.start, spark, client, store, "200 milliseconds")
     warnings: list[str] = []
     for number in range(5):
-        commit(kafka, "a", number)
+        commit(kafka, one, topic, number)
     query = Following(begin, warnings.append)
     query.look()
-    wait(lambda: committed(store, "a") == [0, 1, 2, 3, 4])
-    commit(kafka, "b", 7)
-    wait(lambda: committed(store, "b") == [7])
+    wait(lambda: committed(store, one) == [0, 1, 2, 3, 4])
+    commit(kafka, another, topic, 7)
+    wait(lambda: committed(store, another) == [7])
     query.stop()
 
-    commit(kafka, "a", 9)
+    commit(kafka, one, topic, 9)
     again = Following(begin, warnings.append)
     again.look()
-    wait(lambda: committed(store, "a") == [0, 1, 2, 3, 4, 9])
+    wait(lambda: committed(store, one) == [0, 1, 2, 3, 4, 9])
     again.stop()
     places = [(row.partition, row.offset) for row in store.rows()]
     assert len(places) == len(set(places))
     groups = {row.key.group for row in map(_row, store.rows()) if isinstance(row, OffsetRow)}
-    assert {"a", "b"} <= groups
+    assert {one, another} <= groups
     spark_groups = [
         row.group
         for row in map(_row, store.rows())

@@ -1,7 +1,5 @@
 """Both engines on one schedule: the job on Spark answers every exchange as one process does."""
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from brokerstream.kafka_io import properties
@@ -13,6 +11,7 @@ from brokerstream.streaming.replay import local
 from brokerstream.streaming.replay import spark as engine
 from brokerstream.streaming.replay.plan import plan
 from brokerstream.streaming.replay.recording import read
+from tests.support.patience import wait_until
 from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
@@ -40,17 +39,9 @@ def test_the_engines_agree_on_every_exchange_of_the_captures(
     assert len(answers) + len(planned.schedule.lost) == len(recording.exchanges)
     assert handled[-1] == len(planned.documents)
     assert len(handled) == 3, "in more than one micro-batch"
-    assert is_soon(lambda: own_topics(settings) == []), "the engine's own topics are removed"
+    wait_until(lambda: own_topics(settings) == [], "the engine's own topics are removed")
 
 
 def own_topics(settings: Settings) -> list[str]:
     client = client_properties(settings)
     return [name for name in existing(admin_client(client), client) if "replay-" in name]
-
-
-def is_soon(holds: Callable[[], bool]) -> bool:
-    """Whether something holds within ten seconds: a broker hears of a deletion a little later."""
-    end = time.monotonic() + 10
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.1)
-    return holds()
