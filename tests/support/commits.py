@@ -1,0 +1,24 @@
+"""Offsets that an administrator commits for a group without members."""
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from brokerstream.kafka_io.group_offsets import NO_COORDINATOR_YET
+from tests.support.patience import wait_until
+
+
+def commit(bootstrap: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
+    """Commit, as soon as the broker coordinates the group: it may have to make its topic first."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+
+    def is_committed() -> bool:
+        place = TopicPartition(topic, partition, offset)
+        try:
+            consumer.commit(offsets=[place], asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() in NO_COORDINATOR_YET:
+                return False
+            raise
+        return True
+
+    wait_until(is_committed)
+    consumer.close()
