@@ -16,6 +16,7 @@ from brokerstream.errors import UserError
 from brokerstream.settings import Settings
 from tests.support.gateway_processes import gateway
 from tests.support.gateways import Client
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -61,7 +62,7 @@ def said_to_a_terminal(**environment: str) -> str:
         stderr=theirs,
         env={**plain, "TERM": "xterm-256color", **environment},
     ) as process:
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
     os.close(theirs)
     said = os.read(ours, 65536).decode()
     os.close(ours)

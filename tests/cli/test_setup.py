@@ -14,6 +14,7 @@ import pytest
 from brokerstream.kafka_io import jars
 from tests.support.images import Ignored, copy_context
 from tests.support.ivy_mirrors import mirror, modules_of
+from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.kafka
@@ -51,7 +52,7 @@ def on_a_terminal(command: list[str], environment: dict[str, str]) -> str:
         while piece := os.read(ours, 65536):
             shown += piece
     os.close(ours)
-    assert process.wait(60) == 0, shown
+    assert process.wait(PATIENCE_S) == 0, shown
     return shown.decode()
 
 

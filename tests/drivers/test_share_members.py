@@ -19,6 +19,7 @@ from tests.support.batches import START
 from tests.support.console import brokerstream
 from tests.support.gateways import Client, running_gateway
 from tests.support.patience import PATIENCE_S
+from tests.support.settled import settle
 
 pytestmark = pytest.mark.clients
 
@@ -57,6 +58,7 @@ def topic_of(bootstrap: str, configs: dict[str, str]) -> str:
         client.topic(made, PARTITIONS)
         answer = client.call("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
         assert answer["responses"][0]["errorCode"] == 0, answer
+        settle(client)
     return made
 
 

@@ -200,6 +200,8 @@ class Side:
                     self.found[place] = self._comparable(answer)
                     if asked.api == "DELETE_TOPICS":
                         self._wait_until_gone(answer)
+                    elif asked.api == "CREATE_DELEGATION_TOKEN" and not answer["errorCode"]:
+                        self._wait_until_told(answer["tokenId"])
                 except NotEncodableError:
                     continue  # this version has no word for it
                 except ConnectionError:
@@ -214,6 +216,16 @@ class Side:
             wait_until(
                 lambda: all(e["errorCode"] for e in admin.call("METADATA", 12, asked)["topics"])
             )
+
+    def _wait_until_told(self, token_id: str) -> None:
+        """It hears of a token as late, and whoever comes next may see it."""
+        with self._logged_in(ADMIN) as admin:
+
+            def tokens() -> set[str]:
+                answer = admin.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+                return {each["tokenId"] for each in answer["tokens"]}
+
+            wait_until(lambda: token_id in tokens())
 
     def _requests(self, who: Who, apis: set[str]) -> Iterator[tuple[Asked, int]]:
         ids = {name: topic_id for topic_id, name in self._names.items()}

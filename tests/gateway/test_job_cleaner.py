@@ -27,6 +27,7 @@ from brokerstream.streaming import garbage, job, runner
 from tests.conformance import wire
 from tests.gateway.test_cleaner_like_kafka import CONFIGS, LATER_MS
 from tests.support.jobs import JobBench
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.kafka
 
@@ -97,7 +98,7 @@ class Compacted:
                     writer.produce(topic, made.value, made.key)
                 elif made.topic == DEAD_LETTERS:
                     self.letters.append(made.value)
-        assert writer.flush(60) == 0
+        assert writer.flush(PATIENCE_S) == 0
         (placed,) = job.placements(self.bench.settings)
         return JobState([CellState(placed, "a", Tables(self.cell.columns()))], dict(self._read))
 

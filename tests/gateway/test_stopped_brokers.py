@@ -67,7 +67,7 @@ def test_a_group_goes_on_when_its_coordinator_stops(local: Running) -> None:
     producer = kafka_python.KafkaProducer(
         bootstrap_servers=bootstrap_of(local), acks="all", **QUICK
     )
-    producer.send("orders", b"one", partition=0).get(30)
+    producer.send("orders", b"one", partition=0).get(WAIT_S)
     consumer = kafka_python.KafkaConsumer(
         "orders", bootstrap_servers=bootstrap_of(local), **options
     )
@@ -77,7 +77,7 @@ def test_a_group_goes_on_when_its_coordinator_stops(local: Running) -> None:
         body = {"keyType": 0, "coordinatorKeys": ["readers"]}
         coordinator = client.call("FIND_COORDINATOR", 4, body)["coordinators"][0]["nodeId"]
     intervene_through(local)("stop-broker", coordinator)
-    producer.send("orders", b"two", partition=0).get(30)
+    producer.send("orders", b"two", partition=0).get(WAIT_S)
     assert next(consumer).value == b"two"
     consumer.commit()
     place = kafka_python.TopicPartition("orders", 0)

@@ -101,7 +101,7 @@ def test_a_broker_that_was_killed_is_not_running_and_starts_again(broker: Embedd
     bootstrap = broker.start()
     process = psutil.Process(broker.status().pid)
     process.kill()
-    process.wait(60)
+    process.wait(PATIENCE_S)
     assert not broker.status().running
     assert not broker.stop()
     assert topics(broker.start()) is not None

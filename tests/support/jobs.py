@@ -27,6 +27,7 @@ from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.streaming import checkpoint_log, facts, job, runner
 from brokerstream.streaming.edge import Edge, Sendable, by_time
+from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class JobBench:
         for value in values:
             producer.produce(topic, value=value, key=key, partition=partition)
             producer.poll(0)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     def send(self, cluster: str, events: Iterable[Sendable]) -> None:
         """Write events of a cluster."""

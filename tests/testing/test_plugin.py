@@ -84,7 +84,7 @@ def test_a_failing_test_shows_the_last_requests(pytester: pytest.Pytester) -> No
             producer = kafka.KafkaProducer(
                 bootstrap_servers=kafka_broker.bootstrap_servers, client_id="mine"
             )
-            producer.send("orders", b"one").get(10)
+            producer.send("orders", b"one").get(300)
             producer.close()
             assert kafka_broker.records("orders") == []
         """

@@ -13,6 +13,7 @@ from brokerstream.kafka_io.kafka_clients import ClientProperties
 from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
 from brokerstream.streaming.ingest import batch_reader
 from brokerstream.streaming.ingest.batches import TopicPartition
+from tests.support.patience import PATIENCE_S
 
 BATCHES = 12
 RECORDS = 3
@@ -33,7 +34,7 @@ def place(client: ClientProperties) -> TopicPartition:
     for number in range(BATCHES * RECORDS):
         producer.produce(topic, VALUE, partition=0)
         if number % RECORDS == RECORDS - 1:
-            assert producer.flush(20) == 0
+            assert producer.flush(PATIENCE_S) == 0
     return TopicPartition(topic, 0)
 
 
@@ -60,7 +61,7 @@ def test_only_what_is_wanted_is_given_however_many_fetches_it_takes(
 def test_what_was_deleted_is_passed_over(client: ClientProperties, place: TopicPartition) -> None:
     admin = AdminClient(client.for_confluent())
     for future in admin.delete_records([Place(*place, 5 * RECORDS)]).values():
-        future.result(20)
+        future.result(PATIENCE_S)
     batches = batch_reader.read(client, {place: starts(list(range(BATCHES)))})[place]
     assert {batch.base_offset for batch in batches} == starts(list(range(5, BATCHES)))
 

@@ -19,6 +19,7 @@ from brokerstream.streaming.replay.handover import prepare
 from tests.support.audits import CAPTURES, lines
 from tests.support.console import brokerstream
 from tests.support.jobs import JobBench
+from tests.support.patience import PATIENCE_S
 
 FILE = "txn_fencing_ck"
 NAME = f"{FILE}.14.txn-0"
@@ -44,7 +45,7 @@ def answered(kafka: str, directory: Path, event_time: str = "recorded") -> JobBe
                 for _ in range(1 + row.offset % 2):  # a micro-batch that ran again
                     headers = {"id": made.id.encode()}
                     producer.produce(topic, made.value, partition=0, headers=headers)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return bench
 
 
