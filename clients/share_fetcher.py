@@ -12,9 +12,16 @@ Source: KIP-932; `ShareConsumeRequestManager`, `ShareFetchCollector`, `ShareCons
     an error of the whole request       the session is over; 30, 35, 42: the end
     no answer                           the session is over: its broker gives back what it had
     an error of a partition             it waits for `retry.backoff.ms`, and for newer metadata
+    a ShareAcknowledge not taken yet    it is told again, after `retry.backoff.ms`, unless the error
+                                        says that another one leads
     acquired, but no record             it is acknowledged as a gap
 
-A record goes back to the leader that it came from, in the same session. When that session is over
+With `share.acquire.mode=record_limit` one leader is asked for records at a time, another one after
+its answer, so that no more come than `max.poll.records`.
+
+A record goes back to the leader that it came from, in the same session. Where another one leads by
+now, or that one has left the cluster, its acknowledgements fail (6 NOT_LEADER_OR_FOLLOWER) without
+being sent, and the session with a broker that is not there any more is over. When a session is over
 its acknowledgements fail (13 NETWORK_EXCEPTION where the connection ended, the request's error
 where there was one; 123 INVALID_SHARE_SESSION_EPOCH for later ones), and records that were not yet
 given to the application are dropped; so are those whose lock is over by then, and those of
@@ -36,7 +43,7 @@ from brokerstream.clients.fetcher import Records
 from brokerstream.clients.metadata_snapshot import MetadataSnapshot
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.share_session import AcknowledgeType, ShareSession
-from brokerstream.state.core.errors import Error, error_of
+from brokerstream.state.core.errors import RETRIABLE, Error, error_of
 from brokerstream.state.share.fetch_bodies import (
     AnsweredPartition,
     FetchedTopic,
@@ -51,6 +58,15 @@ FATAL = frozenset(
     {Error.GROUP_AUTHORIZATION_FAILED, Error.UNSUPPORTED_VERSION, Error.INVALID_REQUEST}
 )
 """Errors of a whole request after which no other one would fare better."""
+
+OF_ANOTHER_LEADER = frozenset(
+    {
+        *(Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH),
+        *(Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID),
+    }
+)
+"""Errors after which this leader would take no acknowledgement either, were it told again."""
+RECORD_LIMIT = 1
 
 
 class ShareSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +150,8 @@ class ShareFetcher:
         self._wants_more = self._tells = self._is_closing = False
         self._not_before: dict[TopicPartition, int] = {}
         self._quiet_until: dict[int, int] = {}
+        self._tell_after: dict[int, int] = {}
+        self._asked_last = -1
         self._attempts = 0
 
     # The application's side
@@ -226,12 +244,14 @@ class ShareFetcher:
         `is_ready`: whether a broker has a connection that takes a request; asked where one is due.
         """
         led = {} if self._is_closing or self.fatal else self._led(assigned, snapshot)
+        self._leave_former_leaders(snapshot)
         made = []
-        for node in {**self.sessions, **led}:
+        for node in sorted({**self.sessions, **led}, key=lambda node: node == self._asked_last):
             session = self.sessions.get(node) or ShareSession()
             reads = self._reads(node, led.get(node, []), now)
             is_last = session.is_open and node not in led and not self._has_of(session)
-            tells = self._tells and bool(session.acknowledged)
+            is_due = self._tells and self._tell_after.get(node, 0) <= now
+            tells = is_due and bool(session.acknowledged)
             if session.is_asking or not (reads or is_last or tells) or not is_ready(node):
                 continue
             if reads:
@@ -244,7 +264,21 @@ class ShareFetcher:
 
     def deadlines(self) -> list[int]:
         """When a leader or a partition may be asked again."""
-        return [*self._not_before.values(), *self._quiet_until.values()]
+        pauses = (self._not_before, self._quiet_until, self._tell_after)
+        return [time for each in pauses for time in each.values()]
+
+    def _leave_former_leaders(self, snapshot: MetadataSnapshot) -> None:
+        """What others lead by now is not told to those that led; who has gone has no session."""
+        for node, session in list(self.sessions.items()):
+            for place in list(session.acknowledged):
+                leader = snapshot.leader(self._names[place])
+                if leader is None or leader.id != node:
+                    self.needs_metadata |= leader is None
+                    offsets = sorted(session.acknowledged.pop(place))
+                    error = Error.NOT_LEADER_OR_FOLLOWER
+                    self.events.append(ShareAcknowledged(self._names[place], offsets, error))
+            if node not in snapshot.nodes and not session.is_asking:
+                del self.sessions[node]
 
     def _led(
         self, assigned: Iterable[TopicPartition], snapshot: MetadataSnapshot
@@ -266,6 +300,9 @@ class ShareFetcher:
         """The partitions that a leader is to be asked for now."""
         if not self._wants_more or self._come or self._quiet_until.get(node, 0) > now:
             return []
+        is_limited = self._settings.acquire_mode == RECORD_LIMIT
+        if is_limited and any(each.is_reading for each in self.sessions.values()):
+            return []
         return [self._places[at] for at in led if self._not_before.get(at, 0) <= now]
 
     def _has_of(self, session: ShareSession) -> bool:
@@ -277,7 +314,8 @@ class ShareFetcher:
         return any(each is session for each in sessions)
 
     def _fetch(self, node: int, session: ShareSession, places: list[Place], now: int) -> Asked:
-        self.sessions[node] = session
+        self.sessions[node], self._asked_last = session, node
+        session.is_reading = True
         topics, forgotten = session.fetch(places)
         group_id, member_id = self._ids
         settings = self._settings
@@ -345,9 +383,11 @@ class ShareFetcher:
             for topic in response.responses
             for answer in topic.partitions
         }
-        self._told(asked, errors)
         if asked.is_last:
+            self._told(asked, errors)
             self.sessions.pop(asked.node, None)
+        else:
+            self._told(asked, errors, now)
 
     def failed(self, asked: Asked, now: int) -> None:
         """No answer comes."""
@@ -366,6 +406,7 @@ class ShareFetcher:
         if self.sessions.get(asked.node) is not asked.session:
             return False
         asked.session.is_asking = asked.session.is_telling = False
+        asked.session.is_reading = False
         if error is Error.NONE:
             self._attempts = 0
             return True
@@ -390,13 +431,22 @@ class ShareFetcher:
         for place, offsets in session.acknowledged.items():
             self.events.append(ShareAcknowledged(self._names[place], sorted(offsets), error))
 
-    def _told(self, asked: Asked, errors: Mapping[Place, Error]) -> None:
-        """A leader has taken acknowledgements, or has not: of those that it leaves out none."""
+    def _told(self, asked: Asked, errors: Mapping[Place, Error], again: int | None = None) -> None:
+        """A leader has taken acknowledgements, or has not: of those that it leaves out none.
+
+        `again`: the time, where it may be told once more what it could not take yet.
+        """
+        self._tell_after.pop(asked.node, None)
         for topic in asked.topics:
             for each in topic.partitions:
                 place = topic.topic_id, each.partition_index
                 error = errors.get(place, Error.INVALID_RECORD_STATE)
-                self._say(place, each.acknowledgement_batches, error)
+                if again is not None and error in RETRIABLE - OF_ANOTHER_LEADER:
+                    asked.session.put_back(place, each.acknowledgement_batches)
+                    pause = self._settings.retry_backoff.backoff(0, 0.5)
+                    self._tell_after[asked.node], self._tells = again + pause, True
+                else:
+                    self._say(place, each.acknowledgement_batches, error)
 
     def _say(self, place: Place, batches: Sequence[Any], error: Error) -> None:
         offsets = [

@@ -49,13 +49,14 @@ class ShareSession:
         acknowledged: what the broker is to be told next.
         is_asking: whether a request is under way.
         is_telling: whether there are acknowledgements in it.
+        is_reading: whether it is a ShareFetch.
     """
 
     def __init__(self) -> None:
         self.epoch = FIRST_EPOCH
         self.places: dict[Place, None] = {}
         self.acknowledged: Acknowledgements = {}
-        self.is_asking = self.is_telling = False
+        self.is_asking = self.is_telling = self.is_reading = False
 
     @property
     def is_open(self) -> bool:
@@ -76,6 +77,15 @@ class ShareSession:
     def acknowledge(self) -> list[FetchedTopic]:
         """The topics of a ShareAcknowledge."""
         return topics_of(self._taken(), ())
+
+    def put_back(self, place: Place, batches: Iterable[AcknowledgementBatch]) -> None:
+        """What the broker has not taken is to be told once more."""
+        offsets = self.acknowledged.setdefault(place, {})
+        for batch in batches:
+            count = batch.last_offset - batch.first_offset + 1
+            kinds = batch.acknowledge_types * (count // len(batch.acknowledge_types))
+            for offset, kind in enumerate(kinds, batch.first_offset):
+                offsets[offset] = AcknowledgeType(kind)
 
     def begin(self, *, is_last: bool = False) -> int:
         """A request goes out: its epoch."""

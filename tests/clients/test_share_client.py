@@ -7,12 +7,20 @@ import pytest
 from brokerstream.clients.consumer_events import Failed, ShareAcknowledged
 from brokerstream.clients.fetcher import Records
 from brokerstream.clients.metadata_snapshot import MetadataSnapshot
-from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.partitions import Node, TopicPartition
 from brokerstream.clients.share_client import ShareClient
-from brokerstream.clients.share_fetcher import Asked, ShareFetcher, ShareRecord, ShareSettings
+from brokerstream.clients.share_fetcher import (
+    RECORD_LIMIT,
+    Asked,
+    ShareFetcher,
+    ShareRecord,
+    ShareSettings,
+)
 from brokerstream.clients.share_session import AcknowledgeType, batches_of
 from brokerstream.state.core.errors import Error
 from brokerstream.state.share.fetch_bodies import (
+    AcknowledgedPartition,
+    AcknowledgedTopic,
     AcquiredRecords,
     AnsweredPartition,
     AnsweredTopic,
@@ -215,6 +223,89 @@ def test_example_56_a_session_with_a_leader_of_nothing_any_more_is_closed() -> N
     assert (stays.body.share_session_epoch, goes.body.share_session_epoch) == (1, -1)
     sharing.acknowledged(goes, ShareAcknowledgeResponse(), world.now)
     assert list(sharing.sessions) == [stays.node]
+
+
+def test_example_57_with_record_limit_one_leader_is_asked_at_a_time() -> None:
+    world = Shared(partitions=2, brokers=(1, 2))
+    snapshot = world.known()
+    sharing = ShareFetcher(ShareSettings(acquire_mode=RECORD_LIMIT), GROUP, "member")
+    both = (AT, TopicPartition(TOPIC, 1))
+    nodes = []
+    for _ in range(4):
+        sharing.poll(both, world.now)
+        (asked,) = sharing.requests(both, snapshot, world.now, lambda _: True)
+        assert sharing.requests(both, snapshot, world.now, lambda _: True) == []
+        sharing.fetched(asked, ShareFetchResponse(), {}, world.now)
+        nodes.append(asked.node)
+    assert sorted(nodes[:2]) == [1, 2]
+    assert nodes[:2] == nodes[2:]
+
+
+def holding(world: Shared) -> tuple[ShareFetcher, Any]:
+    """A member that has the records 0 and 1, and the partition's place."""
+    sharing = ShareFetcher(ShareSettings(), GROUP, "member")
+    sharing.poll([AT], world.now)
+    (asked,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
+    place = asked.topics[0].topic_id, 0
+    acquired = [AcquiredRecords(first_offset=0, last_offset=1, delivery_count=1)]
+    found = AnsweredPartition(partition_index=0, acquired_records=acquired)
+    answer = ShareFetchResponse(
+        acquisition_lock_timeout_ms=LOCK_MS, responses=[AnsweredTopic(place[0], [found])]
+    )
+    items = Records([(0, "a"), (1, "b")], 2, [(2, 0)])
+    sharing.fetched(asked, answer, {place: items}, world.now)
+    assert len(sharing.poll([AT], world.now)) == 2
+    return sharing, place
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told_again"),
+    [
+        (Error.COORDINATOR_LOAD_IN_PROGRESS, True),
+        (Error.NOT_LEADER_OR_FOLLOWER, False),
+        (Error.INVALID_RECORD_STATE, False),
+    ],
+)
+def test_example_58_a_leader_that_could_not_take_a_commit_yet_is_told_again(
+    error: Error, is_told_again: bool
+) -> None:
+    world = Shared()
+    sharing, place = holding(world)
+    snapshot = world.known()
+    sharing.acknowledge(AT, 0, RELEASE)
+    sharing.commit()
+
+    def told(now: int) -> list[Asked]:
+        return sharing.requests([AT], snapshot, now, lambda _: True)
+
+    (asked,) = told(world.now)
+    refused = AcknowledgedPartition(partition_index=0, error_code=error)
+    answer = ShareAcknowledgeResponse(responses=[AcknowledgedTopic(place[0], [refused])])
+    sharing.acknowledged(asked, answer, world.now)
+    if not is_told_again:
+        assert sharing.events == [ShareAcknowledged(AT, [0, 1], error)]
+        return
+    assert (sharing.events, sharing.is_told, told(world.now)) == ([], False, [])
+    (again,) = told(max(sharing.deadlines()))
+    assert again.topics == asked.topics
+    assert again.body.share_session_epoch == asked.body.share_session_epoch + 1
+    taken = AcknowledgedPartition(partition_index=0)
+    sharing.acknowledged(
+        again,
+        ShareAcknowledgeResponse(responses=[AcknowledgedTopic(place[0], [taken])]),
+        world.now,
+    )
+    assert sharing.events == [ShareAcknowledged(AT, [0, 1], Error.NONE)]
+
+
+def test_example_59_a_leader_that_has_left_the_cluster_is_not_waited_for() -> None:
+    world = Shared()
+    sharing, _ = holding(world)
+    sharing.commit()
+    other = MetadataSnapshot(nodes={2: Node(2, "other", 9092)})
+    assert sharing.requests([AT], other, world.now, lambda _: False) == []
+    assert sharing.events == [ShareAcknowledged(AT, [0, 1], Error.NOT_LEADER_OR_FOLLOWER)]
+    assert (sharing.is_told, sharing.is_closed) == (True, True)
 
 
 def test_what_a_leader_does_not_have_waits_and_metadata_is_asked_for() -> None:

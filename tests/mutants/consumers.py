@@ -14,6 +14,7 @@ ADMIN = "test_admin_calls.py::"
 PATTERNS = "test_topic_patterns.py::"
 NEARBY = "test_preferred_replicas.py::"
 POSITIONS = "test_position_validation.py::"
+SHARING = "test_share_client.py::"
 
 
 def _of_clients(rule: str, old: str, new: str, caught_by: str) -> Mutant:
@@ -21,6 +22,30 @@ def _of_clients(rule: str, old: str, new: str, caught_by: str) -> Mutant:
 
 
 MUTANTS = (
+    _of_clients(
+        "with the record limit one leader of a share group is asked at a time",
+        "        if is_limited and any(",
+        "        if False and any(",
+        SHARING + "test_example_57_with_record_limit_one_leader_is_asked_at_a_time",
+    ),
+    _of_clients(
+        "the leaders are asked in turn",
+        "key=lambda node: node == self._asked_last)",
+        "key=lambda node: node)",
+        SHARING + "test_example_57_with_record_limit_one_leader_is_asked_at_a_time",
+    ),
+    _of_clients(
+        "who leads no more is not told again what it did not take",
+        "error in RETRIABLE - OF_ANOTHER_LEADER",
+        "error in RETRIABLE",
+        SHARING + "test_example_58_a_leader_that_could_not_take_a_commit_yet_is_told_again",
+    ),
+    _of_clients(
+        "a leader that has left the cluster has no share session",
+        "            if node not in snapshot.nodes and not session.is_asking:",
+        "            if False:",
+        SHARING + "test_example_59_a_leader_that_has_left_the_cluster_is_not_waited_for",
+    ),
     _of_clients(
         "admin: who has moved is looked up",
         "self._pause(now, at, forgets=is_moved)",
