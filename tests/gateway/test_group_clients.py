@@ -62,9 +62,7 @@ class PythonMember:
             group_id=topic,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            heartbeat_interval_ms=100,
-            session_timeout_ms=SESSION_MS,
-            **options,
+            **{"heartbeat_interval_ms": 100, "session_timeout_ms": SESSION_MS, **options},
         )
         self._read: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._is_free = threading.Lock()

@@ -73,7 +73,8 @@ CLIENTS, WIRE, FULL_CACHE = CLUSTERS = ("clients", "wire", "full-cache")
 SETTINGS = {
     **properties.read(ROOT / "tests" / "conformance" / "broker.properties"),
     "max.incremental.fetch.session.cache.slots": "8",
-    "group.consumer.session.timeout.ms": "20000",
+    "group.consumer.session.timeout.ms": "45000",
+    "group.consumer.heartbeat.interval.ms": "10000",
     "group.consumer.assignment.interval.ms": "100",
     "log.cleaner.backoff.ms": "1000",
 }
@@ -228,7 +229,11 @@ def five_members_of_both_protocols(gateway: Running, recording: Path) -> int:
         with gateway.client(timeout_s=PATIENCE_S) as client:
             named = client.call("METADATA", 12, {"topics": [{"name": GROUP}]})
         through: Any = recorded
-        members: list[Member] = [PythonMember(through, GROUP), ConfluentMember(through, GROUP)]
+        of_python, of_librdkafka = (
+            time_outs(client, "consumers") for client in ("kafka-python", "librdkafka")
+        )
+        members: list[Member] = [PythonMember(through, GROUP, **of_python)]
+        members.append(ConfluentMember(through, GROUP, **of_librdkafka))
         members += [NewProtocolMember(through, GROUP) for _ in range(3)]
         poll_until(members, lambda read: len(set(read)) == GROUP_RECORDS and is_shared(members))
         work(gateway, members)
