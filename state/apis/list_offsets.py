@@ -6,7 +6,7 @@ Source: seed 004; KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005, KIP-1023
 
     -1  1   latest: the high watermark; with read_committed the last stable offset, for a replica
             the log end offset
-    -2  1   earliest: the log start offset
+    -2  1   earliest: the log start offset, with the leader epoch of its record
     -3  7   the record with the greatest timestamp
     -4  8   earliest local: the log start offset, as nothing is in remote storage
     -5  9   latest tiered: -1 in leader epoch -1, as nothing is in remote storage
@@ -221,8 +221,9 @@ def _place(log: Log, wanted: ListPartition, end: int) -> ListedPartition:
     """The latest or earliest offset; nothing for what only remote storage has."""
     answer = ListedPartition(partition_index=wanted.partition_index)
     if wanted.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
-        answer.offset = end if wanted.timestamp == LATEST else log.log_start_offset
-        answer.leader_epoch = log.leader_epoch
+        is_latest = wanted.timestamp == LATEST
+        answer.offset = end if is_latest else log.log_start_offset
+        answer.leader_epoch = log.leader_epoch if is_latest else log.first_epoch
     return answer
 
 

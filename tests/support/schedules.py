@@ -21,6 +21,7 @@ from tests.support.stopping_brokers import intervene_through
 TOPIC = "orders"
 ASSIGNMENT = [2, 3, 1]
 CONTROLLER = 1
+EARLIEST, EARLIEST_LOCAL = -2, -4
 MIN_IN_SYNC = "min.insync.replicas"
 SETTINGS = {
     "auto.leader.rebalance.enable": "false",
@@ -194,11 +195,11 @@ class Caller:
         named = ("errorCode", "baseOffset", "logStartOffset", "currentLeader")
         return {name: partition[name] for name in named if name in partition}
 
-    def ends(self, broker: int) -> Told:
-        """ListOffsets of the end."""
-        partition = {"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": -1}
+    def ends(self, broker: int, timestamp: int = -1) -> Told:
+        """ListOffsets of the end, or of the start (-2)."""
+        partition = {"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": timestamp}
         topics = [{"name": TOPIC, "partitions": [partition]}]
-        answer = self.call(broker, "LIST_OFFSETS", 7, {"replicaId": -1, "topics": topics})
+        answer = self.call(broker, "LIST_OFFSETS", 8, {"replicaId": -1, "topics": topics})
         found = answer["topics"][0]["partitions"][0]
         return {name: found[name] for name in ("errorCode", "offset", "leaderEpoch")}
 
@@ -245,6 +246,8 @@ class Caller:
             "eligible": self.eligible(),
             "ends": self.ends(leader),
             "ends elsewhere": self.ends(other),
+            "starts": self.ends(leader, EARLIEST),
+            "starts locally": self.ends(leader, EARLIEST_LOCAL),
             "epoch 0": self.epoch_end(leader, 0),
             "newest epoch": self.epoch_end(leader, self.described()["leaderEpoch"]),
             "fetched": self.fetch(leader),

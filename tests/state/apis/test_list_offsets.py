@@ -14,6 +14,7 @@ from brokerstream.state.logs import timestamp_index
 from brokerstream.state.logs.log import Log, log_key
 from brokerstream.state.logs.timestamp_index import Found
 from tests.support.machine import Bench, header
+from tests.support.replicas import TOPIC, Replicas
 
 T0 = 1_700_000_000_000
 NOTHING = (0, -1, -1, -1)
@@ -183,6 +184,25 @@ def test_a_broker_that_does_not_lead_the_partition_says_so() -> None:
         for broker in (1, 2)
     ]
     assert sorted(errors) == [0, 6]
+
+
+def test_the_earliest_offset_is_told_with_the_epoch_of_its_record() -> None:
+    replicas = Replicas(min_insync_replicas="1")
+    replicas.produce(count=3)
+    replicas.stop(1)
+    replicas.produce(count=2)
+
+    def told(timestamp: int) -> tuple[int, ...]:
+        wanted = [{"name": TOPIC, "partitions": [{"partitionIndex": 0, "timestamp": timestamp}]}]
+        body = {"replicaId": -1, "topics": wanted}
+        answer = replicas.bench.request("LIST_OFFSETS", 8, body, broker=2)
+        (found,) = answer["topics"][0]["partitions"]
+        return found["errorCode"], found["offset"], found["leaderEpoch"]
+
+    assert [told(each) for each in (-1, -2, -4)] == [(0, 5, 1), (0, 0, 0), (0, 0, 0)]
+    deleted = [{"name": TOPIC, "partitions": [{"partitionIndex": 0, "offset": 4}]}]
+    replicas.bench.request("DELETE_RECORDS", 2, {"topics": deleted, "timeoutMs": 1000}, broker=2)
+    assert [told(each) for each in (-1, -2, -4)] == [(0, 5, 1), (0, 4, 1), (0, 4, 1)]
 
 
 @pytest.mark.parametrize("replica", [-1, -2, 5])
