@@ -187,4 +187,22 @@ MUTANTS = (
         "",
         "groups/test_consumer_groups.py::test_a_topic_that_comes_and_goes",
     ),
+    Mutant(
+        "a broker says the levels that the cluster has now",
+        "        if not each.min_supported_version <= level <= each.max_supported_version:\n",
+        "        if level > each.max_supported_version:\n",
+        REGISTRATIONS + "test_a_registration_that_is_refused",
+    ),
+    Mutant(
+        "a client is told of the listener by which it came",
+        "        if listener and known.listeners:\n",
+        "        if not known.host:\n",
+        OTHERS + "test_a_client_is_told_of_the_listener_by_which_it_came",
+    ),
+    Mutant(
+        "a leader without the listener is no leader to a client",
+        "        leader_id=leader if leader in reached else NO_LEADER,\n",
+        "        leader_id=leader,\n",
+        OTHERS + "test_a_client_is_told_of_the_listener_by_which_it_came",
+    ),
 )

@@ -9,6 +9,7 @@ TIMES = VALIDATION + "test_a_time_may_lie_so_far_back_and_no_further"
 RETENTION = "logs/test_retention.py::"
 CLEANER = "logs/test_cleaner.py::"
 ROLLING = "logs/test_rolling.py::"
+LISTING = "apis/test_list_offsets.py::"
 PLAIN = RETENTION + "test_what_goes_is_what_a_plain_reading_says"
 
 MUTANTS = (
@@ -161,5 +162,23 @@ MUTANTS = (
         "    return Error.INCONSISTENT_TOPIC_ID if has_partition else",
         "    return Error.UNKNOWN_TOPIC_OR_PARTITION if has_partition else",
         FETCH + "test_a_topic_of_the_same_name_is_not_that_of_the_session",
+    ),
+    Mutant(
+        "nobody reads at an isolation level that there is not",
+        "    if fetch.places and body.isolation_level not in logs.ISOLATION_LEVELS:\n",
+        "    if fetch.places and body.isolation_level > 2:\n",
+        "fetch/test_fetch_rules.py::test_an_isolation_level_that_there_is_not_reads_nothing",
+    ),
+    Mutant(
+        "the earliest offset has the epoch of its record",
+        "        return self.former_epochs[0].epoch if self.former_epochs else self.leader_epoch\n",
+        "        return self.leader_epoch\n",
+        LISTING + "test_the_earliest_offset_is_told_with_the_epoch_of_its_record",
+    ),
+    Mutant(
+        "a cleaned log ends where it was cut off",
+        "        return last_offset < log.log_end_offset\n    return last_offset + 1",
+        "        return last_offset + 1 == log.log_end_offset\n    return last_offset + 1",
+        CLEANER + "test_a_cleaned_log_that_is_cut_off_anywhere_is_whole",
     ),
 )
