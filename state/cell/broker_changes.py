@@ -15,7 +15,12 @@ from brokerstream.state.cluster.machines import Broker, Controller, Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import CONTROLLER, Decision, Message
 from brokerstream.state.core.events import Event, Kind
-from brokerstream.state.core.records import ConfigChanged, FeatureLevelChanged, Record
+from brokerstream.state.core.records import (
+    BrokerRegistered,
+    ConfigChanged,
+    FeatureLevelChanged,
+    Record,
+)
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.replication import (
@@ -203,7 +208,8 @@ class BrokerChanges(ABC):
         replicas_of.forget(self._tables, broker)
         is_severed = network.is_severed(self._tables.waiting, broker)
         network.stop(self._tables.waiting, broker, is_killed)
-        self._tell_gateways(broker, True)
+        assert self._event is not None, "no broker stops by itself"
+        self._tell_gateways(broker, True, self._event.id)
         if not is_killed and not is_severed:
             registrations.end_session(self._tables.waiting, broker)
             self._register(RegistrationTold(broker, True, False))
@@ -218,7 +224,11 @@ class BrokerChanges(ABC):
             self._start_broker(broker)
 
     def _start_broker(self, broker: int) -> None:
-        """It reads what it has missed, registers, may lead what nobody leads, and follows."""
+        """It reads what it has missed, registers, may lead what nobody leads, and follows.
+
+        Clients are served when it has read that it is registered (`_registered`), as in Kafka:
+        until then it takes its image from before it stopped for what holds.
+        """
         for restored in checkpoints.restored(self._broker(broker)):
             self._apply(broker, restored)
         was_killed = network.is_killed(self._tables.waiting, broker)
@@ -230,9 +240,17 @@ class BrokerChanges(ABC):
         if not self._settings.cells:
             self._follow_again(broker)
         checkpoints.begin(self._broker(broker))
-        self._tell_gateways(broker, False)
 
-    def _tell_gateways(self, broker: int, is_stopped: bool) -> None:
-        """One that starts when a session is over has no event of its own."""
-        cause = self._event.id if self._event is not None else f"session/{broker}/{self._now}"
+    def _registered(self, record: BrokerRegistered) -> None:
+        """A broker reads that it is registered; one that has started serves clients from here on.
+
+        Source: `BrokerServer.startup`, which enables requests behind `initialCatchUpFuture`.
+        """
+        if self._settings.cells:
+            self._follow_again(record.broker)  # only now leaders may let it join
+        if network.registered(self._tables.waiting, record.broker):
+            cause = f"registered/{record.broker}/{record.broker_epoch}"
+            self._tell_gateways(record.broker, False, cause)
+
+    def _tell_gateways(self, broker: int, is_stopped: bool, cause: str) -> None:
         self._rows.broker_changed(cause, broker, is_stopped)

@@ -58,9 +58,8 @@ class MetadataReading(BrokerChanges):
                 self._carry_on(broker, copying.go_on(self._broker(broker), side))
         if isinstance(record, TopicCreated | PartitionsAdded):
             self._place_logs(self._broker(broker), record.topic_id)
-        is_own = isinstance(record, BrokerRegistered) and record.broker == broker
-        if is_own and self._settings.cells:
-            self._follow_again(broker)  # only now leaders may let it join
+        if isinstance(record, BrokerRegistered) and record.broker == broker:
+            self._registered(record)
         if isinstance(record, PartitionChanged):
             self._read_of_changed(broker, record)
 

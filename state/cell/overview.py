@@ -12,7 +12,7 @@ from typing import Any
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.image import Partition, Topic
 from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.tables import Tables
+from brokerstream.state.core.tables import Table, Tables
 from brokerstream.state.logs import log
 from brokerstream.state.logs.log import Log
 from brokerstream.state.replication import network
@@ -92,9 +92,13 @@ def _log(cells: Sequence[Tables], broker: int, topic: Topic, number: int) -> Log
     return next((tables.logs.get(key, Log) for tables in cells if key in tables.logs), None)
 
 
+def _is_starting(table: Table, broker: int) -> bool:
+    return network.is_starting(table, broker) or network.is_registering(table, broker)
+
+
 def _state_of(cells: Sequence[Tables], broker: int) -> str:
     states = {
-        STARTING: network.is_starting,
+        STARTING: _is_starting,
         STOPPED: network.is_stopped,
         SEVERED: network.is_severed,
         ISOLATED: network.is_isolated,

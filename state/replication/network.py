@@ -23,7 +23,8 @@ class Network(msgspec.Struct):
 
     `unread` is the same of severed brokers, `unsaid` what they ask the controller. Those that are
     `starting` run, but may not register before the session of the process before them is over.
-    Those that were `killed` have not ended in order.
+    Those that were `killed` have not ended in order. Those that are `registering` have started, so
+    many times, and have not read yet that they are registered.
     """
 
     isolated: list[int]
@@ -32,6 +33,7 @@ class Network(msgspec.Struct):
     unsaid: dict[int, list[LateMessage]] = {}
     starting: list[int] = []
     killed: list[int] = []
+    registering: dict[int, int] = {}
 
 
 def is_cut(table: Table, one: int, other: int) -> bool:
@@ -138,13 +140,36 @@ def missed_by(table: Table, record: Record, brokers: Iterable[int]) -> list[int]
 
 
 def start(table: Table, broker: int) -> list[Record]:
-    """The broker is back; what it has missed."""
+    """The broker is back, and is to register; what it has missed."""
     start_later(table, broker, False)
     network = _network(table)
+    network.registering[broker] = network.registering.get(broker, 0) + 1
     missed = network.missed.pop(broker)
     network.killed = [each for each in network.killed if each != broker]
     _tidy(table)
     return missed
+
+
+def is_registering(table: Table, broker: int) -> bool:
+    """Whether a broker that has started does not know yet that it is registered."""
+    network = table.get(_KEY, Network)
+    return network is not None and broker in network.registering
+
+
+def registered(table: Table, broker: int) -> bool:
+    """A broker reads that it is registered; whether it is with this the first to know its last.
+
+    One that was started, stopped and started again has registered twice: it begins with the latter.
+    """
+    if not is_registering(table, broker):
+        return False
+    network = _network(table)
+    network.registering[broker] -= 1
+    if network.registering[broker]:
+        return False
+    del network.registering[broker]
+    _tidy(table)
+    return True
 
 
 def _network(table: Table) -> Network:

@@ -7,8 +7,8 @@ import pytest
 
 from brokerstream.state.cell import overview
 from brokerstream.state.cluster import topics
-from brokerstream.state.core.events import BETWEEN_CELLS
-from brokerstream.state.core.outputs import RESPONSES
+from brokerstream.state.core.events import BETWEEN_CELLS, Reason
+from brokerstream.state.core.outputs import BROKER_CHANGES, RESPONSES
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from tests.support.cells import Cells, Repeat, Row, kind_of, split, tell_both
 from tests.support.machine import header as batch_header
@@ -319,3 +319,37 @@ def test_who_coordinates_stops_and_another_cell_takes_over(clusters: Clusters) -
     (topic,) = clusters.found(fetched, "groups")["topics"]
     assert topic["partitions"][0]["committedOffset"] == 42
     assert clusters.many.dead_letters() == []
+
+
+def test_a_broker_that_starts_answers_nobody_before_it_knows_that_it_is_registered() -> None:
+    clusters = Clusters(3, None)
+    clusters.do("stop", 2)
+    many, led = clusters.many, 1
+    told: list[Row] = []
+
+    def document(name: str, **fields: Any) -> bytes:
+        frame = {"id": name, "cluster": "c", "time": clusters.now, "nonce": name, "broker": 2}
+        return msgspec.json.encode({**frame, **fields})
+
+    def fetch_metadata() -> Any:
+        name = f"m{len(many.answers)}"
+        header = {"requestApiKey": 3, "requestApiVersion": 9}
+        request = document(name, requestHeader=header, request={"topics": []})
+        many.take(("cell-1", request))
+        return many.answers[name].get("response")
+
+    def is_started() -> bool:
+        return any(each.startswith(f"{BROKER_CHANGES}registered/2/") for each in many.answers)
+
+    for number, verb in enumerate(("start", "stop", "start")):
+        told += many.take(("cell-1", document(f"b{number}", kind=f"{verb}-broker")))
+    count = 0
+    while not is_started():
+        assert clusters.states()[led] == overview.STARTING
+        assert fetch_metadata() is None
+        count += 1
+        assert [each["reason"] for each in many.dead_letters()] == [Reason.BROKER_STOPPED] * count
+        told += many.take(told.pop(0))
+    assert count > 1
+    assert clusters.states()[led] == overview.RUNNING
+    assert len(fetch_metadata()["brokers"]) == 3
