@@ -53,7 +53,7 @@ def found(cell: Cell, touched: Touched | None) -> set[str]:
     """What a check says; one that ends with an error has found something, too."""
     try:
         return set(check(cell, touched) if touched is not None else check(cell))
-    except Exception as error:  # noqa: BLE001 (what does not fit the item's type may raise anywhere)
+    except Exception as error:  # noqa: BLE001 (an item of another type)
         return {type(error).__name__}
 
 
