@@ -15,7 +15,7 @@ from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.contents import Contents
 from brokerstream.simulation.edge import Edge
 from brokerstream.simulation.files import Files
-from brokerstream.simulation.plan import ClientPlan, Plan
+from brokerstream.simulation.plan import ClientPlan, Fault, Plan
 from brokerstream.simulation.sockets import FIRST_PORT, Sockets
 
 REQUEST_MS = 2_500
@@ -107,8 +107,9 @@ class Actor(ABC):
     def sockets_of(self, name: str, *, is_read_committed: bool = False) -> Sockets:
         """Connections of a client of it."""
         place = self.place
+        user = self.plan.name if place.plan.has(Fault.DENY) else ""
         return Sockets(
-            name, place.edge, place.auditor, self.wake, is_read_committed=is_read_committed
+            name, place.edge, place.auditor, self.wake, user, is_read_committed=is_read_committed
         )
 
     def reading_sockets_of(self, name: str, *, is_read_committed: bool = False) -> Sockets:

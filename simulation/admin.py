@@ -7,6 +7,7 @@ What may be lost by it the auditor hears before it is asked for: who saw no answ
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from brokerstream.simulation.audit_losses import EVERYBODY
 from brokerstream.simulation.auditor import Auditor
 from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.cluster import Cluster
@@ -68,7 +69,8 @@ class Admin:
             case Fault.RETENTION:
                 what, steps = "orders", self._retention(injection.lasts_ms)
             case Fault.DENY:
-                what, steps = "orders", self._denial(injection.lasts_ms)
+                user = pick((EVERYBODY, *self._cluster.plan.writers), injection.whom) or EVERYBODY
+                what, steps = f"orders, to {user}", self._denial(injection.lasts_ms, user)
             case _:
                 what, steps = PASSING, _passing(injection.lasts_ms)
         if steps:
@@ -115,12 +117,12 @@ class Admin:
             Step(api, 1, _limits(DELETE), is_over, lasts_ms),
         ]
 
-    def _denial(self, lasts_ms: int) -> list[Step]:
-        """Nobody may write to `orders` for a while; all else is allowed."""
+    def _denial(self, lasts_ms: int, user: str) -> list[Step]:
+        """A user, or nobody, may write to `orders` for a while; all else is allowed."""
         losses = self._auditor.losses
-        losses.denies()
-        allow = (Operation.ALL, Permission.ALLOW)
-        deny = (Operation.WRITE, Permission.DENY)
+        losses.denies(user)
+        allow = (Operation.ALL, Permission.ALLOW, EVERYBODY)
+        deny = (Operation.WRITE, Permission.DENY, user)
         created = {"creations": [_acl(*allow), _acl(*deny)]}
         gone = {"filters": [_filter(*deny)]}
 
@@ -185,25 +187,25 @@ def _limits(operation: int) -> dict[str, Any]:
     return {"resources": [topic]}
 
 
-def _acl(operation: Operation, permission: Permission) -> dict[str, Any]:
-    """One of everybody's about `orders`."""
+def _acl(operation: Operation, permission: Permission, user: str) -> dict[str, Any]:
+    """One of a user's, or everybody's, about `orders`."""
     return {
         "resourceType": int(ResourceType.TOPIC),
         "resourceName": "orders",
         "resourcePatternType": int(PatternType.LITERAL),
-        "principal": "User:*" if permission is Permission.ALLOW else "User:ANONYMOUS",
+        "principal": f"User:{user}",
         "host": "*",
         "operation": int(operation),
         "permissionType": int(permission),
     }
 
 
-def _filter(operation: Operation, permission: Permission) -> dict[str, Any]:
+def _filter(operation: Operation, permission: Permission, user: str) -> dict[str, Any]:
     """What picks it."""
     names = {"resourceType": "resourceTypeFilter", "resourceName": "resourceNameFilter"}
     names |= {"resourcePatternType": "patternTypeFilter", "principal": "principalFilter"}
     names |= {"host": "hostFilter"}
-    acl = _acl(operation, permission)
+    acl = _acl(operation, permission, user)
     return {names.get(name, name): value for name, value in acl.items()}
 
 

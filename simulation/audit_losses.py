@@ -3,8 +3,9 @@
     DeleteRecords up to an offset    from when it is asked for on records below it may be gone; when
                                      the answer has come they are, up to its low watermark
     `retention.ms` for a while       a record that was older at any moment of that while may be gone
-    an ACL that denies writing       what is written may be refused, and given up; from a while
-                                     after its answer on nothing that is sent is acknowledged
+    an ACL that denies writing       what its user writes may be refused, and given up; from a while
+                                     after its answer on nothing that is sent is acknowledged;
+                                     nobody else notices
     a topic that comes and goes      all of its own; nothing of any other
 
 All else has to be there.
@@ -20,24 +21,23 @@ ALWAYS = 2**62
 HEARD_MS = 1_500
 """By then every broker that is there has heard of an ACL."""
 
+EVERYBODY = "*"
+"""In the place of a user whom an ACL denies something."""
+
 RETAINED = "orders"
 """The topic whose records grow old."""
 
 
 class Losses:
-    """What may be lost, and what is.
-
-    Attributes:
-        has_denied: whether writing was denied at some time.
-    """
+    """What may be lost, and what is."""
 
     def __init__(self, violate: Callable[[str], None]) -> None:
-        self.has_denied = False
         self._violate = violate
         self._below: dict[TopicPartition, int] = defaultdict(int)
         self._deleted: dict[TopicPartition, int] = defaultdict(int)
         self._old_before = 0
         self._denied = range(0)
+        self._denied_to = ""
         self._retention_ms = 0
 
     def deletes(self, at: TopicPartition, offset: int) -> None:
@@ -56,16 +56,22 @@ class Losses:
         """From now on it stays."""
         self._old_before = now - self._retention_ms
 
-    def denies(self) -> None:
-        """From now on writing may be refused."""
-        self.has_denied = True
+    def denies(self, user: str) -> None:
+        """From now on writing may be refused to a user, or to everybody."""
+        self._denied_to = user
+
+    def may_be_denied(self, client: str) -> bool:
+        """Whether a client may be refused writing; another instance of it is the same user."""
+        return self._denied_to in (EVERYBODY, client.partition("#")[0])
 
     def denied(self, now: int, until: int) -> None:
         """It is, until it is allowed again."""
         self._denied = range(now + HEARD_MS, until)
 
-    def acked(self, at: TopicPartition, written_at: int, now: int, name: str) -> None:
-        """A record is acknowledged."""
+    def acked(self, client: str, at: TopicPartition, written_at: int, now: int, name: str) -> None:
+        """A client's record is acknowledged."""
+        if not self.may_be_denied(client):
+            return
         if at.topic == RETAINED and written_at in self._denied and now in self._denied:
             self._violate(f"{name} is acknowledged at {now}; writing is denied")
 

@@ -43,6 +43,7 @@ class Connection(msgspec.Struct, eq=False):
 
     Attributes:
         on_answer, on_close: tell the client's end.
+        user: whose it is; "": nobody's.
         is_open: at the client's end; `is_served` at the broker's.
         is_sharing: whether a share session may have been opened on it, which ends with it.
         arrives_max: of a broken one, how many of the `sent` requests `arrived` at most.
@@ -55,6 +56,7 @@ class Connection(msgspec.Struct, eq=False):
     broker: int
     on_answer: Callable[[Asked], None]
     on_close: Callable[["Connection"], None]
+    user: str = ""
     is_open: bool = True
     is_served: bool = True
     sent: int = 0
@@ -141,8 +143,10 @@ class Edge:
             "correlationId": send.request_id,
             "clientId": connection.name,
         }
+        principal = {"principal": f"User:{connection.user}"} if connection.user else {}
         self.cluster.request(
             {
+                **principal,
                 "id": asked.id,
                 "broker": connection.broker,
                 "connection": connection.name,

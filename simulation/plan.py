@@ -184,6 +184,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return any(each.fault is fault for each in self.injections)
 
     @property
+    def writers(self) -> tuple[str, ...]:
+        """Who writes to `orders`."""
+        roles = (Role.PRODUCER, Role.TRANSACTIONS)
+        return tuple(client.name for client in self.clients if client.role in roles)
+
+    @property
     def application(self) -> Role | None:
         """What workers or threads it has."""
         roles = (client.role for client in self.clients)
@@ -251,11 +257,12 @@ def _administered(plan: Plan, chance: Random) -> Plan:
 
 
 def _denied(plan: Plan, chance: Random) -> Plan:
-    """With an authorizer, and an ACL that comes and goes, in few runs."""
+    """With an authorizer, a user for each client, and an ACL that comes and goes, in few runs."""
     if chance.random() >= DENIED:
         return plan
     at_ms = chance.randrange(1_000, ACTIVE_MS // 2)
-    return _with(plan, Injection(at_ms, Fault.DENY, 0.0, chance.randint(1_000, LONGEST_MS)))
+    lasts_ms = chance.randint(1_000, LONGEST_MS)
+    return _with(plan, Injection(at_ms, Fault.DENY, chance.random(), lasts_ms))
 
 
 def _with(plan: Plan, *injections: Injection) -> Plan:

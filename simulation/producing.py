@@ -123,13 +123,13 @@ class Writer:
         auditor, sent = self._actor.place.auditor, self._records.sent[name]
         if not auditor.has_lost_brokers:
             now = self._actor.place.clock.now
-            auditor.losses.acked(sent.partition, sent.written_at, now, name)
+            auditor.losses.acked(sent.producer, sent.partition, sent.written_at, now, name)
 
     def _hold(self, what: str, error: Error) -> None:
         """A record, or a producer, is given up only for what may be."""
         auditor = self._actor.place.auditor
         may_be = WITHOUT_TRANSACTIONS if self.client.transactions is None else IN_TRANSACTIONS
-        if auditor.losses.has_denied:
+        if auditor.losses.may_be_denied(self._actor.name):
             may_be |= WHERE_DENIED
         if auditor.has_lost_brokers or self._has_passing:
             may_be |= WITH_OTHER_LEADERS

@@ -39,6 +39,7 @@ class Sockets:
         edge: the brokers' end.
         witness: hears all.
         on_event: is called when something has happened.
+        user: by whose name brokers know its connections; "": they are nobody's.
         is_read_committed: whether what is read leaves out aborted records.
 
     Attributes:
@@ -54,6 +55,7 @@ class Sockets:
         edge: Edge,
         witness: Witness,
         on_event: Callable[[], None],
+        user: str = "",
         *,
         is_read_committed: bool = False,
     ) -> None:
@@ -64,6 +66,7 @@ class Sockets:
         self._edge = edge
         self._witness = witness
         self._on_event = on_event
+        self._user = user
         self._is_read_committed = is_read_committed
         self._connections: dict[int, Connection] = {}
         self._inbox: list[NetworkEvent] = []
@@ -128,7 +131,7 @@ class Sockets:
             return
         self._count += 1
         name = f"{self.name}-{self._count}"
-        connection = Connection(name, node, broker, self._answered, self._closed)
+        connection = Connection(name, node, broker, self._answered, self._closed, self._user)
         self._connections[node] = connection
         self._edge.opened(connection)
         self._tell(Connected(node))

@@ -3,7 +3,7 @@
 import pytest
 
 from brokerstream.clients.partitions import TopicPartition
-from brokerstream.simulation.audit_losses import Losses
+from brokerstream.simulation.audit_losses import EVERYBODY, Losses
 from brokerstream.simulation.audit_records import Outcome, RecordsSeen, Sent
 from brokerstream.simulation.plan import PASSING
 
@@ -71,8 +71,14 @@ def test_a_topic_that_goes_takes_its_own_records_along() -> None:
     ("written_at", "now", "is_wrong"),
     [(1_600, 1_700, True), (1_000, 1_700, False), (1_600, 5_001, False)],
 )
-def test_what_is_denied_is_not_acknowledged(written_at: int, now: int, is_wrong: bool) -> None:
+@pytest.mark.parametrize("user", [EVERYBODY, "p", "q"])
+def test_what_is_denied_is_not_acknowledged(
+    written_at: int, now: int, is_wrong: bool, user: str
+) -> None:
     seen = Seen()
+    seen.losses.denies(user)
     seen.losses.denied(100, 5_000)
-    seen.losses.acked(AT, written_at, now, "a")
+    assert seen.losses.may_be_denied("p#2") == (user != "q")
+    seen.losses.acked("p#2", AT, written_at, now, "a")
+    is_wrong = is_wrong and user != "q"
     assert seen.violations == [f"a is acknowledged at {now}; writing is denied"] * is_wrong
