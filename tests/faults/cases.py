@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -28,6 +29,12 @@ KAFKA_STOPPED_S = 130
 the time-outs towards Kafka."""
 
 SLOW_S = 20
+OTHERS_BYTES, OTHERS_AT_ONCE = 4 << 30, 256
+DELAY_S, DELAYED_BATCHES = 0.05, 3
+SLOWLY_S = int(PATIENCE_S)
+"""What a gateway waits for answers where a fault does not have to outlast it, and all takes longer:
+on a busy machine an executor's first task takes more than a minute."""
+
 CUT_S, CUT_EVERY_S = STOPPED_S, 0.1
 POISON = 200
 OVERLOAD_EVENTS, OVERLOAD_S, OVERLOAD_BATCH = 10_000, 20, 2_000
@@ -44,6 +51,10 @@ class Case(NamedTuple):
         home: a file system of its own, of so many MiB, for `kafka` or `checkpoint`.
         has_faked_time: whether the gateway runs under libfaketime.
         max_offsets: `max_offsets_per_trigger` of the job; 0 for its default.
+        delay_s: how much later each packet to the broker, and from it, comes, all the time.
+        on_cluster: whether the job runs on a standalone cluster of Spark.
+        answer_timeout_s: how long the gateway waits for an answer.
+        is_borne: whether job and gateway have to go on without a new start.
     """
 
     name: str
@@ -52,11 +63,16 @@ class Case(NamedTuple):
     home: str = ""
     has_faked_time: bool = False
     max_offsets: int = 0
+    delay_s: float = 0
+    on_cluster: bool = False
+    answer_timeout_s: int = ANSWER_TIMEOUT_S
+    is_borne: bool = False
 
     @property
     def is_apart(self) -> bool:
         """Whether it needs a stand of its own."""
-        return bool(self.home or self.has_faked_time or self.max_offsets)
+        own = (self.home, self.has_faked_time, self.max_offsets, self.delay_s, self.on_cluster)
+        return any(own)
 
 
 # -- kill -9
@@ -89,6 +105,16 @@ def kill_workers(stand: Stand) -> None:
 def kill_daemon(stand: Stand) -> None:
     """The process that Python workers are forked from, and they with it."""
     kill_all(stand.job.below(WORKERS))
+
+
+def kill_executor(stand: Stand) -> None:
+    """One executor of the cluster, in the middle of a micro-batch; a worker starts another one."""
+    assert stand.cluster is not None
+    wait_for_a_batch(stand)
+    executors = stand.cluster.executors()
+    assert len(executors) > 1, "there is nobody who could go on"
+    kill_all(executors[:1])
+    wait_until(lambda: executors[0] not in stand.cluster.executors(), "it is still there")
 
 
 def kill_gateway(stand: Stand) -> None:
@@ -136,6 +162,55 @@ def slow_kafka(stand: Stand) -> None:
         with stopped([stand.kafka_process]):
             time.sleep(0.9)
         time.sleep(0.1)
+
+
+def delayed_kafka(stand: Stand) -> None:
+    """The broker is slow from the beginning, and stays so: micro-batches commit all the same."""
+    for _ in range(DELAYED_BATCHES):
+        wait_for_a_batch(stand)
+
+
+def fill_page_cache(stand: Stand) -> None:
+    """Somebody writes all the time, and what was in memory of Kafka's files and ours is gone.
+
+    The system then lets writers wait for the disk, and reads come from there.
+    """
+    file = stand.directory / "others"
+    most = dropped = 0
+    until = time.monotonic() + SLOW_S
+    try:
+        with file.open("wb", buffering=0) as out:
+            while time.monotonic() < until:
+                for _ in range(OTHERS_AT_ONCE):
+                    out.write(bytes(1 << 20))
+                if out.tell() >= OTHERS_BYTES:
+                    out.seek(0)
+                dropped += forget(stand.kafka.home / "data") + forget(stand.bench.checkpoint)
+                most = max(most, not_written())
+    finally:
+        file.unlink(missing_ok=True)
+    stand.says(f"at most {most >> 20} MiB were not written yet, {dropped} files dropped")
+
+
+def forget(directory: Path) -> int:
+    """Write what is in memory of a directory's files, and drop it; how many they are."""
+    count = 0
+    for each in directory.rglob("*"):
+        with contextlib.suppress(OSError):  # it has gone, or is a directory
+            fd = os.open(each, os.O_RDWR)
+            try:
+                os.fdatasync(fd)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                count += 1
+            finally:
+                os.close(fd)
+    return count
+
+
+def not_written() -> int:
+    """How much of files is in memory alone, in bytes: of the whole system."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Dirty:"))
 
 
 # -- what comes to the job
@@ -347,6 +422,14 @@ CASES = (
     Case("job", "kill -9 of driver, JVM and workers at once", kill_all_of_job),
     Case("workers", "kill -9 of the Python workers in a micro-batch", kill_workers),
     Case("daemon", "kill -9 of the workers and of what they are forked from", kill_daemon),
+    Case(
+        "executor",
+        "kill -9 of an executor of a standalone cluster in a micro-batch",
+        kill_executor,
+        on_cluster=True,
+        answer_timeout_s=SLOWLY_S,
+        is_borne=True,
+    ),
     Case("gateway", "kill -9 of the gateway", kill_gateway),
     Case("kafka", "kill -9 of the Kafka broker", kill_kafka),
     Case("job-stopped", f"SIGSTOP of driver, JVM and workers for {STOPPED_S} s", stop_job),
@@ -354,6 +437,21 @@ CASES = (
     Case("gateway-stopped", f"SIGSTOP of the gateway for {STOPPED_S} s", stop_gateway),
     Case("kafka-stopped", f"SIGSTOP of the broker for {KAFKA_STOPPED_S} s", stop_kafka),
     Case("kafka-slow", f"the broker stands nine tenths of {SLOW_S} s", slow_kafka),
+    Case(
+        "kafka-delayed",
+        f"each packet to the broker and from it comes {DELAY_S * 1000:.0f} ms later, all the time",
+        delayed_kafka,
+        delay_s=DELAY_S,
+        answer_timeout_s=SLOWLY_S,
+        is_borne=True,
+    ),
+    Case(
+        "page-cache",
+        f"others write for {SLOW_S} s, up to {OTHERS_BYTES >> 30} GiB; nothing of Kafka's logs and"
+        " of the checkpoint stays in memory",
+        fill_page_cache,
+        is_borne=True,
+    ),
     Case("job-cut", f"the job's connections to the broker break, for {CUT_S} s", cut_job),
     Case(
         "gateway-cut", f"the gateway's connections to the broker break, for {CUT_S} s", cut_gateway

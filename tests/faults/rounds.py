@@ -5,12 +5,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
 from tests.faults.cases import Case
+from tests.faults.delays import RelayedKafka, relaying
 from tests.faults.stand import Stand
+from tests.support.standalone_clusters import standalone
 
 HOME_MIB = {"kafka": 1024, "checkpoint": 512}
 """The size of a file system of its own: a tmpfs, which only root may mount."""
@@ -67,10 +71,25 @@ def standing(case: Case, say: Say) -> Iterator[Stand]:
         environment["BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER"] = str(case.max_offsets)
     is_done = False
     try:
-        with mounted(home, HOME_MIB.get(case.home, 0)):
-            kafka_home = home / "kafka" if case.home == "kafka" else None
+        with ExitStack() as around:
+            around.enter_context(mounted(home, HOME_MIB.get(case.home, 0)))
+            kafka_home = home if case.home == "kafka" else directory
+            kafka = EmbeddedKafka(kafka_home / "kafka", default_home())
+            if case.delay_s:
+                relay = around.enter_context(relaying(case.delay_s))
+                kafka = RelayedKafka(kafka_home / "kafka", relay)
+            cluster = around.enter_context(standalone(directory)) if case.on_cluster else None
             checkpoint_home = home if case.home == "checkpoint" else None
-            stand = Stand(directory, kafka_home, checkpoint_home, say, of_gateway, **environment)
+            stand = Stand(
+                directory,
+                kafka,
+                checkpoint_home,
+                say,
+                of_gateway,
+                cluster,
+                case.answer_timeout_s,
+                **environment,
+            )
             try:
                 stand.start()
                 yield stand
@@ -120,9 +139,10 @@ def one_round(stand: Stand, case: Case, say: Say) -> Round:
     again = requests = 0
     try:
         again_before = stand.look().repeated
-        load = stand.load()
+        load, starts = stand.load(), stand.starts
         case.fault(stand)
         recovered = stand.wait_until_it_goes_on(load)
+        assert stand.starts == starts or not case.is_borne, "something has ended"
         load.end()
         with stand.client() as client:
             lost, twice = load.wrong(client)

@@ -18,6 +18,7 @@ from tests.support.commands import Commands
 from tests.support.gateways import Client
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.standalone_clusters import Standalone
 from tests.support.typed_commands import free_port
 
 HOST = "127.0.0.1"
@@ -34,37 +35,46 @@ class Stand:
 
     Args:
         directory: of its own.
-        kafka_home: where Kafka keeps everything; without it below `directory`.
-        checkpoint_home: the same of the checkpoint.
+        kafka: the broker; without it one that keeps everything below `directory`.
+        checkpoint_home: where the checkpoint lies; without it there, too.
         says: is told what happens.
         of_gateway: further variables of the gateway.
+        cluster: of Spark, where the job is to run; without it the job is local.
+        answer_timeout_s: how long the gateway waits for an answer.
         environment: further variables of the job.
 
     Attributes:
         says: is told what happens.
+        cluster: of Spark, where there is one.
         kafka_port: where the broker is reached.
     """
 
     def __init__(
         self,
         directory: Path,
-        kafka_home: Path | None = None,
+        kafka: EmbeddedKafka | None = None,
         checkpoint_home: Path | None = None,
         says: Callable[[str], None] = lambda _: None,
         of_gateway: Mapping[str, str] | None = None,
+        cluster: Standalone | None = None,
+        answer_timeout_s: int = ANSWER_TIMEOUT_S,
         **environment: str,
     ) -> None:
         self.directory = directory
         self.says = says
-        self.kafka = EmbeddedKafka(kafka_home or directory / "kafka", default_home())
+        self.cluster = cluster
+        self._answer_timeout_s = answer_timeout_s
+        self.kafka = kafka or EmbeddedKafka(directory / "kafka", default_home())
         bootstrap = self.kafka.start()
         self.kafka_port = int(bootstrap.rpartition(":")[2])
         self.bench = JobBench(bootstrap, checkpoint_home or directory)
         given = {**Commands(self.bench).environment, **environment}
+        if cluster is not None:
+            given["BROKERSTREAM_MASTER"] = cluster.url
         place = ("--prefix", self.bench.prefix, "--bootstrap", bootstrap, "--cluster", CELL)
         self.address = Address(HOST, free_port())
         listen = ("--listen", f"{HOST}:{self.address.port}")
-        patience = ("--answer-timeout", str(ANSWER_TIMEOUT_S))
+        patience = ("--answer-timeout", str(answer_timeout_s))
         self.job = Server(("run",), given, directory / "job.log")
         self.gateway = Server(
             ("gateway", "--engine", "spark", *place, *listen, *patience),
@@ -103,9 +113,14 @@ class Stand:
     def _is_answered(self) -> bool:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         try:
-            return bool(admin.list_topics(timeout=5).brokers)
+            return bool(admin.list_topics(timeout=self._answer_timeout_s).brokers)
         except KafkaException:
             return False
+
+    @property
+    def starts(self) -> int:
+        """How often the job and the gateway have been started."""
+        return self.job.starts + self.gateway.starts
 
     def has_ended(self) -> bool:
         """Whether anything of it has."""
@@ -175,6 +190,8 @@ class Stand:
                 if server.starts:
                     server.end()
             processes.wait_until_gone(self.mark, 60)
+            if self.cluster is not None:
+                wait_until(lambda: not self.cluster.executors(), "executors are left behind", 60)
         finally:
             processes.end_all(self.mark)
             self.kafka.stop()

@@ -29,6 +29,7 @@ from tests.mutants import (
     table,
     throttles,
     tokens,
+    writes,
 )
 from tests.mutants.table import Mutant
 
@@ -53,6 +54,7 @@ MUTANTS = (
     *streams.MUTANTS,
     *streams_groups.MUTANTS,
     *tokens.MUTANTS,
+    *writes.MUTANTS,
 )
 PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")

@@ -3,16 +3,12 @@
 The workers' Python has the libraries that docs/clusters.md names, and no brokerstream.
 """
 
-import importlib.util
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,29 +20,13 @@ from tests.support.commands import Commands
 from tests.support.documents import the_command
 from tests.support.environments import environment_with
 from tests.support.jobs import JobBench, capture
-from tests.support.patience import PATIENCE_S
+from tests.support.standalone_clusters import WORKERS, standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-DEPLOY = "org.apache.spark.deploy"
-WAIT_S = PATIENCE_S
 SUBMIT_TIMEOUT_S = 600
-WORKERS = ("w1", "w2")
 MASTER, OPTION = "spark://HOST:7077", "--executor-memory 4g"
 """What stands in docs/clusters.md for what a reader knows."""
-
-
-def spark_home() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -67,33 +47,8 @@ def workers_python(directory: Path) -> str:
 @pytest.fixture(scope="module")
 def cluster(directory: Path) -> Iterator[str]:
     """The URL of the master; each worker has one core."""
-    url = f"spark://127.0.0.1:{free_port()}"
-    command = [str(spark_home() / "bin" / "spark-class")]
-    port = url.rpartition(":")[2]
-    node = ["--host", "127.0.0.1", "--webui-port", "0"]
-    starts = [[f"{DEPLOY}.master.Master", *node, "--port", port]]
-    for name in WORKERS:
-        resources = ["-c", "1", "-m", "1g", "-d", str(directory / name)]
-        starts.append([f"{DEPLOY}.worker.Worker", *node, *resources, url])
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
-    log = directory / "cluster.log"
-    registered = "Successfully registered with master"
-    with log.open("wb") as out:
-        nodes = [
-            subprocess.Popen([*command, *start], stdout=out, stderr=out, env=environment)
-            for start in starts
-        ]
-        try:
-            deadline = time.monotonic() + WAIT_S
-            while log.read_text(errors="replace").count(registered) < len(WORKERS):
-                assert time.monotonic() < deadline, log.read_text(errors="replace")
-                time.sleep(0.2)
-            yield url
-        finally:
-            for one in nodes:
-                one.terminate()
-            for one in nodes:
-                one.wait(WAIT_S)
+    with standalone(directory) as running:
+        yield running.url
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerstream.state.cell.check import check
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.outputs import offsets_topic
 from tests.support.coordinators import (
@@ -81,13 +82,15 @@ def test_a_commit_that_followers_do_not_take_is_answered_with_15_in_time(
 def test_too_few_in_sync_replicas_keep_commits_waiting() -> None:
     brokers = Coordinators(min_insync_replicas=2)
     brokers.replicas.isolate(*others(brokers, GROUPS))
-    waits = brokers.send_commit(6)
+    waits = [brokers.send_commit(offset) for offset in (6, 7)]
     brokers.bench.tick(60_000)
-    assert error_of_commit(brokers.answer(waits)) == Error.COORDINATOR_NOT_AVAILABLE
+    for each in waits:
+        assert error_of_commit(brokers.answer(each)) == Error.COORDINATOR_NOT_AVAILABLE
     assert brokers.committed() == -1, "the high watermark stays"
     brokers.replicas.rejoin(*others(brokers, GROUPS))
     brokers.bench.tick(60_000)
-    assert brokers.committed() == 6
+    assert brokers.committed() == 7
+    assert told_offsets(brokers) == [6, 7], "each once, though the in-sync set has changed"
 
 
 def test_the_new_coordinator_loads_and_the_old_one_forgets(brokers: Coordinators) -> None:
@@ -116,6 +119,27 @@ def test_what_was_not_acknowledged_may_go_with_its_leader(brokers: Coordinators)
     brokers.bench.tick(46_000)
     assert brokers.committed() == 5
     assert told_offsets(brokers) == [5], "nobody was told of an offset that never counted"
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_the_first_follower_of_a_coordinators_log_gets_all_that_was_known(leads: bool) -> None:
+    """What a single replica coordinates lies in no log; it is written when somebody copies it."""
+    brokers = Coordinators(offsets_topic_replication_factor=1)
+    old = brokers.coordinator(GROUPS)
+    number = brokers.partition(GROUPS)[1]
+    assert brokers.commit(5) == 0
+    assert brokers.log(GROUPS, old).log_end_offset == 0
+    replicas = [old, *others(brokers, GROUPS)] if leads else others(brokers, GROUPS)
+    partitions = [{"partitionIndex": number, "replicas": replicas}]
+    topics = [{"name": GROUP_TOPIC, "partitions": partitions}]
+    brokers.ask("ALTER_PARTITION_REASSIGNMENTS", 1, {"topics": topics, "timeoutMs": 1000}, old)
+    assert sorted(brokers.partition(GROUPS)[2].isr) == sorted(replicas)
+    assert {brokers.log(GROUPS, each).log_end_offset for each in replicas} == {1}
+    assert brokers.committed() == 5
+    brokers.replicas.stop(old)
+    assert brokers.committed() == 5
+    assert brokers.commit(6) == 0
+    assert told_offsets(brokers) == [5, 6], "each once"
 
 
 @pytest.mark.parametrize("what", ["an offset", "a tombstone"])

@@ -1,0 +1,120 @@
+"""Who has written to an internal topic is told when followers have it, or why they have not."""
+
+import msgspec
+import pytest
+
+from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
+from brokerstream.state.apis.offset_commit import OffsetCommitResponse
+from brokerstream.state.cell import committing
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core import waiting
+from brokerstream.state.core.decision import Decision, LateAnswer, Waiting
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.waiting import COMMITTING
+from brokerstream.state.groups.group_answers import JoinGroupResponse
+from brokerstream.state.replication.internal_logs import Required, Written
+from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators
+from tests.support.replicas import BROKERS
+
+UNAVAILABLE = Error.COORDINATOR_NOT_AVAILABLE
+
+
+def test_an_answer_about_one_thing_says_nothing_but_the_error() -> None:
+    accepted = InitProducerIdResponse(producer_id=7, producer_epoch=3)
+    told = committing.failed(accepted, UNAVAILABLE)
+    assert told == InitProducerIdResponse(error_code=UNAVAILABLE)
+
+
+def test_who_is_meant_stays() -> None:
+    accepted = JoinGroupResponse(generation_id=4, leader="a", member_id="a")
+    told = committing.failed(accepted, UNAVAILABLE)
+    assert told == JoinGroupResponse(error_code=UNAVAILABLE, member_id="a")
+
+
+def test_an_answer_that_has_an_error_keeps_it() -> None:
+    refused = InitProducerIdResponse(error_code=Error.CONCURRENT_TRANSACTIONS, producer_id=7)
+    assert committing.failed(refused, UNAVAILABLE) == refused
+
+
+def test_of_several_things_those_that_were_accepted_have_the_error() -> None:
+    codes = {0: Error.NONE, 1: Error.OFFSET_METADATA_TOO_LARGE}
+    told = committing.failed(offsets_answer(codes), UNAVAILABLE)
+    assert told == offsets_answer({**codes, 0: UNAVAILABLE})
+
+
+def test_an_answer_about_nothing_stays() -> None:
+    assert committing.failed(offsets_answer({}), UNAVAILABLE) == offsets_answer({})
+
+
+def offsets_answer(codes: dict[int, Error]) -> OffsetCommitResponse:
+    partitions = [{"partitionIndex": n, "errorCode": int(code)} for n, code in codes.items()]
+    topics = [{"name": "orders", "partitions": partitions}]
+    return msgspec.convert({"topics": topics}, OffsetCommitResponse)
+
+
+@pytest.mark.parametrize(
+    ("of_the_log", "told"),
+    [
+        (Error.UNKNOWN_TOPIC_OR_PARTITION, UNAVAILABLE),
+        (Error.NOT_ENOUGH_REPLICAS, UNAVAILABLE),
+        (Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, UNAVAILABLE),
+        (Error.REQUEST_TIMED_OUT, UNAVAILABLE),
+        (Error.NOT_LEADER_OR_FOLLOWER, Error.NOT_COORDINATOR),
+        (Error.MESSAGE_TOO_LARGE, Error.MESSAGE_TOO_LARGE),
+    ],
+)
+def test_a_client_is_told_of_the_coordinator_not_of_its_log(of_the_log: Error, told: Error) -> None:
+    assert committing.coordinators(of_the_log) is told
+
+
+def broker_of(brokers: Coordinators, kind: int) -> Broker:
+    bench = brokers.bench
+    return Broker(brokers.coordinator(kind), bench.cell.tables, bench.settings, bench.now)
+
+
+def required(brokers: Coordinators, kind: int) -> Required:
+    """The end of what all replicas have by now."""
+    topic_id, number, partition = brokers.partition(kind)
+    return Required(topic_id, number, brokers.log(kind, partition.leader).high_watermark)
+
+
+def request(event_id: str, api_key: int, broker: int, state: bytes = b"") -> Waiting:
+    header = RequestHeader(api_key, 5)
+    return Waiting(event_id, broker, api_key, waiting.NO_DEADLINE, header, "", "", 0, [], state)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [(GROUPS, Error.NONE), (TRANSACTIONS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)],
+)
+def test_groups_do_not_ask_whether_enough_are_in_sync_by_then(kind: int, error: Error) -> None:
+    brokers = Coordinators(min_insync_replicas=2)
+    assert brokers.commit(5) == 0
+    assert brokers.init() is not None
+    written = required(brokers, kind)
+    brokers.replicas.isolate(*(each for each in BROKERS if each != brokers.coordinator(kind)))
+    brokers.send_commit(6)
+    brokers.init()
+    brokers.bench.tick(46_000)
+    assert len(brokers.partition(kind)[2].isr) == 1
+    state = msgspec.msgpack.encode(committing.Committing([written]))
+    waited = request("held", COMMITTING, brokers.coordinator(kind), state)
+    assert committing.error_of(broker_of(brokers, kind), waited) is error
+
+
+def test_late_answers_wait_as_well_and_who_is_forgotten_does_not() -> None:
+    brokers = Coordinators()
+    broker, table = broker_of(brokers, GROUPS), brokers.bench.cell.tables.waiting
+    for event_id in ("told", "silent"):
+        waiting.add(table, request(event_id, 11, broker.id))
+    joined = JoinGroupResponse(member_id="a")
+    answers = [LateAnswer("told", joined), LateAnswer("silent", None), LateAnswer("gone", joined)]
+    place = required(brokers, GROUPS)._replace(offset=1)
+    written = Written(records=[], late=[], required=[place])
+    committing.hold(broker, written, Decision(answers=answers), None, None)
+    assert (waiting.waits(table, "told"), waiting.waits(table, "silent")) == (True, False)
+    held = next(each for each in waiting.all_waiting(table) if each.api_key == COMMITTING)
+    outcome = committing.finish(broker, held, Error.NONE)
+    assert [event_id for event_id, _ in outcome.answers] == ["told"]
+    assert held.deadline == broker.now + broker.settings.offsets_commit_timeout_ms

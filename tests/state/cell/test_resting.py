@@ -1,0 +1,32 @@
+"""What a cell is without the Fetches that its brokers' process takes along when it ends."""
+
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.resting import SESSION_KINDS, columns_at_rest
+from brokerstream.state.core import waiting
+from brokerstream.state.core.check import kind_of
+from tests.support.groups import GroupBench
+
+
+def test_fetches_and_their_sessions_go_and_everything_else_stays() -> None:
+    bench = GroupBench()
+    bench.topic("orders")
+    wanted = [{"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 1000}]}]
+    body = {"maxWaitMs": 0, "minBytes": 1, "topics": wanted, "sessionEpoch": 0}
+    session_id = bench.request("FETCH", 12, body)["sessionId"]
+    later = {"maxWaitMs": 60_000, "sessionId": session_id, "sessionEpoch": 1, "topics": []}
+    bench.send("FETCH", 12, {**body, **later}, id="fetch")
+    _, join = bench.new_member()
+    before = bench.cell.columns()
+    assert bench.waits("fetch")
+    assert sessions(bench.cell)
+    rested = Cell(bench.settings, columns_at_rest(bench.cell))
+    assert bench.cell.columns() == before, "the cell itself goes on"
+    assert not waiting.waits(rested.tables.waiting, "fetch")
+    assert waiting.waits(rested.tables.waiting, join), "clients are still there"
+    assert sessions(rested) == []
+    kept = {"waiting", "sessions"}
+    assert {name for name, column in rested.columns().items() if column != before[name]} <= kept
+
+
+def sessions(cell: Cell) -> list[str]:
+    return [key for key in cell.tables.sessions.keys() if kind_of(key) in SESSION_KINDS]  # noqa: SIM118 (a table is no dict)

@@ -1,0 +1,80 @@
+"""A standalone cluster of Spark: a master and its workers, each in a JVM of its own."""
+
+import importlib.util
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.typed_commands import free_port
+
+HOST = "127.0.0.1"
+DEPLOY = "org.apache.spark.deploy"
+EXECUTOR = "CoarseGrainedExecutorBackend"
+WORKERS = ("w1", "w2")
+
+
+class Standalone(NamedTuple):
+    """A cluster that runs.
+
+    Attributes:
+        url: of its master.
+        directory: each worker has its own below it, and `cluster.log` what all of them say.
+        nodes: the processes of master and workers.
+    """
+
+    url: str
+    directory: Path
+    nodes: Sequence["subprocess.Popen[bytes]"]
+
+    def executors(self) -> list[psutil.Process]:
+        """The JVMs of executors that there are now."""
+        found = []
+        for node in self.nodes:
+            for each in psutil.Process(node.pid).children():
+                try:
+                    if any(EXECUTOR in word for word in each.cmdline()):
+                        found.append(each)
+                except psutil.Error:
+                    continue
+        return found
+
+
+@contextmanager
+def standalone(directory: Path) -> Iterator[Standalone]:
+    """A master and the workers, each of one core, until the end."""
+    port = str(free_port())
+    url = f"spark://{HOST}:{port}"
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    command = [str(Path(found.origin).parent / "bin" / "spark-class")]
+    node = ["--host", HOST, "--webui-port", "0"]
+    starts = [[f"{DEPLOY}.master.Master", *node, "--port", port]]
+    for name in WORKERS:
+        resources = ["-c", "1", "-m", "1g", "-d", str(directory / name)]
+        starts.append([f"{DEPLOY}.worker.Worker", *node, *resources, url])
+    environment = {**os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_NO_DAEMONIZE": "1"}
+    log = directory / "cluster.log"
+    with log.open("wb") as out:
+        nodes = [
+            subprocess.Popen([*command, *start], stdout=out, stderr=out, env=environment)
+            for start in starts
+        ]
+        try:
+            wait_until(lambda: _registered(log) == len(WORKERS), f"no cluster, {log}")
+            yield Standalone(url, directory, nodes)
+        finally:
+            for one in nodes:
+                one.terminate()
+            for one in nodes:
+                one.wait(PATIENCE_S)
+
+
+def _registered(log: Path) -> int:
+    return log.read_text(errors="replace").count("Successfully registered with master")
