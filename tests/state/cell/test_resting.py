@@ -29,4 +29,4 @@ def test_fetches_and_their_sessions_go_and_everything_else_stays() -> None:
 
 
 def sessions(cell: Cell) -> list[str]:
-    return [key for key in cell.tables.sessions.keys() if kind_of(key) in SESSION_KINDS]  # noqa: SIM118 (a table is no dict)
+    return [key for key in cell.tables.sessions.keys("") if kind_of(key) in SESSION_KINDS]
