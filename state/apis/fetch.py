@@ -33,8 +33,9 @@ rack (`state/replication/preferred_replica.py`).
 Not done: remote storage.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from itertools import compress
+from typing import TypeVar
 
 import msgspec
 
@@ -417,11 +418,14 @@ def _screen(
     """
     seen, replica_id = broker.topics_seen, fetch.limits.replica_id
     may_read = replica_id < 0 or broker.allows_cluster(request, Operation.CLUSTER_ACTION)
-    readable, unknown_ids, unknown_partitions = fetch.places, [], []
+    readable = fetch.places
+    unknown_ids: list[Refused] = []
+    unknown_partitions: list[Refused] = []
     denied: frozenset[str] = frozenset()
     if broker.settings.authorizer_class_name:
         asked = [place.cached.requested for place in wanted]
         denied = _denied(broker, request, asked, replica_id)
+    is_open = may_read and not denied
     for place in wanted:
         item = place.cached.requested
         if item.topic_id != ZERO_UUID:
@@ -430,29 +434,46 @@ def _screen(
                 item.topic = topic.name
         else:
             topic = broker.topic_by_name(item.topic)
-        place.topic, place.notes = topic, NO_NOTES
-        if not may_read:
-            unknown_partitions.append(Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)))
-            continue
-        if topic is None and not item.topic:
-            unknown_ids.append(Refused(item, int(Error.UNKNOWN_TOPIC_ID)))
-            continue
-        if denied and (item.topic if topic is None else topic.name) in denied:
-            unknown_partitions.append(Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)))
-            continue
-        if topic is not None and 0 <= item.partition < len(topic.partitions):
-            if place.topic_id != topic.topic_id:
+        place.notes = NO_NOTES
+        if topic is None or topic is not place.topic or not is_open:  # else it was let in before
+            error = _refusal(broker, item, topic, may_read, denied)
+            place.topic = topic if error is NONE else None
+            if error is not NONE:
+                is_unknown_id = error is Error.UNKNOWN_TOPIC_ID
+                (unknown_ids if is_unknown_id else unknown_partitions).append(
+                    Refused(item, int(error))
+                )
+                continue
+            if topic is not None and place.topic_id != topic.topic_id:
                 place.lies_in(broker.id, topic.topic_id)
-        elif (
-            topic is not None
-            or fetch_errors.of_gone(broker, item) is not Error.INCONSISTENT_TOPIC_ID
-        ):
-            unknown_partitions.append(Refused(item, int(Error.UNKNOWN_TOPIC_OR_PARTITION)))
-            continue
         readable.append(place)
         if place.key and place.cached.watched_log != place.log:
             fetch.cache.watch(fetch.context.session_id, place.identity, place.log)
     fetch.refused = [*unknown_ids, *unknown_partitions]
+
+
+def _refusal(
+    broker: Broker,
+    item: FetchPartition,
+    topic: Topic | None,
+    may_read: bool,
+    denied: frozenset[str],
+) -> Error:
+    """Why a partition is refused before any log is looked at; who may not read asks in vain.
+
+    What an id stands for that a name contradicts is said when it is read.
+    """
+    if not may_read:
+        return Error.TOPIC_AUTHORIZATION_FAILED
+    if topic is None and not item.topic:
+        return Error.UNKNOWN_TOPIC_ID
+    if denied and (item.topic if topic is None else topic.name) in denied:
+        return Error.TOPIC_AUTHORIZATION_FAILED
+    if topic is None:
+        is_said_later = fetch_errors.of_gone(broker, item) is Error.INCONSISTENT_TOPIC_ID
+    else:
+        is_said_later = 0 <= item.partition < len(topic.partitions)
+    return NONE if is_said_later else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _denied(
@@ -538,11 +559,11 @@ def _answer(
             ((p.topic_id, p.cached.requested.partition), r.found.size_in_bytes) for p, r in sizes
         ]
         throttles.count_bytes(broker, Side.LEADER, copied)
-    topics = _by_topic(broker, shown, fetch.limits.isolation_level)
+    level = fetch.limits.isolation_level
     if asker.version < TOPIC_ID_VERSION:
-        named = [AnsweredTopic.of(*each) for each in topics]
+        named = _by_topic(broker, shown, level, AnsweredTopic.of)
         return Decision(response=FetchResponse(session_id=session_id, responses=named))
-    by_id = [AnsweredTopicById(topic_id, parts) for _, topic_id, parts in topics]
+    by_id = _by_topic(broker, shown, level, AnsweredTopicById.of)
     return Decision(response=FetchResponseById(session_id=session_id, responses=by_id))
 
 
@@ -554,9 +575,8 @@ def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker)
     if fetch.context.kind is INCREMENTAL:
         would_show = fetch.cache.would_show(fetch.context, reads)
         shown = list(compress(reads, would_show))
-    topics = _by_topic(broker, shown, fetch.limits.isolation_level)
-    named = [AnsweredTopic.of(*each) for each in topics]
-    size = response_size.size_of(named, asker.version)
+    topics = _by_topic(broker, shown, fetch.limits.isolation_level, AnsweredTopic.of)
+    size = response_size.size_of(topics, asker.version)
     return quota_rates.throttle_ms(broker, asker.limit, size)
 
 
@@ -570,23 +590,26 @@ def _throttled(cache: SessionCache, context: Context, throttle: int) -> FetchRes
     return response
 
 
-Topicwise = tuple[str, Uuid, list[AnsweredPartition]]
-"""A topic's name and id, and the answer to its partitions."""
+AnsweredTopics = TypeVar("AnsweredTopics", AnsweredTopic, AnsweredTopicById)
 
 
-def _by_topic(broker: Broker, reads: list[Read], isolation_level: int) -> list[Topicwise]:
+def _by_topic(
+    broker: Broker,
+    reads: list[Read],
+    isolation_level: int,
+    topic_of: Callable[[FetchPartition, list[AnsweredPartition]], AnsweredTopics],
+) -> list[AnsweredTopics]:
     """Runs of partitions of one topic; a topic comes again where another one came in between."""
-    topics: list[Topicwise] = []
+    topics: list[AnsweredTopics] = []
     last = None  # an empty name is one, too
+    parts: list[AnsweredPartition] = []
     for read in reads:
-        topic, topic_id = read.requested.topic, read.requested.topic_id
-        place = topic if topic_id == ZERO_UUID else topic_id
-        part = reading.part(broker, read, isolation_level)
-        if place == last:
-            topics[-1][2].append(part)
-        else:
-            topics.append((topic, topic_id, [part]))
-            last = place
+        wanted = read.requested
+        topic = wanted.topic if wanted.topic_id == ZERO_UUID else wanted.topic_id
+        if topic != last:
+            last, parts = topic, []
+            topics.append(topic_of(wanted, parts))
+        parts.append(reading.part(broker, read, isolation_level))
     return topics
 
 

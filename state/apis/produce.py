@@ -397,16 +397,15 @@ def _request_error(request: Request, topic: Topic) -> Error:
 def _record_set_error(version: int, produced: ProducedPartition) -> Error:
     """One batch of magic 2 makes a record set (`ProduceRequest.validateRecords`)."""
     batches = produced.batches
+    if len(batches) == 1 and batches[0].magic == MAGIC:
+        is_new = batches[0].compression_type == "zstd" and version < ZSTD_VERSION
+        return Error.UNSUPPORTED_COMPRESSION_TYPE if is_new else NONE
     if not batches and produced.records_error:
         return Error(produced.records_error)
     for batch in batches:
         if not 0 <= batch.magic <= MAGIC:
             return Error.CORRUPT_MESSAGE
-    if len(batches) != 1 or batches[0].magic != MAGIC:
-        return Error.INVALID_RECORD
-    if batches[0].compression_type == "zstd" and version < ZSTD_VERSION:
-        return Error.UNSUPPORTED_COMPRESSION_TYPE
-    return NONE
+    return Error.INVALID_RECORD
 
 
 def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition) -> Outcome:

@@ -188,9 +188,7 @@ class Cell:
         refusal = self._refusal_of(event)
         if refusal is not None:
             return self._refused(event, document, position, refusal)
-        if event.kind in BETWEEN_CELLS and between_cells.is_repeat(
-            self.tables.waiting, self._settings, event
-        ):
+        if event.kind is not REQUEST and self._is_repeat(event):
             return []
         now, time = self.meta.now, self._time_of(event, position)
         if time > now:
@@ -213,6 +211,11 @@ class Cell:
             self.meta.now = now
         self._announce_deadline(rows)
         return rows.rows
+
+    def _is_repeat(self, event: Event) -> bool:
+        """Whether another cell has told this already."""
+        is_told = event.kind in BETWEEN_CELLS
+        return is_told and between_cells.is_repeat(self.tables.waiting, self._settings, event)
 
     def _refused(
         self, event: Event | Refusal, document: bytes, position: Position, refusal: Refusal

@@ -5,7 +5,7 @@ Every record goes through `Effects.apply`: into the tables of its machine, out t
 that the loop can wake who waits for them.
 """
 
-from typing import get_args
+from typing import Any, get_args
 
 from brokerstream.state.cell.apply import apply
 from brokerstream.state.cell.output_rows import Rows
@@ -25,6 +25,7 @@ from brokerstream.state.core.records import (
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
+from brokerstream.state.core.waiting import watch_key
 from brokerstream.state.fetch import fetch_session
 from brokerstream.state.groups.group_rows import OF_ROWS
 from brokerstream.state.logs import log as logs
@@ -57,6 +58,7 @@ class Effects:
         self._settings = settings
         self.rows = rows
         self._is_replicated = len(settings.brokers) > 1
+        self._is_traced = settings.broker_settings.brokerstream_trace_replication
         self.changed_logs: dict[str, str] = {}
         self.uncopied: dict[int, dict[tuple[Uuid, int], None]] = {}
         self.event_id = ""
@@ -66,9 +68,10 @@ class Effects:
 
         An offset that is not committed yet is told to nobody but the history.
         """
-        sealed_before = None
-        if type(record) in _SHORTENING and isinstance(record, Shortening):
-            sealed_before = self._sealed(machine, record)
+        sealed_before, kind = None, type(record)
+        of_log: Any = record  # its kind says what it has
+        if kind in _SHORTENING:
+            sealed_before = self._sealed(machine, of_log)
         if self._is_replicated and machine != CONTROLLER:
             broker = Broker(machine, self._tables, self._settings, self.now)
             checkpoints.before(broker, record)
@@ -78,11 +81,11 @@ class Effects:
         self.rows.record(machine, self.now, self.event_id, record)
         if sealed_before:
             self._tombstone(sealed_before)
-        if type(record) in _CHANGING and isinstance(record, CHANGES_OF_LOGS):
-            self.log_changed(machine, logs.log_key(machine, record.topic_id, record.partition))
+        if kind in _CHANGING:
+            self.log_changed(machine, logs.log_key(machine, of_log.topic_id, of_log.partition))
             if self._is_replicated:
-                self.to_copy(machine, (record.topic_id, record.partition))
-        if is_committed and type(record) in OF_ROWS:
+                self.to_copy(machine, (of_log.topic_id, of_log.partition))
+        if is_committed and kind in OF_ROWS:
             self.rows.of_group(record)
 
     def log_changed(self, broker: int, log: str) -> None:
@@ -95,10 +98,18 @@ class Effects:
         """Notes that a broker, if it leads the partition, has something for its followers."""
         self.uncopied.setdefault(broker, {})[place] = None
 
-    def next_changed(self) -> tuple[str, str]:
-        """Takes the oldest one of `changed_logs`, and the log by which it has changed."""
-        changed = next(iter(self.changed_logs))
-        return changed, self.changed_logs.pop(changed)
+    def next_watched(self) -> tuple[str, str] | None:
+        """Takes the oldest one of `changed_logs` that somebody waits for, and by which log it has.
+
+        Those before it are forgotten. Where replication is traced, all count as waited for.
+        """
+        changed, watches = self.changed_logs, self._tables.waiting
+        while changed:
+            watched = next(iter(changed))
+            log = changed.pop(watched)
+            if self._is_traced or watch_key(watched) in watches:
+                return watched, log
+        return None
 
     def _sealed(self, machine: int, record: Shortening) -> dict[tuple[Uuid, int], set[int]]:
         """The sealed segments, by topic id and partition, of the logs that a record may shorten."""

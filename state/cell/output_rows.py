@@ -1,7 +1,5 @@
 """The output rows of one event, as a cell collects and numbers them."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,10 +17,8 @@ from brokerstream.state.logs import log as logs
 
 _json = msgspec.json.Encoder()
 
-_output: Callable[[tuple[str, int | None, bytes | None, bytes | None, str]], Output] = partial(
-    tuple.__new__, Output
-)
-"""A row of its five values; half as long as by their names."""
+_new = tuple.__new__
+"""Makes a row of its five values; half as long as by their names."""
 
 
 class Refused(Exception):
@@ -58,10 +54,13 @@ class Rows:
         self.settings = settings
         self._cluster = settings.cluster
         self._cell = settings.name.encode()
+        self.position = Position(-1, 0)
         self.begin(Position(0, 0))
 
     def begin(self, position: Position) -> None:
         """The event that lies there comes next; `rows` is a list of its own."""
+        if position.partition != self.position.partition:
+            self._ids_begin = f"{self.settings.name}/{position.partition}/"
         self.position = position
         self.rows: list[Output] = []
         self._ordinal = 0
@@ -88,9 +87,8 @@ class Rows:
                 f"a row for `{topic}` has {size} bytes; the limit is"
                 f" {self.settings.output_bytes_max}",
             )
-        position = self.position
-        row_id = f"{self.settings.name}/{position.partition}/{position.offset}/{self._ordinal}"
-        self.rows.append(_output((topic, None, key, value, row_id)))
+        row_id = f"{self._ids_begin}{self.position.offset}/{self._ordinal}"
+        self.rows.append(_new(Output, (topic, None, key, value, row_id)))
         self._ordinal += 1
 
     def dead_letter(self, document: bytes, refusal: Refusal) -> None:
@@ -125,7 +123,7 @@ class Rows:
         if len(value) > self.settings.output_bytes_max:
             raise self._too_large(value)
         row = (outputs.RESPONSES, source.reply_to, None, value, source.event_id)
-        self.rows.append(_output(row))
+        self.rows.append(_new(Output, row))
 
     def done(self, event: Event, now: int, told: msgspec.Struct | None = None) -> None:
         """The answer to an event that is no request: it was handled, and what it has asked for.

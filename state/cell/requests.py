@@ -14,18 +14,20 @@ def api_of(header: RequestHeader) -> Api:
     ApiVersions answers every version: that is how a client finds one that both sides know.
     """
     key, version = header.request_api_key, header.request_api_version
+    api = BUILT.get(key)
+    if api is not None:
+        first, last = api.versions
+        if first <= version <= last or key == API_VERSIONS:
+            return api
     known = KAFKA_APIS.get(key)
     if known is None:
         raise Refused(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
-    if key != API_VERSIONS and not known.first <= version <= known.last:
+    if not known.first <= version <= known.last:
         raise Refused(
             Reason.UNSUPPORTED_VERSION,
             f"{known.name} has the versions {known.first} to {known.last}, not {version}",
         )
-    api = BUILT.get(key)
-    if api is None:
-        raise Refused(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
-    return api
+    raise Refused(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
 
 
 def internal_request(api: Api, message: Message, cause: Event | None) -> Request:

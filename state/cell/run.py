@@ -439,11 +439,10 @@ class Run(MetadataReading):
                 if effects.uncopied:
                     self._copy_on()
                     continue
-                while effects.changed_logs:
-                    if self._wake(*effects.next_changed()):
-                        break
-                else:
+                watched = effects.next_watched() if effects.changed_logs else None
+                if watched is None:
                     return
+                self._wake(*watched)
             elif isinstance(step, MetadataRead):
                 self._deliver_metadata(*step)
             elif isinstance(step, HandOver):
@@ -520,13 +519,10 @@ class Run(MetadataReading):
         decision = api.resume(self._broker(waited.broker), waited, message, response)
         self._carry_out(waited.broker, waited, api, decision)
 
-    def _wake(self, watched: str, log: str) -> bool:
-        """Answers who waits for a log, or its session, and may be; whether it looked at anybody."""
-        watch = self._tables.waiting.get(waiting.watch_key(watched), waiting.Watch)
-        if watch is None and not self._given.brokerstream_trace_replication:
-            return False
+    def _wake(self, watched: str, log: str) -> None:
+        """Answers who waits for a log, or its session, and may be."""
         unblocked: Counter[str] = Counter()
-        for event_id in list(watch.event_ids) if watch is not None else ():
+        for event_id in waiting.watchers(self._tables.waiting, watched):
             waited = waiting.get(self._tables.waiting, event_id)
             if waited is None or waited.is_held:
                 continue
@@ -547,4 +543,3 @@ class Run(MetadataReading):
         if self._given.brokerstream_trace_replication:
             for line in trace.unblocked(self._tables, watched, log, unblocked):
                 self._apply(int(log.partition("/")[0]), line)
-        return True

@@ -4,7 +4,8 @@ By time and size (`state/logs/retention.py`), and what the cleaner takes (`state
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from brokerstream.state.cluster import broker_configs, image
 from brokerstream.state.cluster.image import INTERNAL_TOPICS, Topic
@@ -19,7 +20,7 @@ from brokerstream.state.logs.retention import Limits
 _DERIVED = "how logs are cut"
 
 
-class _Kept(NamedTuple):
+class _Kept(msgspec.Struct, frozen=True):
     """How a topic's logs are cut by brokers that were `given` these settings."""
 
     given: BrokerSettings
@@ -60,7 +61,10 @@ def cleaning_of(topic: Topic, settings: BrokerSettings) -> Rules | None:
 def cuts_in(tables: Tables, machine: int, topic_id: Uuid) -> Cuts:
     """How a broker cuts a topic's logs now; kept until a setting changes."""
     given = tables.given
-    kept: dict[tuple[int, Uuid], _Kept] = tables.metadata.derived.setdefault(_DERIVED, {})
+    derived = tables.metadata.derived
+    kept: dict[tuple[int, Uuid], _Kept] | None = derived.get(_DERIVED)
+    if kept is None:
+        kept = derived[_DERIVED] = {}
     found = kept.get((machine, topic_id))
     if found is None or found.given is not given:
         topic = image.topic_by_id(tables.metadata, machine, topic_id)

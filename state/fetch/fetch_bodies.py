@@ -23,6 +23,7 @@ from brokerstream.state.core.schema import (
     tagged,
 )
 from brokerstream.state.fetch.fetch_session import FINAL_EPOCH, TOPIC_ID_VERSION
+from brokerstream.state.fetch.session_items import FetchPartition
 
 
 class RequestedPartition(Body):
@@ -77,7 +78,8 @@ class FetchRequest(Body):
     @property
     def follower_id(self) -> int:
         """The id of the broker that follows; below 0 for consumers and tools."""
-        return max(self.replica_id, self.replica_state.replica_id)
+        one, other = self.replica_id, self.replica_state.replica_id  # `max` takes longer
+        return one if one > other else other
 
 
 class EpochEndOffset(Body):
@@ -159,9 +161,9 @@ class AnsweredTopic(Body):
     partitions: list[AnsweredPartition] = []
 
     @classmethod
-    def of(cls, topic: str, topic_id: Uuid, partitions: list[AnsweredPartition]) -> "AnsweredTopic":
-        """That of a topic with this name and id."""
-        return cls(topic=topic, topic_id=topic_id, partitions=partitions)
+    def of(cls, one: FetchPartition, partitions: list[AnsweredPartition]) -> "AnsweredTopic":
+        """That of the topic of this partition."""
+        return cls(topic=one.topic, topic_id=one.topic_id, partitions=partitions)
 
 
 class AnsweredTopicById(Body, kw_only=False, gc=False):
@@ -169,6 +171,11 @@ class AnsweredTopicById(Body, kw_only=False, gc=False):
 
     topic_id: Uuid
     partitions: list[AnsweredPartition]
+
+    @classmethod
+    def of(cls, one: FetchPartition, partitions: list[AnsweredPartition]) -> "AnsweredTopicById":
+        """That of the topic of this partition."""
+        return cls(one.topic_id, partitions)
 
 
 class FetchResponse(Body):

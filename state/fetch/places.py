@@ -57,7 +57,7 @@ class Place:
         topic_id: of its topic, as far as it is known.
         topic_key: of its topic in the broker's metadata image.
         log: the key of its log.
-        topic: as the request that is decided has found it; None where it is gone.
+        topic: as the last request has found it; None where it is gone, or may not be read.
         notes: what is noted of it for that request, which begins with nothing of the one before.
     """
 

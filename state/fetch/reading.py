@@ -106,37 +106,34 @@ def read_all(broker: Broker, places: list[Place], limits: Limits) -> tuple[list[
 def _read(
     broker: Broker, place: Place, room: int, is_first: bool, limits: Limits, needs_leader: bool
 ) -> Read | None:
-    cached, topic, notes = place.cached, place.topic, place.notes
+    cached, topic, notes, table = place.cached, place.topic, place.notes, broker.tables.logs
     wanted = cached.requested
     if topic is None:
         return refused(wanted, place.identity, int(fetch_errors.of_gone(broker, wanted)))
     partition = topic.partitions[wanted.partition]
-    log = broker.tables.logs.get(place.log, logs.Log)
+    log = table.get(place.log, logs.Log)
     if log is None:
         return _failed(place, Error.NOT_LEADER_OR_FOLLOWER, partition)
     epoch, replica_id = wanted.current_leader_epoch, limits.replica_id
-    is_leader = partition.leader == broker.id and (epoch < 0 or epoch == partition.leader_epoch)
-    if replica_id >= 0 or not is_leader:  # nearly all are consumers that ask the leader
+    is_elsewhere = partition.leader != broker.id or 0 <= epoch != partition.leader_epoch
+    if is_elsewhere or replica_id >= 0:  # nearly all are consumers that ask the leader
         error = fetch_errors.of_asker(broker, partition, wanted, needs_leader, replica_id)
         if error is not NONE:
             return _failed(place, error, partition)
     if notes.preferred_replica >= 0:
         return _elsewhere(place, log)
-    offset, diverging = wanted.fetch_offset, None
-    max_bytes = room if room < wanted.max_bytes else wanted.max_bytes
+    offset, diverging, max_bytes = wanted.fetch_offset, None, 0
+    is_outside = offset < log.log_start_offset
     if wanted.last_fetched_epoch >= 0:
         diverging = logs.diverging(log, offset, wanted.last_fetched_epoch)
-    is_unknown = diverging is not None and diverging == logs.UNKNOWN_EPOCH
-    if offset < log.log_start_offset or is_unknown:
+        is_outside = is_outside or diverging == logs.UNKNOWN_EPOCH
+    if is_outside or (diverging is None and offset > log.log_end_offset):
         return _failed(place, Error.OFFSET_OUT_OF_RANGE, partition)
     level, found = limits.isolation_level, logs.EMPTY
     end = log.readable_end(level) if level else log.high_watermark
-    if diverging is not None:
-        max_bytes = 0
-    elif offset > log.log_end_offset:
-        return _failed(place, Error.OFFSET_OUT_OF_RANGE, partition)
-    elif offset < log.log_end_offset and not notes.is_held:
-        found = logs.read(broker.tables.logs, broker.id, log, offset, end, max_bytes, is_first)
+    if offset < log.log_end_offset and diverging is None and not notes.is_held:
+        max_bytes = room if room < wanted.max_bytes else wanted.max_bytes
+        found = logs.read(table, broker.id, log, offset, end, max_bytes, is_first)
     if (
         offset >= end
         and cached.high_watermark == log.high_watermark
@@ -162,7 +159,7 @@ def _read(
         found=found,
         max_bytes=max_bytes,
         epoch_end=diverging,
-        is_older=not place.notes.is_held and is_older(broker, log, offset, end),
+        is_older=not notes.is_held and is_older(broker, log, offset, end),
     )
 
 
@@ -171,7 +168,9 @@ def is_older(broker: Broker, log: logs.Log, offset: int, end: int) -> bool:
 
     Who waits there for more bytes is answered (`LogOffsetMetadata.onOlderSegment`).
     """
-    return offset < end and logs.segment_end(broker.tables.logs, broker.id, log, offset) < end
+    if offset >= end or logs.is_in_last_segment(log, offset):
+        return False
+    return logs.segment_end(broker.tables.logs, broker.id, log, offset) < end
 
 
 def _elsewhere(place: Place, log: logs.Log) -> Read:
@@ -198,10 +197,11 @@ def part(broker: Broker, read: Read, isolation_level: int) -> AnsweredPartition:
         if read.was_screened:
             answer.aborted_transactions = []
         return answer
+    high_watermark = log.high_watermark
     answer = AnsweredPartition(
         partition_index=wanted.partition,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset if log.transactions else log.high_watermark,
+        high_watermark=high_watermark,
+        last_stable_offset=log.last_stable_offset if log.transactions else high_watermark,
         log_start_offset=log.log_start_offset,
         records_size_in_bytes=found.size_in_bytes,
         batches=[AnsweredBatch(*astuple(batch)) for batch in found.batches],

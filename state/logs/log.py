@@ -417,11 +417,16 @@ def rolled_segments(table: Table, broker: int, log: Log) -> ChunkedList[LogSegme
 
 def segment_end(table: Table, broker: int, log: Log, offset: int) -> int:
     """Where Kafka's segment ends that holds an offset: a read does not go beyond it."""
-    if log.active is None or offset >= log.active.base_offset:
+    if log.active is None or is_in_last_segment(log, offset):
         return log.log_end_offset
     rolled = rolled_segments(table, broker, log)
     number = rolled.first_where(lambda segment: segment.end_offset > offset)
     return rolled[number].end_offset if number < log.rolled.end else log.active.base_offset
+
+
+def is_in_last_segment(log: Log, offset: int) -> bool:
+    """Whether an offset lies in the segment that is written to, as nearly all that is read does."""
+    return log.active is None or offset >= log.active.base_offset
 
 
 def sealed_at(table: Table, broker: int, log: Log, offset: int) -> Segment | None:
@@ -561,12 +566,12 @@ def read(
         return Slice([], segment.size_in_bytes if is_first else 0, segment if is_first else None)
     taken: list[StoredBatch] = []
     size = 0
-    topic_id, partition = log.topic_id, log.partition
+    topic_id, partition, is_last = log.topic_id, log.partition, is_in_last_segment(log, offset)
     for bounds in _from(log.chunks, offset):
         chunk = table.get(chunk_key(broker, topic_id, partition, bounds.number), Chunk)
         assert chunk is not None, bounds
         for batch in _from(chunk.batches, offset):
-            if not taken:
+            if not is_last and not taken:
                 end_offset = min(end_offset, segment_end(table, broker, log, batch.base_offset))
             if batch.base_offset >= end_offset:
                 return Slice(taken, size)

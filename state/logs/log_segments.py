@@ -13,7 +13,6 @@ the segment's offset. Kafka gives an index its size when the segment begins; her
 append counts. A first batch without a timestamp lets no time count; Kafka takes the file's.
 """
 
-from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -30,7 +29,7 @@ OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 
 
-class Cuts(NamedTuple):
+class Cuts(msgspec.Struct, frozen=True, gc=False):
     """What a topic's settings say of its logs' segments, in ms and bytes."""
 
     segment_ms: int
@@ -47,7 +46,7 @@ class Cuts(NamedTuple):
         return self.segment_ms - crc32(f"{topic_id}/{partition}/{base_offset}".encode()) % most
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True, gc=False):
     """What a segment takes whole: a batch, or a sealed part; up to `end_offset` (exclusive)."""
 
     base_offset: int
@@ -95,23 +94,21 @@ class ActiveSegment(msgspec.Struct, array_like=True):
         """Whether the segment ends before `part`; its jitter is taken off `segment_ms`."""
         if not self.size_in_bytes:
             return False
+        is_large = self.size_in_bytes > cuts.segment_bytes - part.size_in_bytes
         is_late = 0 <= self.first_timestamp < part.max_timestamp - segment_ms
         is_far = part.end_offset - 1 - self.base_offset > OFFSETS_MAX
-        is_large = self.size_in_bytes > cuts.segment_bytes - part.size_in_bytes
-        return is_large or is_late or is_far or self._is_index_full(cuts.index_bytes)
-
-    def _is_index_full(self, index_bytes: int) -> bool:
-        """Whether an index has no room; that of times keeps some for when the segment is rolled."""
-        return (
-            self.offset_entries >= index_bytes // OFFSET_ENTRY_BYTES
-            or self.time_entries >= index_bytes // TIME_ENTRY_BYTES - 1
+        is_index_full = (
+            self.offset_entries >= cuts.index_bytes // OFFSET_ENTRY_BYTES
+            or self.time_entries >= cuts.index_bytes // TIME_ENTRY_BYTES - 1  # one for its end
         )
+        return is_large or is_late or is_far or is_index_full
 
     def take(self, part: Part, cuts: Cuts) -> None:
         """Append a part."""
         if not self.size_in_bytes:
             self.first_timestamp = part.max_timestamp
-        self.max_timestamp = max(self.max_timestamp, part.max_timestamp)
+        if part.max_timestamp > self.max_timestamp:
+            self.max_timestamp = part.max_timestamp
         if self.bytes_since_entry > cuts.index_interval_bytes:
             self.offset_entries += 1
             self.bytes_since_entry = 0

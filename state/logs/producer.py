@@ -280,7 +280,9 @@ def update(producer: Producer, batch: Batch) -> None:
     delta = batch.last_offset_delta
     last = (batch.base_sequence + delta) % (SEQUENCE_MAX + 1)
     remembered = RememberedBatch(last, batch.base_offset + delta, delta, batch.max_timestamp)
-    producer.batches = [*producer.batches[1 - BATCHES_KEPT :], remembered]
+    if len(producer.batches) >= BATCHES_KEPT:
+        del producer.batches[: 1 - BATCHES_KEPT]
+    producer.batches.append(remembered)
 
 
 def of_partition(

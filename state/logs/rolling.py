@@ -17,6 +17,7 @@ Logs of coordinators have none: nobody asks.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 from brokerstream.state.core.records import Batch
 from brokerstream.state.core.tables import Table
@@ -150,7 +151,7 @@ def _groups(cleaned: list[LogSegment], segment_bytes: int) -> list[list[LogSegme
 
 def _what_is_left(group: list[LogSegment], batches: list[Part]) -> LogSegment:
     base_offset, end_offset = group[0].base_offset, group[-1].end_offset
-    first, end = (bisect_left(batches, (offset,)) for offset in (base_offset, end_offset))
+    first, end = (bisect_left(batches, at, key=_base_offset) for at in (base_offset, end_offset))
     inside = batches[first:end]
     times = [each.max_timestamp for each in inside]
     size = sum(each.size_in_bytes for each in inside)
@@ -174,6 +175,10 @@ def _cut(table: Table, broker: int, log: Log, cuts: Cuts) -> tuple[list[LogSegme
     return rolled, active or ActiveSegment(log.log_end_offset)
 
 
+_base_offset = attrgetter("base_offset")
+"""By this parts are in order."""
+
+
 def _parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[Part]:
     for sealed in sealed_segments(table, broker, log):
         if sealed.last_offset >= offset:
@@ -193,5 +198,7 @@ def _parts(batches: Iterable[StoredBatch]) -> Iterator[Part]:
 
 
 def _must_roll(log: Log, active: ActiveSegment, part: Part, cuts: Cuts) -> bool:
-    segment_ms = cuts.segment_ms_of(log.topic_id, log.partition, active.base_offset)
+    segment_ms = cuts.segment_ms
+    if cuts.segment_jitter_ms:
+        segment_ms = cuts.segment_ms_of(log.topic_id, log.partition, active.base_offset)
     return active.must_roll(part, segment_ms, cuts)

@@ -5,9 +5,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from brokerstream.state.apis import fetch as fetch_api
+from brokerstream.state.apis.fetch import Fetch
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import Request
 from brokerstream.state.core.outputs import Position
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.core.tables import Table
@@ -47,13 +51,43 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     return seen
 
 
-def test_what_is_left_out_is_quiet_and_no_news(seen: Counter[bool]) -> None:
+@pytest.fixture
+def let_in(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
+    """What a request lets in is let in as if none had before; counts what was before."""
+    real, let_in = fetch_api._screen, Counter[bool]()
+
+    def both(
+        broker: Broker, request: Request, fetch: Fetch, wanted: list[Place], *given: Any
+    ) -> None:
+        before = [place.topic for place in wanted]
+        real(broker, request, fetch, wanted, *given)
+        found = [_lies(place) for place in wanted]
+        for place, topic in zip(wanted, before, strict=True):
+            if place in fetch.places:
+                let_in[topic is not None and place.topic is topic] += 1
+            place.topic = None
+        afresh = replace(fetch, places=[], refused=[])
+        real(broker, request, afresh, wanted, *given)
+        assert (afresh.places, afresh.refused) == (fetch.places, fetch.refused)
+        assert [_lies(place) for place in wanted] == found
+
+    monkeypatch.setattr(fetch_api, "_screen", both)
+    return let_in
+
+
+def _lies(place: Place) -> tuple[Any, ...]:
+    cached = place.cached
+    return place.topic, place.topic_id, place.log, cached.requested.topic, cached.watched_log
+
+
+def test_what_is_left_out_is_quiet_and_no_news(seen: Counter[bool], let_in: Counter[bool]) -> None:
     for seed in (4, 5, 13):
         story = seeded(seed, 150)
         cell = Cell(story.settings)
         for offset, document in enumerate(story.documents):
             cell.handle(document, Position(0, offset))
     assert seen[True] > 10 and seen[False] > 50
+    assert let_in[True] > 30 and let_in[False] > 50
 
 
 def test_nor_is_anything_left_out_where_logs_and_wishes_change(seen: Counter[bool]) -> None:
@@ -94,6 +128,23 @@ def test_nor_is_anything_left_out_where_logs_and_wishes_change(seen: Counter[boo
         assert answer is not None and answer["errorCode"] == 0
         session_id = answer["sessionId"]
     assert seen[True] > 50 and seen[False] > 100
+
+
+def test_who_is_refused_is_so_again_until_the_partition_is_there(let_in: Counter[bool]) -> None:
+    bench, told, session_id = Bench(), [], 0
+    bench.topic("a", 1)
+    wanted = {"topic": "a", "partitions": [{"partition": 1, "partitionMaxBytes": 99}]}
+    for epoch in range(5):
+        if epoch == 4:
+            more = [{"name": "a", "count": 2, "assignments": None}]
+            bench.request("CREATE_PARTITIONS", 3, {"topics": more, "timeoutMs": 1000})
+        body = {"sessionId": session_id, "sessionEpoch": epoch, "maxBytes": 1 << 20}
+        answer = bench.request("FETCH", 12, {**body, "topics": [] if epoch else [wanted]})
+        assert answer is not None
+        session_id = answer["sessionId"]
+        parts = [part for topic in answer["responses"] for part in topic["partitions"]]
+        told += [part["errorCode"] for part in parts]
+    assert told == [3, 3, 3, 3, 0]
 
 
 def session(table: Table, session_id: int) -> SessionCache:

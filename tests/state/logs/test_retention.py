@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs import retention
@@ -167,7 +168,7 @@ def test_of_a_long_log_the_sealed_parts_go_too() -> None:
     for number in range(count):
         partition.append(1, timestamp=START + number)
     assert partition.sealed
-    limits, cuts = Limits(10, -1), CUTS._replace(segment_ms=1)
+    limits, cuts = Limits(10, -1), replace(CUTS, segment_ms=1)
     start = new_start(partition, limits, START + count, cuts)
     assert count - 12 <= start < count
     logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)

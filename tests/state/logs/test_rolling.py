@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from brokerstream.state.core.records import LogCleaned
 from brokerstream.state.core.tables import Tables
@@ -77,7 +78,7 @@ def test_a_segment_ends_where_an_index_is_full(step: int, batches: int) -> None:
 
 def test_what_was_cut_stays_cut() -> None:
     partition = of_sizes([200] * 3)
-    partition.append(1, 200, cuts=CUTS._replace(segment_bytes=1000))
+    partition.append(1, 200, cuts=replace(CUTS, segment_bytes=1000))
     assert bounds(partition, Cuts(1, 1)) == [1, 2, 4]
 
 
@@ -182,7 +183,7 @@ def test_a_pass_of_the_cleaner_leaves_as_few_segments_as_their_size_lets_it(
     end = rolled[-1].end_offset
     stays = data.draw(st.sets(st.integers(0, end - 1)), label="stays")
     runs = [(offset, offset) for offset in sorted(stays)]
-    wide = CUTS._replace(segment_bytes=700)
+    wide = replace(CUTS, segment_bytes=700)
     cleaned = LogCleaned(TOPIC_ID, 0, end, [], unchanged=runs)
     cleaner.apply_cleaned(partition.table, BROKER, cleaned, wide)
     groups: list[list[LogSegment]] = []
