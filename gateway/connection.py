@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._host, self._port = "", 0
         self._frames: deque[bytes] = deque()
-        self._frame_there = asyncio.Event()
+        self._frame_there: asyncio.Future[None] | None = None
         self._answered = asyncio.Event()
         self._writable = asyncio.Event()
         self._produced: deque[_Produced] = deque()
@@ -197,15 +197,20 @@ class Connection(asyncio.Protocol):
             size = int.from_bytes(buffer[:SIZE_BYTES], "big", signed=True)
             if not 0 < size <= most:
                 self._failure = ClosedError(f"a frame of {size} bytes; the limit is {most}")
-                self._frame_there.set()
                 buffer.clear()
+                self._wake()
                 return
             end = SIZE_BYTES + size
             if len(buffer) < end:
                 return
             self._frames.append(bytes(buffer[SIZE_BYTES:end]))
             del buffer[:end]
-            self._frame_there.set()
+            self._wake()
+
+    def _wake(self) -> None:
+        """Who waits for a frame need not wait any longer."""
+        if self._frame_there is not None and not self._frame_there.done():
+            self._frame_there.set_result(None)
 
     def close(self, reason: str) -> None:
         """Close, and say why in the log."""
@@ -283,8 +288,8 @@ class Connection(asyncio.Protocol):
         while not self._frames:
             if self._failure is not None:
                 raise self._failure
-            self._frame_there.clear()
-            await self._frame_there.wait()
+            self._frame_there = self._loop.create_future()
+            await self._frame_there
         frame = self._frames.popleft()
         if self._failure is None:
             self._cut()
@@ -293,12 +298,13 @@ class Connection(asyncio.Protocol):
         return frame
 
     async def _handle(self, frame: bytes) -> None:
-        if api_key_of(frame) == API_VERSIONS:
+        api_key = api_key_of(frame)
+        if api_key == API_VERSIONS:
             self._software = client_metrics.software_of(frame) or self._software
         if self._authentication.takes(frame):
             await self._authenticate(frame)
             return
-        if api_key_of(frame) == API_VERSIONS:
+        if api_key == API_VERSIONS:
             await self._produced_answered()
             self._write(api_versions.answer_to(frame, self._context.features)[0])
             self._context.traffic.answered(API_VERSIONS, None, 0)
@@ -306,12 +312,12 @@ class Connection(asyncio.Protocol):
             return
         watch = Stopwatch(self._loop.time())
         request = decode_request(frame)
-        if request.api_key in scram_users.NEEDED:
+        if api_key in scram_users.NEEDED:
             await self._produced_answered(watch)
             await self._reply(request, await self._about_users(request), watch)
             await self._writable.wait()
             return
-        if request.api_key in delegation_tokens.APIS:
+        if api_key in delegation_tokens.APIS:
             await self._produced_answered(watch)
             may_ask = self._context.security.may_ask_for_tokens(self._authentication)
             asked = self._edge_request(request)
@@ -319,18 +325,18 @@ class Connection(asyncio.Protocol):
             await self._writable.wait()
             return
         _check_served(request)
-        if broker_loggers.are_asked(request.api_key, request.body):
+        if broker_loggers.are_asked(api_key, request.body):
             await self._produced_answered(watch)
             asked = self._edge_request(request)
             answer = await broker_loggers.answer(self._context.engine, asked)
             await self._reply(request, answer, watch)
             await self._writable.wait()
             return
-        if request.api_key == PRODUCE:
+        if api_key == PRODUCE:
             request.body["requestSizeInBytes"] = len(frame)
             await self._produce(request, watch)
             return
-        if request.api_key == FIND_COORDINATOR:
+        if api_key == FIND_COORDINATOR:
             future = self._context.engine.submit(self._edge_request(request))
             await self._reply_in_turn(_Produced(request, future, watch, []))
             return

@@ -139,6 +139,8 @@ def _seen(batch: bytes, header: dict[str, Any], records: Columns) -> dict[str, A
         seen["leastTimestamp"] = least
     if min(records.key_sizes) < 0:
         seen["hasKeyless"] = True
+        if max(records.key_sizes) < 0:
+            return seen
         times_of_keyed = [
             greatest if has_append_time else base + delta
             for delta, size in zip(records.timestamp_deltas, records.key_sizes, strict=True)

@@ -2,6 +2,7 @@
 
 kafka_settings, setting_kinds   the brokers' settings of 4.3.1, and how they are told
 topic_configs, config_keys      the topics' settings and their checks
+codecs                          the codec that a topic asks for
 broker_config, shown_configs    `--set` and `--broker-config`; DescribeConfigs' view
 group_configs, client_metrics   the same of single groups, of subscriptions to client metrics
 setting_texts                   what each setting is for: texts_of_brokers, texts_of_logs,
