@@ -1,6 +1,6 @@
 """What every room stands on, and what knows none of them.
 
-    tables                         the items of a cell
+    tables, layers                 the items of a cell, and how large columns are stored
     records, group_records,        the changes that `apply` writes
     share_records, streams_records
     events, outputs, dead_letters  what comes in, what goes out, what was refused
