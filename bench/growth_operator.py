@@ -1,0 +1,125 @@
+"""The Python worker's part of a micro-batch against what its cell remembers.
+
+    python bench/growth_operator.py [--kind producers] [--sizes 1000 100000 1000000]
+
+The load of `growth_spark.py` without Kafka and Spark: the operator's function is called as Spark
+calls it, with the state row that it gave before, as bytes. The sizes take turns in each round, the
+first two of which are left out; medians of processor time in ms. `state` is the size of the row.
+"""
+
+import argparse
+import gc
+import itertools
+import statistics
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+from growth_spark import CLUSTER, ERROR, FIRST_BATCH, KINDS, WARM_UP, load_of, made, opening
+
+from brokerstream.state.core.murmur2 import partition_of
+from brokerstream.state.core.outputs import RESPONSES
+from brokerstream.state.core.settings import CellSettings
+from brokerstream.streaming.operator import INPUT_COLUMNS, group_function
+
+KEY = 0
+
+
+class State:
+    """A state row as Spark hands it over: its binary columns are byte arrays."""
+
+    def __init__(self) -> None:
+        self._row: tuple[Any, ...] = ()
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is one."""
+        return bool(self._row)
+
+    @property
+    def get(self) -> tuple[Any, ...]:
+        """The row."""
+        return self._row
+
+    @property
+    def size(self) -> int:
+        """Bytes of its columns."""
+        return sum(map(len, self._row[1:]))
+
+    def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803 (Spark's name)
+        """Keeps the row."""
+        version, *columns = newValue
+        self._row = (version, *map(bytearray, columns))
+
+
+class Bed:
+    """A cell that knows `size` of a kind.
+
+    Raises:
+        ValueError: an answer has an error.
+    """
+
+    def __init__(self, size: int, given: argparse.Namespace) -> None:
+        self._size, self._given = size, given
+        settings = CellSettings(
+            name=f"{CLUSTER}-{size}", cluster=CLUSTER, event_time="recorded", writes_records=False
+        )
+        self._key = settings.name.encode()
+        self._home = partition_of(self._key, settings.requests_partitions)
+        self._function = group_function({KEY: settings})
+        self._offset = 0
+        self.state = State()
+        self.call(opening(), may_fail=True)
+        making = made(size, given)
+        while events := list(itertools.islice(making, FIRST_BATCH)):
+            self.call(events)
+
+    def call(self, events: Iterable[bytes], may_fail: bool = False) -> float:
+        """One micro-batch; gives back its processor time in ms."""
+        rows = [
+            (self._home, self._offset + at, 0, self._key, event) for at, event in enumerate(events)
+        ]
+        self._offset += len(rows)
+        frame = pd.DataFrame(rows, columns=list(INPUT_COLUMNS))
+        begun = time.process_time()
+        found = list(self._function((KEY,), [frame], self.state))
+        taken = (time.process_time() - begun) * 1000
+        written = pd.concat(found)
+        answers = written["value"][written["topic"] == RESPONSES]
+        if len(answers) != len(rows) or (not may_fail and any(map(ERROR.search, answers))):
+            raise ValueError(f"{len(answers)} answers to {len(rows)} requests, or one has an error")
+        return taken
+
+    def turn(self, number: int) -> float:
+        """The load of one micro-batch."""
+        return self.call(load_of(self._size, number, self._given))
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kind", choices=KINDS, default="producers")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--active", type=int, default=10_000)
+    parser.add_argument("--requests", type=int, default=2_000, help="in a micro-batch")
+    parser.add_argument("--turns", type=int, default=12)
+    given = parser.parse_args()
+    given.rounds = 1
+    beds = {size: Bed(size, given) for size in given.sizes}
+    taken: dict[int, list[float]] = {size: [] for size in beds}
+    for number in range(given.turns):
+        for size, bed in beds.items():
+            gc.collect()
+            taken[size].append(bed.turn(number))
+    medians = {size: statistics.median(each[WARM_UP:]) for size, each in taken.items()}
+    print(f"{given.kind:>9}  micro-batch  ratio         state")
+    for size, median in medians.items():
+        ratio = median / medians[min(medians)]
+        print(f"{size:>9,} {median:>9.0f} ms {ratio:>6.2f} {beds[size].state.size:>13,}")
+
+
+if __name__ == "__main__":
+    main()
