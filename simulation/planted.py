@@ -17,8 +17,8 @@ PLANTED: tuple[Planted, ...] = (
         "duplicates-of-one",
         "the last five batches of a producer are remembered",
         "brokerstream.state.logs.producer",
-        "[*producer.batches[1 - BATCHES_KEPT :], remembered]",
-        "[remembered]",
+        "del producer.batches[: 1 - BATCHES_KEPT]",
+        "producer.batches.clear()",
     ),
     Planted(
         "sequence-order",

@@ -71,7 +71,7 @@ from brokerstream.state.fetch.fetch_session import (
 )
 from brokerstream.state.fetch.places import NO_NOTES, Notes, Place
 from brokerstream.state.fetch.reading import Limits, Read
-from brokerstream.state.fetch.session_items import FetchPartition, called, session_key
+from brokerstream.state.fetch.session_items import FetchPartition, session_key
 from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import copying, preferred_replica, throttles
@@ -172,8 +172,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: FetchRequest = request.body
     replica_id = body.follower_id
     cache, version = _cache(broker), request.version
-    requested = _requested(body)
-    forgotten = _forgotten(body) if body.forgotten_topics_data else []
+    requested = fetch_bodies.requested(body)
+    forgotten = fetch_bodies.forgotten(body) if body.forgotten_topics_data else []
     context = cache.open(body.session_id, body.session_epoch, version, requested, forgotten)
     if context.error:
         return Decision(response=FetchResponse(error_code=context.error))
@@ -364,35 +364,6 @@ def _woken_by(broker: Broker, fetch: Fetch) -> list[str]:
 def _cache(broker: Broker) -> SessionCache:
     slices = Slices.of(broker.settings)
     return SessionCache(broker.tables.sessions, broker.id, slices, broker.now)
-
-
-def _forgotten(body: FetchRequest) -> list[str]:
-    return [
-        f"{called(topic.topic_id, topic.topic)}/{partition}"
-        for topic in body.forgotten_topics_data
-        for partition in topic.partitions
-    ]
-
-
-def _requested(body: FetchRequest) -> dict[str, FetchPartition]:
-    """The partitions that the request names; the last one counts where it names one twice."""
-    named = {}
-    for topic in body.topics:
-        topic_id, name = topic.topic_id, topic.topic
-        identity = topic_id if topic_id != ZERO_UUID else called(topic_id, name)
-        for asked in topic.partitions:
-            partition = asked.partition
-            named[f"{identity}/{partition}"] = FetchPartition(
-                topic_id,
-                name,
-                partition,
-                asked.fetch_offset,
-                asked.partition_max_bytes,
-                asked.log_start_offset,
-                asked.current_leader_epoch,
-                asked.last_fetched_epoch,
-            )
-    return named
 
 
 def _topic_of(broker: Broker, wanted: FetchPartition) -> Topic | None:

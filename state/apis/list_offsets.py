@@ -223,8 +223,13 @@ def _place(log: Log, wanted: ListPartition, end: int) -> ListedPartition:
     if wanted.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         is_latest = wanted.timestamp == LATEST
         answer.offset = end if is_latest else log.log_start_offset
-        answer.leader_epoch = log.leader_epoch if is_latest else log.first_epoch
+        answer.leader_epoch = log.leader_epoch if is_latest else _first_epoch(log)
     return answer
+
+
+def _first_epoch(log: Log) -> int:
+    """The leader epoch of the log's oldest record, that of now where there is none."""
+    return log.former_epochs[0].epoch if log.former_epochs else log.leader_epoch
 
 
 def _look_up(broker: Broker, topic: Topic, log: Log, timestamp: int) -> Found | None:

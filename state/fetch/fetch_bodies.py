@@ -23,7 +23,7 @@ from brokerstream.state.core.schema import (
     tagged,
 )
 from brokerstream.state.fetch.fetch_session import FINAL_EPOCH, TOPIC_ID_VERSION
-from brokerstream.state.fetch.session_items import FetchPartition
+from brokerstream.state.fetch.session_items import FetchPartition, called
 
 
 class RequestedPartition(Body):
@@ -194,6 +194,36 @@ class FetchResponseById(Body):
     error_code: Int16 = 0
     session_id: Int32 = 0
     responses: list[AnsweredTopicById] = []
+
+
+def forgotten(body: FetchRequest) -> list[str]:
+    """The identities of the partitions that the request takes out of its session."""
+    return [
+        f"{called(topic.topic_id, topic.topic)}/{partition}"
+        for topic in body.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+def requested(body: FetchRequest) -> dict[str, FetchPartition]:
+    """The partitions that the request names; the last one counts where it names one twice."""
+    named = {}
+    for topic in body.topics:
+        topic_id, name = topic.topic_id, topic.topic
+        identity = topic_id if topic_id != ZERO_UUID else called(topic_id, name)
+        for asked in topic.partitions:
+            partition = asked.partition
+            named[f"{identity}/{partition}"] = FetchPartition(
+                topic_id,
+                name,
+                partition,
+                asked.fetch_offset,
+                asked.partition_max_bytes,
+                asked.log_start_offset,
+                asked.current_leader_epoch,
+                asked.last_fetched_epoch,
+            )
+    return named
 
 
 def refused(body: FetchRequest, version: int, error: Error) -> FetchResponse:

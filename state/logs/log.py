@@ -195,11 +195,6 @@ class Log(msgspec.Struct, omit_defaults=True):
         return self.last_stable_offset if is_committed_only else self.high_watermark
 
     @property
-    def first_epoch(self) -> int:
-        """The leader epoch of the log's oldest record, that of now where there is none."""
-        return self.former_epochs[0].epoch if self.former_epochs else self.leader_epoch
-
-    @property
     def size_in_bytes(self) -> int:
         """The bytes of all batches that are not deleted."""
         return self.sealed_bytes + sum(chunk.size_in_bytes for chunk in self.chunks)

@@ -64,10 +64,15 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 def topic_at(bootstrap: str, name: str) -> str:
     """A topic whose name begins so; no try before had it."""
     unique = f"{name}-{time.time_ns()}"
+    make_topic(bootstrap, unique)
+    return unique
+
+
+def make_topic(bootstrap: str, name: str) -> None:
+    """A topic of this name."""
     host, _, port = bootstrap.rpartition(":")
     with Client(Address(host, int(port))) as client:
-        client.topic(unique, PARTITIONS)
-    return unique
+        client.topic(name, PARTITIONS)
 
 
 def shared(members: list[Any], *sizes: int) -> list[set[int]]:

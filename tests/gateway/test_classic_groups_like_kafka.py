@@ -48,6 +48,7 @@ def patient_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         broker.stop()
 
 
+@pytest.mark.kafka
 def test_every_answer_and_row_of_a_random_walk_is_kafkas(patient_kafka: str) -> None:
     walks = {seed: ClassicWalk(seed, name) for seed, name in seeds(WALKS).items()}
     groups = [group for walk in walks.values() for group in walk.groups]

@@ -51,8 +51,8 @@ MUTANTS = (
     ),
     Mutant(
         "a segment's youngest record decides, not its oldest",
-        "self.max_timestamp = max(self.max_timestamp, part.max_timestamp)",
-        "self.max_timestamp = min(self.max_timestamp, part.max_timestamp)",
+        "if part.max_timestamp > self.max_timestamp:",
+        "if part.max_timestamp < self.max_timestamp:",
         PLAIN,
     ),
     Mutant(
@@ -171,8 +171,8 @@ MUTANTS = (
     ),
     Mutant(
         "the earliest offset has the epoch of its record",
-        "        return self.former_epochs[0].epoch if self.former_epochs else self.leader_epoch\n",
-        "        return self.leader_epoch\n",
+        "    return log.former_epochs[0].epoch if log.former_epochs else log.leader_epoch\n",
+        "    return log.leader_epoch\n",
         LISTING + "test_the_earliest_offset_is_told_with_the_epoch_of_its_record",
     ),
     Mutant(

@@ -44,14 +44,14 @@ class Mutant(NamedTuple):
 MUTANTS = (
     Mutant(
         "a fetch beyond the log's end is refused",
-        "elif offset > log.log_end_offset:",
-        "elif offset > log.log_end_offset + 1:",
+        "(diverging is None and offset > log.log_end_offset)",
+        "(diverging is None and offset > log.log_end_offset + 1)",
         FETCH + "test_a_consumer_may_ask_up_to_the_logs_end_and_not_beyond",
     ),
     Mutant(
         "between high watermark and log end there is nothing, and no error",
-        "elif offset > log.log_end_offset:",
-        "elif offset > log.high_watermark:",
+        "(diverging is None and offset > log.log_end_offset)",
+        "(diverging is None and offset > log.high_watermark)",
         FETCH + "test_between_the_high_watermark_and_the_logs_end_there_is_nothing_yet",
     ),
     Mutant(

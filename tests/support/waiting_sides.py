@@ -146,6 +146,6 @@ class WaitingSides:
             for place in sorted(self._real.come):
                 step, theirs = self._real.come.pop(place)
                 _, ours = self._ours.come.pop(place)
-                assert ours == theirs, f"{what}: {place} {step}"
+                assert ours == theirs, f"{what}: {place} {step}\n  ours  {ours}\n  kafka {theirs}"
                 self._walk.hear_of(place, step, theirs)
                 yield step, theirs

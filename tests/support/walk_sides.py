@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from brokerstream.gateway.answers import Address
+from brokerstream.gateway.engine import EdgeRequest
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.patience import wait_until
 from tests.support.settled import GROUP_RESOURCE, settle
@@ -254,10 +255,10 @@ def both_sides(
 
 def _take_over(running: Running, choices: Body) -> None:
     """Ours takes these, as they are at the time, in place of what it would draw."""
-    write = running.engine._events._write
+    write = running.engine._events.request
 
-    def with_choices(document: Body) -> tuple[str, bytes]:
-        written: tuple[str, bytes] = write({**document, "choices": choices})
-        return written
+    def with_choices(request: EdgeRequest) -> tuple[str, bytes]:
+        event_id, document = write(request)
+        return event_id, json.dumps({**json.loads(document), "choices": choices}).encode()
 
-    running.engine._events._write = with_choices
+    running.engine._events.request = with_choices

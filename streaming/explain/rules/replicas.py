@@ -63,6 +63,20 @@ RULES: dict[int, Rule] = {
         "A topic that was created a moment ago; brokers that are down.",
         "state/apis/metadata.py",
     ),
+    Error.LISTENER_NOT_FOUND: Rule(
+        "The partition's leader has not the listener by which the client came.",
+        "KRaftMetadataCache",
+        "Give all brokers the same `listeners`, or connect by one that all of them have.",
+        "A listener that was added to some brokers of a cluster and not to all.",
+        "state/apis/metadata.py",
+    ),
+    Error.REPLICA_NOT_AVAILABLE: Rule(
+        "A replica of the partition is on a broker that the client cannot reach.",
+        "KRaftMetadataCache; Metadata version 0",
+        "Nothing: the partition can be used. A client of today is told which replicas are offline.",
+        "A client of before Kafka 0.10, while a broker is down.",
+        "state/apis/metadata.py",
+    ),
     Error.FENCED_LEADER_EPOCH: Rule(
         "The request is of an older leader epoch than the broker's.",
         "KIP-320; Partition.checkCurrentLeaderEpoch",

@@ -26,7 +26,7 @@ from brokerstream.drivers.connect.distributed import DistributedWorker
 from brokerstream.drivers.connect.logs import create_topics, read_whole
 from brokerstream.drivers.connect.tasks import TaskError
 from brokerstream.drivers.producer import Producer, TransactionError
-from tests.drivers.test_consumer_members import topic_at
+from tests.drivers.test_consumer_members import make_topic, topic_at
 from tests.support.connect_tasks import Copy
 from tests.support.gateways import running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
@@ -114,7 +114,7 @@ def test_example_22_all_tasks_of_the_generation_before_are_fenced(copy: Copy) ->
 
 def test_a_task_of_an_older_generation_ends_before_it_sends_anything(copy: Copy) -> None:
     """It was late: it has begun, and fenced its successor, when the next generation has begun."""
-    topic_at(copy.bootstrap, copy.offsets)
+    make_topic(copy.bootstrap, copy.offsets)
     copy.grow(3)
     with pytest.raises(TaskError, match="is of an older generation of tasks"):
         copy.run_exact(lambda: False, is_current=lambda: False)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from brokerstream.drivers.producer import TransactionError
-from tests.drivers.test_consumer_members import topic_at
+from tests.drivers.test_consumer_members import make_topic, topic_at
 from tests.support.connect_tasks import Copy, Crash
 from tests.support.gateways import running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
@@ -33,7 +33,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def copy(bootstrap: str, tmp_path: Path) -> Copy:
     made = Copy(bootstrap, tmp_path, topic_at(bootstrap, f"copied-{next(NUMBERS)}"))
-    topic_at(bootstrap, made.offsets)
+    make_topic(bootstrap, made.offsets)
     return made
 
 
