@@ -41,6 +41,7 @@ class Stand:
         of_gateway: further variables of the gateway.
         cluster: of Spark, where the job is to run; without it the job is local.
         answer_timeout_s: how long the gateway waits for an answer.
+        of_broker: settings of the brokers of the job, by Kafka's names.
         environment: further variables of the job.
 
     Attributes:
@@ -58,6 +59,7 @@ class Stand:
         of_gateway: Mapping[str, str] | None = None,
         cluster: Standalone | None = None,
         answer_timeout_s: int = ANSWER_TIMEOUT_S,
+        of_broker: Mapping[str, str] | None = None,
         **environment: str,
     ) -> None:
         self.directory = directory
@@ -75,7 +77,8 @@ class Stand:
         self.address = Address(HOST, free_port())
         listen = ("--listen", f"{HOST}:{self.address.port}")
         patience = ("--answer-timeout", str(answer_timeout_s))
-        self.job = Server(("run",), given, directory / "job.log")
+        said = [word for each in (of_broker or {}).items() for word in ("--set", "=".join(each))]
+        self.job = Server(("run", *said), given, directory / "job.log")
         self.gateway = Server(
             ("gateway", "--engine", "spark", *place, *listen, *patience),
             {**given, **(of_gateway or {})},

@@ -25,6 +25,13 @@ GC = ("gc", "--older-than", "10m")
 Rows = list[dict[str, float]]
 
 
+PATIENT = {
+    "group.consumer.heartbeat.interval.ms": "15000",
+    "group.consumer.session.timeout.ms": "60000",
+}
+"""Well above what an answer of a busy job takes, else members of librdkafka are fenced for ever."""
+
+
 def main() -> int:
     """Exit code 1 where a client saw what must not be, or something grows."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -38,7 +45,7 @@ def main() -> int:
     keep: Path = given.keep or directory
     keep.mkdir(parents=True, exist_ok=True)
     of_job = {"BROKERSTREAM_LOG_FORMAT": "json", "BROKERSTREAM_TRIGGER": given.trigger}
-    stand = Stand(directory, says=_say, **of_job)
+    stand = Stand(directory, says=_say, of_broker=PATIENT, **of_job)
     try:
         stand.start()
         rows, wrong = under_load(stand, given.hours * 3600, given.every, keep / "samples.jsonl")
