@@ -77,7 +77,8 @@ class Cleaning:
                 return 0.0
             state = state_of(self._job.settings, self._session)
             self._tell(cleaner.round(state))
-            self._done = None if cleaner.waits_for_time(state) else batch
+            is_over = not (self._has_stopped.is_set() or cleaner.waits_for_time(state))
+            self._done = batch if is_over else None
             return cleaner.backoff_s(state)
         except (UserError, OSError) as error:
             warn(f"the log cleaner: {error}")

@@ -31,6 +31,7 @@ def to_bytes(header: dict[str, Any]) -> bytes:
     """A coordinator's batch as a Fetch answer has it, with its rows in the place of its records."""
     written = b64decode(header["written"])
     rows = [row for record in internal_logs.in_batch(written) for row in _rows(record)]
+    rows = rows[-(header["lastOffsetDelta"] + 1) :]  # once a record took one offset for many rows
     first = header["lastOffsetDelta"] + 1 - len(rows)  # of a cleaned batch the last ones are left
     found = [(first + at, row) for at, row in enumerate(rows) if row is not None]
     packed = b"".join(_record(delta, row) for delta, row in found)
@@ -62,10 +63,10 @@ def _rows(record: Record) -> Iterator[Row | None]:
     An offset in a transaction says no topic id, as with Kafka.
     """
     if not isinstance(record, TransactionalOffsetsWritten):
-        yield group_rows.encode(record) or transaction_rows.encode(record)
+        yield _row(record)
         return
     for each in record.offsets:
-        yield group_rows.encode(
+        yield _row(
             OffsetCommitted(
                 record.group_id,
                 each.topic,
@@ -76,6 +77,14 @@ def _rows(record: Record) -> Iterator[Row | None]:
                 record.commit_timestamp,
             )
         )
+
+
+def _row(record: Record) -> Row | None:
+    """None, too, where a name is longer than a row's strings may be, which requests allow."""
+    try:
+        return group_rows.encode(record) or transaction_rows.encode(record)
+    except ValueError:
+        return None
 
 
 def _record(offset_delta: int, row: Row) -> bytes:

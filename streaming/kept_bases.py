@@ -9,7 +9,7 @@ a task that is tried again, a cell that another worker had, a job that went back
 from brokerstream.state.core.layers import Base
 
 KEPT_BYTES = 128 * 1024 * 1024
-"""Bytes of items, and of their keys, that a worker keeps; in memory they are three times that."""
+"""Bytes of items and their keys that a worker keeps: in memory three times that, or four."""
 
 Place = tuple[str, str]
 """A cell's name and a table's."""
@@ -31,6 +31,8 @@ class KeptBases:
         base = self._kept.pop((cell, table), None)
         if base is None or base.packed != packed:
             base = Base(packed)
+        if base.size > self._room:  # it would drive out all others, and go, too
+            return base
         self._kept[cell, table] = base
         size = sum(each.size for each in self._kept.values())
         for place in list(self._kept):

@@ -19,7 +19,14 @@ from brokerstream.gateway import internal_batches
 from brokerstream.gateway.answers import Address
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
-from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
+from brokerstream.state.core.records import (
+    OffsetCommitted,
+    OffsetDeleted,
+    Record,
+    TransactionalOffset,
+    TransactionalOffsetsWritten,
+)
+from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.replication import internal_logs
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
@@ -250,12 +257,11 @@ def test_a_consumer_reads_them_to_the_end(gateway: Running, ours: Told) -> None:
     consumer.close()
 
 
-def test_a_cleaned_batch_has_its_last_records() -> None:
-    gone = OffsetDeleted("g", "orders", 1)
-    kept = OffsetCommitted("g", "orders", 0, 42, -1, "", 1000)
+def batch_of(records: list[Record], last_offset_delta: int) -> Any:
+    """What a client reads of a coordinator's batch at the offset 7."""
     header = {
         "baseOffset": 7,
-        "lastOffsetDelta": 2,
+        "lastOffsetDelta": last_offset_delta,
         "partitionLeaderEpoch": 4,
         "magic": 2,
         "isTransactional": False,
@@ -264,10 +270,30 @@ def test_a_cleaned_batch_has_its_last_records() -> None:
         "producerId": -1,
         "producerEpoch": -1,
         "baseSequence": -1,
-        "written": base64.b64encode(internal_logs._encoder.encode([kept, gone])).decode(),
+        "written": base64.b64encode(internal_logs._encoder.encode(records)).decode(),
     }
     (batch,) = batches(internal_batches.to_bytes(header))
+    return batch
+
+
+def test_a_cleaned_batch_has_its_last_records() -> None:
+    gone = OffsetDeleted("g", "orders", 1)
+    kept = OffsetCommitted("g", "orders", 0, 42, -1, "", 1000)
+    batch = batch_of([kept, gone], 2)
     first, second = batch
     assert (batch.base_offset, batch.next_offset) == (7, 10)
     assert [(each.offset, each.timestamp) for each in (first, second)] == [(8, 1000), (9, 1000)]
     assert (first.key[:9], second.value) == (b"\0\1\0\1g\0\6or", None)
+
+
+def test_a_name_that_no_row_can_have_takes_its_offset_without_a_row() -> None:
+    known = OffsetDeleted("g", "orders", 1)
+    batch = batch_of([OffsetDeleted("g" * 40_000, "orders", 1), known], 1)
+    assert [each.offset for each in batch] == [8]
+    assert batch.next_offset == 9
+
+
+def test_a_batch_of_a_former_version_has_no_rows_below_its_base() -> None:
+    offsets = [TransactionalOffset("orders", ZERO_UUID, at, at, -1, "") for at in range(3)]
+    batch = batch_of([TransactionalOffsetsWritten("g", 1, 1000, offsets)], 0)
+    assert [each.offset for each in batch] == [7]

@@ -34,3 +34,11 @@ def test_those_read_last_are_kept_as_far_as_there_is_room(room: int, kept: bool)
 def test_a_base_without_room_is_read_each_time() -> None:
     bases = KeptBases(SIZE - 1)
     assert bases.read("a", "logs", ONE) is not bases.read("a", "logs", ONE)
+
+
+def test_a_base_without_room_drives_no_other_out() -> None:
+    large = zlib.compress(msgspec.msgpack.encode({"1/a": "a" * 9 * SIZE}))
+    bases = KeptBases(2 * SIZE)
+    first = bases.read("a", "logs", ONE)
+    assert bases.read("b", "logs", large) is not bases.read("b", "logs", large)
+    assert bases.read("a", "logs", ONE) is first
