@@ -26,7 +26,7 @@ Rows = list[dict[str, float]]
 
 
 PATIENT = {
-    "group.consumer.heartbeat.interval.ms": "15000",
+    "group.consumer.heartbeat.interval.ms": "10000",
     "group.consumer.session.timeout.ms": "60000",
 }
 """Well above what an answer of a busy job takes, else members of librdkafka are fenced for ever."""

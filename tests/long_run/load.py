@@ -24,7 +24,9 @@ RETENTION = {"retention.ms": "300000", "segment.ms": "60000"}
 IDEMPOTENT = {"enable.idempotence": True, "linger.ms": 20}
 PAUSE_S = 0.1
 ROUND_S = 20.0
-"""How long a member stays in its group, a topic exists."""
+"""How long a topic exists."""
+STAYS_S = 90.0
+"""How long a member stays that goes again: a group hands a partition over in three heartbeats."""
 
 TRANSACTION_RECORDS = 5
 TRANSACTION = {"transaction.timeout.ms": 180_000}
@@ -119,7 +121,7 @@ class Reads(Client):
 
     def turn(self) -> None:
         consumer = confluent_kafka.Consumer(self._settings())
-        leaves = time.monotonic() + ROUND_S
+        leaves = time.monotonic() + STAYS_S
         try:
             consumer.subscribe([self.topic])
             while not self.ended.is_set() and (self._stays or time.monotonic() < leaves):
