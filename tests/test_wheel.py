@@ -193,11 +193,11 @@ def test_it(kafka_broker):
     assert brokerstream.__file__.startswith(sys.prefix)
     kafka_broker.produce("orders", "one")
     producer = kafka.KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers)
-    producer.send("orders", b"two").get(timeout=WAIT_S)
+    producer.send("orders", b"two").get(timeout=300)
     producer.close()
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka_broker.bootstrap})
     producer.produce("orders", b"three")
-    assert producer.flush(WAIT_S) == 0
+    assert producer.flush(300) == 0
     values = [record.value for record in kafka_broker.records("orders")]
     assert values == [b"one", b"two", b"three"]
 """

@@ -24,6 +24,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * in a classic and in a consumer group. A consumer reads until a byte of input comes.
  */
 public class Requests {
+    /** The time of all records, in ms; what is years old a broker may delete. */
+    static final long WRITTEN_AT = Long.parseLong(System.getenv("WRITTEN_AT"));
+
     static Map<String, Object> settings(String bootstrap, String client) {
         return new HashMap<>(Map.of("bootstrap.servers", bootstrap, "client.id", client));
     }
@@ -31,7 +34,7 @@ public class Requests {
     static void produce(KafkaProducer<byte[], byte[]> producer, String topic) {
         for (int at = 0; at < 6; at++) {
             byte[] value = String.valueOf(at).getBytes();
-            producer.send(new ProducerRecord<>(topic, at % 2, 1_000L, value, value));
+            producer.send(new ProducerRecord<>(topic, at % 2, WRITTEN_AT, value, value));
         }
         producer.flush();
     }

@@ -5,6 +5,7 @@ Kafka, and for transactions as of before KIP-890 also on a gateway that has noth
 """
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,10 @@ def run_ours(proxy: Capturing, topic: str, clients: tuple[str, ...]) -> None:
 def run_java(proxy: Capturing, topic: str, clients: tuple[str, ...]) -> None:
     words = [str(DRIVER), proxy.bootstrap, topic, f"{topic}-java", *clients]
     java = subprocess.Popen(
-        [*streams_command(), *words], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [*streams_command(), *words],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "WRITTEN_AT": str(START)},
     )
     assert java.stdin is not None
     with java:
@@ -184,7 +188,7 @@ def compared(bootstrap: str, directory: Path, clients: tuple[str, ...]) -> list[
         run_ours(ours, topic, clients)
     said = asked_of(theirs)
     assert AGAIN not in clients or f"{AGAIN} OFFSET_FOR_LEADER_EPOCH" in said
-    return differences(said, asked_of(ours))
+    return [each.replace(topic, TOPIC) for each in differences(said, asked_of(ours))]
 
 
 def told(*reasons: str) -> list[str]:
