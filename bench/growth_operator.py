@@ -16,7 +16,16 @@ from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
-from growth_spark import CLUSTER, ERROR, FIRST_BATCH, KINDS, WARM_UP, load_of, made, opening
+from growth_spark import (
+    CLUSTER,
+    ERROR,
+    FIRST_BATCH,
+    WARM_UP,
+    arguments,
+    load_of,
+    made,
+    opening,
+)
 
 from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.outputs import RESPONSES
@@ -98,13 +107,7 @@ class Bed:
 
 def main() -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kind", choices=KINDS, default="producers")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--active", type=int, default=10_000)
-    parser.add_argument("--requests", type=int, default=2_000, help="in a micro-batch")
+    parser = arguments(__doc__)
     parser.add_argument("--turns", type=int, default=12)
     given = parser.parse_args()
     given.rounds = 1

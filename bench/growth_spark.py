@@ -158,15 +158,21 @@ def check(settings: Settings, asked: int) -> None:
         raise ValueError(f"{len(answers)} answers to {asked} requests, or one has an error")
 
 
-def main() -> None:
-    """Measures and prints."""
+def arguments(text: str | None) -> argparse.ArgumentParser:
+    """What is measured, and against what; `text` is the bench's own."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kind", choices=KINDS, default="producers")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--active", type=int, default=10_000)
     parser.add_argument("--requests", type=int, default=2_000, help="in a micro-batch")
+    return parser
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="micro-batches in a turn")
     parser.add_argument("--turns", type=int, default=3)
     given = parser.parse_args()

@@ -17,8 +17,11 @@ PLANTED: tuple[Planted, ...] = (
         "duplicates-of-one",
         "the last five batches of a producer are remembered",
         "brokerstream.state.logs.producer",
-        "del producer.batches[: 1 - BATCHES_KEPT]",
-        "producer.batches.clear()",
+        (
+            "    if len(producer.batches) >= BATCHES_KEPT:\n"
+            "        del producer.batches[: 1 - BATCHES_KEPT]\n"
+        ),
+        "    producer.batches.clear()\n",
     ),
     Planted(
         "sequence-order",

@@ -241,19 +241,24 @@ def test_example_57_with_record_limit_one_leader_is_asked_at_a_time() -> None:
     assert nodes[:2] == nodes[2:]
 
 
-def holding(world: Shared) -> tuple[ShareFetcher, Any]:
-    """A member that has the records 0 and 1, and the partition's place."""
+def member_with(world: Shared, last: int, items: Records) -> tuple[ShareFetcher, Any]:
+    """A member that has acquired the offsets up to `last`, with these records, and the place."""
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
     sharing.poll([AT], world.now)
     (asked,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
     place = asked.topics[0].topic_id, 0
-    acquired = [AcquiredRecords(first_offset=0, last_offset=1, delivery_count=1)]
+    acquired = [AcquiredRecords(first_offset=0, last_offset=last, delivery_count=1)]
     found = AnsweredPartition(partition_index=0, acquired_records=acquired)
     answer = ShareFetchResponse(
         acquisition_lock_timeout_ms=LOCK_MS, responses=[AnsweredTopic(place[0], [found])]
     )
-    items = Records([(0, "a"), (1, "b")], 2, [(2, 0)])
     sharing.fetched(asked, answer, {place: items}, world.now)
+    return sharing, place
+
+
+def holding(world: Shared) -> tuple[ShareFetcher, Any]:
+    """A member that has the records 0 and 1, and the partition's place."""
+    sharing, place = member_with(world, 1, Records([(0, "a"), (1, "b")], 2, [(2, 0)]))
     assert len(sharing.poll([AT], world.now)) == 2
     return sharing, place
 
@@ -326,16 +331,7 @@ def test_what_a_leader_does_not_have_waits_and_metadata_is_asked_for() -> None:
 
 def test_where_nothing_was_acquired_but_offsets_they_are_gaps() -> None:
     world = Shared()
-    sharing = ShareFetcher(ShareSettings(), GROUP, "member")
-    sharing.poll([AT], world.now)
-    (asked,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
-    place = asked.topics[0].topic_id, 0
-    acquired = [AcquiredRecords(first_offset=0, last_offset=2, delivery_count=1)]
-    found = AnsweredPartition(partition_index=0, acquired_records=acquired)
-    answer = ShareFetchResponse(
-        acquisition_lock_timeout_ms=LOCK_MS, responses=[AnsweredTopic(place[0], [found])]
-    )
-    sharing.fetched(asked, answer, {place: Records([(1, "b")], 3, [(3, 0)])}, world.now)
+    sharing, _ = member_with(world, 2, Records([(1, "b")], 3, [(3, 0)]))
     (told,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
     (batch, last) = told.topics[0].partitions[0].acknowledgement_batches
     assert (batch.first_offset, batch.acknowledge_types) == (0, [AcknowledgeType.GAP])
