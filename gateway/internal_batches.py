@@ -29,11 +29,9 @@ _NONE = -1
 
 def to_bytes(header: dict[str, Any]) -> bytes:
     """A coordinator's batch as a Fetch answer has it, with its rows in the place of its records."""
-    written = b64decode(header["written"])
-    rows = [row for record in internal_logs.in_batch(written) for row in _rows(record)]
-    rows = rows[-(header["lastOffsetDelta"] + 1) :]  # once a record took one offset for many rows
-    first = header["lastOffsetDelta"] + 1 - len(rows)  # of a cleaned batch the last ones are left
-    found = [(first + at, row) for at, row in enumerate(rows) if row is not None]
+    placed = internal_logs.placed(b64decode(header["written"]), header["lastOffsetDelta"])
+    rows = [(first + at, row) for first, record in placed for at, row in enumerate(_rows(record))]
+    found = [(delta, row) for delta, row in rows if row is not None and delta >= 0]
     packed = b"".join(_record(delta, row) for delta, row in found)
     batch = bytearray(
         HEADER.pack(

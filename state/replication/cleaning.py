@@ -70,7 +70,8 @@ def clean(table: Table, broker: int, log: Log) -> None:
 
 def _kept(batches: list[StoredBatch], horizon: int) -> list[StoredBatch]:
     """What is left of batches in the order of the log; `horizon` is ms since 1970."""
-    found = [internal_logs.in_batch(batch.written) for batch in batches]
+    placed = [internal_logs.placed(batch.written, batch.last_offset_delta) for batch in batches]
+    found = [[record for _, record in each] for each in placed]
     last: dict[Key, tuple[int, int]] = {}
     ended: dict[Key, int] = {}
     for at, records in enumerate(found):
@@ -105,12 +106,13 @@ def _kept(batches: list[StoredBatch], horizon: int) -> list[StoredBatch]:
         return last[_key(record, at)] == (at, place)
 
     kept = []
-    for at, (batch, records) in enumerate(zip(batches, found, strict=True)):
-        left = [record for place, record in enumerate(records) if stays(record, at, place)]
+    for at, (batch, had) in enumerate(zip(batches, placed, strict=True)):
+        left = [each for place, each in enumerate(had) if stays(each[1], at, place)]
         is_marker = batch.end_marker is not None and batch.max_timestamp >= horizon
         is_foreign = batch.written is None and batch.end_marker is None
         if left or is_marker or is_foreign:
-            kept.append(internal_logs.with_records(batch, left if records else None))
+            is_whole = len(left) == len(had)
+            kept.append(batch if is_whole else internal_logs.with_left(batch, left))
     return kept
 
 

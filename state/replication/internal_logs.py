@@ -17,6 +17,7 @@ Where the partition has a single replica nothing is written to its log: what is 
 at once, and no other broker could ever read it.
 """
 
+from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -91,8 +92,18 @@ OF_GROUPS = (
 OVERHEAD = 61
 """The bytes of a batch without its records (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`)."""
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[Record])
+
+class Left(msgspec.Struct):
+    """What the cleaner has left of a batch: records, and the first offset of each less its base."""
+
+    records: list[Record]
+    deltas: list[int]
+
+
+encode = msgspec.msgpack.Encoder().encode
+"""What `Batch.written` has of a list of records, or of `Left`."""
+
+_decoder = msgspec.msgpack.Decoder(list[Record] | Left)
 
 
 class Required(NamedTuple):
@@ -121,19 +132,36 @@ class Written(NamedTuple):
 
 def in_batch(written: bytes | None) -> list[Record]:
     """The records of a coordinator in a batch; none in other batches."""
-    return _decoder.decode(written) if written is not None else []
+    found = _decoder.decode(written) if written is not None else []
+    return found.records if isinstance(found, Left) else found
 
 
-def with_records(batch: StoredBatch, records: list[Record] | None) -> StoredBatch:
-    """A batch that has only these of its records left; None: as it is."""
-    if records is None:
-        return batch
-    written = _encoder.encode(records) if records else None
+def placed(written: bytes | None, last_offset_delta: int) -> list[tuple[int, Record]]:
+    """The records of a batch, each with its first offset less the batch's base offset.
+
+    In batches of former versions those that a cleaner has left have the last offsets, and one that
+    took a single offset for many may begin below the base.
+    """
+    found = _decoder.decode(written) if written is not None else []
+    if isinstance(found, Left):
+        return list(zip(found.deltas, found.records, strict=True))
+    ends = list(accumulate(map(_size, found), initial=0))
+    first = last_offset_delta + 1 - ends[-1]
+    return [(first + end, record) for end, record in zip(ends, found, strict=False)]
+
+
+def with_left(batch: StoredBatch, left: list[tuple[int, Record]]) -> StoredBatch:
+    """A batch that has only these of its `placed` records left."""
+    records = [record for _, record in left]
     if batch.end_marker is not None:
+        written = encode(records) if records else None
         return msgspec.structs.replace(batch, written=written)
-    size = OVERHEAD + len(written or b"")
+    written = encode(Left(records, [delta for delta, _ in left]))
     return msgspec.structs.replace(
-        batch, written=written, record_count=sum(map(_size, records)), size_in_bytes=size
+        batch,
+        written=written,
+        record_count=sum(map(_size, records)),
+        size_in_bytes=OVERHEAD + len(written),
     )
 
 
@@ -269,7 +297,7 @@ def _fill(batch: Batch, records: list[Record]) -> None:
     """Puts a coordinator's records into their batch; a marker is one record of its own."""
     if not records:
         return
-    batch.written = _encoder.encode(records)
+    batch.written = encode(records)
     if batch.end_marker is None:
         batch.record_count = sum(map(_size, records))
         batch.last_offset_delta = batch.record_count - 1

@@ -28,6 +28,7 @@ from brokerstream.state.core.records import (
 )
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.replication import internal_logs
+from brokerstream.state.replication.internal_logs import Left
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.stopping_brokers import bootstrap_of
@@ -257,8 +258,9 @@ def test_a_consumer_reads_them_to_the_end(gateway: Running, ours: Told) -> None:
     consumer.close()
 
 
-def batch_of(records: list[Record], last_offset_delta: int) -> Any:
-    """What a client reads of a coordinator's batch at the offset 7."""
+def batch_of(records: list[Record], last_offset_delta: int, left: list[int] | None = None) -> Any:
+    """What a client reads of a coordinator's batch at the offset 7; a cleaner has left some."""
+    written = internal_logs.encode(records if left is None else Left(records, left))
     header = {
         "baseOffset": 7,
         "lastOffsetDelta": last_offset_delta,
@@ -270,20 +272,25 @@ def batch_of(records: list[Record], last_offset_delta: int) -> Any:
         "producerId": -1,
         "producerEpoch": -1,
         "baseSequence": -1,
-        "written": base64.b64encode(internal_logs._encoder.encode(records)).decode(),
+        "written": base64.b64encode(written).decode(),
     }
     (batch,) = batches(internal_batches.to_bytes(header))
     return batch
 
 
-def test_a_cleaned_batch_has_its_last_records() -> None:
+def test_rows_of_a_cleaned_batch_have_their_own_offsets() -> None:
     gone = OffsetDeleted("g", "orders", 1)
     kept = OffsetCommitted("g", "orders", 0, 42, -1, "", 1000)
-    batch = batch_of([kept, gone], 2)
+    batch = batch_of([kept, gone], 4, left=[1, 3])
     first, second = batch
-    assert (batch.base_offset, batch.next_offset) == (7, 10)
-    assert [(each.offset, each.timestamp) for each in (first, second)] == [(8, 1000), (9, 1000)]
+    assert (batch.base_offset, batch.next_offset) == (7, 12)
+    assert [(each.offset, each.timestamp) for each in (first, second)] == [(8, 1000), (10, 1000)]
     assert (first.key[:9], second.value) == (b"\0\1\0\1g\0\6or", None)
+
+
+def test_a_cleaned_batch_of_a_former_version_has_its_last_offsets() -> None:
+    records: list[Record] = [OffsetDeleted("g", "orders", at) for at in range(2)]
+    assert [each.offset for each in batch_of(records, 2)] == [8, 9]
 
 
 def test_a_name_that_no_row_can_have_takes_its_offset_without_a_row() -> None:

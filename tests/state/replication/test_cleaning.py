@@ -7,12 +7,12 @@ import pytest
 
 from brokerstream.state.cell.apply import apply
 from brokerstream.state.cell.check import check
-from brokerstream.state.core.records import PartitionLoaded
+from brokerstream.state.core.records import OffsetCommitted, PartitionLoaded
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import batches_from
-from brokerstream.state.replication import cleaning
-from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators
+from brokerstream.state.replication import cleaning, internal_logs
+from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators, error_of_commit
 from tests.support.replicas import BROKERS
 
 
@@ -56,6 +56,26 @@ def test_a_follower_that_was_away_reads_what_is_left(brokers: Coordinators) -> N
             brokers.replicas.stop(broker)
     assert brokers.coordinator(GROUPS) == away
     assert brokers.committed() == 99
+
+
+def test_what_is_left_of_a_batch_keeps_its_offsets(brokers: Coordinators) -> None:
+    more = {"name": "payments", "numPartitions": 3, "replicationFactor": 1}
+    brokers.bench.request("CREATE_TOPICS", 7, {"topics": [more], "timeoutMs": 1000})
+    leader = brokers.coordinator(GROUPS)
+
+    def commit(partitions: tuple[int, ...]) -> None:
+        offsets = [{"partitionIndex": each, "committedOffset": each} for each in partitions]
+        body = {"groupId": "g", "topics": [{"name": "payments", "partitions": offsets}]}
+        assert error_of_commit(brokers.answer(brokers.ask("OFFSET_COMMIT", 8, body, leader))) == 0
+
+    commit((0, 1, 2))
+    for _ in range(40):
+        commit((0, 2))
+    log = brokers.log(GROUPS, leader)
+    first = next(batches_from(brokers.bench.cell.tables.logs, leader, log, 0))
+    ((delta, record),) = internal_logs.placed(first.written, first.last_offset_delta)
+    assert isinstance(record, OffsetCommitted)
+    assert (first.base_offset, first.record_count, delta, record.partition) == (0, 1, 1, 1)
 
 
 def test_transactional_ids_are_as_they_were_written_last(brokers: Coordinators) -> None:
