@@ -39,26 +39,32 @@ def software_of(frame: bytes) -> Software | None:
     return Software(*(part or UNKNOWN for part in said))
 
 
-def complete(body: Body, software: Software, port: int) -> None:
-    """Make an event's body of a request of `APIS`."""
+def complete(body: Body, software: Software, port: int, most: int) -> None:
+    """Make an event's body of a request of `APIS`; metrics may be `most` bytes."""
     body["clientSoftwareName"], body["clientSoftwareVersion"] = software
     body["clientSourcePort"] = port
-    summarize(body)
+    summarize(body, most)
 
 
-def summarize(body: Body) -> None:
-    """Put two sizes in the place of metrics, if there are any."""
+def summarize(body: Body, most: int = compression.DECOMPRESSED_BYTES_MAX) -> None:
+    """Put two sizes in the place of metrics, if there are any.
+
+    What comes as more than `most` bytes is refused as it is, and is not decompressed.
+    """
     if "metrics" in body:
         metrics = b64decode(body.pop("metrics"))
         body["metricsSizeInBytes"] = len(metrics)
-        body["decompressedSizeInBytes"] = _decompressed_size(body["compressionType"], metrics)
+        size = _decompressed_size(body["compressionType"], metrics, most)
+        body["decompressedSizeInBytes"] = size
 
 
-def _decompressed_size(compression_type: int, metrics: bytes) -> int:
+def _decompressed_size(compression_type: int, metrics: bytes, most: int) -> int:
     """How many bytes metrics are; of a compression that there is not, as many as came."""
+    if len(metrics) > most:
+        return NOT_READABLE
     known = 0 <= compression_type < len(compression.NAMES)
     try:
         name = compression.NAMES[compression_type if known else 0]
-        return len(compression.decompress(name, metrics))
+        return len(compression.decompress(name, metrics, most))
     except compression.DecompressionError:
         return NOT_READABLE

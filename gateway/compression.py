@@ -39,13 +39,17 @@ class DecompressionError(ValueError):
     """The records cannot be decompressed, or not within the limit."""
 
 
-def decompress(name: str, data: bytes) -> bytes:
-    """The records that `data` holds. Raises DecompressionError."""
+def decompress(name: str, data: bytes, most: int | None = None) -> bytes:
+    """What `data` holds, records if nothing else is said, and `most` bytes of it.
+
+    Raises DecompressionError; no more than that is made of what would be larger.
+    """
     decoder = _DECODERS.get(name)
     if decoder is None:
         return data
+    limit = DECOMPRESSED_BYTES_MAX if most is None else most
     try:
-        found = decoder(data)
+        found = decoder(data, limit)
     except (
         OSError,
         EOFError,
@@ -57,27 +61,27 @@ def decompress(name: str, data: bytes) -> bytes:
         snappy.UncompressError,
     ) as error:
         raise DecompressionError(f"{name}: {error}") from None
-    if len(found) > DECOMPRESSED_BYTES_MAX:
-        raise DecompressionError(f"more than {DECOMPRESSED_BYTES_MAX} bytes of records")
+    if len(found) > limit:
+        raise DecompressionError(f"more than {limit} bytes")
     return found
 
 
-def _gzip(data: bytes) -> bytes:
+def _gzip(data: bytes, limit: int) -> bytes:
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-        return stream.read(DECOMPRESSED_BYTES_MAX + 1)
+        return stream.read(limit + 1)
 
 
-def _lz4(data: bytes) -> bytes:
+def _lz4(data: bytes, limit: int) -> bytes:
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    found = decompressor.decompress(data, max_length=DECOMPRESSED_BYTES_MAX + 1)
-    if not decompressor.eof and len(found) <= DECOMPRESSED_BYTES_MAX:
+    found = decompressor.decompress(data, max_length=limit + 1)
+    if not decompressor.eof and len(found) <= limit:
         raise DecompressionError("the frame ends too early")
     return bytes(found)
 
 
-def _zstd(data: bytes) -> bytes:
+def _zstd(data: bytes, limit: int) -> bytes:
     stream = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
-    found = stream.read(DECOMPRESSED_BYTES_MAX + 1)
+    found = stream.read(limit + 1)
     if not _is_whole(data):
         raise DecompressionError("a frame ends too early")
     return found
@@ -104,9 +108,9 @@ def _is_whole(data: bytes) -> bool:
     return at == len(data)
 
 
-def _snappy(data: bytes) -> bytes:
+def _snappy(data: bytes, limit: int) -> bytes:
     if not data.startswith(XERIAL_MAGIC):
-        return _snappy_block(data, DECOMPRESSED_BYTES_MAX)
+        return _snappy_block(data, limit)
     found = io.BytesIO()
     position = XERIAL_HEADER_BYTES
     while position < len(data):
@@ -114,7 +118,7 @@ def _snappy(data: bytes) -> bytes:
         position += _LENGTH.size
         if not 0 < size <= len(data) - position:
             raise DecompressionError(f"a block of {size} bytes at byte {position}")
-        room = DECOMPRESSED_BYTES_MAX - found.tell()
+        room = limit - found.tell()
         found.write(_snappy_block(data[position : position + size], room))
         position += size
     return found.getvalue()
@@ -161,7 +165,7 @@ def _to_snappy(data: bytes) -> bytes:
     return bytes(found)
 
 
-_DECODERS: dict[str, Callable[[bytes], bytes]] = {
+_DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
     "gzip": _gzip,
     "snappy": _snappy,
     "lz4": _lz4,

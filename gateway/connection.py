@@ -382,7 +382,8 @@ class Connection(asyncio.Protocol):
         if request.api_key in ENDED:
             self._tells_end = True
         if request.api_key in client_metrics.APIS:
-            client_metrics.complete(request.body, self._software, self._port)
+            most = self._context.limits.telemetry_bytes
+            client_metrics.complete(request.body, self._software, self._port, most)
         return EdgeRequest(
             self.broker,
             self.name,

@@ -23,6 +23,7 @@ SETTINGS = {
     "connections.max.idle.ms": "idle_ms",
     "queued.max.requests": "requests_ahead",
     PER_IP_OVERRIDES: "per_ip_overrides",
+    "telemetry.max.bytes": "telemetry_bytes",
 }
 """Kafka's name of a setting and its field here."""
 
@@ -48,7 +49,8 @@ class Limits(NamedTuple):
     `requests_ahead` counts, for each connection, the requests that were read and not answered yet;
     beyond it nothing more is read from that connection. `per_ip_overrides` has the number of
     connections for single addresses. `creation_rate` is how many may come in a second, over the
-    samples of `windows`. Those that begin with `own` are the listener's.
+    samples of `windows`. `telemetry_bytes` are those of a client's metrics, decompressed. Those
+    that begin with `own` are the listener's.
     """
 
     frame_bytes: int = 100 * 1024 * 1024
@@ -61,6 +63,7 @@ class Limits(NamedTuple):
     own_connections: int = _ANY
     own_creation_rate: int = _ANY
     windows: Windows = Windows(11, 1000)
+    telemetry_bytes: int = 1024 * 1024
 
     @classmethod
     def of(cls, given: Mapping[str, str], listener: str = "PLAINTEXT") -> "Limits":
