@@ -75,13 +75,15 @@ class RecordTold(msgspec.Struct):
 class RegistrationTold(msgspec.Struct, rename="camel"):
     """In a `registration` event: a broker is gone, or there again, maybe in a new process.
 
-    Then `was_killed` says that the process before has not ended in order.
+    Then `was_killed` says that the process before has not ended in order, and `start` by which of
+    its starts the broker registers (`network.py`).
     """
 
     broker: int
     is_stopped: bool
     is_new: bool = True
     was_killed: bool = False
+    start: int = 0
 
 
 class CutOffTold(msgspec.Struct):

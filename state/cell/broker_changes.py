@@ -179,7 +179,7 @@ class BrokerChanges(ABC):
             if told.was_killed:
                 self._alter(elections.everywhere(controller, ended=broker))
             registrations.end_session(self._tables.waiting, broker)
-            self._apply(CONTROLLER, registrations.restarted(controller, broker))
+            self._apply(CONTROLLER, registrations.restarted(controller, broker, told.start))
             self._alter(elections.everywhere(controller, come=broker))
         elif known.is_registered and known.is_fenced != is_gone:
             state = State.FENCED if is_gone else State.UNFENCED
@@ -235,7 +235,8 @@ class BrokerChanges(ABC):
         for record in network.start(self._tables.waiting, broker):
             self._here.publish(record, [broker])
         self._until_quiet()
-        self._register(RegistrationTold(broker, False, True, was_killed))
+        start = network.registering_by(self._tables.waiting, broker)
+        self._register(RegistrationTold(broker, False, True, was_killed, start))
         self._until_quiet()
         if not self._settings.cells:
             self._follow_again(broker)
@@ -248,7 +249,7 @@ class BrokerChanges(ABC):
         """
         if self._settings.cells:
             self._follow_again(record.broker)  # only now leaders may let it join
-        if network.registered(self._tables.waiting, record.broker):
+        if network.registered(self._tables.waiting, record.broker, record.start):
             cause = f"registered/{record.broker}/{record.broker_epoch}"
             self._tell_gateways(record.broker, False, cause)
 

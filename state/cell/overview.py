@@ -93,7 +93,7 @@ def _log(cells: Sequence[Tables], broker: int, topic: Topic, number: int) -> Log
 
 
 def _is_starting(table: Table, broker: int) -> bool:
-    return network.is_starting(table, broker) or network.is_registering(table, broker)
+    return network.is_starting(table, broker) or network.registering_by(table, broker) > 0
 
 
 def _state_of(cells: Sequence[Tables], broker: int) -> str:

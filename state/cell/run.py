@@ -265,7 +265,7 @@ class Run(MetadataReading):
     def _request(self, event: Event) -> None:
         if network.is_stopped(self._tables.waiting, event.broker):
             raise Refused(Reason.BROKER_STOPPED, f"broker {event.broker} is stopped")
-        if network.is_registering(self._tables.waiting, event.broker):
+        if network.registering_by(self._tables.waiting, event.broker):
             detail = f"broker {event.broker} does not know yet that it is registered"
             raise Refused(Reason.BROKER_STOPPED, detail)
         header = event.request_header

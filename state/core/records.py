@@ -191,6 +191,8 @@ class BrokerRegistered(msgspec.Struct, tag=True, rename="camel"):
     rack: str | None = None
     listeners: dict[str, tuple[str, int]] = {}
     """Host and port by the name of the listener; none of a broker that the settings name."""
+    start: int = 0
+    """By which of its starts a broker of the job registers, which waits for it; 0: by a request."""
 
 
 class BrokerUnregistered(msgspec.Struct, tag=True, rename="camel"):

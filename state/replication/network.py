@@ -24,7 +24,7 @@ class Network(msgspec.Struct):
     `unread` is the same of severed brokers, `unsaid` what they ask the controller. Those that are
     `starting` run, but may not register before the session of the process before them is over.
     Those that were `killed` have not ended in order. Those that are `registering` have started, so
-    many times, and have not read yet that they are registered.
+    many times, and have not read yet that they are registered by the last of these starts.
     """
 
     isolated: list[int]
@@ -143,31 +143,28 @@ def start(table: Table, broker: int) -> list[Record]:
     """The broker is back, and is to register; what it has missed."""
     start_later(table, broker, False)
     network = _network(table)
-    network.registering[broker] = network.registering.get(broker, 0) + 1
+    network.registering[broker] = registering_by(table, broker) + 1
     missed = network.missed.pop(broker)
     network.killed = [each for each in network.killed if each != broker]
     _tidy(table)
     return missed
 
 
-def is_registering(table: Table, broker: int) -> bool:
-    """Whether a broker that has started does not know yet that it is registered."""
+def registering_by(table: Table, broker: int) -> int:
+    """The start, counted from 1, by which a broker is yet to read that it registers; 0: none."""
     network = table.get(_KEY, Network)
-    return network is not None and broker in network.registering
+    return network.registering.get(broker, 0) if network is not None else 0
 
 
-def registered(table: Table, broker: int) -> bool:
-    """A broker reads that it is registered; whether it is with this the first to know its last.
+def registered(table: Table, broker: int, start: int) -> bool:
+    """A broker reads that a start has registered it; whether it has waited for this one.
 
-    One that was started, stopped and started again has registered twice: it begins with the latter.
+    One that was started, stopped and started again begins with its last start, whatever became of
+    those before; who registers under its id by a request (0) is another process.
     """
-    if not is_registering(table, broker):
+    if not start or registering_by(table, broker) != start:
         return False
-    network = _network(table)
-    network.registering[broker] -= 1
-    if network.registering[broker]:
-        return False
-    del network.registering[broker]
+    del _network(table).registering[broker]
     _tidy(table)
     return True
 

@@ -118,9 +118,9 @@ def next_epoch(controller: Controller) -> int:
     return 1 + max(controller.registration(each).epoch for each in controller.brokers)
 
 
-def restarted(controller: Controller, broker: int) -> BrokerRegistered:
-    """A broker that has been started again, and is unfenced at once."""
+def restarted(controller: Controller, broker: int, start: int) -> BrokerRegistered:
+    """A broker that has been started again, and is unfenced at once; `start` as in the record."""
     epoch = next_epoch(controller)
     incarnation = topics.derive_uuid("incarnation", str(broker), str(epoch))
     log_dirs = controller.registration(broker).log_dirs
-    return BrokerRegistered(broker, epoch, incarnation, False, False, log_dirs)
+    return BrokerRegistered(broker, epoch, incarnation, False, False, log_dirs, start=start)

@@ -10,6 +10,7 @@ from brokerstream.state.cluster import topics
 from brokerstream.state.core.events import BETWEEN_CELLS, Reason
 from brokerstream.state.core.outputs import BROKER_CHANGES, RESPONSES
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokerstream.state.replication import registrations
 from tests.support.cells import Cells, Repeat, Row, kind_of, split, tell_both
 from tests.support.machine import header as batch_header
 from tests.support.machine import produce_body
@@ -29,6 +30,15 @@ SETTINGS = CellSettings(
     broker_settings=BrokerSettings(replica_lag_time_max_ms=LAG_TIME_MS),
 )
 START = 1_700_000_000_000
+WHO = {
+    "brokerId": 2,
+    "clusterId": topics.derive_uuid("cluster", "c"),
+    "incarnationId": "incarnationincarnation",
+    "logDirs": ["dirdirdirdirdirdirdird"],
+    "features": FEATURES,
+}
+"""A process that registers by a request."""
+
 ASSIGNMENTS = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
 
 
@@ -213,10 +223,7 @@ def test_a_new_process_needs_no_heartbeats(clusters: Clusters, broker: int) -> N
     """The one before has registered by a request."""
     beat = {"brokerId": broker, "brokerEpoch": 0, "currentMetadataOffset": 1000}
     clusters.request(1, 63, 1, {**beat, "wantFence": True})
-    who = {"brokerId": broker, "clusterId": topics.derive_uuid("cluster", "c")}
-    who |= {"incarnationId": "incarnationincarnation", "logDirs": ["dirdirdirdirdirdirdird"]}
-    who |= {"features": FEATURES}
-    clusters.request(1, 62, 4, who)
+    clusters.request(1, 62, 4, {**WHO, "brokerId": broker})
     clusters.request(1, 63, 1, {**beat, "brokerEpoch": 1})
     clusters.do("stop", broker)
     clusters.do("start", broker)
@@ -226,10 +233,7 @@ def test_a_new_process_needs_no_heartbeats(clusters: Clusters, broker: int) -> N
 
 
 def test_a_broker_that_nobody_serves_registers_and_is_silent(clusters: Clusters) -> None:
-    who = {"brokerId": 9, "clusterId": topics.derive_uuid("cluster", "c")}
-    who |= {"incarnationId": "incarnationincarnation", "logDirs": ["dirdirdirdirdirdirdird"]}
-    who |= {"features": FEATURES}
-    clusters.request(2, 62, 4, who)
+    clusters.request(2, 62, 4, {**WHO, "brokerId": 9})
     clusters.request(3, 63, 1, {"brokerId": 9, "brokerEpoch": 1, "currentMetadataOffset": 1000})
     assignments = [{"partitionIndex": n, "brokerIds": ids} for n, ids in enumerate(WITH_9)]
     topic = {"name": "other", "assignments": assignments, "numPartitions": -1}
@@ -321,35 +325,87 @@ def test_who_coordinates_stops_and_another_cell_takes_over(clusters: Clusters) -
     assert clusters.many.dead_letters() == []
 
 
-def test_a_broker_that_starts_answers_nobody_before_it_knows_that_it_is_registered() -> None:
-    clusters = Clusters(3, None)
-    clusters.do("stop", 2)
-    many, led = clusters.many, 1
-    told: list[Row] = []
+class Starting:
+    """A cluster of three cells in which broker 2 has stopped; what cells tell waits until `take`.
 
-    def document(name: str, **fields: Any) -> bytes:
-        frame = {"id": name, "cluster": "c", "time": clusters.now, "nonce": name, "broker": 2}
+    Attributes:
+        told: rows that have not been taken yet, the oldest first.
+    """
+
+    def __init__(self) -> None:
+        self.clusters = Clusters(3, None)
+        self.clusters.do("stop", 2)
+        self.many = self.clusters.many
+        self.told: list[Row] = []
+
+    def tell(self, *verbs: str) -> None:
+        for verb in verbs:
+            document = self._document(f"b{len(self.many.answers)}", kind=f"{verb}-broker")
+            self.told += self.many.take(("cell-1", document))
+
+    def take(self) -> None:
+        self.told += self.many.take(self.told.pop(0))
+
+    def fetch_metadata(self) -> Any:
+        name = f"m{len(self.many.answers)}"
+        header = {"requestApiKey": 3, "requestApiVersion": 9}
+        request = self._document(name, requestHeader=header, request={"topics": []})
+        self.many.take(("cell-1", request))
+        return self.many.answers[name].get("response")
+
+    def state(self) -> str:
+        return self.clusters.states()[1]
+
+    def is_started(self) -> bool:
+        begins = f"{BROKER_CHANGES}registered/2/"
+        return any(each.startswith(begins) for each in self.many.answers)
+
+    def _document(self, name: str, **fields: Any) -> bytes:
+        frame = {"id": name, "cluster": "c", "time": self.clusters.now, "nonce": name, "broker": 2}
         return msgspec.json.encode({**frame, **fields})
 
-    def fetch_metadata() -> Any:
-        name = f"m{len(many.answers)}"
-        header = {"requestApiKey": 3, "requestApiVersion": 9}
-        request = document(name, requestHeader=header, request={"topics": []})
-        many.take(("cell-1", request))
-        return many.answers[name].get("response")
 
-    def is_started() -> bool:
-        return any(each.startswith(f"{BROKER_CHANGES}registered/2/") for each in many.answers)
-
-    for number, verb in enumerate(("start", "stop", "start")):
-        told += many.take(("cell-1", document(f"b{number}", kind=f"{verb}-broker")))
+def test_a_broker_that_starts_answers_nobody_before_it_knows_that_it_is_registered() -> None:
+    starting = Starting()
+    starting.tell("start", "stop", "start")
     count = 0
-    while not is_started():
-        assert clusters.states()[led] == overview.STARTING
-        assert fetch_metadata() is None
+    while not starting.is_started():
+        assert starting.state() == overview.STARTING
+        assert starting.fetch_metadata() is None
         count += 1
-        assert [each["reason"] for each in many.dead_letters()] == [Reason.BROKER_STOPPED] * count
-        told += many.take(told.pop(0))
+        reasons = [each["reason"] for each in starting.many.dead_letters()]
+        assert reasons == [Reason.BROKER_STOPPED] * count
+        starting.take()
     assert count > 1
-    assert clusters.states()[led] == overview.RUNNING
-    assert len(fetch_metadata()["brokers"]) == 3
+    assert starting.state() == overview.RUNNING
+    assert len(starting.fetch_metadata()["brokers"]) == 3
+
+
+def test_who_registers_under_the_id_of_a_broker_that_starts_does_not_begin_it() -> None:
+    starting = Starting()
+    starting.clusters.request(1, 62, 4, WHO)
+    assert starting.clusters.states()[1] == overview.STOPPED
+    starting.tell("start")
+    assert (starting.state(), starting.is_started()) == (overview.STARTING, False)
+    while starting.told:
+        starting.take()
+    assert (starting.state(), starting.is_started()) == (overview.RUNNING, True)
+
+
+def test_a_start_begins_a_broker_whatever_became_of_the_start_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The controller's cell has not taken the registration before: it has raised there."""
+    starting = Starting()
+    starting.tell("start")
+    with monkeypatch.context() as patch:
+        patch.setattr(registrations, "restarted", lambda *_: 1 // 0)
+        while starting.told:
+            starting.take()
+    (letter,) = starting.many.dead_letters()
+    assert (letter["reason"], starting.state()) == (Reason.FAULT, overview.STARTING)
+    starting.tell("stop", "start")
+    while starting.told:
+        starting.take()
+    assert (starting.state(), starting.is_started()) == (overview.RUNNING, True)
+    assert len(starting.fetch_metadata()["brokers"]) == 3
