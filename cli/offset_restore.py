@@ -46,10 +46,11 @@ class Restore(NamedTuple):
             if step not in chosen and step.verdict is not offset_plan.Verdict.THERE
         ]
         what = "would be written" if self.is_dry else "written"
-        say(f"{len(chosen) - len(wrong)} {what}, {len(refused)} not, {len(steps)} in all")
+        left = len(refused) + len(wrong)
+        say(f"{len(chosen) - len(wrong)} {what}, {left} not, {len(steps)} in all")
         for key, why in wrong.items():
             warn(f"{key.group} {key.topic}-{key.partition}: {why}")
-        return INCOMPLETE if refused or wrong else 0
+        return INCOMPLETE if left else 0
 
     def _write(self, chosen: "list[Step]") -> "dict[OffsetKey, str]":
         from brokerstream.kafka_io import group_offsets

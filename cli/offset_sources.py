@@ -26,6 +26,7 @@ WITHOUT_GROUP = COLUMNS[1:]
 """Of a file of one group, as `kafka-consumer-groups --export` may write it (KIP-122)."""
 
 CSV = ".csv"
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 UNREAD_SHOWN = 3
 
 
@@ -121,23 +122,41 @@ def tell_unread(topic: str, unread: "Mapping[tuple[int, int], str]") -> None:
 
 
 def _of_csv(file: Path, groups: Collection[str]) -> "Iterator[tuple[OffsetKey, int]]":
-    """The offsets of a file; where it names no group, of the one that is given."""
-    from brokerstream.state.groups.offset_records import OffsetKey
+    """The offsets of a file; where it names no group, of the one that is given.
 
+    A byte order mark, as spreadsheets write it, is none of the first name.
+    """
+    seen: set[OffsetKey] = set()
     try:
-        with file.open(newline="", encoding="utf-8") as lines:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
             for number, row in enumerate(csv.reader(lines), 1):
                 if not row:
                     continue
                 if len(row) == len(WITHOUT_GROUP) and len(groups) == 1:
                     row = [*groups, *row]
-                try:
-                    group, topic, partition, offset = row
-                    yield OffsetKey(group, topic, int(partition)), int(offset)
-                except ValueError:
-                    raise _unread(file, number, row) from None
+                key, offset = _read(file, number, row)
+                if key in seen:
+                    raise UserError(f"{file}:{number} has {','.join(row[:-1])} a second time.")
+                seen.add(key)
+                yield key, offset
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{file} cannot be read: it is not in UTF-8.") from None
+
+
+def _read(file: Path, number: int, row: list[str]) -> "tuple[OffsetKey, int]":
+    """What a line says. Raises UserError for what no cluster can have."""
+    from brokerstream.state.groups.offset_records import OffsetKey
+
+    try:
+        group, topic, *numbers = row
+        partition, offset = map(int, numbers)
+    except ValueError:
+        raise _unread(file, number, row) from None
+    if not (0 <= partition <= INT32_MAX and abs(offset) <= INT64_MAX):
+        raise _unread(file, number, row)
+    return OffsetKey(group, topic, partition), offset
 
 
 def _unread(file: Path, number: int, row: list[str]) -> UserError:

@@ -115,7 +115,7 @@ def _import(
     with progress(f"reading {topic}") as observe:
         rows = sorted(group_offsets.rows(client, next_offsets, observe, topic))
     next_offsets |= {row.partition: row.offset + 1 for row in rows}
-    return store.add(cluster, rows, next_offsets) if rows else 0
+    return store.add(cluster, rows, next_offsets) if rows or facts is None else 0
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """Committed offsets of a real cluster: its `__consumer_offsets`, and its admin API."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -13,6 +13,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError as KafkaPythonError
 
 from brokerstream.errors import UserError
 from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
@@ -34,8 +36,11 @@ SHARE_TOPIC = "__share_group_state"
 
 POLL_S = 1.0
 NOTHING_COMMITTED = -1001
-FOR_URLS = str.maketrans("+/", "-_")
 """librdkafka's OFFSET_INVALID."""
+
+FOR_URLS = str.maketrans("+/", "-_")
+SHARE, STREAMS, EMPTY = "share", "streams", "Empty"
+"""Types of groups and a state, as ListGroups has them."""
 
 EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -100,6 +105,7 @@ def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> Found:
         (key.topic, key.partition) for key in wanted if key.partition < there.get(key.topic, 0)
     }
     groups: dict[str, list[OffsetKey]] = {}
+    sharing: set[str] = set()
     for key in wanted:
         groups.setdefault(key.group, []).append(key)
     try:
@@ -108,10 +114,16 @@ def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> Found:
         committed: dict[OffsetKey, int] = {}
         for keys in groups.values():
             committed |= _committed(client, keys)
-        with_members = frozenset(group for group in groups if _has_members(admin, group))
+        with_members = {group for group in groups if _has_members(admin, group)}
     except KafkaException as error:
         raise _refused(client, error) from None
-    return Found({at: (starts[at], ends[at]) for at in places}, committed, with_members)
+    for group, (kind, state) in _kinds(client, groups.keys() - with_members).items():
+        if kind == SHARE:
+            sharing.add(group)
+        elif kind == STREAMS and state != EMPTY:
+            with_members.add(group)
+    logs = {at: (starts[at], ends[at]) for at in places}
+    return Found(logs, committed, frozenset(with_members), frozenset(sharing))
 
 
 def at_timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
@@ -133,16 +145,20 @@ def at_timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict
 def timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
     """When the first record at or behind each offset was written, in ms since 1970.
 
-    Where none is behind it, a millisecond after the newest record. Left out are partitions without
-    any record, and offsets past the log's end. Raises UserError.
+    Where none is behind it, a millisecond after the newest record. Left out are partitions that are
+    not there or have no record, and offsets past the log's end. Raises UserError.
     """
     check_reachable(client.bootstrap)
     admin = admin_client(client)
+    there = existing(admin, client)
     known: dict[Place, int] = {}
     try:
         with closing(consumer(client)) as reader:
             for place, offset in wanted.items():
-                first, end = first_and_end(reader, TopicPartition(*place))
+                topic, partition = place
+                if partition >= there.get(topic, 0):
+                    continue
+                first, end = first_and_end(reader, TopicPartition(topic, partition))
                 if offset > end:
                     continue
                 at = TopicPartition(*place, max(offset, first))
@@ -253,6 +269,24 @@ def _has_members(admin: AdminClient, group: str) -> bool:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
             return False
         raise
+
+
+def _kinds(client: ClientProperties, groups: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Type and state of those of these groups that there are.
+
+    Asked by kafka-python: confluent-kafka's admin client takes share and streams groups for groups
+    that are not there. Brokers before Kafka 4.0 have neither, and tell no type.
+    """
+    try:
+        with closing(KafkaAdminClient(**client.for_kafka_python())) as admin:
+            listed = admin.list_groups()
+    except KafkaPythonError as error:
+        raise UserError(f"Kafka at {client.bootstrap} does not list groups: {error}.") from None
+    return {
+        each["group_id"]: (each.get("group_type", ""), each.get("group_state", ""))
+        for each in listed
+        if each["group_id"] in groups
+    }
 
 
 def _timestamp_at(reader: Consumer, partition: TopicPartition) -> int | None:

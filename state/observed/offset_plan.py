@@ -23,6 +23,7 @@ class Verdict(StrEnum):
     UNKNOWN = "no such partition"
     UNTRANSLATED = "no record to go by"
     HAS_MEMBERS = "the group has members"
+    SHARES = "a share group"
 
 
 class Found(NamedTuple):
@@ -32,11 +33,13 @@ class Found(NamedTuple):
         logs: partition to the start and the end of its log; those that it lacks are not in it.
         committed: what is committed there.
         with_members: groups that somebody is a member of.
+        sharing: share groups, for which nobody can commit an offset (KIP-932).
     """
 
     logs: Mapping[tuple[str, int], tuple[int, int]]
     committed: Mapping[OffsetKey, int]
     with_members: frozenset[str]
+    sharing: frozenset[str] = frozenset()
 
 
 class Step(NamedTuple):
@@ -65,6 +68,8 @@ def plan(wanted: Mapping[OffsetKey, tuple[int, int | None]], found: Found) -> li
         given, offset = wanted[key]
         log, committed = found.logs.get((key.topic, key.partition)), found.committed.get(key)
         verdict = _verdict(offset, committed, log, key.group in found.with_members)
+        if key.group in found.sharing:
+            verdict = Verdict.SHARES
         steps.append(Step(key, given, offset, committed, log, verdict))
     return steps
 

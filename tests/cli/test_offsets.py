@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
+from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +22,7 @@ from brokerstream.state.core.outputs import offsets_topic
 from tests.support.commits import commit
 from tests.support.console import brokerstream
 from tests.support.consumer_groups import ConsumerBench
+from tests.support.gateways import client_at
 from tests.support.kafka_tools import run_tool
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
@@ -82,9 +84,9 @@ def test_a_csv_file_is_a_source_too(tmp_path: Path) -> None:
 
 
 def test_a_csv_file_without_groups_is_of_the_one_that_is_given(tmp_path: Path) -> None:
-    """As Kafka's own tool exports one group, with an empty line at the end."""
+    """As Kafka's own tool exports one group; a spreadsheet has put its mark before the first."""
     file = tmp_path / "offsets.csv"
-    file.write_text("only-here,0,0\norders,1,10\n\n")
+    file.write_text("only-here,0,0\norders,1,10\n\n", encoding="utf-8-sig")
     shown = brokerstream("offsets", "show", file, "--group", "g", "--json")
     assert [(d["group"], d["topic"], d["offset"]) for d in documents(shown.stdout)] == [
         *(("g", "only-here", 0), ("g", "orders", 10)),
@@ -133,12 +135,18 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
         (("history", RECORDED, "classic", "--only", "up"), "'up' is not a valid Direction"),
         (("export", RECORDED), "Give one of --csv FILE, --parquet FILE and --to"),
         (("import", "localhost:1", "DIR"), "does not answer"),
+        (("show", "LATIN.csv"), "LATIN.csv cannot be read: it is not in UTF-8"),
+        (("show", "TWICE.csv"), "TWICE.csv:2 has g,orders,0 a second time"),
+        (("show", "BELOW.csv"), "BELOW.csv:1 is not group,topic,partition,offset: g,orders,-1,0"),
     ],
     ids=lambda each: each[0] if isinstance(each, tuple) else "",
 )
 def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, empty_directory: Path) -> None:
     (empty_directory / "FILE.csv").write_text("g,orders,0,1\none,two\n")
     (empty_directory / "ONE.csv").write_text("orders,0,1\n")
+    (empty_directory / "LATIN.csv").write_text("g,commandé,0,1\n", encoding="latin-1")
+    (empty_directory / "TWICE.csv").write_text("g,orders,0,1\ng,orders,0,2\n")
+    (empty_directory / "BELOW.csv").write_text("g,orders,-1,0\n")
     done = brokerstream("offsets", *words, cwd=empty_directory)
     assert done.returncode == 2
     assert said in " ".join(done.stderr.split())
@@ -206,6 +214,11 @@ def test_offsets_go_from_one_real_cluster_to_another(
     assert [d["verdict"] for d in as_they_are] == ["before the log's start", "past the log's end"]
     (by_time,) = documents(brokerstream(*dry, "--by-time", kafka).stdout)
     assert by_time["verdict"] == "no record to go by", "it was past the end where it comes from"
+    create(other, at_end)
+    (tmp_path / "gone.csv").write_text(f"{past},{at_end},0,0\n")
+    gone = ("offsets", "export", tmp_path / "gone.csv", *dry[3:], "--by-time", kafka)
+    (vanished,) = documents(brokerstream(*gone).stdout)
+    assert vanished["verdict"] == "no record to go by", "the source has no such topic any more"
 
     words = ("--group", moving, "--group", at_end, "--json")
     to = ("offsets", "export", backup, *words, "--to", other, "--by-time", kafka)
@@ -259,12 +272,28 @@ def test_a_group_with_members_is_left_alone(kafka: str, tmp_path: Path) -> None:
     consumer.subscribe([group], on_assign=lambda _, given: assigned.extend(given))
     while not assigned:
         consumer.poll(0.1)
+    join_others(kafka, group)
     file = tmp_path / "o.csv"
-    file.write_text(f"{group},{group},0,0\n")
+    file.write_text("".join(f"{group}{kind},{group},0,0\n" for kind in ("", "-share", "-streams")))
     done = brokerstream("offsets", "export", file, "--to", kafka, "--json")
     consumer.close()
-    assert done.returncode == 1
-    assert [d["verdict"] for d in documents(done.stdout)] == ["the group has members"]
+    assert (done.returncode, done.stderr) == (1, "0 written, 3 not, 3 in all\n")
+    assert [d["verdict"] for d in documents(done.stdout)] == [
+        *("the group has members", "a share group", "the group has members"),
+    ]
+
+
+def join_others(bootstrap: str, name: str) -> None:
+    """A member of a share group and one of a streams group, both of which read the topic `name`."""
+    member = {"memberId": str(uuid4()), "memberEpoch": 0}
+    topology = {"epoch": 1, "subtopologies": [{"subtopologyId": "0", "sourceTopics": [name]}]}
+    streams = {"rebalanceTimeoutMs": 60_000, "processId": "p", "topology": topology}
+    tasks = {key: list[str]() for key in ("activeTasks", "standbyTasks", "warmupTasks")}
+    with client_at(bootstrap) as client:
+        share = {"groupId": f"{name}-share", **member, "subscribedTopicNames": [name]}
+        assert client.call("SHARE_GROUP_HEARTBEAT", 1, share)["errorCode"] == 0
+        body = {"groupId": f"{name}-streams", **member, **streams, **tasks}
+        assert client.call("STREAMS_GROUP_HEARTBEAT", 0, body)["errorCode"] == 0
 
 
 @pytest.mark.kafka
@@ -280,7 +309,11 @@ def test_a_jobs_own_topic_is_kept_and_says_whose_a_commit_was(kafka: str, tmp_pa
         if row.topic == offsets_topic("bench"):
             producer.produce(topic, key=row.key, value=row.value, partition=0)
     assert producer.flush(PATIENCE_S) == 0
-    backup = tmp_path / "backup"
+    backup, before = tmp_path / "backup", tmp_path / "before"
+    create(kafka, f"{topic}.new")
+    done = brokerstream("offsets", "import", kafka, before, "--offsets-topic", f"{topic}.new")
+    assert done.stderr.startswith("0 rows of cluster ")
+    assert brokerstream("offsets", "show", before, "--json").stdout == "", "it is there, and empty"
     done = brokerstream("offsets", "import", kafka, backup, "--offsets-topic", topic)
     assert re.search(rf"\d+ rows of cluster .+/{topic}", done.stderr), done.stderr
     again = brokerstream("offsets", "import", kafka, backup, "--offsets-topic", topic)

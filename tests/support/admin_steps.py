@@ -15,7 +15,7 @@ from brokerstream.gateway.answers import Address
 from brokerstream.state.core.errors import Error
 from tests.support.admin_sides import Act, Call, call
 from tests.support.batches import batch
-from tests.support.gateways import Client
+from tests.support.gateways import Client, client_at
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.tool_steps import Clients
 
@@ -23,16 +23,11 @@ RECORDS = 5
 GROUPS = ("g", "c")
 
 
-def _client(bootstrap: str) -> Client:
-    host, _, port = bootstrap.rpartition(":")
-    return Client(Address(host, int(port)))
-
-
 def with_records(topic: str) -> Act:
     """Somebody has written to the first partition of a topic, one record after the other."""
 
     def write(bootstrap: str) -> None:
-        with _client(bootstrap) as client:
+        with client_at(bootstrap) as client:
             for _ in range(RECORDS):
                 wait_until(lambda: not client.produce(topic, batch(b"x"))["errorCode"], "written")
 
@@ -43,7 +38,7 @@ def wait_for_coordinator(bootstrap: str) -> None:
     """There are coordinators of groups, and they have loaded what they have."""
 
     def is_there(group: str) -> bool:
-        with _client(bootstrap) as client:
+        with client_at(bootstrap) as client:
             found = client.call("FIND_COORDINATOR", 2, {"key": group, "keyType": 0})
         if found["errorCode"]:
             return False

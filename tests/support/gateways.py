@@ -236,6 +236,12 @@ class Client:
         return found
 
 
+def client_at(bootstrap: str) -> Client:
+    """A connection to HOST:PORT."""
+    host, _, port = bootstrap.rpartition(":")
+    return Client(Address(host, int(port)))
+
+
 def produce_body(
     topic: str, records: bytes | None, partition: int = 0, acks: int = -1
 ) -> dict[str, Any]:

@@ -70,6 +70,13 @@ def test_what_is_written_harms_nobody(
         assert may_go_back or committed is None or step.wanted > committed
 
 
+def test_for_a_share_group_nobody_can_commit() -> None:
+    at = found(5, (3, 9), has_members=False)._replace(sharing=frozenset({"g"}))
+    for offset in (5, 7, 20):
+        steps = plan({KEY: (0, offset)}, at)
+        assert ([step.verdict for step in steps], to_write(steps, True)) == ([Verdict.SHARES], [])
+
+
 def test_steps_are_in_the_order_of_their_names() -> None:
     keys = [OffsetKey("h", "a", 0), OffsetKey("g", "b", 2), OffsetKey("g", "b", 10)]
     steps = plan(dict.fromkeys(keys, (0, 0)), Found({}, {}, frozenset()))
