@@ -413,11 +413,15 @@ class TransactionMetadata(msgspec.Struct, rename="camel"):
     client_transaction_version: int = 0
 
 
-class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What is new of a transactional id: a value in Kafka's `__transaction_state`."""
+class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel", omit_defaults=True):
+    """What is new of a transactional id: a value in Kafka's `__transaction_state`.
+
+    `row_version` is that value's version, which the feature `transaction.version` says.
+    """
 
     transactional_id: str
     metadata: TransactionMetadata
+    row_version: int = 1
 
 
 class TransactionMarkersWritten(msgspec.Struct, tag=True, rename="camel"):

@@ -1,8 +1,9 @@
 """What is known of transactional ids as rows of `__transaction_state`, in Kafka's own bytes.
 
 Source: `TransactionLog`, `TransactionLogKey`, `TransactionLogValue` in Kafka 4.3's
-transaction-coordinator. A key has version 0, a value version 1, which is flexible (a cluster whose
-`transaction.version` is 0 writes version 0). A null value takes back what the key names.
+transaction-coordinator. A key has version 0, a value version 1, which is flexible; where the
+feature `transaction.version` is 0 a value has version 0, and no producer ids but its own. A null
+value takes back what the key names.
 """
 
 import struct
@@ -20,9 +21,10 @@ from brokerstream.state.transactions.transactions import State
 Row = tuple[bytes, bytes | None]
 """Key and value."""
 
-VALUE_VERSION = 1
+FLEXIBLE = 1
+"""The first version of a value that is flexible."""
+
 _STATUS = {state: number for number, state in enumerate(State)}
-_NO_ARRAY = 0
 
 
 def encode(record: Record) -> Row | None:
@@ -31,7 +33,7 @@ def encode(record: Record) -> Row | None:
     Raises ValueError for an id of more than 32767 bytes, which Kafka's protocol has no room for.
     """
     if isinstance(record, TransactionMetadataWritten):
-        return _key(record.transactional_id), _value(record.metadata)
+        return _key(record.transactional_id), _value(record.metadata, record.row_version)
     if isinstance(record, TransactionalIdExpired):
         return _key(record.transactional_id), None
     return None
@@ -44,9 +46,9 @@ def _key(transactional_id: str) -> bytes:
     return writer.encoded()
 
 
-def _value(metadata: TransactionMetadata) -> bytes:
-    writer = Writer(is_flexible=True)
-    writer.number("h", VALUE_VERSION)
+def _value(metadata: TransactionMetadata, version: int) -> bytes:
+    writer = Writer(is_flexible=version >= FLEXIBLE)
+    writer.number("h", version)
     writer.number("q", metadata.producer_id)
     writer.number("h", metadata.producer_epoch)
     writer.number("i", metadata.transaction_timeout_ms)
@@ -60,7 +62,7 @@ def _value(metadata: TransactionMetadata) -> bytes:
         writer.tags({})
 
     if state is State.EMPTY:
-        writer.number("b", _NO_ARRAY)
+        writer.number(*(("b", 0) if writer.is_flexible else ("i", -1)))  # no array
     else:
         writer.array(_in_hash_order(metadata.partitions), partitions)
     writer.number("q", metadata.last_update_timestamp)

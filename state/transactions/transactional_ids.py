@@ -68,7 +68,8 @@ def written(
 ) -> TransactionMetadataWritten:
     """The record of what is new of an id; its timer is set to the check that has to look at it."""
     set_check(broker, transactional_id, metadata)
-    return TransactionMetadataWritten(transactional_id, metadata)
+    level = broker.settings.brokerstream_transaction_version
+    return TransactionMetadataWritten(transactional_id, metadata, row_version=min(level, 1))
 
 
 def set_check(broker: Broker, transactional_id: str, metadata: TransactionMetadata) -> None:
