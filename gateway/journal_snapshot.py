@@ -18,6 +18,7 @@ from brokerstream.errors import UserError
 from brokerstream.gateway.kept_batches import Kept, LogKey
 from brokerstream.state.cell.cell import STATE_VERSION
 from brokerstream.state.cell.upgrades import can_upgrade, upgraded
+from brokerstream.state.core import layers
 from brokerstream.state.core.settings import CellSettings
 
 HEAD = b'{"snapshot"'
@@ -96,7 +97,7 @@ def read(first: bytes, following: Callable[[], bytes | None]) -> Snapshot:
             raise UserError("The snapshot in the journal is not whole.", _DAMAGED)
         line = _line(document)
         if line.table is not None:
-            columns[line.table[0]] = zlib.decompress(base64.b64decode(line.table[1]))
+            columns[line.table[0]] = _column(line.table[1])
         elif line.kept is not None:
             kept.append(line.kept)
         elif line.sealed is not None:
@@ -112,6 +113,13 @@ def read(first: bytes, following: Callable[[], bytes | None]) -> Snapshot:
 
 def _document(line: _Line) -> bytes:
     return msgspec.json.encode(line)
+
+
+def _column(packed: str) -> bytes:
+    try:
+        return layers.flat(zlib.decompress(base64.b64decode(packed)))
+    except (ValueError, zlib.error, layers.DamagedError) as error:
+        raise UserError(f"The snapshot in the journal is damaged: {error}.", _DAMAGED) from None
 
 
 def _line(document: bytes) -> _Line:

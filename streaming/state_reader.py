@@ -5,6 +5,7 @@ read here, without a JVM; where they do not do (another store, format or codec, 
 missing), Spark's `statestore` reader is asked.
 """
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 Stored = dict[str, tuple[int, dict[str, bytes]]]
 """Cell name to the version of its row, and its columns as they are stored."""
+
+DAMAGED = (
+    "Restore the newest snapshot (`brokerstream snapshot restore`), or start on an empty"
+    " --checkpoint: the request topic is read again and gives the same state."
+)
+"""What to do where a state is not what was stored."""
 
 Cells = dict[str, dict[str, bytes]]
 """Cell name to its columns, as `Cell(settings, columns)` takes them."""
@@ -74,13 +81,14 @@ def in_this_version(where: str, stored: Stored) -> Cells:
         stored: cell name to the version of its row, and its columns.
 
     Raises:
-        UserError: a row has a version that this program does not know, or cannot be upgraded.
+        UserError: a row is damaged, has a version that this program does not know, or cannot be
+            upgraded.
     """
     cells: Cells = {}
     for name, (version, columns) in stored.items():
         found: dict[str, bytes] | str = "has a state of another version"
         if version <= STATE_VERSION and can_upgrade(version):
-            found = upgraded(version, columns)
+            found = _in_one_map_each(f"{name} in {where}", version, columns)
         if isinstance(found, str):
             raise UserError(
                 f"The state of version {version} in {where} cannot be upgraded to {STATE_VERSION}:"
@@ -88,25 +96,37 @@ def in_this_version(where: str, stored: Stored) -> Cells:
                 "Go on with the brokerstream that wrote it, or start on an empty --checkpoint: the"
                 " request topic is read again and gives the same state.",
             )
-        cells[name] = {table: layers.flat(column) for table, column in found.items()}
+        cells[name] = found
     return cells
+
+
+def _in_one_map_each(which: str, version: int, columns: dict[str, bytes]) -> dict[str, bytes] | str:
+    """One row's columns in this version's form, or why not. Raises UserError: it is damaged."""
+    try:
+        found = upgraded(version, columns)
+        if isinstance(found, str):
+            return found
+        columns = {table: layers.flat(column) for table, column in found.items()}
+        msgspec.msgpack.decode(columns["meta"], type=Meta)
+        return columns
+    except (layers.DamagedError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UserError(f"The state of the cell {which} is damaged: {error}.", DAMAGED) from None
 
 
 def _from_files(checkpoint: Path, batch: int, known: Facts) -> Stored:
     """Raises store_files.NotReadable."""
-    columns = state_columns()
     states = store_files.read_states(checkpoint, batch, known.groups.values())
-    return {
-        name: _row(states[group], columns)
-        for name, group in known.groups.items()
-        if group in states
-    }
+    return {name: of_row(states[group]) for name, group in known.groups.items() if group in states}
 
 
-def _row(state: bytes, names: tuple[str, ...]) -> tuple[int, dict[str, bytes]]:
-    """Version and columns of a state row, in their order; NULL is empty."""
+def of_row(state: bytes) -> tuple[int, dict[str, bytes]]:
+    """Version and columns of a state row; NULL is empty. Raises store_files.NotReadable."""
+    names = state_columns()
     count = 1 + len(names)
-    version, *columns = store_files.unsafe_row(state, count, range(1, count))
+    try:
+        version, *columns = store_files.unsafe_row(state, count, range(1, count))
+    except struct.error as error:
+        raise store_files.NotReadable(f"a state row is torn: {error}") from None
     found = {name: column or b"" for name, column in zip(names, columns, strict=True)}
     return int.from_bytes(version or b"", "little"), found
 

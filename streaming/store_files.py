@@ -16,6 +16,7 @@ import shutil
 import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -92,7 +93,7 @@ def read_states(checkpoint: Path, batch: int, keys: Collection[int]) -> dict[int
             found.update(
                 (key, state_of(values[key_bytes(key)])) for key in here if key_bytes(key) in values
             )
-    except (OSError, struct.error, zipfile.BadZipFile) as error:
+    except (OSError, struct.error, zlib.error, zipfile.BadZipFile) as error:
         raise NotReadable(f"{type(error).__name__}: {error}") from error
     return found
 

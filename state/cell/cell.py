@@ -30,6 +30,7 @@ from brokerstream.state.core.events import (
     Refusal,
     decode_event,
 )
+from brokerstream.state.core.layers import DamagedError
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import TABLE_NAMES, ReadBaseOf, Tables
@@ -127,12 +128,18 @@ class Cell:
         return twin
 
     def handle(self, document: bytes, position: Position) -> list[Output]:
-        """What the event in `document` causes. Never raises for what the document holds."""
+        """What the event in `document` causes. Never raises for what the document holds.
+
+        Raises:
+            DamagedError: the state is not what was stored; no event can be decided.
+        """
         if self._commits != self.tables.commits:
             self._begin()
         try:
             rows = self._decide(document, position)
             self._since_commit.append((document, position))
+        except DamagedError:
+            raise
         except Exception:  # noqa: BLE001 (the guard: no event may stop the job)
             self._undo()
             rows = self._decide(document, position)  # made final, as all before it are by now
@@ -246,6 +253,8 @@ class Cell:
         try:
             step()
             self.tables.commit()
+        except DamagedError:
+            raise
         except Exception as error:  # noqa: BLE001 (the guard: no event may stop the job)
             self.tables.rollback()
             self._look_afresh()

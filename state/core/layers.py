@@ -42,6 +42,10 @@ class Layers(msgspec.Struct, array_like=True):
     dropped: list[str]
 
 
+class DamagedError(Exception):
+    """A column has other bytes than a commit has written; no event is to blame for it."""
+
+
 class Base:
     """A base that was read. Its items are not to be changed: many tables may begin with them."""
 
@@ -59,12 +63,16 @@ ReadBase = Callable[[bytes], Base]
 _encoder = msgspec.msgpack.Encoder()
 _items_decoder = msgspec.msgpack.Decoder(Items)
 _layers_decoder = msgspec.msgpack.Decoder(Layers)
+_UNREADABLE = (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError)
 _FIRST_BYTE = _encoder.encode(Layers(b"", b"", []))[:1]
 
 
 def read_items(column: bytes) -> Items:
-    """The items in a column that is one map."""
-    return _items_decoder.decode(column) if column else {}
+    """The items in a column that is one map. Raises DamagedError."""
+    try:
+        return _items_decoder.decode(column) if column else {}
+    except _UNREADABLE as error:
+        raise DamagedError(f"a column of a state row is no map of items: {error}") from None
 
 
 def is_layered(column: bytes) -> bool:
@@ -73,18 +81,28 @@ def is_layered(column: bytes) -> bool:
 
 
 def flat(column: bytes) -> bytes:
-    """A column as one map, in whichever form it is stored."""
-    return _encoder.encode(opened(column, Base)[1]) if is_layered(column) else column
+    """A column as one map, in whichever form it is stored. Raises DamagedError."""
+    if is_layered(column):
+        return _encoder.encode(opened(column, Base)[1])
+    read_items(column)
+    return column
 
 
 def opened(column: bytes, read_base: ReadBase) -> tuple[Base, Items, list[str]]:
-    """A column in layers: its base, all its items, and the keys of what differs from the base."""
-    layers = _layers_decoder.decode(column)
-    base = read_base(layers.base)
-    changes = read_items(zlib.decompress(layers.changes))
-    items = base.items | changes
-    for key in layers.dropped:
-        del items[key]
+    """A column in layers: its base, all its items, and the keys of what differs from the base.
+
+    Raises:
+        DamagedError: it is none.
+    """
+    try:
+        layers = _layers_decoder.decode(column)
+        base = read_base(layers.base)
+        changes = read_items(zlib.decompress(layers.changes))
+        items = base.items | changes
+        for key in layers.dropped:
+            del items[key]
+    except _UNREADABLE as error:
+        raise DamagedError(f"a column of a state row is not in layers: {error}") from None
     return base, items, [*changes, *layers.dropped]
 
 

@@ -7,25 +7,27 @@ import struct
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
+from unittest import mock
 
 import msgspec
 from crc32c import crc32c
 
+from brokerstream.errors import UserError
 from brokerstream.gateway import records
 from brokerstream.gateway.api_versions import SERVED
 from brokerstream.gateway.protocol.frames import Request, decode_request, encode_request
 from brokerstream.gateway.protocol.primitives import MalformedError
 from brokerstream.kafka_io import properties
 from brokerstream.kafka_io.placement import Placement
-from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokerstream.state.configs import broker_config
 from brokerstream.state.configs.broker_config import UnknownSettingError
 from brokerstream.state.configs.config_keys import InvalidConfigError
-from brokerstream.state.core import outputs
+from brokerstream.state.core import layers, outputs
 from brokerstream.state.core.events import Reason
 from brokerstream.state.core.outputs import Position
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.streaming import store_files
+from brokerstream.streaming import state_reader, store_files, store_writer
 from brokerstream.streaming.edge import Edge
 from brokerstream.streaming.ingest.documents import Document
 from brokerstream.streaming.ingest.readers import Origin, Reader
@@ -35,6 +37,7 @@ from tests.support.batches import CODECS, batch
 from tests.support.jobs import CAPTURES, capture
 from tests.support.requestlogs import REQUEST_LOGS
 from tests.support.sources import ROOT
+from tests.support.state_items import something_of_every_kind
 
 EVENTS_OF_A_CELL = 400
 """So many events go to a cell before a new one takes its place."""
@@ -180,6 +183,33 @@ def read_changelog(data: bytes) -> None:
                     store_files.state_of(value)
 
 
+@cache
+def state_rows() -> list[bytes]:
+    """Rows of a cell's state as a micro-batch leaves them: small columns, and those in layers."""
+    columns = something_of_every_kind().cell.columns()
+    large = {**columns, **{name: in_layers(columns[name]) for name in ("logs", "metadata")}}
+    return [
+        store_writer.state_row(STATE_VERSION, [each[name] for name in state_columns()])
+        for each in (columns, large)
+    ]
+
+
+def in_layers(column: bytes) -> bytes:
+    """A column whose first item has gone since its base, and whose second has changed."""
+    items = layers.read_items(column)
+    first, second, *_ = items
+    with mock.patch.object(layers, "LAYERED_BYTES", 0):
+        whole = msgspec.msgpack.decode(layers.stored(items, None, ()), type=layers.Layers)
+        items.pop(first)
+        return layers.stored(items, layers.Base(whole.base), [first, second])
+
+
+def read_state_row(data: bytes) -> None:
+    """Its columns, each in one map, or what an operator is told."""
+    with contextlib.suppress(store_files.NotReadable, UserError):
+        state_reader.in_this_version("the checkpoint", {CELL: state_reader.of_row(data)})
+
+
 # -- settings
 
 
@@ -202,5 +232,6 @@ TARGETS = {
     "events": Target(events, lambda: Events().read, changed_document),
     "request-logs": Target(log_lines, lambda: read_log),
     "checkpoints": Target(changelogs, lambda: read_changelog),
+    "state-rows": Target(state_rows, lambda: read_state_row),
     "properties": Target(property_files, lambda: read_properties),
 }

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from brokerstream.errors import UserError
+from brokerstream.gateway import journal_snapshot
 from brokerstream.gateway.batch_store import BLOCK_BYTES, FileStore
 from brokerstream.gateway.disk import Disk, sync_all
 from brokerstream.gateway.journal import Compaction, Journal
@@ -428,3 +430,13 @@ def test_reading_leaves_no_trace_in_the_journal(tmp_path: Path) -> None:
         client.fetch("read", 0)
         client.list_offset("read", -1)
         assert journal.stat().st_size == size
+
+
+@pytest.mark.parametrize("column", ["not base64", "bm8gemxpYg==", "eJw7CAAAwgDC"])
+def test_a_damaged_column_of_a_snapshot_is_told_with_what_to_do(column: str) -> None:
+    """It is none of base64, of zlib, a map of items."""
+    head = journal_snapshot.HEAD + b': {"version": 5, "events": 0, "lines": 1}}'
+    table = msgspec.json.encode({"table": ["logs", column]})
+    with pytest.raises(UserError, match=r"The snapshot in the journal is damaged") as told:
+        journal_snapshot.read(head, lambda: table)
+    assert "Restore it" in told.value.hint

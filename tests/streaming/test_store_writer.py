@@ -1,14 +1,18 @@
 """What is written as a Spark checkpoint is read as one; `test_restore.py`: by Spark, too."""
 
 import struct
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokerstream.errors import UserError
 from brokerstream.state.core import layers
+from brokerstream.state.core.layers import Layers
 from brokerstream.streaming import checkpoint_log, store_files, store_writer
 from brokerstream.streaming.store_files import NotReadable
 from tests.support.made_checkpoints import PLAN, bench, made
@@ -77,3 +81,23 @@ def test_columns_in_layers_are_read_as_one_map_each(
     stored, expected = cell.stored(), cell.columns()
     assert layers.is_layered(stored["logs"]) and not layers.is_layered(expected["logs"])
     assert made(tmp_path / "checkpoint", stored) == {"default": expected}
+
+
+NONE = zlib.compress(b"\x80")
+DAMAGED = {
+    "base": Layers(b"no base", NONE, []),
+    "changes": Layers(NONE, NONE[:-1], []),
+    "dropped": Layers(NONE, NONE, ["1/a"]),
+    "layers": [NONE],
+    "map": {1: "one"},
+    "text": msgspec.Raw(b"\x81\xa1\xff\x00"),
+    "bytes": msgspec.Raw(b"\xc1"),
+}
+
+
+@pytest.mark.parametrize("part", DAMAGED)
+def test_a_damaged_column_is_told_with_what_to_do(tmp_path: Path, part: str) -> None:
+    columns = {**bench().cell.stored(), "logs": msgspec.msgpack.encode(DAMAGED[part])}
+    with pytest.raises(UserError, match=r"cell default in the checkpoint .* is damaged") as told:
+        made(tmp_path / "checkpoint", columns)
+    assert "snapshot restore" in told.value.hint and "empty --checkpoint" in told.value.hint

@@ -12,6 +12,7 @@ from brokerstream.state.cell import run as loop
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Reason
+from brokerstream.state.core.layers import DamagedError
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.logs import log as logs
@@ -154,6 +155,21 @@ def test_poison_between_the_events_changes_nothing_but_its_dead_letters(
             assert [row.topic for row in last] == [outputs.DEAD_LETTERS, outputs.RESPONSES]
         rows += cell.handle(document, Position(0, offset))
     assert rows == expected
+
+
+def test_a_damaged_state_is_no_events_fault() -> None:
+    """Else each event that meets it would be a dead letter, and the job would go on."""
+    bench = Bench()
+    bench.topic("orders", 1)
+    damaged = {**bench.cell.columns(), "metadata": b"\xc1"}
+    settings = bench.cell.settings
+    header = {"requestApiKey": 3, "requestApiVersion": 9}
+    event = {"id": "x", "cluster": settings.cluster, "time": START, "requestHeader": header}
+    document = msgspec.json.encode({**event, "request": {"topics": []}})
+    (answer,) = Cell(settings, bench.cell.columns()).handle(document, Position(0, 9))
+    assert answer.topic == outputs.RESPONSES
+    with pytest.raises(DamagedError, match="a state row"):
+        Cell(settings, damaged).handle(document, Position(0, 9))
 
 
 def raising(cell: Cell) -> bytes:
