@@ -160,7 +160,7 @@ def check_answers(job: Job, history: "Recording", bar: Progress) -> tuple["Hando
 def _prepared(job: Job, history: "Recording", bar: Progress) -> "Handover":
     from brokerstream.streaming.replay import handover
 
-    task = bar.add_task("finding the order", total=2 * len(history.exchanges))
+    task = bar.add_task("finding the order", total=2 * len(history.events))
     prepared = handover.prepare(history, job.placed, lambda done: bar.update(task, completed=done))
     bar.update(task, total=1, completed=1)
     return prepared

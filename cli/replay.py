@@ -280,7 +280,7 @@ def _planner(
             as_decided = _as_decided(where, history, given)
             if as_decided is not None:
                 return history, as_decided
-        with _progress("finding the order", 2 * len(history.exchanges)) as advance:
+        with _progress("finding the order", 2 * len(history.events)) as advance:
             planned = plan(history, cluster, given, follows, limits, advance, is_answered, begins)
             return history, planned
 

@@ -133,11 +133,13 @@ class Edge:
         if isinstance(placed, Refusal):
             return placed
         broker = outside.broker if outside.broker is not None else self._broker
+        is_end = outside.kind == Kind.DISCONNECT
         event = Event(
             id=outside.id or event_id,
             cluster=placed.cluster,
             broker=broker if broker is not None else placed.brokers[0],
             time=outside.time if outside.time is not None else self._now(),
+            kind=Kind.DISCONNECT if is_end else Kind.REQUEST,
             connection=outside.connection,
             principal=outside.principal,
             principal_is_asserted=True,
@@ -148,7 +150,7 @@ class Edge:
             request=outside.request,
         )
         encoded = _encoder.encode(event)
-        refusal = _check(outside, event, placed) or check_request(encoded)
+        refusal = _check(outside, event, placed) or (None if is_end else check_request(encoded))
         if refusal is not None:
             return refusal
         cell = placed.cell_of(event.broker)
@@ -172,7 +174,7 @@ class Edge:
 def _check(outside: _Outside, event: Event, placed: Placement) -> Refusal | None:
     """What concerns the frame of the event."""
     internal = [name for name, own in INTERNAL_FIELDS.items() if bytes(getattr(outside, own))]
-    if outside.kind != Kind.REQUEST or internal:
+    if outside.kind not in (Kind.REQUEST, Kind.DISCONNECT) or internal:
         what = f"kind {outside.kind!r}" if outside.kind != Kind.REQUEST else f"`{internal[0]}`"
         return Refusal(Reason.INTERNAL_KIND, f"{what} is not taken from outside")
     own = clusters_own(outside.listener, outside.is_forwarded)

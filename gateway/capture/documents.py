@@ -7,11 +7,13 @@ of its whole batches; of metrics that clients push there are two sizes. Credenti
 
 An exchange that cannot be read is recorded, too: with a `reason`, the sizes of its frames, and as
 much of the header as is legible.
+
+The end of a connection is a document of its own where a broker forgets something with it (`BOUND`).
 """
 
 import traceback
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -25,11 +27,16 @@ from brokerstream.gateway.protocol.frames import (
 )
 from brokerstream.gateway.protocol.primitives import NUMBERS, MalformedError, Reader
 from brokerstream.state.access.redaction import redact_exchange
+from brokerstream.state.core.events import Kind
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
 PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
 NO_ACKS = 0
 NOT_AN_API = -1
+
+BOUND = frozenset({*client_metrics.APIS, SHARE_FETCH})
+"""API keys of requests by which a broker remembers a connection: whose metrics it takes, which
+share session ends with it."""
 
 _log = structlog.get_logger("brokerstream.capture")
 _encode = msgspec.json.Encoder().encode
@@ -164,6 +171,20 @@ class Exchange:
         if self.reasons:
             document["reason"] = "; ".join(self.reasons)
         return _encode(document | self.sizes)
+
+
+class End(NamedTuple):
+    """A connection has ended; `time` is when, in ms since 1970."""
+
+    time: int
+    connection: str
+
+    def document(self, broker: int | None) -> bytes:
+        """The document; `broker` as that of an exchange."""
+        told: dict[str, Any] = {"time": self.time, "kind": Kind.DISCONNECT}
+        if broker is not None:
+            told["broker"] = broker
+        return _encode(told | {"connection": self.connection})
 
 
 def fault(what: str, error: Exception) -> str:

@@ -8,14 +8,16 @@ after it; the answers are rewritten, so that clients stay with the proxy.
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.capture.counts import Counts
-from brokerstream.gateway.capture.documents import Exchange, fault
+from brokerstream.gateway.capture.documents import End, Exchange, fault
 from brokerstream.gateway.capture.recorder import Recorder
 from brokerstream.gateway.capture.relay import Pipe, Relay, Target
 from brokerstream.gateway.capture.rewriting import METADATA, nodes_of
@@ -30,6 +32,9 @@ STREAM_BYTES = 1 << 18
 PORTS_TRIED_MAX = 100
 HELD_MAX = 100
 """How many exchanges wait at most for the first Metadata answer."""
+
+Document = Callable[[int | None], bytes]
+"""Makes a document, given the broker's node id, None where it goes without saying."""
 
 _log = structlog.get_logger("brokerstream.capture")
 
@@ -70,7 +75,7 @@ class Proxy:
         self._tls = tls
         self._first = Target(bootstrap)
         self._brokers: set[int] = set()
-        self._held: deque[tuple[Exchange, float, bool, Target]] = deque()
+        self._held: deque[tuple[Document, Target]] = deque()
         self._holds = True
         self._servers: list[asyncio.Server] = []
         self._relays: dict[asyncio.Task[None], Relay | None] = {}
@@ -162,7 +167,14 @@ class Proxy:
         """
         ms = 0.0 if exchange.is_one_way else (ended - exchange.started) * 1000
         self.counts.add(exchange.api, ms, is_delivered, is_read=not exchange.reasons)
-        self._held.append((exchange, ended, is_delivered, target))
+        await self._hold(partial(exchange.document, ended, is_delivered), target)
+
+    async def record_end(self, end: End, target: Target) -> None:
+        """Record that a connection has ended, behind all of its exchanges."""
+        await self._hold(end.document, target)
+
+    async def _hold(self, document: Document, target: Target) -> None:
+        self._held.append((document, target))
         self._holds = self._holds and not self._brokers and len(self._held) < HELD_MAX
         if not self._holds:
             await self._write_held()
@@ -171,12 +183,10 @@ class Proxy:
         while self._held:
             await self._write(*self._held.popleft())
 
-    async def _write(
-        self, exchange: Exchange, ended: float, is_delivered: bool, target: Target
-    ) -> None:
+    async def _write(self, make: Document, target: Target) -> None:
         broker = target.node_id if len(self._brokers) > 1 else None
         try:
-            document = exchange.document(ended, is_delivered, broker)
+            document = make(broker)
         except Exception as error:  # noqa: BLE001 (traffic goes on, whatever is wrong here)
             self._recorder.lose(fault("a document", error))
         else:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 
 from brokerstream.gateway.answers import Address
-from brokerstream.gateway.capture.documents import Exchange, fault
+from brokerstream.gateway.capture.documents import BOUND, End, Exchange, fault
 from brokerstream.gateway.capture.logins import Login
 from brokerstream.gateway.capture.rewriting import may_have_addresses
 from brokerstream.gateway.limits import Limits
@@ -65,6 +65,9 @@ class Cluster(Protocol):
         self, exchange: Exchange, ended: float, is_delivered: bool, target: Target
     ) -> None:
         """Record an exchange that has ended; `ended` by the event loop's clock, in seconds."""
+
+    async def record_end(self, end: End, target: Target) -> None:
+        """Record that a connection has ended by which its broker remembers something."""
 
 
 class Pipe(NamedTuple):
@@ -114,6 +117,7 @@ class Relay:
         self._waiting: deque[Exchange] = deque()
         self._answered = asyncio.Event()
         self._has_client = True
+        self._is_bound = False
         self._loop = asyncio.get_running_loop()
         self._requests_task = self._loop.create_task(self._until_end(self._requests()))
 
@@ -132,8 +136,11 @@ class Relay:
             await asyncio.gather(requests, answers, return_exceptions=True)
             for pipe in (self._client, self._broker):
                 pipe.writer.close()
+        end = End(_now_ms(), self._name)
         while self._waiting:
             await self._record(self._waiting.popleft(), is_delivered=False)
+        if self._is_bound:
+            await self._cluster.record_end(end, self._target)
 
     def end(self) -> None:
         """Take no more requests; `run` ends when the answers are there, or after a while."""
@@ -174,6 +181,7 @@ class Relay:
             exchange = self._exchange()
             _write(writer, frame)
             self._read_request(exchange, frame)
+            self._is_bound = self._is_bound or exchange.api_key in BOUND
             if exchange.is_one_way:
                 exchange.is_answered = True
                 await self._record(exchange)
@@ -197,8 +205,7 @@ class Relay:
             raise _EndedError(head + error.partial) from None
 
     def _exchange(self) -> Exchange:
-        now_ms = time.time_ns() // 1_000_000
-        return Exchange(now_ms, self._loop.time(), self._name, self._login.principal)
+        return Exchange(_now_ms(), self._loop.time(), self._name, self._login.principal)
 
     def _read_request(self, exchange: Exchange, frame: bytes) -> None:
         if self._login.takes_raw(frame):
@@ -305,6 +312,10 @@ class Relay:
     ) -> None:
         when = self._loop.time() if ended is None else ended
         await self._cluster.record(exchange, when, is_delivered, self._target)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _write(writer: asyncio.StreamWriter, frame: bytes | bytearray) -> None:

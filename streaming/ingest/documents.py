@@ -1,7 +1,8 @@
 """What a line becomes: one exchange, as a JSON document in the shape of Kafka's request log.
 
-A document is that of docs/gateway.md's captures; what a log tells beyond it (`listener`,
-`isForwarded`, `securityProtocol`, the times of the stages) stays under the log's own names.
+A document is that of docs/capture.md, which may tell of the end of a connection, too; what a log
+tells beyond it (`listener`, `isForwarded`, `securityProtocol`, the times of the stages) stays under
+the log's own names.
 """
 
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokerstream.state.access.redaction import may_hold_credentials, redact_exchange
-from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.events import Kind, RequestHeader
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.streaming.lines import Line
 
@@ -19,10 +20,15 @@ CONTROLLER_LISTENER = "CONTROLLER"
 Fields = dict[str, msgspec.Raw]
 
 NOT_ANSWERED = msgspec.Raw(b"")
+NO_API = -1
+NO_REQUEST = RequestHeader(NO_API, 0), msgspec.Raw(b"{}")
+"""What stands for header and body where a connection has ended."""
+
+END = "end of a connection"
 
 
 class Document(msgspec.Struct):
-    """One exchange.
+    """One exchange, or the end of a connection.
 
     Attributes:
         place: file and line, `broker-1.log:12`.
@@ -35,6 +41,7 @@ class Document(msgspec.Struct):
         request: its body, JSON.
         response: the answer's body, JSON; NOT_ANSWERED where the log has none.
         rest: all other fields of the document.
+        kind: a request; or that its connection has ended, which says no more than when and where.
     """
 
     place: str
@@ -47,6 +54,12 @@ class Document(msgspec.Struct):
     request: msgspec.Raw
     response: msgspec.Raw
     rest: Fields
+    kind: Kind = Kind.REQUEST
+
+    @property
+    def is_request(self) -> bool:
+        """Whether somebody has asked something."""
+        return self.kind is Kind.REQUEST
 
     @property
     def api(self) -> str:
@@ -58,6 +71,9 @@ class Document(msgspec.Struct):
         document: dict[str, Any] = {"id": self.place, "broker": self.broker, "time": self.time}
         if self.broker is None:
             del document["broker"]
+        if not self.is_request:
+            document["kind"] = self.kind
+            return _encoder.encode(document | {"connection": self.connection})
         document["requestHeader"] = self.header
         document["request"] = self.request
         if bytes(self.response):
@@ -96,7 +112,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class _Headed(msgspec.Struct, rename="camel"):
-    request_header: RequestHeader
+    request_header: RequestHeader | None = None
 
 
 _headed_decoder = msgspec.json.Decoder(_Headed)
@@ -104,13 +120,16 @@ _headed_decoder = msgspec.json.Decoder(_Headed)
 
 def api_name(key: int) -> str:
     """The name of the API in the request log, or its key where Kafka has no such API."""
+    if key == NO_API:
+        return END
     known = KAFKA_APIS.get(key)
     return known.name if known is not None else str(key)
 
 
 def api_of_document(document: bytes) -> str:
     """The name of the API of an encoded document."""
-    return api_name(_headed_decoder.decode(document).request_header.request_api_key)
+    header = _headed_decoder.decode(document).request_header
+    return api_name(header.request_api_key if header is not None else NO_API)
 
 
 def clusters_own(listener: str, is_forwarded: bool) -> str:

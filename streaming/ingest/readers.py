@@ -3,7 +3,8 @@
 Every line is looked at by itself, so a file may mix them with other log lines:
 
 - `Completed request:` is Kafka's request log, in text or inside a JSON layout's `message`;
-- an object with a `requestHeader` is a document as captures have it;
+- an object with a `requestHeader`, or the `kind` of a connection's end, is a document as captures
+  have it;
 - an object whose `message` is an entry, or a line that ends where an entry begins, is Kroxylicious'
   protocol log.
 
@@ -22,6 +23,7 @@ from brokerstream.state.core.schema import Int32, Int64
 from brokerstream.streaming.ingest import kroxylicious, request_log
 from brokerstream.streaming.ingest.clock import TIMESTAMP, Clock
 from brokerstream.streaming.ingest.documents import (
+    NO_REQUEST,
     NOT_ANSWERED,
     Document,
     Fields,
@@ -75,9 +77,19 @@ class _Wrapped(msgspec.Struct, rename="camel"):
     mdc: dict[str, Any] = {}
 
 
+class _Ended(msgspec.Struct, rename="camel"):
+    time: Int64
+    connection: str
+    id: str = ""
+    broker: Int32 | None = None
+
+
 _captured_decoder = msgspec.json.Decoder(_Captured)
+_ended_decoder = msgspec.json.Decoder(_Ended)
 _wrapped_decoder = msgspec.json.Decoder(_Wrapped)
 _fields_decoder = msgspec.json.Decoder(Fields)
+
+_ENDED = msgspec.json.encode(Kind.DISCONNECT)
 
 _ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, UnreadableError)
 
@@ -136,6 +148,9 @@ class Reader:
         if "reason" in fields and bytes(fields.get("request", b"null")) == b"null":
             yield Left(line, NOT_READ, is_dead=False)
             return
+        if bytes(fields.get("kind", b"")) == _ENDED:
+            yield self._ended(line, text)
+            return
         if "message" not in fields or "requestHeader" in fields:
             yield self._captured(line, text, fields)
             return
@@ -186,27 +201,47 @@ class Reader:
         captured = _captured_decoder.decode(text)
         if captured.kind != Kind.REQUEST:
             raise UnreadableError(
-                Reason.INTERNAL_KIND, f"kind is {captured.kind!r:.50}; files hold requests alone"
+                Reason.INTERNAL_KIND,
+                f"kind is {captured.kind!r:.50}; files hold requests and ends of connections alone",
             )
         request_log.check_duration("responseTime", captured.response_time)
         for name in KNOWN:
             fields.pop(name, None)
         fields["principalIsAsserted"] = msgspec.Raw(b"true")
-        connection = captured.connection
-        place = f"{line.file}:{line.number}"
         document = Document(
-            place=captured.id or place,
+            place=captured.id or f"{line.file}:{line.number}",
             source=line.file,
             time=captured.time,
             broker=captured.broker,
             is_from_log=False,
-            connection=f"{line.file}/{connection}" if self._source.is_qualified else connection,
+            connection=self._qualified(line, captured.connection),
             header=captured.request_header,
             request=captured.request,
             response=captured.response,
             rest=fields,
         )
         return _checked(document)
+
+    def _ended(self, line: Line, text: bytes) -> Document:
+        ended = _ended_decoder.decode(text)
+        header, request = NO_REQUEST
+        return Document(
+            place=ended.id or f"{line.file}:{line.number}",
+            source=line.file,
+            time=ended.time,
+            broker=ended.broker,
+            is_from_log=False,
+            connection=self._qualified(line, ended.connection),
+            header=header,
+            request=request,
+            response=NOT_ANSWERED,
+            rest={},
+            kind=Kind.DISCONNECT,
+        )
+
+    def _qualified(self, line: Line, connection: str) -> str:
+        """The name of a connection among all files that are read together."""
+        return f"{line.file}/{connection}" if self._source.is_qualified else connection
 
 
 class _Open:

@@ -107,7 +107,7 @@ def of_job(
 def _placed(
     given: JobExchanges, placements: Mapping[str, Placement], prefix: str, summary: Summary
 ) -> Iterator[_Placed]:
-    """The requests of clients, each id once, at the time that the job took; the rest is counted."""
+    """What clients did, each id once, at the time that the job took; the rest is counted."""
     seen: set[str] = set()
     for row in given.requests:
         line = Line(f"{prefix}.requests/{row.partition}", row.offset, row.value or b"")
@@ -117,7 +117,7 @@ def _placed(
             continue
         answer = given.answers.get(event.id)
         told = _answer_decoder.decode(answer) if answer else None
-        if event.kind is not Kind.REQUEST:
+        if event.kind not in (Kind.REQUEST, Kind.DISCONNECT):
             summary.leave(Left(line, OTHER_KIND, event.kind, is_dead=False))
         elif event.id in seen:
             summary.leave(Left(line, REPEATED, event.id, is_dead=False))
@@ -142,11 +142,16 @@ def _lines(found: list[_Placed]) -> Iterator[Line]:
             "broker": event.broker,
             "time": time,
             "connection": event.connection,
-            "principal": event.principal,
-            "host": event.host,
-            "requestHeader": event.request_header,
-            "request": event.request,
         }
+        if event.kind is Kind.DISCONNECT:
+            document["kind"] = event.kind
+        else:
+            document |= {
+                "principal": event.principal,
+                "host": event.host,
+                "requestHeader": event.request_header,
+                "request": event.request,
+            }
         if answer is not None:
             document |= {"response": answer.response, "responseTime": max(0, until - time)}
         yield line._replace(text=_encoder.encode(document))

@@ -50,7 +50,7 @@ def exchanges_of(
 def of_documents(documents: Iterable[Document], summary: Summary) -> Iterator[Exchange]:
     """The exchanges of documents that have been read."""
     with Sorter() as sorter:
-        sort(documents, sorter, summary)
+        sort((each for each in documents if each.is_request), sorter, summary)
         for entry in sorter:
             yield exchange_of(entry.document)
 

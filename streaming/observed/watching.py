@@ -12,10 +12,7 @@ from brokerstream.streaming.ingest.pipeline import Source
 from brokerstream.streaming.ingest.summary import Summary
 from brokerstream.streaming.observed.exchanges import of_documents
 from brokerstream.streaming.replay import recording
-from brokerstream.streaming.replay.recording import Recording
-
-THE_BROKER = 1
-"""The broker of a capture, which does not say it (`recording.read` takes it for the same)."""
+from brokerstream.streaming.replay.recording import THE_BROKER, Recording
 
 
 class Watched(NamedTuple):

@@ -88,8 +88,9 @@ def prepare(
     Args:
         history: the recording.
         placed: the job's cluster that gets it.
-        on_progress: called with the number of moments that are decided, of two for each exchange.
+        on_progress: called with the number of moments that are decided, of two for each event.
     """
+    ends = [each for each in history.ends if each.broker in placed.brokers]
     events = Events(history.exchanges, [None] * len(history.exchanges), placed.cluster)
     taken: list[Exchange] = []
     refused: list[tuple[Exchange, Refusal]] = []
@@ -102,7 +103,7 @@ def prepare(
     if not taken:
         return Handover([], refused, None, placed)
     planned = plan(
-        Recording(taken, []),
+        Recording(taken, [], ends=ends),
         placed.cluster,
         settings_of_job(placed),
         is_compared=placed.event_time == RECORDED,

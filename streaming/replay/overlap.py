@@ -2,16 +2,17 @@
 
 A request touches the topics, groups, transactional ids and producers that its body names. One that
 names none where it means all (Metadata without a list, ListGroups, an incremental fetch) touches
-everything. A Metadata request may create the topics that it names, a look-up of a coordinator its
-internal topic. A heartbeat of a consumer group is about all topics that its group subscribes to:
-the coordinator looks at them each time. Who ends a transaction is about all that requests of its
-transactional id name: markers are written there.
+everything, and so does the end of a connection. A Metadata request may create the topics that it
+names, a look-up of a coordinator its internal topic. A heartbeat of a consumer group is about all
+topics that its group subscribes to: the coordinator looks at them each time. Who ends a transaction
+is about all that requests of its transactional id name: markers are written there.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
+from brokerstream.state.core.events import Kind
 from brokerstream.streaming.replay.choices import INTERNAL_TOPICS, named_topics
 from brokerstream.streaming.replay.recording import Exchange
 
@@ -101,6 +102,8 @@ class Footprints:
     def _find(self, exchange: Exchange) -> frozenset[str]:
         body = exchange.body()
         key = exchange.header.request_api_key
+        if exchange.kind is not Kind.REQUEST:
+            return EVERYTHING
         if key == FETCH and isinstance(body, dict) and body.get("sessionEpoch", -1) > 0:
             return EVERYTHING
         if key in OF_ALL_TOPICS and isinstance(body, dict) and not body.get("topics"):
@@ -151,6 +154,8 @@ def unanswered_tails(exchanges: Sequence[Exchange]) -> list[list[int]]:
     """The requests with acks 0 that stand at the end of a connection, for each that has some."""
     by_connection: dict[str, list[int]] = {}
     for index, exchange in enumerate(exchanges):
+        if exchange.kind is not Kind.REQUEST:
+            continue
         by_connection.setdefault(exchange.connection, []).append(index)
     tails = []
     for indexes in by_connection.values():

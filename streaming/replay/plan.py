@@ -64,12 +64,12 @@ def plan(
         is_compared: search for the order that explains the recorded answers; otherwise requests
             are handled as they arrive.
         limits: what the search may spend.
-        on_progress: called with the number of moments that are decided, of two for each exchange.
+        on_progress: called with the number of moments that are decided, of two for each event.
         is_answered: whether anybody looks at the answers, and at the ids that the machine would
             have picked itself: where the search does not know them they take another pass.
         begins: the state that it goes on from; without it the brokers have nothing yet.
     """
-    exchanges = recording.exchanges
+    exchanges, history = recording.exchanges, recording.events
     known = begins.brokers if begins is not None else []
     brokers = sorted({exchange.broker for exchange in exchanges} | set(known))
     settings = cell_settings(cluster, brokers, broker_settings)
@@ -79,15 +79,15 @@ def plan(
     cell = _cell(settings, begins)
     earlier = lacking(earlier_requests(exchanges, cluster, part), cell)
     before = [request.document for request in earlier]
-    events = Events(exchanges, choices_of(exchanges), cluster, part)
+    events = Events(history, choices_of(history), cluster, part)
     if is_compared:
         for document in before:
             cell.handle(document, NOWHERE)
-        comparer = Comparer({exchange.id: exchange for exchange in exchanges})
-        search = Search(exchanges, events, comparer, cell, limits, on_progress)
+        comparer = Comparer({exchange.id: exchange for exchange in history})
+        search = Search(history, events, comparer, cell, limits, on_progress)
         schedule, ends = search.run(), search.cell
     else:
-        schedule, ends = in_order_of_arrival(exchanges), None
+        schedule, ends = in_order_of_arrival(history), None
     documents = [*before, *events.of(schedule)]
     if is_compared and is_answered and schedule.answers is None:
         found = decided_with_picks(documents, _cell(settings, begins))

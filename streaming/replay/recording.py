@@ -4,12 +4,14 @@ A line is one exchange: `{"time", "requestHeader", "request", "response", "conne
 "responseTime", "principal"}`. `time` is when the request arrived, in ms since 1970; `responseTime`
 is how many ms later it had been answered. Logs of Kafka and Kroxylicious are read by the readers of
 `streaming/ingest`. Files ending in `.gz` are compressed. A line that cannot be read is counted with
-its reason and left out.
+its reason and left out. The end of a connection is a line of its own, and an event that nobody
+answers.
 
 The history is ordered by `time`; ties go by file and line. A connection is never reordered: Kafka
 answers its requests one after the other, so its lines are in order whatever their times say.
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,18 +21,29 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokerstream.errors import UserError
-from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.events import Kind, RequestHeader
 from brokerstream.streaming.ingest.batches import Completion, Headers, Needs
-from brokerstream.streaming.ingest.documents import Document, api_name, clusters_own
+from brokerstream.streaming.ingest.documents import (
+    NO_REQUEST,
+    Document,
+    api_name,
+    clusters_own,
+)
 from brokerstream.streaming.ingest.order import Arrivals
 from brokerstream.streaming.ingest.pipeline import Reading, Source, completed, read_files
 from brokerstream.streaming.ingest.summary import Summary, place_of
 
 DEFAULT_READING = Reading()
 
+THE_BROKER = 1
+"""The broker of documents that do not say it."""
+
+NOTICED_MS = 50
+"""How long a broker may take until it has noticed that a connection has ended."""
+
 
 class Exchange(msgspec.Struct, frozen=True):
-    """A request and what the real broker answered.
+    """A request and what the real broker answered; or the end of a connection.
 
     Attributes:
         id: file and line, `orders.jsonl:12`.
@@ -38,6 +51,7 @@ class Exchange(msgspec.Struct, frozen=True):
         end: the last ms at which the broker may have answered.
         is_recorded: whether the line has a `response` at all; a null one is an answer (acks 0).
         connection: the file's name for it; with several files the file's name stands before it.
+        kind: of its event.
     """
 
     id: str
@@ -51,6 +65,7 @@ class Exchange(msgspec.Struct, frozen=True):
     connection: str
     principal: str
     host: str = ""
+    kind: Kind = Kind.REQUEST
 
     @property
     def api(self) -> str:
@@ -82,22 +97,29 @@ class Broken(NamedTuple):
 class Recording(NamedTuple):
     """One history: its exchanges in order, and the lines that were left out.
 
-    `left_out` counts, by reason, what is undamaged and yet no client's request.
+    `left_out` counts, by reason, what is undamaged and yet no client's request. `ends` are those of
+    connections, in order, too.
     """
 
     exchanges: list[Exchange]
     broken: list[Broken]
     left_out: Mapping[str, int] = MappingProxyType({})
+    ends: Sequence[Exchange] = ()
+
+    @property
+    def events(self) -> list[Exchange]:
+        """Exchanges and ends of connections in one order."""
+        return list(heapq.merge(self.exchanges, self.ends, key=lambda each: each.time))
 
     def with_id_prefix(self, prefix: str) -> "Recording":
         """The same with a text before each exchange's id."""
         if not prefix:
             return self
-        renamed = [
-            msgspec.structs.replace(exchange, id=f"{prefix}{exchange.id}")
-            for exchange in self.exchanges
-        ]
-        return self._replace(exchanges=renamed)
+        exchanges, ends = (
+            [msgspec.structs.replace(each, id=f"{prefix}{each.id}") for each in events]
+            for events in (self.exchanges, self.ends)
+        )
+        return self._replace(exchanges=exchanges, ends=ends)
 
 
 class _Line(msgspec.Struct, rename="camel"):
@@ -108,7 +130,7 @@ class _Line(msgspec.Struct, rename="camel"):
     response_time: float = 0.0
     connection: str = ""
     principal: str = "User:ANONYMOUS"
-    broker: int = 1
+    broker: int = THE_BROKER
     host: str = ""
     listener: str = ""
     is_forwarded: bool = False
@@ -162,7 +184,7 @@ def read_from(source: Source, batches: Headers | None = None) -> Recording:
             "A line is an exchange as Kafka's request log has it: time, requestHeader, request"
             " and response.",
         )
-    return Recording(found.exchanges, broken, left_out)
+    return Recording(found.exchanges, broken, left_out, found.ends)
 
 
 def of_documents(documents: Iterable[Document], completion: Completion) -> Recording:
@@ -171,6 +193,9 @@ def of_documents(documents: Iterable[Document], completion: Completion) -> Recor
     broken: list[Broken] = []
     left_out = Counter[str]()
     for document in documents:
+        if not document.is_request:
+            exchanges.append(_end(document))
+            continue
         try:
             line = _decoder.decode(completed(document, completion))
             own = clusters_own(line.listener, line.is_forwarded)
@@ -180,7 +205,27 @@ def of_documents(documents: Iterable[Document], completion: Completion) -> Recor
                 exchanges.append(_exchange(line, document))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             broken.append(Broken(document.place, str(error)))
-    return Recording(merge(exchanges), broken, left_out)
+    merged = merge(exchanges)
+    requests = [each for each in merged if each.kind is Kind.REQUEST]
+    ends = [each for each in merged if each.kind is not Kind.REQUEST]
+    return Recording(requests, broken, left_out, ends)
+
+
+def _end(document: Document) -> Exchange:
+    header, request = NO_REQUEST
+    return Exchange(
+        id=document.place,
+        time=document.time,
+        end=document.time + NOTICED_MS,
+        broker=document.broker if document.broker is not None else THE_BROKER,
+        header=header,
+        request=request,
+        response=None,
+        is_recorded=True,
+        connection=document.connection,
+        principal="",
+        kind=document.kind,
+    )
 
 
 class _Answered(msgspec.Struct):

@@ -16,6 +16,7 @@ order, `search.py` finds one within these rules:
   answered, and a coordinator has the markers of a transaction written somewhat later than it has
   answered the producer: that is then *late*, by `Tolerances.late` at most, and a `complete` event
   lets it happen;
+- a broker notices somewhat later than its client that a connection has ended;
 - requests without an answer (Produce with acks 0) at the end of a connection may be *lost* with it:
   a broker that cannot append one closes the connection, and whatever came behind is not read; the
   first one lost has to be one that the machine refuses.
@@ -39,8 +40,8 @@ class Step(NamedTuple):
     """One event of a schedule.
 
     Attributes:
-        kind: a request, or the completion of one that is held or late.
-        exchange_id: the exchange whose request it is.
+        kind: a request, or the completion of one that is held or late; or that a connection ends.
+        exchange_id: the exchange whose request it is, or the connection's end.
         time: when it is handled, in ms since 1970.
     """
 
@@ -124,12 +125,13 @@ class Events:
                 cluster=cluster,
                 broker=exchange.broker,
                 time=exchange.time,
+                kind=exchange.kind,
                 connection=exchange.connection,
                 principal=exchange.principal,
                 principal_is_asserted=True,
                 host=exchange.host,
                 nonce=f"{part}{exchange.id}",
-                request_header=exchange.header,
+                request_header=exchange.header if exchange.kind is Kind.REQUEST else None,
                 request=request_with_findings(exchange),
                 choices=chosen,
             )
@@ -137,7 +139,7 @@ class Events:
         }
 
     def request(self, exchange_id: str, time: int, is_held: bool = False) -> bytes:
-        """The event of an exchange's request, handled at `time`."""
+        """The event of an exchange's request, or of a connection's end, handled at `time`."""
         made = self._made.get(exchange_id)
         if made is not None and made[:2] == (time, is_held):
             return made[2]
@@ -185,5 +187,5 @@ class Events:
 
 def in_order_of_arrival(exchanges: Sequence[Exchange]) -> Schedule:
     """The schedule without any search: every request when it arrives."""
-    steps = [Step(Kind.REQUEST, exchange.id, exchange.time) for exchange in exchanges]
+    steps = [Step(exchange.kind, exchange.id, exchange.time) for exchange in exchanges]
     return Schedule(steps, final_time=max(exchange.end for exchange in exchanges))

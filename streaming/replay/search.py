@@ -110,7 +110,7 @@ class Search:
             schedule.answers = {
                 self._exchanges[index].id: answer
                 for index, answer in walk.said.items()
-                if index not in self._decided.lost
+                if index not in self._decided.lost and self._exchanges[index].kind is Kind.REQUEST
             }
             handled = [s.exchange_id for s in schedule.steps if s.kind is Kind.REQUEST]
             schedule.ids = differing((each, walk.picks[walk.index_of[each]]) for each in handled)

@@ -315,12 +315,15 @@ class Walk:
         picks = self._cell.own_picks(self._events.event(exchange_id))
         answers = self._handle(request, now)
         own = answers.pop(index, None)
+        kind = self.exchanges[index].kind
+        if kind is not Kind.REQUEST:
+            own = Answer()
         if own is not None and not self._is_right(index, own):
             self._cell.go_back(before)
             self._waits = waits
             self._tried[index] = self._version
             return False
-        self.steps.append((Step(Kind.REQUEST, exchange_id, now), self.at))
+        self.steps.append((Step(kind, exchange_id, now), self.at))
         self.picks[index] = picks
         if is_late:
             self._unread.append(index)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from brokerstream.errors import UserError
 from brokerstream.kafka_io.placement import Placement
 from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.events import Event, Reason, Refusal
+from brokerstream.state.core.events import Event, Kind, Reason, Refusal
 from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.outputs import DEAD_LETTERS, Position
 from brokerstream.state.core.settings import CellSettings
@@ -62,6 +62,13 @@ def test_what_a_document_says_itself_stays() -> None:
     made = event(SEVERAL, document(principal="User:alice", **given))
     assert (made.id, made.cluster, made.time, made.nonce) == ("x", "b", 5, "n")
     assert (made.connection, made.reply_to, made.principal) == ("c9", 1, "User:alice")
+
+
+def test_the_end_of_a_connection_is_taken() -> None:
+    ended = {"kind": "disconnect", "connection": "c9", "time": 5}
+    made = event(ONE, msgspec.json.encode(ended))
+    assert (made.kind, made.connection, made.time) == (Kind.DISCONNECT, "c9", 5)
+    assert made.request_header is None
 
 
 def test_recorded_answers_are_left_out() -> None:

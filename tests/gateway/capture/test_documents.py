@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from brokerstream.gateway import records
-from brokerstream.gateway.capture.documents import Exchange
+from brokerstream.gateway.capture.documents import End, Exchange
 from brokerstream.gateway.protocol.frames import Request, encode_request, encode_response
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokerstream.state.access.redaction import HIDDEN_BYTES, may_hold_credentials
@@ -74,6 +74,10 @@ def test_encoded_again_it_gives_the_bytes_of_the_wire(data: st.DataObject) -> No
 def test_recorded_exchanges_become_the_documents_that_they_were(capture: Path) -> None:
     for line in gzip.decompress(capture.read_bytes()).decode().splitlines():
         recorded = json.loads(line)
+        if recorded.get("kind"):
+            end = End(recorded["time"], recorded["connection"])
+            assert end.document(None).decode() == line
+            continue
         key = recorded["requestHeader"]["requestApiKey"]
         version = recorded["requestHeader"]["requestApiVersion"]
         if key in WITH_RECORDS:

@@ -398,3 +398,24 @@ def test_half_a_frame_at_the_end_is_passed_on(tmp_path: Path) -> None:
         assert client._exactly(8) == b"\0\0\0\x09half"
         assert client.is_closed()
     assert [document["delivered"] for document in capture.documents()] == [False, False]
+
+
+def test_the_end_of_a_connection_is_told_where_a_broker_forgets_something_with_it(
+    cluster: Running, tmp_path: Path
+) -> None:
+    body = {"groupId": "g", "memberId": "m", "shareSessionEpoch": 0, "topics": []}
+    with (
+        capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture,
+        Client(capture.first) as client,
+        Client(capture.first) as other,
+    ):
+        client.call("METADATA", 12, {"topics": []})
+        client.call("SHARE_FETCH", 2, body)
+        other.call("METADATA", 12, {"topics": []})
+    of_client = [each for each in capture.documents() if each["connection"] == "c1"]
+    assert [each.get("kind", name_of(each)) for each in of_client] == [
+        *("METADATA", "SHARE_FETCH"),
+        "disconnect",
+    ]
+    assert of_client[-1].keys() == {"time", "kind", "connection", "broker"}
+    assert len(capture.documents()) == len(of_client) + 1

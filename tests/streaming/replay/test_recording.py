@@ -82,6 +82,21 @@ def test_the_end_is_the_whole_millisecond_after_the_answer(tmp_path: Path) -> No
     assert [exchange.end for exchange in read([file]).exchanges] == [7, 10]
 
 
+def test_the_end_of_a_connection_is_no_exchange_and_has_its_place_among_them(
+    tmp_path: Path,
+) -> None:
+    ended = {"time": 6, "kind": "disconnect", "connection": "c1"}
+    files = [write(tmp_path / name, [line(5), ended, line(7, "c2")]) for name in ("a", "b")]
+    assert ids(*files) == ["a:1", "b:1", "a:3", "b:3"]
+    found = read(files).with_id_prefix("x/")
+    assert [(end.id, end.connection) for end in found.ends] == [
+        ("x/a:2", "a/c1"),
+        ("x/b:2", "b/c1"),
+    ]
+    assert [each.id for each in found.events][2:4] == ["x/a:2", "x/b:2"]
+    assert not found.broken
+
+
 def test_an_answer_may_be_null_or_not_be_there(tmp_path: Path) -> None:
     unanswered = line(6)
     del unanswered["response"]
@@ -96,6 +111,7 @@ def test_an_answer_may_be_null_or_not_be_there(tmp_path: Path) -> None:
         ("{", "truncated"),
         ("[]", "Expected `object`"),
         ({"time": 5}, "requestHeader"),
+        ({"time": 5, "kind": "disconnect"}, "connection"),
         (line("now"), "$.time"),  # type: ignore[arg-type]
         (line(5, responseTime=-1), "responseTime is -1"),
         (line(5, responseTime=1e12), "responseTime is 1000000000000.0"),

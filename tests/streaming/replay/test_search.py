@@ -6,9 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokerstream.kafka_io import properties
+from brokerstream.state.configs.broker_config import parse
 from brokerstream.state.core.events import Kind
 from brokerstream.streaming.replay.comparison import Difference, Outcome, Verdict
-from brokerstream.streaming.replay.recording import Recording, read
+from brokerstream.streaming.replay.plan import plan
+from brokerstream.streaming.replay.recording import NOTICED_MS, Recording, read
+from brokerstream.streaming.replay.report import agreeing, compare_all
 from brokerstream.streaming.replay.schedule import Schedule
 from brokerstream.streaming.replay.search import Limits
 from brokerstream.streaming.replay.timing import Tolerances
@@ -339,3 +343,30 @@ def test_moments_too_far_back_are_not_walked_again() -> None:
     assert verdicts(replayed(recording)[1]) == {Verdict.AGREE}
     near = Limits(lookback_moments=10)
     assert replayed(recording, near)[0].schedule.unexplained == {"end"}
+
+
+def sessions_of(history: Recording) -> tuple[Schedule, int]:
+    settings, _ = parse(properties.read(CAPTURES / "broker.properties"))
+    planned = plan(history, "recorded", settings, is_compared=True)
+    answers = planned.schedule.answers or {}
+    compared = compare_all(history.exchanges, planned.schedule, answers, frozenset())
+    return planned.schedule, agreeing(compared)
+
+
+def test_what_a_member_has_is_given_back_when_its_connection_ends() -> None:
+    history = read([CAPTURES / "share_sessions.jsonl.gz"])
+    assert len(history.ends) == 7
+    assert sessions_of(history)[1] == len(history.exchanges)
+    assert sessions_of(history._replace(ends=[]))[1] == len(history.exchanges) - 4
+
+
+def test_a_broker_may_notice_late_that_a_connection_has_ended() -> None:
+    history = read([CAPTURES / "share_sessions.jsonl.gz"])
+    first = history.ends[0]
+    empty = next(each for each in reversed(history.exchanges) if each.end <= first.time + 1)
+    early = msgspec.structs.replace(first, time=empty.time, end=empty.time + NOTICED_MS)
+    schedule, agree = sessions_of(history._replace(ends=[early, *history.ends[1:]]))
+    assert agree == len(history.exchanges)
+    steps = [step.exchange_id for step in schedule.steps]
+    assert steps.index(empty.id) < steps.index(first.id), "the other got nothing yet"
+    assert first.id not in schedule.moved, "no request was moved"
