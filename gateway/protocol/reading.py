@@ -11,7 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from brokerstream.gateway.protocol.code import FORMATS, Code, form_of, is_flexible, runs
-from brokerstream.gateway.protocol.primitives import MalformedError, Reader, uuid_of
+from brokerstream.gateway.protocol.primitives import (
+    STRING_BYTES_MAX,
+    MalformedError,
+    Reader,
+    uuid_of,
+)
 from brokerstream.gateway.protocol.schema import Field
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -35,6 +40,12 @@ def _wrong_length(size: int, position: int, end: int) -> MalformedError:
     if size < 0:
         return MalformedError(f"length {size} before byte {position}")
     return MalformedError(f"{size} wanted at byte {position}, {end - position} bytes are there")
+
+
+def _too_long(size: int, position: int) -> MalformedError:
+    return MalformedError(
+        f"a string of {size} bytes at byte {position}; {STRING_BYTES_MAX} at most, as in Kafka"
+    )
 
 
 def _double(value: float) -> float | str:
@@ -67,6 +78,7 @@ def _tags(
 _NAMES = {
     "uvarint": _uvarint,
     "wrong_length": _wrong_length,
+    "too_long": _too_long,
     "double": _double,
     "base64": _base64,
     "tags": _tags,
@@ -174,13 +186,17 @@ class _Writer:
         self._code.add(f"{value} = None", "at += 1")
         self._code.block("if data[at - 1] < 128:", read)
 
-    def _length(self, size: str, form: str, flexible: bool, is_nullable: bool) -> None:
+    def _length(
+        self, size: str, form: str, flexible: bool, is_nullable: bool, most: int | None = None
+    ) -> None:
         """Reads a length into `size`, checked; -1 is null, only where that may be."""
         code = self._code
         if flexible:
             code.add(f"{size} = data[at] - 1", "at += 1")
             code.add(f"if {size} > 126:", f"    {size}, at = uvarint(data, at - 1)")
             code.add(f"    {size} -= 1")
+            if most is not None:
+                code.add(f"    if {size} > {most}:", f"        raise too_long({size}, at)")
         else:
             unpack = code.constant("unpack", struct.Struct(form).unpack_from)
             code.add(f"{size}, = {unpack}(data, at)", f"at += {struct.calcsize(form)}")
@@ -192,7 +208,9 @@ class _Writer:
         """A string or bytes."""
         code = self._code
         size = code.local("size")
-        self._length(size, ">h" if kind == "string" else ">i", flexible, is_nullable)
+        is_string = kind == "string"
+        most = STRING_BYTES_MAX if is_string else None
+        self._length(size, ">h" if is_string else ">i", flexible, is_nullable, most)
         held = f"data[at : at + {size}]"
         shown = {
             "string": f"str({held}, 'utf-8', 'replace')",

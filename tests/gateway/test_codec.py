@@ -273,6 +273,18 @@ def test_an_absurd_length_takes_no_memory(version: int, length: bytes) -> None:
         message_codec("MetadataRequest", version).read(Reader(length + b"\0" * 8))
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_string_has_no_more_bytes_than_two_bytes_of_length_can_say(version: int) -> None:
+    body = {"transactionalId": "x" * 32_767, "transactionTimeoutMs": 1}
+    written = encoded("InitProducerIdRequest", version, body)
+    codec = message_codec("InitProducerIdRequest", version)
+    assert codec.read(Reader(written)) == body
+    if version == 2:  # of varying length from here on
+        longer = b"\x81\x80\2" + b"x" * 32_768 + written[-5:]
+        with pytest.raises(MalformedError, match="32768 bytes at byte 3; 32767 at most"):
+            codec.read(Reader(longer))
+
+
 def test_unknown_tags_are_passed_over() -> None:
     body = {"topics": None, "allowAutoTopicCreation": True}
     for name in ("includeClusterAuthorizedOperations", "includeTopicAuthorizedOperations"):

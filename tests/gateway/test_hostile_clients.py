@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from brokerstream.errors import UserError
 from brokerstream.gateway import arrivals, compression, records
+from brokerstream.gateway.answers import Address
 from brokerstream.gateway.arrivals import Arrivals
 from brokerstream.gateway.limits import Limits
 from brokerstream.state.core.errors import Error
@@ -38,6 +39,22 @@ def gateway() -> Iterator[Running]:
     limits = Limits(connections=IDLE + 100)
     with running_gateway(limits=limits) as running:
         yield running
+
+
+@pytest.mark.kafka
+def test_a_string_longer_than_kafka_reads_closes_the_connection_as_there(
+    kafka: str, gateway: Running
+) -> None:
+    """INIT_PRODUCER_ID v4; an id of 32,767 bytes is read."""
+    head = struct.pack(">hhih", 22, 4, 7, -1) + b"\0"
+    tail = struct.pack(">iqh", 60_000, -1, -1) + b"\0"
+    host, _, port = kafka.rpartition(":")
+    for address in (Address(host, int(port)), gateway.addresses[1]):
+        with Client(address) as client:
+            client.send_frame(head + b"\x80\x80\2" + b"x" * 32_767 + tail)
+            assert client.receive()[:4] == struct.pack(">i", 7)
+            client.send_frame(head + b"\x81\x80\2" + b"x" * 32_768 + tail)
+            assert client.is_closed()
 
 
 def check_alive(running: Running) -> None:
