@@ -7,6 +7,7 @@ A coordinator looks here with each heartbeat, so a change holds from a member's 
 from brokerstream.state.cluster import given_configs
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.configs import group_configs
+from brokerstream.state.configs.config_keys import trim
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs.log import READ_COMMITTED
 
@@ -78,7 +79,7 @@ def share_isolation(broker: Broker, group_id: str) -> int:
 def _share_text(broker: Broker, group_id: str, name: str) -> str:
     own = of_group(broker.tables.metadata, broker.id, group_id)
     default = group_configs.GROUP_CONFIGS[name].default or ""
-    return own.get(name, default).strip().lower()
+    return trim(own.get(name, default)).lower()
 
 
 def share_max_sessions(broker: Broker) -> int:

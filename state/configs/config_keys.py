@@ -29,6 +29,7 @@ class Type(StrEnum):
 BOOLEAN, STRING, INT, SHORT, LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT, Type.LONG
 DOUBLE, LIST, CLASS, PASSWORD = Type.DOUBLE, Type.LIST, Type.CLASS, Type.PASSWORD
 
+_TRIMMED = "".join(map(chr, range(ord(" ") + 1)))
 _BITS = {SHORT: 16, INT: 32, LONG: 64}
 _WHOLE = re.compile(r"[+-]?\d{1,99}")
 _DECIMAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?")
@@ -62,9 +63,14 @@ class ConfigKey(NamedTuple):
     is_throttled: bool = False
 
 
+def trim(text: str) -> str:
+    """Without what Java's `String.trim` takes from both ends: a space and all that is below it."""
+    return text.strip(_TRIMMED)
+
+
 def parse(name: str, key: ConfigKey, text: str) -> Value:
     """The value that `text` stands for. Raises InvalidConfigError where Kafka would not take it."""
-    trimmed = text.strip()
+    trimmed = trim(text)
     match key.type:
         case Type.BOOLEAN:
             return _boolean(name, text)
@@ -80,14 +86,14 @@ def parse(name: str, key: ConfigKey, text: str) -> Value:
 
 
 def _boolean(name: str, text: str) -> bool:
-    lower = text.strip().lower()
+    lower = trim(text).lower()
     if lower not in ("true", "false"):
         raise _invalid(name, text, "Expected value to be either true or false")
     return lower == "true"
 
 
 def _whole(name: str, kind: Type, text: str) -> int:
-    trimmed = text.strip()
+    trimmed = trim(text)
     if _WHOLE.fullmatch(trimmed):
         value = int(trimmed)
         if -(2 ** (_BITS[kind] - 1)) <= value < 2 ** (_BITS[kind] - 1):
@@ -96,7 +102,7 @@ def _whole(name: str, kind: Type, text: str) -> int:
 
 
 def _double(name: str, text: str) -> float:
-    trimmed = text.strip()
+    trimmed = trim(text)
     if found := _DECIMAL.fullmatch(trimmed):
         return float(found[1])
     if found := _HEXADECIMAL.fullmatch(trimmed):
@@ -124,7 +130,7 @@ def _bounded(name: str, key: ConfigKey, value: _Number) -> _Number:
 
 
 def _list(name: str, key: ConfigKey, trimmed: str) -> list[str]:
-    elements = [element.strip() for element in trimmed.split(",")] if trimmed else []
+    elements = [trim(element) for element in trimmed.split(",")] if trimmed else []
     if key.is_throttled:
         if elements != ["*"] and not all(_THROTTLED.fullmatch(each) for each in elements):
             listed = f"[{', '.join(elements)}]"

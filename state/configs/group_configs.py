@@ -6,9 +6,9 @@ broker would not take any more counts as the nearest that it would.
 Source: `GroupConfig`, `GroupConfigManager` in Kafka; answers of 4.3.1.
 """
 
-import re
 from collections.abc import Mapping
 
+from brokerstream.state.configs import durations
 from brokerstream.state.configs.config_keys import (
     BOOLEAN,
     INT,
@@ -26,10 +26,7 @@ HEARTBEAT = "consumer.heartbeat.interval.ms"
 ASSIGNMENT = "consumer.assignment.interval.ms"
 _OFFSET_RESET = "share.auto.offset.reset"
 _STANDBY = "streams.num.standby.replicas"
-_DURATION = re.compile(
-    r"by_duration:[+]?P(?=.)(?:[+]?\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:[.,]\d{0,9})?S)?)?",
-    re.IGNORECASE,
-)
+BY_DURATION = "by_duration:"
 
 GROUP_CONFIGS: dict[str, ConfigKey] = {
     SESSION: ConfigKey(INT, "45000", 1),
@@ -95,14 +92,20 @@ def fault(configs: Mapping[str, str], settings: BrokerSettings) -> str | None:
 
 
 def _check(name: str, key: ConfigKey, text: str) -> None:
-    parse(name, key, text)
-    resets = ("earliest", "latest")
-    if name == _OFFSET_RESET and text.strip() not in resets and not _DURATION.fullmatch(text):
+    value = parse(name, key, text)
+    if name == _OFFSET_RESET and not _is_reset(str(value)):
         raise InvalidConfigError(
-            f"Invalid value {text} for configuration {name}: Invalid value `{text}` for"
+            f"Invalid value {value} for configuration {name}: Invalid value `{value}` for"
             f" configuration {name}. The value must be either 'earliest', 'latest' or of the format"
             " 'by_duration:<PnDTnHnMn.nS>'."
         )
+
+
+def _is_reset(value: str) -> bool:
+    if not value.startswith(BY_DURATION):
+        return value in ("earliest", "latest")
+    duration = durations.nanoseconds(value.removeprefix(BY_DURATION))
+    return duration is not None and duration >= 0
 
 
 def _out_of_bounds(configs: Mapping[str, str], settings: BrokerSettings) -> str | None:

@@ -89,7 +89,10 @@ def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
     shown = []
     for name in hash_order(GROUP_CONFIGS, len(GROUP_CONFIGS)):
         key, behind = GROUP_CONFIGS[name], synonym(name)
-        synonyms = [SynonymValue(name, configs[name], Source.GROUP)] if name in configs else []
+        synonyms = []
+        if name in configs:
+            value = _text(parse_key(name, key, configs[name]))
+            synonyms.append(SynonymValue(name, value, Source.GROUP))
         if behind is not None:
             synonyms += _synonyms(behind, _layers(settings))
         else:

@@ -4,15 +4,14 @@
 a duration. Source: `SharePartition.startOffsetDuringInitialization`; KIP-932, KIP-1106.
 """
 
-import re
-
 from brokerstream.state.cluster import group_configs
 from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.configs import durations
+from brokerstream.state.configs.group_configs import BY_DURATION
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.logs import timestamp_index
 
-_PART = re.compile(r"([\d.,]+)([DHMS])")
-_UNITS_MS = {"D": 86_400_000, "H": 3_600_000, "M": 60_000, "S": 1_000}
+_NANOS_IN_MS = 1_000_000
 
 
 def settled(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> int:
@@ -24,12 +23,9 @@ def settled(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> in
         return log.log_start_offset
     if reset == "latest":
         return log.high_watermark
-    oldest = broker.now - duration_ms(reset)
+    since = durations.nanoseconds(reset.removeprefix(BY_DURATION))
+    if since is None:  # longer than Java counts, which former versions took
+        return log.log_start_offset
+    oldest = broker.now - since // _NANOS_IN_MS
     found = timestamp_index.first_at_or_after(broker.tables.logs, broker.id, log, oldest, False)
     return log.high_watermark if found is None else found.offset
-
-
-def duration_ms(reset: str) -> int:
-    """The milliseconds of `by_duration:PnDTnHnMn.nS`."""
-    parts = _PART.findall(reset.partition(":")[2].upper())
-    return int(sum(float(count.replace(",", ".")) * _UNITS_MS[unit] for count, unit in parts))

@@ -13,6 +13,8 @@ from tests.support.recorded import exchanges, replay
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 ASSIGNMENT = "consumer.assignment.interval.ms"
+GIVEN = 8
+"""`configSource` of what a group was given."""
 
 
 def alter(bench: Bench, name: str, value: str | None, group: str = NAME, **event: str) -> int:
@@ -90,6 +92,38 @@ def test_what_the_broker_would_not_take_any_more_counts_as_the_nearest(
     }
     settings = BrokerSettings(given=bounds)
     assert group_configs.number(SESSION, {SESSION: given}, settings) == holds
+
+
+RESET, LOCK = "share.auto.offset.reset", "share.delivery.count.limit"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        (SESSION, "+45000", "45000"),
+        (SESSION, "\t00045000\n", "45000"),
+        (SESSION, "\u0664\u0665\u0660\u0660\u0660", "45000"),
+        (SESSION, " 45000\u00a0", None),
+        (LOCK, "5_0", None),
+        ("share.renew.acknowledge.enable", " True ", "true"),
+        ("share.isolation.level", " read_committed ", "read_committed"),
+        (RESET, "latest ", "latest"),
+        (RESET, " by_duration:PT1H ", "by_duration:PT1H"),
+        (RESET, "by_duration:P1DT-5H", "by_duration:P1DT-5H"),
+        (RESET, "by_duration:-PT0S", "by_duration:-PT0S"),
+        (RESET, "by_duration:PT-1H", None),
+        (RESET, "BY_DURATION:PT1H", None),
+        (RESET, "LATEST", None),
+    ],
+)
+def test_a_value_is_told_as_it_is_read(name: str, given: str, told: str | None) -> None:
+    """What a real broker said of each; None: 40 INVALID_CONFIG."""
+    bench = Bench()
+    assert alter(bench, name, given) == (40 if told is None else 0)
+    resource = {"resourceType": GROUP, "resourceName": NAME, "configurationKeys": [name]}
+    (answer,) = bench.request("DESCRIBE_CONFIGS", 4, {"resources": [resource]})["results"]
+    (config,) = answer["configs"]
+    assert (config["value"] == told) == (config["configSource"] == GIVEN) == (told is not None)
 
 
 def test_a_session_is_longer_than_the_time_between_two_heartbeats() -> None:

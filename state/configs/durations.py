@@ -1,0 +1,34 @@
+"""Durations as texts: ISO 8601's days, hours, minutes and seconds, as Java takes them.
+
+Source: `Duration.parse` in Java: every part has a sign of its own, and the whole may have one.
+"""
+
+import re
+
+_FORM = re.compile(
+    r"([-+]?)P(?:([-+]?[0-9]+)D)?"
+    r"(?:T(?=.)(?:([-+]?[0-9]+)H)?(?:([-+]?[0-9]+)M)?(?:([-+]?[0-9]+)(?:[.,]([0-9]{0,9}))?S)?)?",
+    re.IGNORECASE,
+)
+_UNITS_S = (86_400, 3_600, 60, 1)
+_LONG = range(-(2**63), 2**63)
+_NANOS = 9
+"""Digits of a fraction of a second."""
+
+
+def nanoseconds(text: str) -> int | None:
+    """How long `P1DT2H3M4.5S` is; None for what Java does not take."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        return None
+    sign, *parts, fraction = found.groups()
+    if not any(parts):
+        return None
+    counts = [int(part or 0) for part in parts]
+    spans = [count * unit for count, unit in zip(counts, _UNITS_S, strict=True)]
+    total = sum(spans)
+    if any(each not in _LONG for each in (*counts, *spans, total)):
+        return None
+    nanos = int((fraction or "").ljust(_NANOS, "0"))
+    whole = total * 10**_NANOS + (-nanos if (parts[-1] or "").startswith("-") else nanos)
+    return -whole if sign == "-" else whole
