@@ -6,10 +6,12 @@ A coordinator looks here with each heartbeat, so a change holds from a member's 
 
 from brokerstream.state.cluster import given_configs
 from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.configs import group_configs
+from brokerstream.state.configs import durations, group_configs
 from brokerstream.state.configs.config_keys import trim
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs.log import READ_COMMITTED
+
+_NANOS_IN_MS = 1_000_000
 
 
 def of_group(table: Table, machine: int, group_id: str) -> dict[str, str]:
@@ -68,6 +70,12 @@ def share_flag(broker: Broker, group_id: str, name: str) -> bool:
 def share_offset_reset(broker: Broker, group_id: str) -> str:
     """Where a share group begins: `earliest`, `latest`, `by_duration:` and a duration."""
     return _share_text(broker, group_id, "share.auto.offset.reset")
+
+
+def since_ms(reset: str) -> int | None:
+    """The milliseconds of `by_duration:` and a duration; None where it is none."""
+    found = durations.nanoseconds(reset.removeprefix(group_configs.BY_DURATION))
+    return None if found is None else found // _NANOS_IN_MS
 
 
 def share_isolation(broker: Broker, group_id: str) -> int:

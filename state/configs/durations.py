@@ -12,8 +12,9 @@ _FORM = re.compile(
 )
 _UNITS_S = (86_400, 3_600, 60, 1)
 _LONG = range(-(2**63), 2**63)
-_NANOS = 9
-"""Digits of a fraction of a second."""
+NANOS_IN_S = 1_000_000_000
+DIGITS = 9
+"""Of a fraction of a second."""
 
 
 def nanoseconds(text: str) -> int | None:
@@ -29,6 +30,6 @@ def nanoseconds(text: str) -> int | None:
     total = sum(spans)
     if any(each not in _LONG for each in (*counts, *spans, total)):
         return None
-    nanos = int((fraction or "").ljust(_NANOS, "0"))
-    whole = total * 10**_NANOS + (-nanos if (parts[-1] or "").startswith("-") else nanos)
+    nanos = int((fraction or "").ljust(DIGITS, "0"))
+    whole = total * NANOS_IN_S + (-nanos if (parts[-1] or "").startswith("-") else nanos)
     return -whole if sign == "-" else whole

@@ -6,12 +6,8 @@ a duration. Source: `SharePartition.startOffsetDuringInitialization`; KIP-932, K
 
 from brokerstream.state.cluster import group_configs
 from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.configs import durations
-from brokerstream.state.configs.group_configs import BY_DURATION
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.logs import timestamp_index
-
-_NANOS_IN_MS = 1_000_000
 
 
 def settled(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> int:
@@ -23,9 +19,9 @@ def settled(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> in
         return log.log_start_offset
     if reset == "latest":
         return log.high_watermark
-    since = durations.nanoseconds(reset.removeprefix(BY_DURATION))
-    if since is None:  # longer than Java counts, which former versions took
+    since_ms = group_configs.since_ms(reset)
+    if since_ms is None:  # longer than Java counts, which former versions took
         return log.log_start_offset
-    oldest = broker.now - since // _NANOS_IN_MS
+    oldest = broker.now - since_ms
     found = timestamp_index.first_at_or_after(broker.tables.logs, broker.id, log, oldest, False)
     return log.high_watermark if found is None else found.offset

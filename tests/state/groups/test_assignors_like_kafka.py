@@ -1,7 +1,7 @@
 """The assignors give what Kafka's own classes give, in the same order: random groups that change.
 
-`Assignors.java` beside this file drives Kafka's classes, from the jars. `EXAMPLES=1000` tries that
-many groups.
+`Assignors.java` beside this file drives Kafka's classes, from the jars: a thousand inputs, four of
+each group. `EXAMPLES=1000` tries that many groups.
 """
 
 import json
@@ -21,7 +21,7 @@ from brokerstream.state.core.java_hashes import JavaMap, java_hash, timeline_ord
 from brokerstream.state.groups import range_assignor, simple_assignor, uniform_assignor
 from brokerstream.state.groups.assignments import GroupSpec, Subscriber, Target
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "250"))
 ROUNDS = 4
 DRIVER = Path(__file__).with_name("Assignors.java")
 ASSIGN = {
