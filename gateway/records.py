@@ -118,7 +118,10 @@ def parse(data: bytes | None) -> RecordSet:
     error, records = _check(batch, batches[0])
     if not records.offset_deltas:
         return RecordSet(len(data), batches, error, batch)
-    batch = _with_true_timestamp(batch, batches[0], max(records.timestamp_deltas))
+    greatest = max(records.timestamp_deltas)
+    batch = _with_true_timestamp(batch, batches[0], greatest)
+    if batches[0]["baseTimestamp"] != batches[0]["maxTimestamp"]:
+        batches[0]["greatestDelta"] = records.timestamp_deltas.index(greatest)
     return RecordSet(len(data), batches, error, batch, _seen(batch, batches[0], records))
 
 

@@ -21,16 +21,15 @@ record, or none that the client may read yet: offset and timestamp -1, no error.
 
 A record's timestamp is known from its batch's header where the batch has one record or the topic
 has message.timestamp.type=LogAppendTime, where the timestamp asked for is not above the first
-record's, and for the greatest timestamp where the first record has it. Elsewhere the answer carries
+record's, and for the greatest timestamp where the first record has it or the edge has told which
+one does, also of deleted records whose segment is still there. Elsewhere the answer carries
 the tagged field `within`: the batch, or the sealed segment, in which the edge looks; `offset` and
 `timestamp` then are the least that the record can have.
 
 Where the first records of a batch are deleted, the one asked for may have been among them; then
 `within.orElse` says where to go on looking.
 
-Not done: magic 0 and 1, remote storage (and so the wait for it, `timeoutMs`). Kafka finds the
-greatest timestamp also among deleted records whose segment is still there; here deleted batches are
-gone.
+Not done: magic 0 and 1, remote storage (and so the wait for it, `timeoutMs`).
 """
 
 from collections import Counter

@@ -478,6 +478,7 @@ def _accepted(
     append_time = -1
     if takes_append_time:
         append_time = batch.max_timestamp = broker.now
+        batch.greatest_delta = None
     answer = AnsweredPartition(
         index=produced.index,
         base_offset=batch.base_offset,

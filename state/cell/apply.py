@@ -92,7 +92,15 @@ from brokerstream.state.groups import (
     share_group_records,
     streams_group_records,
 )
-from brokerstream.state.logs import cleaner, log, producer, rolling, taking, truncation
+from brokerstream.state.logs import (
+    cleaner,
+    deleted_times,
+    log,
+    producer,
+    rolling,
+    taking,
+    truncation,
+)
 from brokerstream.state.logs.log import SealedSegment
 from brokerstream.state.replication import cleaning
 from brokerstream.state.share import share_partitions, state_store
@@ -233,6 +241,7 @@ def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -
 
 def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
     place = (machine, record.topic_id, record.partition)
+    deleted_times.note(tables.logs, machine, record)
     moved = log.move_start(tables.logs, *place, record.log_start_offset)
     rolling.delete(tables.logs, machine, moved, record.segments_deleted_to)
 

@@ -61,6 +61,8 @@ class Batch(Body):
     `locator` says where the bytes lie in the data topic, where they lie anywhere. A control batch
     has no producer's bytes: `end_marker` is what they are made of (`logs/control_batches.py`).
     `written` are the records of a coordinator in an internal topic, as msgpack bytes.
+    `greatest_delta` is the offset of the first record with the greatest timestamp, less the base
+    offset, where the edge has told it: it does where the header does not.
     """
 
     base_offset: Int64
@@ -81,6 +83,7 @@ class Batch(Body):
     locator: Annotated[str | None, tagged(0)] = None
     end_marker: Annotated[EndMarker | None, tagged(0)] = None
     written: Annotated[bytes | None, tagged(0)] = None
+    greatest_delta: Annotated[Int32 | None, tagged(0)] = None
 
     @property
     def last_offset(self) -> int:

@@ -127,6 +127,7 @@ class AnsweredBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False
     locator: str | None = None
     end_marker: EndMarker | None = None
     written: bytes | None = None
+    greatest_delta: int | None = None
 
     @property
     def last_offset(self) -> int:

@@ -1,6 +1,7 @@
 """One partition's log and the producers that write to it (docs/systems/logs.md).
 
     log, timestamp_index, aborted_transactions   the index of the newest batches, LSO, HW and LEO
+    deleted_times                                the greatest timestamps of what is deleted
     log_transactions                             those that are open, or have a fresh marker
     producer, producer_expiry, producer_snapshot the last five batches of each, and when they go
     record_validation                            keys and times that a topic asks of its records

@@ -350,6 +350,7 @@ def apply_cleaned(table: Table, broker: int, cleaned: LogCleaned, cuts: Cuts) ->
     rewrite(table, broker, log, [*left, *behind])
     rolling.merge_cleaned(table, broker, log, end, cuts)
     log.cleaned_to = end
+    log.deleted = [each for each in log.deleted if each.base_offset >= end]
     log.has_gaps = True
     index = aborted_index(table, broker, log)
     entries = index.between(0, log.log_end_offset)

@@ -102,6 +102,7 @@ class StoredBatch(msgspec.Struct, array_like=True, gc=False):
     locator: str | None
     end_marker: EndMarker | None = None
     written: bytes | None = None
+    greatest_delta: int | None = None
 
     @property
     def last_offset(self) -> int:
@@ -153,7 +154,8 @@ class Log(msgspec.Struct, omit_defaults=True):
     the cleaner's passes have gone up to `cleaned_to`. `has_gaps` holds where offsets are missing
     between batches, `is_whole` where the index was not sealed for the cleaner's sake. `active` is
     Kafka's segment that is written to, None where nothing was cut into segments yet; `rolled` has
-    the bounds of those before it, of `rolled_bytes` together.
+    the bounds of those before it, of `rolled_bytes` together. `deleted` is what of each is deleted
+    and has its greatest timestamp (`state/logs/deleted_times.py`).
     """
 
     topic_id: Uuid
@@ -178,6 +180,7 @@ class Log(msgspec.Struct, omit_defaults=True):
     rolled: Span = msgspec.field(default_factory=Span)
     rolled_bytes: int = 0
     active: ActiveSegment | None = None
+    deleted: list[StoredBatch] = []
 
     @property
     def last_stable_offset(self) -> int:
@@ -482,10 +485,8 @@ def rewrite(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> 
     for number, first in enumerate(range(0, len(batches), CHUNK_BATCHES_MAX)):
         run = batches[first : first + CHUNK_BATCHES_MAX]
         table.put(chunk_key(*place, number), Chunk(run))
-        size, newest = (
-            sum(b.size_in_bytes for b in run),
-            max(NO_TIMESTAMP, *(b.max_timestamp for b in run)),
-        )
+        size = sum(b.size_in_bytes for b in run)
+        newest = max(NO_TIMESTAMP, *(b.max_timestamp for b in run))
         bounds = ChunkBounds(number, run[0].base_offset, run[-1].last_offset, size, newest)
         log.chunks.append(bounds)
     log.batch_count = len(batches)
@@ -493,7 +494,6 @@ def rewrite(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> 
 
 _last_offset = attrgetter("last_offset")
 """By this chunks, and the batches of one, are in order."""
-
 
 _Entry = TypeVar("_Entry", ChunkBounds, StoredBatch)
 

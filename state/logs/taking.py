@@ -47,4 +47,5 @@ def take(tables: Tables, broker: int, topic_id: Uuid, partition: int, taken: Ite
     for name, encoded in taken.items():
         for key, item in encoded.items():
             tables[name].put_encoded(f"{broker}/{key}", item)
-    tables.logs.change(log_key, logs.Log).directory = directory
+    log = tables.logs.change(log_key, logs.Log)
+    log.directory, log.deleted = directory, []

@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from brokerstream.state.core.tables import Table
+from brokerstream.state.logs.deleted_times import is_empty
 from brokerstream.state.logs.log import (
     Chunk,
     Log,
@@ -24,8 +25,6 @@ from brokerstream.state.logs.log import (
 
 NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
-HEADER_BYTES = 61
-"""A batch of this size has no record: the cleaner leaves such ones."""
 
 
 class Part(NamedTuple):
@@ -33,7 +32,8 @@ class Part(NamedTuple):
 
     Of a segment, `base_timestamp` and `leader_epoch` are not known (-1), and it has no locator. Nor
     is `base_timestamp` known of a batch whose first records are deleted, or some by the cleaner.
-    `has_one_timestamp` holds where every record has the same.
+    `has_one_timestamp` holds where every record has the same. `greatest_delta` is where the first
+    record with the greatest one is, less the base offset; None where the records alone tell.
     """
 
     base_offset: int
@@ -44,6 +44,7 @@ class Part(NamedTuple):
     locator: str | None
     is_sealed: bool
     has_one_timestamp: bool
+    greatest_delta: int | None = None
 
     def has_first_at(self, timestamp: int) -> bool:
         """Whether the header tells that the first record fits `timestamp`."""
@@ -95,21 +96,46 @@ def _end_of_search(table: Table, broker: int, log: Log, timestamp: int) -> int:
 
 
 def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> Found | None:
-    """The first record that has the greatest timestamp of the log."""
+    """The first record that has the greatest timestamp of the log.
+
+    Deleted ones count where their segment is there, and where it is known which one it is: their
+    bytes are gone.
+    """
+    deleted = _greatest_deleted(log, has_append_time)
+    timestamp = _greatest_timestamp(table, broker, log)
+    if deleted is not None and deleted.timestamp >= timestamp:
+        return deleted
+    if timestamp == NO_TIMESTAMP:
+        return None
+    found = _parts(table, broker, log, timestamp, log.log_start_offset, has_append_time)
+    part = next(found, None)
+    return None if part is None else _with_greatest(part)
+
+
+def _greatest_deleted(log: Log, has_append_time: bool) -> Found | None:
+    """The first of the deleted records with the greatest timestamp that is known to be one."""
+    parts = [_batch_part(batch, has_append_time, 0) for batch in log.deleted]
+    known = [part for part in parts if part.greatest_delta is not None]
+    part = max(known, key=lambda part: part.max_timestamp, default=None)
+    return None if part is None or part.max_timestamp < 0 else _with_greatest(part)
+
+
+def _greatest_timestamp(table: Table, broker: int, log: Log) -> int:
+    """The greatest timestamp of batches that are not deleted."""
     timestamps = [segment.max_timestamp for segment in sealed_segments(table, broker, log)]
-    if log.has_gaps:
-        batches = batches_from(table, broker, log, 0)
-        timestamps += [each.max_timestamp for each in batches if not is_empty(each)]
-    else:
-        timestamps += [chunk.max_timestamp for chunk in log.chunks]
-    greatest_timestamp = max(timestamps, default=NO_TIMESTAMP)
-    if greatest_timestamp == NO_TIMESTAMP:
-        return None
-    part = next(_parts(table, broker, log, greatest_timestamp, 0, has_append_time), None)
-    if part is None:
-        return None
-    is_exact = part.has_first_at(greatest_timestamp)
-    return Found(part, part.base_offset, greatest_timestamp, is_exact)
+    whole = [] if log.has_gaps else [c for c in log.chunks if c.base_offset >= log.log_start_offset]
+    end = whole[0].base_offset if whole else log.log_end_offset
+    batches = batches_from(table, broker, log, log.log_start_offset)
+    in_others = takewhile(lambda batch: batch.base_offset < end, batches)
+    timestamps += [each.max_timestamp for each in in_others if not is_empty(each)]
+    timestamps += [chunk.max_timestamp for chunk in whole]
+    return max(timestamps, default=NO_TIMESTAMP)
+
+
+def _with_greatest(part: Part) -> Found:
+    """A record of a part with the greatest timestamp of it; the first one that it can be."""
+    delta = part.greatest_delta
+    return Found(part, part.base_offset + (delta or 0), part.max_timestamp, delta is not None)
 
 
 def _parts(
@@ -128,14 +154,7 @@ def _parts(
         for batch in chunk.batches:
             if batch.max_timestamp < timestamp or batch.last_offset < start or is_empty(batch):
                 continue
-            lacks_some = 0 < batch.record_count <= batch.last_offset_delta
-            is_cut = batch.base_offset < start or lacks_some
-            yield _batch_part(batch, has_append_time and not lacks_some, is_cut)
-
-
-def is_empty(batch: StoredBatch) -> bool:
-    """Whether a batch is a header alone, whose times count for nothing."""
-    return batch.record_count == 0 and batch.size_in_bytes == HEADER_BYTES
+            yield _batch_part(batch, has_append_time, start)
 
 
 def _sealed_part(segment: Segment) -> Part:
@@ -151,9 +170,13 @@ def _sealed_part(segment: Segment) -> Part:
     )
 
 
-def _batch_part(batch: StoredBatch, has_append_time: bool, is_cut: bool) -> Part:
-    has_one_timestamp = has_append_time or batch.last_offset_delta == 0
+def _batch_part(batch: StoredBatch, has_append_time: bool, start: int) -> Part:
+    """A batch of a log; records below `start` are deleted."""
+    lacks_some = 0 < batch.record_count <= batch.last_offset_delta
+    has_one_timestamp = (has_append_time and not lacks_some) or batch.last_offset_delta == 0
+    is_cut = batch.base_offset < start or lacks_some
     base_timestamp = NO_TIMESTAMP if is_cut else batch.base_timestamp
+    is_first = has_one_timestamp or (not lacks_some and batch.base_timestamp == batch.max_timestamp)
     return Part(
         batch.base_offset,
         batch.last_offset,
@@ -163,4 +186,5 @@ def _batch_part(batch: StoredBatch, has_append_time: bool, is_cut: bool) -> Part
         batch.locator,
         False,
         has_one_timestamp,
+        0 if is_first else batch.greatest_delta,
     )

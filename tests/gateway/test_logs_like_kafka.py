@@ -176,7 +176,7 @@ def of_segments(now: int) -> Iterator[tuple[str, Step]]:
                 yield f"{name}, read at {at} after {offset}", read(name, at, at % 4 // 2)
             yield f"{name}, a wait after {offset}", partial(waited, name=name, offset=6)
         yield f"{name}, all deleted", deleted(name, -1)
-        for asked in (-1, -2, -4, -5, -6, 0, now):
+        for asked in (-1, -2, -3, -4, -5, -6, 0, now):
             yield f"{name}, {asked} after all", looked_up(name, asked)
     for name in ("compact", "both", "nope"):
         yield f"{name}, deleted", deleted(name, 0)

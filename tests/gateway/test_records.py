@@ -52,6 +52,7 @@ def test_a_batch_of_a_producer_is_read_as_its_header_says(codec: str) -> None:
         "isTransactional": False,
         "isControl": False,
         "crc": struct.unpack_from(">I", data, CRC)[0],
+        "greatestDelta": 2,
     }
 
 

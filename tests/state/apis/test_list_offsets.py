@@ -18,6 +18,7 @@ from tests.support.replicas import TOPIC, Replicas
 
 T0 = 1_700_000_000_000
 NOTHING = (0, -1, -1, -1)
+DAY_MS = 86_400_000
 
 
 class Lister:
@@ -27,11 +28,16 @@ class Lister:
         self.bench = Bench()
         self.topic_id = self.bench.topic("a", 2, **configs)
 
-    def produce(self, *timestamps: int, locator: str | None = None) -> None:
-        """Appends one batch whose records have these timestamps, after `T0`."""
+    def produce(self, *timestamps: int, locator: str | None = None, told: bool = False) -> None:
+        """Appends one batch whose records have these timestamps, after `T0`.
+
+        The edge has `told` which is the first record with the greatest.
+        """
         count = len(timestamps)
         times = {"baseTimestamp": T0 + timestamps[0], "maxTimestamp": T0 + max(timestamps)}
-        where = {"locator": locator} if locator else {}
+        where: dict[str, Any] = {"locator": locator} if locator else {}
+        if told:
+            where["greatestDelta"] = timestamps.index(max(timestamps))
         answered = self.bench.append("a", header(count, size=60 + 10 * count, **times, **where))
         assert answered["errorCode"] == 0, answered
 
@@ -246,6 +252,37 @@ def test_deleted_records_are_not_found() -> None:
     assert lister.list(-2) == (0, -1, 6, 0)
     lister.delete(9)
     assert lister.list(0) == NOTHING
+
+
+def test_a_deleted_record_has_the_greatest_timestamp_while_its_segment_is_there() -> None:
+    lister = Lister(**{"internal.segment.bytes": "100", "retention.ms": "-1"})
+    lister.produce(0, 90, 90, told=True)
+    lister.produce(50)
+    assert lister.list(-3) == (0, T0 + 90, 1, 0), "no bytes are looked at"
+    lister.delete(3)
+    assert lister.list(-3) == (0, T0 + 90, 1, 0)
+    lister.delete(4)
+    assert lister.list(-3) == (0, T0 + 90, 1, 0)
+    lister.bench.tick(2 * DAY_MS)
+    assert lister.list(-3) == (0, T0 + 50, 3, 0), "the active segment stays"
+
+
+def test_nobody_is_sent_to_bytes_that_are_gone() -> None:
+    """Where nothing says which record it is, deleted ones do not count; it was an error (56)."""
+    lister = Lister()
+    lister.produce(0, 90)
+    lister.produce(50)
+    lister.delete(2)
+    assert lister.list(-3) == (0, T0 + 50, 2, 0)
+    lister.delete(3)
+    assert lister.list(-3) == NOTHING
+
+
+def test_a_topic_with_append_time_takes_nobodys_word_for_the_greatest() -> None:
+    lister = Lister(message_timestamp_type="LogAppendTime")
+    lister.produce(0, 9, told=True)
+    answer = lister.ask(-3)
+    assert (answer["offset"], "within" in answer) == (0, False)
 
 
 def test_where_deletion_cut_a_batch_the_edge_may_have_to_look_on() -> None:

@@ -25,9 +25,9 @@ from brokerstream.state.logs.cleaner import (
     Rules,
     Transactions,
 )
+from brokerstream.state.logs.deleted_times import HEADER_BYTES
 from brokerstream.state.logs.log import Log, StoredBatch, batches_from
 from brokerstream.state.logs.log_segments import Cuts
-from brokerstream.state.logs.timestamp_index import HEADER_BYTES
 from tests.support.examples import examples
 from tests.support.machine import START, Bench, RefusedError, header
 

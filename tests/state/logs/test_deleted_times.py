@@ -1,0 +1,48 @@
+"""The greatest timestamp of a log may be a deleted record's, as long as its segment is there."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.core.records import LogStartMoved
+from brokerstream.state.logs import deleted_times, retention, rolling, timestamp_index
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs.log_segments import Cuts
+from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
+from tests.support.machine import START
+
+CUTS = Cuts(10**9, 250)
+"""Two batches of 100 bytes are a segment."""
+
+
+def move(partition: Partition, start: int, deleted_to: int = -1) -> None:
+    """What `apply` does with such a record."""
+    record = LogStartMoved(TOPIC_ID, 0, start, deleted_to)
+    deleted_times.note(partition.table, BROKER, record)
+    moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
+    rolling.delete(partition.table, BROKER, moved, deleted_to)
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=12),
+    st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=4),
+)
+def test_it_is_that_of_the_segments(times: list[int], moves: list[tuple[int, bool]]) -> None:
+    partition = Partition()
+    for time in times:
+        partition.append(1, 100, START + time, CUTS)
+    for start, is_checked in moves:
+        move(partition, min(start, len(times)))
+        log = partition.log
+        if is_checked:
+            to = retention.deleted_to(partition.table, BROKER, log, CUTS, None, START)
+            move(partition, log.log_start_offset, to)
+        found = timestamp_index.greatest(partition.table, BROKER, log, False)
+        first = next(rolling.segments(partition.table, BROKER, log, CUTS)).base_offset
+        left = times[first:]
+        if not left:
+            assert found is None
+            continue
+        assert found is not None and found.is_exact
+        expected = first + left.index(max(left)), START + max(left)
+        assert (found.offset, found.timestamp) == expected
+        assert len(log.deleted) <= len(log.rolled) + 1
