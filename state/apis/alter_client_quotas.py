@@ -3,11 +3,15 @@
 Source: `ClientQuotaControlManager`, `ControllerApis.handleAlterClientQuotas` in Kafka; KIP-546.
 Handled by the controller. Without ALTER_CONFIGS on the cluster every entry is 31. INVALID_REQUEST
 (42) with a message is the answer for an entity that is empty, of an unknown type, or an ip with
-something else, for an unknown key, a key that comes twice, a value that is not above 0, has a
-fraction where the quota is a whole number, or is too large for it.
+something else, for a name "", an unknown key, a value that is not above 0, has a fraction where the
+quota is a whole number, or is too large for it. So is an entity that comes twice, once for all, and
+one with a key that comes twice: the first of the two is altered all the same. Of a type that comes
+twice the last name counts. Entities, their types and keys are in the order of Java's `HashMap`.
 """
 
 import ipaddress
+from collections.abc import Iterable
+from typing import TypeVar
 
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.apis.describe_client_quotas import QuotaEntity
@@ -17,8 +21,15 @@ from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.java_hashes import JavaMap, java_hash
 from brokerstream.state.core.records import ClientQuotaAltered, Record
 from brokerstream.state.core.schema import Body, Float64, Int16, Int32
+
+V = TypeVar("V")
+Values = dict[str, Float64 | None]
+"""Quotas that are set, and those that are removed, by key."""
+
+_Parts = tuple[tuple[str, str | None], ...]
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 FRACTION = 1e-6
@@ -74,36 +85,66 @@ class AlterClientQuotasResponse(Body, kw_only=True):
 def handle(controller: Controller, request: Request) -> Decision:
     """Alters what may be altered; an entity is altered as a whole or not at all."""
     body: AlterClientQuotasRequest = request.body
-    is_allowed = controller.allows_cluster(request, Operation.ALTER_CONFIGS)
+    if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
+        denied = Error.CLUSTER_AUTHORIZATION_FAILED
+        message = "Cluster authorization failed."
+        answers = [_refused(entry.entity, denied, message) for entry in body.entries]
+        return Decision(response=AlterClientQuotasResponse(entries=answers))
     records: list[Record] = []
-    answers = []
+    answered: JavaMap[_Parts, AlteredQuotas] = JavaMap(_hash_of)
     for entry in body.entries:
-        if not is_allowed:
-            message = "Cluster authorization failed."
-            answers.append(_refused(entry, Error.CLUSTER_AUTHORIZATION_FAILED, message))
-            continue
-        entity: Entity = {part.entity_type: part.entity_name for part in entry.entity}
-        problem = _problem_of(entity, entry.ops)
-        if problem:
-            answers.append(_refused(entry, Error.INVALID_REQUEST, problem))
-            continue
-        answers.append(AlteredQuotas(entity=entry.entity))
-        records.extend(_records(controller, entity, entry.ops))
-    response = AlterClientQuotasResponse(entries=answers)
+        entity = _java_map((part.entity_type, part.entity_name) for part in entry.entity)
+        values = _java_map((op.key, None if op.remove else op.value) for op in entry.ops)
+        place = tuple(sorted(entity.items(), key=lambda part: part[0]))
+        if place in answered or len(values) < len(entry.ops):
+            problem = f"Ignoring duplicate entity {_shown(entity)}"
+        else:
+            problem = _problem_of(entity) or _problem_of_values(entity, values)
+            if not problem:
+                records.extend(_records(controller, entity, values))
+        parts = [QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity.items()]
+        answered[place] = (
+            _refused(parts, Error.INVALID_REQUEST, problem)
+            if problem
+            else AlteredQuotas(entity=parts)
+        )
+    response = AlterClientQuotasResponse(entries=[answered[place] for place in answered])
     return Decision(records=[] if body.validate_only else records, response=response)
 
 
-def _refused(entry: QuotaAlteration, error: Error, message: str) -> AlteredQuotas:
-    return AlteredQuotas(error_code=error, error_message=message, entity=entry.entity)
+def _java_map(pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
+    """The last of each name, in the order of a `HashMap` that was made for all of them."""
+    given = list(pairs)
+    found: JavaMap[str, V] = JavaMap(java_hash, len(given))
+    for name, value in given:
+        found[name] = value
+    return {name: found[name] for name in found}
 
 
-def _problem_of(entity: Entity, ops: list[QuotaOperation]) -> str:
+def _hash_of(parts: _Parts) -> int:
+    """`ClientQuotaEntity.hashCode`."""
+    return 31 + sum(java_hash(kind) ^ java_hash(name or "") for kind, name in parts)
+
+
+def _shown(entity: Entity) -> str:
+    """An entity as Kafka's messages have it."""
+    parts = (f"{kind}={'null' if name is None else name}" for kind, name in entity.items())
+    return f"ClientQuotaEntity(entries={{{', '.join(parts)}}})"
+
+
+def _refused(entity: list[QuotaEntity], error: Error, message: str) -> AlteredQuotas:
+    return AlteredQuotas(error_code=error, error_message=message, entity=entity)
+
+
+def _problem_of(entity: Entity) -> str:
     """Why an entity is not altered, "" where it is."""
-    unknown = entity.keys() - {USER, CLIENT_ID, IP}
     if not entity:
         return "Invalid empty client quota entity"
-    if unknown:
-        return f"Unhandled client quota entity type: {min(unknown)}"
+    for kind, name in entity.items():
+        if kind not in (USER, CLIENT_ID, IP):
+            return f"Unhandled client quota entity type: {kind}"
+        if name == "":
+            return f"Empty {kind} not supported"
     if IP in entity and len(entity) > 1:
         return (
             "Invalid quota entity combination, IP entity should"
@@ -111,12 +152,7 @@ def _problem_of(entity: Entity, ops: list[QuotaOperation]) -> str:
         )
     if entity.get(IP) is not None and not _is_address(entity[IP] or ""):
         return f"{entity[IP]} is not a valid IP or resolvable host."
-    keys = [op.key for op in ops]
-    repeated = {key for key in keys if keys.count(key) > 1}
-    if repeated:
-        return f"Duplicate quota key {min(repeated)}"
-    known = IP_KEYS if IP in entity else USER_AND_CLIENT_KEYS
-    return next((found for op in ops if (found := _problem_of_value(op, known))), "")
+    return ""
 
 
 def _is_address(text: str) -> bool:
@@ -127,29 +163,34 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _problem_of_value(op: QuotaOperation, known: dict[str, int | None]) -> str:
-    if op.remove:
-        return ""
-    if op.key not in known:
-        return f"Invalid configuration key {op.key}"
-    value, largest = float(op.value), known[op.key]
+def _problem_of_values(entity: Entity, values: Values) -> str:
+    """The first value that an entity cannot have; what is removed may have any key."""
+    known = IP_KEYS if IP in entity else USER_AND_CLIENT_KEYS
+    given = ((key, value) for key, value in values.items() if value is not None)
+    return next((found for each in given if (found := _problem_of_value(*each, known))), "")
+
+
+def _problem_of_value(key: str, given: Float64, known: dict[str, int | None]) -> str:
+    if key not in known:
+        return f"Invalid configuration key {key}"
+    value, largest = float(given), known[key]
     if value <= 0:
-        return f"Quota {op.key} must be greater than 0"
+        return f"Quota {key} must be greater than 0"
     if largest is None:
         return ""
     if value > largest:
         kind = "a LONG" if largest == LONG_MAX else "an INT"
-        return f"Proposed value for {op.key} is too large for {kind}."
-    return f"{op.key} cannot be a fractional value." if value % 1 > FRACTION else ""
+        return f"Proposed value for {key} is too large for {kind}."
+    return f"{key} cannot be a fractional value." if value % 1 > FRACTION else ""
 
 
-def _records(controller: Controller, entity: Entity, ops: list[QuotaOperation]) -> list[Record]:
+def _records(controller: Controller, entity: Entity, values: Values) -> list[Record]:
     """Only what changes is written."""
     present = client_quotas.of_entity(controller.tables.metadata, controller.id, entity)
     return [
-        ClientQuotaAltered(entity, op.key, None if op.remove else op.value)
-        for op in ops
-        if present.get(op.key) != (None if op.remove else op.value)
+        ClientQuotaAltered(entity, key, value)
+        for key, value in values.items()
+        if present.get(key) != value
     ]
 
 

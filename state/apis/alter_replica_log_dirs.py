@@ -74,8 +74,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     wanted: dict[str, dict[int, str]] = {}
     for directory in body.dirs:
         for topic in directory.topics:
-            paths = dict.fromkeys(topic.partitions, directory.path)
-            wanted.setdefault(topic.name, {}).update(paths)
+            for partition in topic.partitions:
+                wanted.setdefault(topic.name, {})[partition] = directory.path
     is_denied = not broker.allows_cluster(request, Operation.ALTER)
     records: list[Record] = []
     results = [

@@ -6,7 +6,8 @@ replication factor, and brokers by turns or as the client assigns them.
 Kafka answers UNKNOWN_SERVER_ERROR where a request would cause more than 10,000 metadata records,
 and still adds the first 10,000 partitions; here it adds none.
 
-The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done.
+The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done,
+unless each topic is named twice, which it does not decide.
 
 A topic that the client may not ALTER is refused (29).
 
@@ -69,10 +70,10 @@ class CreatePartitionsResponse(Body):
 
 def _handle(controller: Controller, request: Request) -> Decision:
     body: CreatePartitionsRequest = request.body
-    if body.timeout_ms <= 0:
+    counts = Counter(topic.name for topic in body.topics)
+    if body.timeout_ms <= 0 and 1 in counts.values():
         refused = [_refusal(topic.name, Error.REQUEST_TIMED_OUT) for topic in body.topics]
         return Decision(response=CreatePartitionsResponse(results=refused))
-    counts = Counter(topic.name for topic in body.topics)
     results = [
         _refusal(name, Error.INVALID_REQUEST, "Duplicate topic name.")
         for name, count in counts.items()

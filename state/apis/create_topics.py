@@ -9,7 +9,9 @@ answer shows an id that nobody has, as Kafka's does.
 
 Topic ids come from `choices.topicIds` or from the event's nonce (see `state/cluster/topics.py`).
 
-The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done.
+The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done,
+unless there was nothing for it to decide. Of a setting that comes twice the last value counts, and
+a null refuses the topic, wherever it stands.
 
 Who may not CREATE topics in the cluster needs CREATE on each of them (29). The answer shows
 settings, partitions and replication factor only of topics for which the client has
@@ -83,12 +85,12 @@ class _Refused(NamedTuple):
 
 def _handle(controller: Controller, request: Request) -> Decision:
     body: CreateTopicsRequest = request.body
-    if body.timeout_ms <= 0:
-        return _refuse_all(body, _Refused(Error.REQUEST_TIMED_OUT, None))
     counts = Counter(topic.name for topic in body.topics)
     late = _refused_late(counts)
     late.update(_unauthorized(controller, request, counts.keys() - late.keys()))
     wanted = [topic for topic in body.topics if topic.name not in late]
+    if wanted and body.timeout_ms <= 0:
+        return _refuse_all(body, _Refused(Error.REQUEST_TIMED_OUT, None))
     if _partition_count(controller, wanted) > topics.PARTITIONS_PER_REQUEST_MAX:
         text = "Excessively large number of partitions per request."
         return _refuse_all(body, _Refused(Error.POLICY_VIOLATION, text))
@@ -138,7 +140,7 @@ def _partition_count(controller: Controller, wanted: Sequence[NewTopic]) -> int:
     by_default = controller.settings.num_partitions
     return sum(
         len(topic.assignments)
-        or (by_default if topic.num_partitions == BY_DEFAULT else topic.num_partitions)
+        or (by_default if topic.num_partitions == BY_DEFAULT else max(topic.num_partitions, 0))
         for topic in wanted
     )
 
@@ -150,7 +152,8 @@ def _make(
     refused = _name_refused(controller, topic.name)
     if refused is not None:
         return refused
-    configs = {config.name: config.value for config in topic.configs}
+    nulls = {config.name: None for config in topic.configs if config.value is None}
+    configs = {config.name: config.value for config in topic.configs} | nulls
     fault = topic_configs.validate(configs, controller.settings)
     if fault is not None:
         return _Refused(Error.INVALID_CONFIG, fault)

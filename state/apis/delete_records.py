@@ -10,7 +10,8 @@ Kafka. The errors, in this order:
     the topic's cleanup.policy has no `delete`           44 POLICY_VIOLATION
     offset below -1, or above the high watermark         1 OFFSET_OUT_OF_RANGE
 
--1 stands for the high watermark; of a partition named twice the last offset counts. The log start
+-1 stands for the high watermark; of a partition named twice the last offset counts, and a topic
+without partitions has no answer. The log start
 offset never goes back. The low watermark in the answer is the smallest log start offset among the
 replicas that are alive. The answer waits until each is at the offset (`DelayedDeleteRecords`):
 followers raise their start with their leader's next answer, and say so with their next fetch.
@@ -107,8 +108,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: DeleteRecordsRequest = request.body
     wanted: dict[str, dict[int, int]] = {}
     for named in body.topics:
-        offsets = wanted.setdefault(named.name, {})
-        offsets.update((p.partition_index, p.offset) for p in named.partitions)
+        for each in named.partitions:
+            wanted.setdefault(named.name, {})[each.partition_index] = each.offset
     denied = broker.denied_topics(request, Operation.DELETE, wanted)
     records: list[Record] = []
     state = DeleteState([], [])

@@ -17,6 +17,12 @@ from brokerstream.state.core.schema import Body, Float64, Int8, Int16, Int32
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types: the entity of a name, the default one, any that names the type."""
 
+_MISMATCHES = {
+    EXACT: "MATCH_TYPE_EXACT, but set match string to null",
+    DEFAULT: "MATCH_TYPE_DEFAULT, but also specified a match string",
+    SPECIFIED: "MATCH_TYPE_SPECIFIED, but also specified a match string",
+}
+
 
 class FilterComponent(Body):
     """What an entity has to have."""
@@ -113,11 +119,14 @@ def _checked(components: list[FilterComponent]) -> dict[str, FilterComponent]:
             message = f"Unknown match type {component.match_type}"
             raise _BadFilter(Error.INVALID_REQUEST, message)
         if (component.match_type == EXACT) != (component.match is not None):
-            message = f"Match type {component.match_type} does not go with {component.match!r}."
+            message = f"Request specified {_MISMATCHES[component.match_type]}."
             raise _BadFilter(Error.INVALID_REQUEST, message)
         wanted[kind] = component
     if IP in wanted and len(wanted) > 1:
-        message = "An ip does not go together with a user or a client-id."
+        message = (
+            "Invalid entity filter component combination. IP filter component should "
+            "not be used with user or clientId filter component."
+        )
         raise _BadFilter(Error.INVALID_REQUEST, message)
     return wanted
 

@@ -24,6 +24,10 @@ from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
 BROKERS = 1
 CONTROLLERS = 2
 NO_CONTROLLER = -1
+_NOT_A_CONTROLLER = (
+    "The request was sent to an endpoint of type BROKER, "
+    "but we wanted an endpoint of type CONTROLLER"
+)
 
 
 class DescribeClusterRequest(Body):
@@ -55,9 +59,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     """Answers from what has registered; every client may ask."""
     body: DescribeClusterRequest = request.body
     if body.endpoint_type == CONTROLLERS:
-        return _refused(Error.MISMATCHED_ENDPOINT_TYPE, "The request was sent to a broker.")
+        return _refused(Error.MISMATCHED_ENDPOINT_TYPE, _NOT_A_CONTROLLER)
     if body.endpoint_type != BROKERS:
-        return _refused(Error.UNSUPPORTED_ENDPOINT_TYPE, "Unsupported endpoint type.")
+        message = f"Unsupported endpoint type {body.endpoint_type}"
+        return _refused(Error.UNSUPPORTED_ENDPOINT_TYPE, message)
     asked = body.include_cluster_authorized_operations
     response = DescribeClusterResponse(
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),

@@ -2,9 +2,10 @@
 
 Behaviour: `DescribeTopicPartitionsRequestHandler`, `KRaftMetadataCache`. Topics are answered by
 name; an answer ends at `responsePartitionLimit` partitions (2,000 at most) and its cursor says
-where to go on. Topics that the client may not DESCRIBE are left out of all topics; by name they are
-29 and come last. A partition that nobody leads, or whose leader has not the listener by which the
-client came, has no error here, other than in Metadata.
+where to go on. Every topic that is named is 42 INVALID_REQUEST where the cursor's partition is
+below 0, or its topic is none of those named. Topics that the client may not DESCRIBE are left out
+of all topics; by name they are 29 and come last. A partition that nobody leads, or whose leader has
+not the listener by which the client came, has no error here, other than in Metadata.
 """
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -67,6 +68,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     """The topics that are asked for, or all, from the cursor on."""
     body: DescribeTopicPartitionsRequest = request.body
     named = {topic.name for topic in body.topics}
+    if body.cursor is not None and not _is_valid(body.cursor, named):
+        refused = [_refused(Error.INVALID_REQUEST, topic.name) for topic in body.topics]
+        return Decision(response=DescribeTopicPartitionsResponse(topics=refused))
     names = sorted(named or {topic.name for topic in broker.all_topics()})
     first_partition = 0
     if body.cursor is not None:
@@ -74,7 +78,8 @@ def handle(broker: Broker, request: Request) -> Decision:
         if names and names[0] == body.cursor.topic_name:
             first_partition = body.cursor.partition_index
     denied = broker.denied_topics(request, Operation.DESCRIBE, names)
-    hidden = [_denied(name) for name in names if named and name in denied]
+    denial = Error.TOPIC_AUTHORIZATION_FAILED
+    hidden = [_refused(denial, name) for name in names if named and name in denied]
     names = [name for name in names if name not in denied]
     reached = broker.reached(request.listener, broker.alive_brokers())
     room = max(1, min(body.response_partition_limit, PARTITIONS_MAX))
@@ -129,8 +134,12 @@ def _partition(reached: Reached, index: int, partition: Partition) -> DescribedP
     )
 
 
-def _denied(name: str) -> DescribedTopic:
-    return DescribedTopic(error_code=int(Error.TOPIC_AUTHORIZATION_FAILED), name=name)
+def _is_valid(cursor: Cursor, named: set[str]) -> bool:
+    return cursor.partition_index >= 0 and (not named or cursor.topic_name in named)
+
+
+def _refused(error: Error, name: str) -> DescribedTopic:
+    return DescribedTopic(error_code=int(error), name=name)
 
 
 def _missing(name: str) -> DescribedTopic:

@@ -13,11 +13,12 @@ Source: seed 004; KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005, KIP-1023
     -6 11   earliest pending upload: as -5
     >= 0    the first record with that timestamp or a later one
 
-Errors: -1 for all partitions where the isolation level is neither 0 nor 1, unless the client may
-DESCRIBE none of them; 29 for a topic that the client may not DESCRIBE, 42 for a partition named
-twice, 35 UNSUPPORTED_VERSION for any other negative timestamp, 3 for a partition that is not there,
-74 and 75 for a leader epoch below or above the log's, 6 where this broker does not lead it. No such
-record, or none that the client may read yet: offset and timestamp -1, no error.
+A topic without partitions has no answer. Errors: -1 for all partitions where the isolation level is
+neither 0 nor 1, unless the client may DESCRIBE none of them; 29 for a topic that the client may not
+DESCRIBE, 42 for a partition named twice, 35 UNSUPPORTED_VERSION for any other negative timestamp, 3
+for a partition that is not there, 74 and 75 for a leader epoch below or above the log's, 6 where
+this broker does not lead it. No such record, or none that the client may read yet: offset and
+timestamp -1, no error.
 
 A record's timestamp is known from its batch's header where the batch has one record or the topic
 has message.timestamp.type=LogAppendTime, where the timestamp asked for is not above the first
@@ -165,7 +166,9 @@ def handle(broker: Broker, request: Request) -> Decision:
                 answer = _list(broker, request, topic.name, wanted)
             listed[wanted.partition_index] = answer
     topics = [
-        ListedTopic(name=name, partitions=list(listed.values())) for name, listed in answers.items()
+        ListedTopic(name=name, partitions=list(listed.values()))
+        for name, listed in answers.items()
+        if listed
     ]
     denial = Error.TOPIC_AUTHORIZATION_FAILED
     topics += [_refused(topic, denial) for topic in body.topics if topic.name in denied]

@@ -3,7 +3,7 @@
 `topics` null asks for all topics (empty in version 0), an empty list for none. From version 12 on a
 topic may be named by its id; where one is, the names of the request count for nothing. An id or a
 missing name in versions 10 and 11 refuses the whole request (INVALID_REQUEST); a topic with neither
-name nor id is UNKNOWN_SERVER_ERROR, Kafka's own slip.
+name nor id, where none has an id, is UNKNOWN_SERVER_ERROR, Kafka's own slip.
 
 A topic that is missing is answered with UNKNOWN_TOPIC_OR_PARTITION, also where the request makes
 the broker have it created: the next request finds it (KRaft).
@@ -157,12 +157,12 @@ def _handle(broker: Broker, request: Request) -> Decision:
 
 def _request_error(body: MetadataRequest, version: int) -> Error:
     """What refuses the request as a whole."""
-    for topic in body.topics or ():
-        if version < _IDS_SINCE and (topic.name is None or topic.topic_id != ZERO_UUID):
-            return Error.INVALID_REQUEST
-        if topic.name is None and topic.topic_id == ZERO_UUID:
-            return Error.UNKNOWN_SERVER_ERROR
-    return Error.NONE
+    topics = body.topics or []
+    is_by_id = any(topic.topic_id != ZERO_UUID for topic in topics)
+    is_any_nameless = any(topic.name is None for topic in topics)
+    if version < _IDS_SINCE and (is_by_id or is_any_nameless):
+        return Error.INVALID_REQUEST
+    return Error.UNKNOWN_SERVER_ERROR if is_any_nameless and not is_by_id else Error.NONE
 
 
 def _refusal(body: MetadataRequest, error: Error) -> MetadataResponse:

@@ -5,7 +5,8 @@ twice, a setting that is there twice, null where a value is needed, a type of re
 is not. The broker looks at its own settings, too, as they would be together: whether they are its
 own, and may change while it runs (`state/configs/dynamic_configs.py`). Then come, at the
 controller, authorization, the operations, the topic's name, a topic's settings as they would be
-together, and whether there is such a topic.
+together, and whether there is such a topic. An operation that there is not is the broker's own
+INVALID_REQUEST for its settings; of others all that reaches the controller is UNKNOWN_SERVER_ERROR.
 
 Where the cluster has eligible leader replicas (KIP-966), `min.insync.replicas` lies at the level of
 the cluster and stays there: no broker has it for itself, and it is never removed. With another
@@ -80,6 +81,9 @@ class Outcome(NamedTuple):
     records: list[ConfigChanged | PartitionAltered] = []
 
 
+_LOST = Outcome(Error.UNKNOWN_SERVER_ERROR)
+
+
 def outcomes(
     controller: Controller,
     request: Request,
@@ -98,18 +102,32 @@ def outcomes(
         NotBuilt: a resource is of such a type.
     """
     counts = Counter((resource.resource_type, resource.name) for resource in resources)
+    faults = [_fault_of_form(each, counts[each.resource_type, each.name]) for each in resources]
+    are_lost = any(
+        fault is None and not _CHANGES.issuperset(setting.change for setting in resource.settings)
+        for fault, resource in zip(faults, resources, strict=True)
+    )
     may_alter = controller.allows_cluster(request, Operation.ALTER_CONFIGS)
     found = []
-    for resource in resources:
+    for resource, fault in zip(resources, faults, strict=True):
         words = built_elsewhere.get(resource.resource_type)
         if words is None:
-            fault = _fault_of_form(resource, counts[resource.resource_type, resource.name])
-            found.append(fault or _OF_TYPE[resource.resource_type](controller, request, resource))
+            found.append(fault or _decided(controller, request, resource, are_lost))
         elif may_alter:
             raise NotBuilt(f"changes of the settings of {words}")
         else:
             found.append(Outcome(Error.CLUSTER_AUTHORIZATION_FAILED))
     return found
+
+
+def _decided(
+    controller: Controller, request: Request, resource: Resource, are_lost: bool
+) -> Outcome:
+    """What becomes of a resource whose form is right; `are_lost`: the controller fails at one."""
+    if are_lost and resource.resource_type != BROKER:
+        return _LOST
+    decided = _OF_TYPE[resource.resource_type](controller, request, resource)
+    return _LOST if are_lost and decided.error is Error.NONE else decided
 
 
 def _fault_of_form(resource: Resource, count: int) -> Outcome | None:
@@ -127,7 +145,7 @@ def _fault_of_form(resource: Resource, count: int) -> Outcome | None:
     unknown = [setting.change for setting in resource.settings if setting.change not in _CHANGES]
     if unknown and resource.resource_type == BROKER:
         return Outcome(Error.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
-    return Outcome(Error.UNKNOWN_SERVER_ERROR) if unknown else None
+    return None
 
 
 def _of_broker(controller: Controller, request: Request, resource: Resource) -> Outcome:

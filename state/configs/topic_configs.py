@@ -25,6 +25,7 @@ from brokerstream.state.configs.config_keys import (
     Value,
 )
 from brokerstream.state.configs.config_keys import parse as parse_key
+from brokerstream.state.core.java_hashes import hash_order
 from brokerstream.state.core.settings import BrokerSettings
 
 _LONG_MAX = "9223372036854775807"
@@ -162,9 +163,9 @@ def validate(configs: Mapping[str, str | None], settings: BrokerSettings) -> str
     if nulls:
         return f"Null value not supported for topic configs: {','.join(nulls)}"
     texts = {name: value for name, value in configs.items() if value is not None}
-    unknown = sorted(texts.keys() - TOPIC_CONFIGS.keys())
-    if unknown:
-        return f"Unknown topic config name: {unknown[0]}"
+    for name in hash_order(texts, len(texts)):
+        if name not in TOPIC_CONFIGS:
+            return f"Unknown topic config name: {name}"
     try:
         for name in TOPIC_CONFIGS:
             if name in texts:

@@ -1,0 +1,167 @@
+"""Requests that no client of good manners sends: a real broker and ours answer them alike.
+
+Each of them once had another answer. Names come twice, lists are empty, numbers are out of range.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tests.support.walk_sides import ZERO, Sides, Step, both_sides
+
+pytestmark = pytest.mark.kafka
+
+TOPICS = {"odd-0": 2, "odd-1": 1}
+FIRST, SECOND = TOPICS
+NOWHERE = "odd-missing"
+TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32
+UNKNOWN_CHANGE = 4
+
+
+@pytest.fixture(scope="module")
+def sides(kafka: str) -> Iterator[Sides]:
+    with both_sides(kafka, TOPICS) as found:
+        yield found
+
+
+def quotas(*entries: tuple[dict[str, str | None], list[tuple[str, float]]]) -> Step:
+    told = [
+        {
+            "entity": [{"entityType": kind, "entityName": name} for kind, name in entity.items()],
+            "ops": [{"key": key, "value": value, "remove": False} for key, value in values],
+        }
+        for entity, values in entries
+    ]
+    return Step("ALTER_CLIENT_QUOTAS", 1, {"entries": told, "validateOnly": True})
+
+
+def twice(kind: str, *names: str) -> Step:
+    """An entity with a type that comes twice."""
+    step = quotas(({}, [("producer_byte_rate", 1.0)]))
+    step.body["entries"][0]["entity"] = [{"entityType": kind, "entityName": n} for n in names]
+    return step
+
+
+def filtered(*components: tuple[str, int, str | None]) -> Step:
+    told = [{"entityType": e, "matchType": kind, "match": name} for e, kind, name in components]
+    return Step("DESCRIBE_CLIENT_QUOTAS", 1, {"components": told, "strict": False})
+
+
+RATE, FASTER, WRONG = ("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0), ("x", 1.0)
+QUOTAS = [
+    quotas(({"user": "a", "client-id": "b"}, [RATE, FASTER])),
+    quotas(({"user": "a"}, [RATE]), ({"user": "a"}, [FASTER]), ({"user": "b"}, [RATE])),
+    quotas(({"user": "a", "x": None}, [RATE, RATE])),
+    twice("user", "a", "b"),
+    twice("client-id", "b", ""),
+    *(
+        quotas((dict(zip(kinds, names, strict=True)), [RATE]))
+        for kinds in (("ip", "user"), ("user", "x"), ("client-id", "x"), ("y", "x"))
+        for names in product(("", "a"), repeat=2)
+    ),
+    quotas(({"user": "a"}, [("producer_byte_rate", -1.0), WRONG])),
+    quotas(({"user": "a"}, [WRONG, ("request_percentage", 0.0)])),
+    *(filtered(("user", kind, name)) for kind, name in ((0, None), (1, ""), (2, "a"))),
+    filtered(("ip", 2, None), ("client-id", 2, None)),
+]
+
+
+def page(names: list[str], cursor: tuple[str, int]) -> Step:
+    body: dict[str, Any] = {"topics": [{"name": name} for name in names]}
+    body |= {"responsePartitionLimit": 1}
+    body |= {"cursor": {"topicName": cursor[0], "partitionIndex": cursor[1]}}
+    return Step("DESCRIBE_TOPIC_PARTITIONS", 0, body)
+
+
+def metadata(*topics: tuple[str, str | None]) -> Step:
+    told = [{"topicId": ident, "name": name} for ident, name in topics]
+    return Step("METADATA", 13, {"topics": told, "allowAutoTopicCreation": False})
+
+
+KNOWN = f"id:{FIRST}"
+LOOKS = [
+    page([FIRST, NOWHERE, FIRST], (SECOND, 0)),
+    page([FIRST, NOWHERE], (FIRST, -1)),
+    page([], (FIRST, -1)),
+    *(
+        Step("DESCRIBE_CLUSTER", 2, {"endpointType": kind, "includeFencedBrokers": False})
+        for kind in (0, 2, 3)
+    ),
+    Step("LIST_OFFSETS", 7, {"replicaId": -1, "topics": [{"name": FIRST, "partitions": []}]}),
+    Step("DELETE_RECORDS", 2, {"topics": [{"name": FIRST, "partitions": []}], "timeoutMs": 100}),
+    Step(
+        "ALTER_REPLICA_LOG_DIRS",
+        2,
+        {"dirs": [{"path": "/none", "topics": [{"name": FIRST, "partitions": []}]}]},
+    ),
+]
+NAMELESS = [
+    metadata((ZERO, None), (KNOWN, "other"), (ZERO, SECOND)),
+    metadata((KNOWN, None), (ZERO, None)),
+]
+
+
+def creation(*topics: dict[str, Any], timeout_ms: int = 5000) -> Step:
+    new = {"numPartitions": 1, "replicationFactor": 1, "configs": []}
+    told = [{"name": "odd-new", **new, **topic} for topic in topics]
+    body = {"topics": told, "timeoutMs": timeout_ms, "validateOnly": True}
+    return Step("CREATE_TOPICS", 7, body)
+
+
+def with_configs(**configs: str | None) -> dict[str, Any]:
+    return {"configs": [{"name": name, "value": value} for name, value in configs.items()]}
+
+
+NULL_FIRST = [{"name": "segment.ms", "value": value} for value in (None, "5")]
+GROWN = {"name": FIRST, "count": 5}
+CREATIONS = [
+    creation(with_configs(q1="1", foo="1", bar="1")),
+    creation({"configs": NULL_FIRST}),
+    creation({"configs": NULL_FIRST[::-1]}),
+    creation({"numPartitions": 10_001}, {"name": "odd-other", "numPartitions": -2}),
+    creation({}, {}, timeout_ms=0),
+    creation({}, {}, {"name": "odd-other"}, timeout_ms=0),
+    *(
+        Step("CREATE_PARTITIONS", 3, {"topics": asked, "timeoutMs": 0, "validateOnly": True})
+        for asked in ([GROWN, GROWN], [GROWN, GROWN, {"name": SECOND, "count": 5}])
+    ),
+]
+
+
+def changes(*resources: tuple[int, str, list[tuple[str, int, str | None]]]) -> Step:
+    told = [
+        {
+            "resourceType": kind,
+            "resourceName": name,
+            "configs": [
+                {"name": key, "configOperation": change, "value": value}
+                for key, change, value in configs
+            ],
+        }
+        for kind, name, configs in resources
+    ]
+    return Step("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": told, "validateOnly": True})
+
+
+ODD = (TOPIC, FIRST, [("retention.ms", UNKNOWN_CHANGE, "5")])
+SETTINGS = [
+    changes((TOPIC, FIRST, [(name, 0, "1") for name in ("no.such", "log.retention.ms", "zzz")])),
+    changes((TOPIC, FIRST, [(name, 0, "1") for name in ("a", "b", "c", "zz", "B")])),
+    changes(ODD, (METRICS, "m", [("interval.ms", 0, "500")]), (TOPIC, NOWHERE, [])),
+    changes(ODD, (BROKER, "1", [("log.retention.ms", 0, "50000")])),
+    changes(ODD, (BROKER, "1", [("log.retention.ms", 0, "x")]), (0, "x", [])),
+    changes((BROKER, "1", [("log.retention.ms", UNKNOWN_CHANGE, "5")]), (TOPIC, FIRST, [])),
+    changes((GROUP, "g", [("no.such", -1, "5")]), (TOPIC, FIRST, [("retention.ms", 0, None)])),
+]
+
+
+@pytest.mark.parametrize("steps", [QUOTAS, LOOKS, NAMELESS, CREATIONS, SETTINGS])
+def test_an_odd_request_has_kafkas_answer(sides: Sides, steps: list[Step]) -> None:
+    for step in steps:
+        ours, theirs = (side.answer(step, []) for side in sides)
+        for each in (ours, theirs):
+            for own in ("brokers", "clusterId", "controllerId"):
+                each.pop(own, None)
+        assert ours == theirs, step
