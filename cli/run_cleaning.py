@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from brokerstream.cli.output import say_at, warn
@@ -15,16 +16,18 @@ if TYPE_CHECKING:
     from brokerstream.settings import Settings
     from brokerstream.state.core.settings import BrokerSettings
     from brokerstream.streaming.job import Job
+    from brokerstream.streaming.kept_bases import KeptBases
 
 WAIT_MIN_S = 1.0
-"""A round may read the whole state: with a backoff of 0, too, the job comes first."""
+"""A round reads the state row: with a backoff of 0, too, the job comes first."""
 
 
 class Cleaning:
     """Cleans compacted logs while a job runs, and once more at the end of one that ends by itself.
 
     A state in which nothing more is due, however late it gets, is not read again: a job that is
-    idle costs the lookup of its newest micro-batch.
+    idle costs the lookup of its newest micro-batch. In a busy one the tables of topics and logs are
+    opened, and of these what has changed since they had their base.
 
     Where times are those of a recording nothing is cleaned.
 
@@ -40,6 +43,7 @@ class Cleaning:
         self._job, self._given, self._session = job, given, session
         self._has_stopped = threading.Event()
         self._done: int | None = None
+        self._bases: KeptBases | None = None
 
     @contextmanager
     def while_running(self) -> Iterator[None]:
@@ -70,12 +74,15 @@ class Cleaning:
     def _round(self, cleaner: "JobCleaner") -> float:
         """Gives back how long to wait for the next one, 0 where that is not known."""
         from brokerstream.streaming import checkpoint_log
+        from brokerstream.streaming.kept_bases import KeptBases
 
         try:
             batch = checkpoint_log.committed(self._job.settings.checkpoint_dir)
             if batch in (checkpoint_log.NONE, self._done):
                 return 0.0
-            state = state_of(self._job.settings, self._session)
+            if self._bases is None:
+                self._bases = KeptBases()
+            state = state_of(self._job.settings, self._bases, self._session)
             self._tell(cleaner.round(state))
             is_over = not (self._has_stopped.is_set() or cleaner.waits_for_time(state))
             self._done = batch if is_over else None
@@ -98,9 +105,16 @@ class Cleaning:
 
 
 def state_of(
-    settings: "Settings", session: "Callable[[], SparkSession] | None" = None
+    settings: "Settings",
+    bases: "KeptBases",
+    session: "Callable[[], SparkSession] | None" = None,
 ) -> "JobState":
     """A job's state as its newest micro-batch has left it; there is one.
+
+    Args:
+        settings: the job's.
+        bases: what was read of large tables before.
+        session: as of `state_reader.read_cells`.
 
     Raises:
         UserError: as `state_reader.read_cells`.
@@ -113,7 +127,9 @@ def state_of(
     checkpoint = settings.checkpoint_dir
     batch = checkpoint_log.committed(checkpoint)
     placed = {cell: each for each in job.placements(settings) for cell in each.cells}
-    cells = state_reader.read_cells(checkpoint, batch, session)
-    found = [CellState(placed[cell], cell, Tables(columns)) for cell, columns in cells.items()]
+    found = [
+        CellState(placed[cell], cell, Tables(columns, partial(bases.read, cell)))
+        for cell, columns in state_reader.read_stored(checkpoint, batch, session).items()
+    ]
     ends = checkpoint_log.end_offsets(checkpoint, batch)
     return JobState(found, ends.get(full_name(settings.prefix, REQUESTS), {}))

@@ -54,6 +54,32 @@ def read_cells(
         UserError: no checkpoint of ours; the batch has not committed, is no longer kept, or cannot
             be read.
     """
+    where = f"the checkpoint {checkpoint}"
+    return in_this_version(where, _read(checkpoint, batch, session, tell))
+
+
+def read_stored(
+    checkpoint: Path,
+    batch: int | None = None,
+    session: "Callable[[], SparkSession] | None" = None,
+) -> Cells:
+    """As `read_cells`, but large columns are in layers, as stored: who needs one table pays for one.
+
+    That one of them is damaged shows where it is opened (`layers.DamagedError`).
+    """
+    stored = _read(checkpoint, batch, session, lambda _: None)
+    if all(version == STATE_VERSION for version, _ in stored.values()):
+        return {name: columns for name, (_, columns) in stored.items()}
+    return in_this_version(f"the checkpoint {checkpoint}", stored)
+
+
+def _read(
+    checkpoint: Path,
+    batch: int | None,
+    session: "Callable[[], SparkSession] | None",
+    tell: Callable[[str], None],
+) -> Stored:
+    """What `read_cells` reads, as it lies there; raises as that does."""
     wanted = committed_batch(checkpoint, batch)
     known = facts.read(checkpoint)
     assert known is not None
@@ -70,7 +96,7 @@ def read_cells(
         stored = spark_state.read_cells(session(), checkpoint, wanted, names)
     else:
         tell(f"read from the files of {checkpoint}, without Spark")
-    return in_this_version(f"the checkpoint {checkpoint}", stored)
+    return stored
 
 
 def in_this_version(where: str, stored: Stored) -> Cells:

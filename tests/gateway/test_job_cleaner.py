@@ -211,7 +211,7 @@ def test_a_state_is_read_once_unless_the_hour_counts(
     made.write(0)
     state, reads = made.run(), []
 
-    def read(settings: Any, _session: Any) -> JobState:
+    def read(settings: Any, *_: Any) -> JobState:
         reads.append(settings)
         return state
 

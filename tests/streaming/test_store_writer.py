@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from brokerstream.errors import UserError
 from brokerstream.state.core import layers
 from brokerstream.state.core.layers import Layers
-from brokerstream.streaming import checkpoint_log, store_files, store_writer
+from brokerstream.state.core.tables import Tables
+from brokerstream.streaming import checkpoint_log, state_reader, store_files, store_writer
+from brokerstream.streaming.kept_bases import KeptBases
 from brokerstream.streaming.store_files import NotReadable
 from tests.support.made_checkpoints import PLAN, bench, made
 
@@ -81,6 +84,22 @@ def test_columns_in_layers_are_read_as_one_map_each(
     stored, expected = cell.stored(), cell.columns()
     assert layers.is_layered(stored["logs"]) and not layers.is_layered(expected["logs"])
     assert made(tmp_path / "checkpoint", stored) == {"default": expected}
+    assert state_reader.read_stored(tmp_path / "checkpoint") == {"default": stored}
+
+
+def test_who_needs_one_table_opens_one_and_reads_its_base_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cleaner looks into a busy job's state every few seconds; what rests costs it nothing."""
+    monkeypatch.setattr(layers, "LAYERED_BYTES", 0)
+    made(tmp_path / "checkpoint", bench().cell.stored())
+    bases, kept = KeptBases(), []
+    for _ in range(2):
+        (columns,) = state_reader.read_stored(tmp_path / "checkpoint").values()
+        tables = Tables({**columns, "groups": b"\xc1"}, partial(bases.read, "default"))
+        assert any(key.startswith("1/log/") for key in tables.logs.keys())
+        kept.append(bases._kept["default", "logs"])
+    assert kept[0] is kept[1]
 
 
 NONE = zlib.compress(b"\x80")
