@@ -63,7 +63,7 @@ def read_stored(
     batch: int | None = None,
     session: "Callable[[], SparkSession] | None" = None,
 ) -> Cells:
-    """As `read_cells`, but large columns are in layers, as stored: who needs one table pays for one.
+    """As `read_cells`, large columns in layers, as stored: who needs one table pays for one.
 
     That one of them is damaged shows where it is opened (`layers.DamagedError`).
     """
