@@ -33,9 +33,8 @@ rack (`state/replication/preferred_replica.py`).
 Not done: remote storage.
 """
 
-from collections.abc import Callable, Container
-from itertools import compress
-from typing import TypeVar
+from collections.abc import Container
+from itertools import compress, starmap
 
 import msgspec
 
@@ -398,29 +397,40 @@ def _screen(
         denied = _denied(broker, request, asked, replica_id)
     is_open = may_read and not denied
     for place in wanted:
-        item = place.cached.requested
-        if item.topic_id != ZERO_UUID:
-            topic = seen.get(item.topic_id) or broker.topic_by_id(item.topic_id)
-            if topic is not None and item.topic != topic.name and place.identity in named:
-                item.topic = topic.name
-        else:
-            topic = broker.topic_by_name(item.topic)
+        cached, topic = place.cached, place.topic
+        item = cached.requested
         place.notes = NO_NOTES
-        if topic is None or topic is not place.topic or not is_open:  # else it was let in before
-            error = _refusal(broker, item, topic, may_read, denied)
-            place.topic = topic if error is NONE else None
+        was_let_in = topic is not None and seen.get(item.topic_id) is topic and is_open
+        if not was_let_in or topic is None or item.topic != topic.name:
+            error = _let_in(broker, place, place.identity in named, may_read, denied)
             if error is not NONE:
                 is_unknown_id = error is Error.UNKNOWN_TOPIC_ID
                 (unknown_ids if is_unknown_id else unknown_partitions).append(
                     Refused(item, int(error))
                 )
                 continue
-            if topic is not None and place.topic_id != topic.topic_id:
-                place.lies_in(broker.id, topic.topic_id)
         readable.append(place)
-        if place.key and place.cached.watched_log != place.log:
+        if place.key and cached.watched_log != place.log:
             fetch.cache.watch(fetch.context.session_id, place.identity, place.log)
     fetch.refused = [*unknown_ids, *unknown_partitions]
+
+
+def _let_in(
+    broker: Broker, place: Place, is_named: bool, may_read: bool, denied: frozenset[str]
+) -> Error:
+    """Whether a partition can be read, as far as its topic goes; notes the topic, and its name."""
+    item = place.cached.requested
+    if item.topic_id != ZERO_UUID:
+        topic = broker.topic_by_id(item.topic_id)
+        if topic is not None and is_named:
+            item.topic = topic.name
+    else:
+        topic = broker.topic_by_name(item.topic)
+    error = _refusal(broker, item, topic, may_read, denied)
+    place.topic = topic if error is NONE else None
+    if error is NONE and topic is not None and place.topic_id != topic.topic_id:
+        place.lies_in(broker.id, topic.topic_id)
+    return error
 
 
 def _refusal(
@@ -462,7 +472,7 @@ def _is_enough(reads: list[Read], fetch: Fetch) -> bool:
     """Whether what was read is an answer: an error, a cut log, or min bytes."""
     size = 0
     for read in reads:
-        if read.is_answer:
+        if read.is_elsewhere:
             return True
         size += read.size_in_bytes
     return size >= fetch.min_bytes
@@ -530,11 +540,11 @@ def _answer(
             ((p.topic_id, p.cached.requested.partition), r.found.size_in_bytes) for p, r in sizes
         ]
         throttles.count_bytes(broker, Side.LEADER, copied)
-    level = fetch.limits.isolation_level
+    runs = _by_topic(broker, shown, fetch.limits.isolation_level)
     if asker.version < TOPIC_ID_VERSION:
-        named = _by_topic(broker, shown, level, AnsweredTopic.of)
+        named = list(starmap(AnsweredTopic.of, runs))
         return Decision(response=FetchResponse(session_id=session_id, responses=named))
-    by_id = _by_topic(broker, shown, level, AnsweredTopicById.of)
+    by_id = [AnsweredTopicById(one.topic_id, parts) for one, parts in runs]
     return Decision(response=FetchResponseById(session_id=session_id, responses=by_id))
 
 
@@ -546,7 +556,8 @@ def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker)
     if fetch.context.kind is INCREMENTAL:
         would_show = fetch.cache.would_show(fetch.context, reads)
         shown = list(compress(reads, would_show))
-    topics = _by_topic(broker, shown, fetch.limits.isolation_level, AnsweredTopic.of)
+    runs = _by_topic(broker, shown, fetch.limits.isolation_level)
+    topics = list(starmap(AnsweredTopic.of, runs))
     size = response_size.size_of(topics, asker.version)
     return quota_rates.throttle_ms(broker, asker.limit, size)
 
@@ -561,27 +572,25 @@ def _throttled(cache: SessionCache, context: Context, throttle: int) -> FetchRes
     return response
 
 
-AnsweredTopics = TypeVar("AnsweredTopics", AnsweredTopic, AnsweredTopicById)
-
-
 def _by_topic(
-    broker: Broker,
-    reads: list[Read],
-    isolation_level: int,
-    topic_of: Callable[[FetchPartition, list[AnsweredPartition]], AnsweredTopics],
-) -> list[AnsweredTopics]:
-    """Runs of partitions of one topic; a topic comes again where another one came in between."""
-    topics: list[AnsweredTopics] = []
+    broker: Broker, reads: list[Read], isolation_level: int
+) -> list[tuple[FetchPartition, list[AnsweredPartition]]]:
+    """Runs of partitions of one topic; a topic comes again where another one came in between.
+
+    Each comes with the first of its partitions, which says what its topic is called.
+    """
+    runs: list[tuple[FetchPartition, list[AnsweredPartition]]] = []
     last = None  # an empty name is one, too
-    parts: list[AnsweredPartition] = []
     for read in reads:
         wanted = read.requested
         topic = wanted.topic if wanted.topic_id == ZERO_UUID else wanted.topic_id
-        if topic != last:
-            last, parts = topic, []
-            topics.append(topic_of(wanted, parts))
-        parts.append(reading.part(broker, read, isolation_level))
-    return topics
+        part = reading.part(broker, read, isolation_level)
+        if topic == last:
+            runs[-1][1].append(part)
+        else:
+            last = topic
+            runs.append((wanted, [part]))
+    return runs
 
 
 API = Api(1, "FETCH", (4, 18), FetchRequest, handle, ready=ready, complete=complete)

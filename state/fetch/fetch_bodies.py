@@ -173,11 +173,6 @@ class AnsweredTopicById(Body, kw_only=False, gc=False):
     topic_id: Uuid
     partitions: list[AnsweredPartition]
 
-    @classmethod
-    def of(cls, one: FetchPartition, partitions: list[AnsweredPartition]) -> "AnsweredTopicById":
-        """That of the topic of this partition."""
-        return cls(one.topic_id, partitions)
-
 
 class FetchResponse(Body):
     """The answer; a session id 0 is that of no session."""

@@ -184,8 +184,7 @@ class SessionCache:
         if found.session.isolation_level != isolation_level:
             session = self._table.change(session_key(self._broker, session_id), Session)
             session.isolation_level = isolation_level
-            for partition in self.partitions(session_id):
-                found.activate(partition.requested.identity)
+            found.activate_all(each.requested.identity for each in self.partitions(session_id))
         return found.active_places()
 
     def watch(self, session_id: int, identity: str, log: str) -> None:
@@ -365,7 +364,7 @@ class SessionCache:
     def _update(
         self, found: Opened, partitions: dict[str, FetchPartition], forgotten: list[str]
     ) -> None:
-        change, known, active = self._table.change, found.places, found.active
+        change, known = self._table.change, found.places
         for identity, requested in partitions.items():
             place = known.get(identity) or found.find(identity)
             if place is None:
@@ -374,8 +373,7 @@ class SessionCache:
                 cached = change(place.key, CachedPartition)
                 requested.topic = requested.topic or cached.requested.topic
                 cached.requested = requested
-            if identity not in active:
-                found.activate(identity)
+        found.activate_all(partitions)
         gone = {identity for identity in forgotten if found.find(identity) is not None}
         if gone:
             session_id = found.session.session_id

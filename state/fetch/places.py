@@ -5,6 +5,7 @@ memory (`Table.derived`), so that a request finds a partition with one look-up, 
 those that it neither names nor reads.
 """
 
+from collections.abc import Iterable
 from operator import attrgetter
 
 import msgspec
@@ -146,6 +147,15 @@ class Opened:
         if identity not in self.active:
             self._table.change(self._active_key, Active).identities.append(identity)
             self.active[identity] = self.places.get(identity)
+
+    def activate_all(self, identities: Iterable[str]) -> None:
+        """The next answer may show these, each of which comes once."""
+        active, known = self.active, self.places
+        new = [identity for identity in identities if identity not in active]
+        if new:
+            self._table.change(self._active_key, Active).identities.extend(new)
+            for identity in new:
+                active[identity] = known.get(identity)
 
     def settle(self, identities: list[str]) -> None:
         """The next answer will not show these, unless something happens."""

@@ -6,6 +6,8 @@ consumer that has a version of KIP-392, from its own log up to its own high wate
 A part of the answer is made of what is shown alone: most partitions of a session have nothing new.
 """
 
+from itertools import starmap
+
 import msgspec
 from msgspec.structs import astuple
 
@@ -55,7 +57,6 @@ class Read(Answered, kw_only=True, gc=False):
         epoch_end: where the reader has left the log.
         leader: who leads it instead, where that is told.
         was_screened: refused before any log was looked at.
-        is_older: it ends with a segment that is not the last one.
     """
 
     requested: FetchPartition
@@ -65,17 +66,14 @@ class Read(Answered, kw_only=True, gc=False):
     epoch_end: logs.EpochEnd | None = None
     leader: Partition | None = None
     was_screened: bool = False
-    is_older: bool = False
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether its reader has to go on otherwise: an error, a log that was cut, a replica."""
-        return self.error != 0 or self.is_diverging or self.preferred_replica >= 0
+        """Whether its reader has to go on otherwise: an error, a log that was cut, a replica.
 
-    @property
-    def is_answer(self) -> bool:
-        """Whether this alone is worth an answer; so is what ends with an older segment."""
-        return self.is_elsewhere or self.is_older
+        That alone is worth an answer.
+        """
+        return self.error != 0 or self.is_diverging or self.preferred_replica >= 0
 
 
 def refused(requested: FetchPartition, identity: str, error: int) -> Read:
@@ -159,7 +157,6 @@ def _read(
         found=found,
         max_bytes=max_bytes,
         epoch_end=diverging,
-        is_older=not notes.is_held and is_older(broker, log, offset, end),
     )
 
 
@@ -204,7 +201,7 @@ def part(broker: Broker, read: Read, isolation_level: int) -> AnsweredPartition:
         last_stable_offset=log.last_stable_offset if log.transactions else high_watermark,
         log_start_offset=log.log_start_offset,
         records_size_in_bytes=found.size_in_bytes,
-        batches=[AnsweredBatch(*astuple(batch)) for batch in found.batches],
+        batches=list(starmap(AnsweredBatch, map(astuple, found.batches))),
     )
     if read.preferred_replica >= 0:
         answer.preferred_read_replica = read.preferred_replica
