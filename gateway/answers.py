@@ -104,17 +104,18 @@ class Answered(NamedTuple):
     writes: Sequence[Write] = ()
 
 
-async def complete(api_key: int, answered: Answered) -> None:
-    """Put in what only the edge has."""
+def complete(api_key: int, answered: Answered) -> None:
+    """Put in what only the edge has and knows at once."""
     completer = _COMPLETERS.get(api_key)
     if completer is not None:
-        await completer(answered)
-    is_for_client = answered.request.get("replicaState", {}).get("replicaId", -1) < 0
-    if is_for_client and answered.version >= ENDPOINTS_SINCE.get(api_key, answered.version + 1):
-        _put_endpoints(answered)
+        completer(answered)
+    if answered.version >= ENDPOINTS_SINCE.get(api_key, answered.version + 1):
+        is_for_client = answered.request.get("replicaState", {}).get("replicaId", -1) < 0
+        if is_for_client:
+            _put_endpoints(answered)
 
 
-async def _tell_refused_records(answered: Answered) -> None:
+def _tell_refused_records(answered: Answered) -> None:
     """Say of batches that were refused for their records which ones these are."""
     for topic in answered.response["responses"]:
         for partition in topic["partitionResponses"]:
@@ -259,23 +260,23 @@ async def _timestamps(engine: Engine, batch: Body) -> list[tuple[int, int]]:
         return []
 
 
-async def _put_metadata(answered: Answered) -> None:
+def _put_metadata(answered: Answered) -> None:
     for broker in answered.response["brokers"]:
         _put(answered.addresses, broker, broker["nodeId"])
 
 
-async def _put_coordinators(answered: Answered) -> None:
+def _put_coordinators(answered: Answered) -> None:
     response = answered.response
     for coordinator in response.get("coordinators", (response,)):
         _put(answered.addresses, coordinator, coordinator.get("nodeId", -1))
 
 
-async def _put_cluster(answered: Answered) -> None:
+def _put_cluster(answered: Answered) -> None:
     for broker in answered.response["brokers"]:
         _put(answered.addresses, broker, broker["brokerId"])
 
 
-async def _put_quorum(answered: Answered) -> None:
+def _put_quorum(answered: Answered) -> None:
     for voter in answered.response.get("nodes", ()):
         for listener in voter["listeners"]:
             _put(answered.addresses, listener, voter["nodeId"])
@@ -307,11 +308,15 @@ def _partitions(response: Body) -> Iterator[Body]:
         yield from topic.get("partitionResponses") or topic.get("partitions") or ()
 
 
-_COMPLETERS: dict[int, Callable[[Answered], Coroutine[Any, Any, None]]] = {
-    PRODUCE: _tell_refused_records,
+READ_BYTES: dict[int, Callable[[Answered], Coroutine[Any, Any, None]]] = {
     FETCH: _complete_fetch,
     SHARE_FETCH: _complete_fetch,
     LIST_OFFSETS: _complete_list_offsets,
+}
+"""APIs whose answers need what is in batches, which may lie elsewhere, and how it is put in."""
+
+_COMPLETERS: dict[int, Callable[[Answered], None]] = {
+    PRODUCE: _tell_refused_records,
     METADATA: _put_metadata,
     FIND_COORDINATOR: _put_coordinators,
     DESCRIBE_QUORUM: _put_quorum,

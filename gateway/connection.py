@@ -22,6 +22,7 @@ from brokerstream.gateway import (
     scram_users,
 )
 from brokerstream.gateway.answers import Addresses, Answered, Write
+from brokerstream.gateway.bounded_rates import RequestLimit
 from brokerstream.gateway.delegation_tokens import Tokens
 from brokerstream.gateway.denials import RESOURCE_TYPES, Denials
 from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
@@ -291,7 +292,7 @@ class Connection(asyncio.Protocol):
             self._frame_there = self._loop.create_future()
             await self._frame_there
         frame = self._frames.popleft()
-        if self._failure is None:
+        if self._buffer and self._failure is None:
             self._cut()
         if len(self._frames) < self._frames_ahead():
             self._transport.resume_reading()
@@ -461,17 +462,11 @@ class Connection(asyncio.Protocol):
         self, request: Request, answer: Answer, watch: Stopwatch, writes: Sequence[Write] = ()
     ) -> None:
         watch.go_on(self._loop.time())
-        body = answer.response
+        body, api_key = answer.response, request.api_key
         if answer.error is not None:
-            if answer.error.get("reason") == Reason.BROKER_STOPPED:
-                raise ClosedError(f"broker {self.broker} is stopped")
-            error = refusals.error_of(answer.error, request.api_key)
-            body = refusals.error_response(request, error)
-            is_unanswered = request.api_key == PRODUCE and request.body["acks"] == 0
-            if body is None or is_unanswered:
-                raise ClosedError(f"{request.header['requestApiKeyName']}: {answer.error}")
+            body = self._refusal(request, answer.error)
         waited_s = self._loop.time() - watch.came
-        errors = self._context.traffic.answered(request.api_key, body, waited_s)
+        errors = self._context.traffic.answered(api_key, body, waited_s)
         if errors and body is not None and not RESOURCE_TYPES.keys().isdisjoint(errors):
             self._context.denials.look(self._edge_request(request), body)
         if answer.closes_connection:
@@ -482,20 +477,36 @@ class Connection(asyncio.Protocol):
         engine, addresses = self._context.engine, self._context.addresses
         if answer.error is None:
             answered = Answered(engine, addresses, request.version, request.body, body, writes)
-            await answers.complete(request.api_key, answered)
-            if request.api_key == UPDATE_FEATURES and body["errorCode"] == 0:
+            put_bytes = answers.READ_BYTES.get(api_key)
+            if put_bytes is not None:
+                await put_bytes(answered)
+            answers.complete(api_key, answered)
+            if api_key == UPDATE_FEATURES and body["errorCode"] == 0:
                 await self._context.features.learn()
-        throttle_ms = max(body.get("throttleTimeMs", 0), self._count(request, watch))
+        limit = self._context.times.limit(self.broker, self._authentication.principal, request)
+        throttle_ms = body.get("throttleTimeMs", 0)
+        if limit is not None:
+            throttle_ms = max(throttle_ms, self._count(limit, watch))
         if "throttleTimeMs" in body:
             throttle_ms = body["throttleTimeMs"] = max(throttle_ms, engine.throttle_ms)
         self._mute(throttle_ms)
-        self._send(request.api_key, request.version, request.header["correlationId"], body)
-        self._count(request, watch)
+        self._send(api_key, request.version, request.header["correlationId"], body)
+        if limit is not None:
+            self._count(limit, watch)
 
-    def _count(self, request: Request, watch: Stopwatch) -> int:
+    def _refusal(self, request: Request, why: Body) -> Body:
+        """What a client is told whose request is a dead letter. Raises ClosedError."""
+        if why.get("reason") == Reason.BROKER_STOPPED:
+            raise ClosedError(f"broker {self.broker} is stopped")
+        body = refusals.error_response(request, refusals.error_of(why, request.api_key))
+        is_unanswered = request.api_key == PRODUCE and request.body["acks"] == 0
+        if body is None or is_unanswered:
+            raise ClosedError(f"{request.header['requestApiKeyName']}: {why}")
+        return body
+
+    def _count(self, limit: RequestLimit, watch: Stopwatch) -> int:
         """What a request has taken so far; for how many ms the client is not heard."""
-        principal, now = self._authentication.principal, self._loop.time()
-        return self._context.times.count(self.broker, principal, request, watch, now)
+        return self._context.times.count(self.broker, limit, watch, self._loop.time())
 
     def _mute(self, throttle_ms: int) -> None:
         if throttle_ms > 0:

@@ -71,21 +71,20 @@ class RequestTimes:
         self._limit_of = limit_of
         self._rates = BoundedRates()
 
-    def count(
-        self, broker: int, principal: str, request: Request, watch: Stopwatch, now: float
-    ) -> int:
+    def limit(self, broker: int, principal: str, request: Request) -> RequestLimit | None:
+        """The quota that holds at a broker for who has asked, None where none holds for this."""
+        found = self._limit_of(broker, principal, request.header["clientId"])
+        return None if found is None or _is_exempt(request) else found
+
+    def count(self, broker: int, limit: RequestLimit, watch: Stopwatch, now: float) -> int:
         """Counts what a request has taken; for how many ms its client is not heard.
 
         Args:
             broker: who was asked.
-            principal: who has asked.
-            request: the request.
-            watch: what it has taken.
+            limit: the quota of who has asked.
+            watch: what the request has taken.
             now: the event loop's time in s.
         """
-        limit = self._limit_of(broker, principal, request.header["clientId"])
-        if limit is None or _is_exempt(request):
-            return 0
         percent = watch.take(now) * PERCENT
         now_ms = int(now * 1000)
         return self._rates.wait_ms(broker, limit.shared_by, percent, limit.rate, now_ms)
