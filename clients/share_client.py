@@ -81,7 +81,7 @@ class ShareClient(ConsumerClient):
         return self.sharing.poll(self.subscription.assigned, now)
 
     def acknowledge(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
-        """Says what became of a record. Raises ValueError where it does not have it."""
+        """Says what became of a record. Raises ValueError as `ShareFetcher.acknowledge`."""
         self.sharing.acknowledge(partition, offset, kind)
 
     def commit(self) -> None:

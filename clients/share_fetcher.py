@@ -15,6 +15,11 @@ Source: KIP-932; `ShareConsumeRequestManager`, `ShareFetchCollector`, `ShareCons
     a ShareAcknowledge not taken yet    it is told again, after `retry.backoff.ms`, unless the error
                                         says that another one leads
     acquired, but no record             it is acknowledged as a gap
+    a renewed lock (KIP-1222)           the record comes with the next poll once more; where the
+                                        leader has not renewed it, it is its member's no more
+
+While locks are renewed a poll gives no other records. A ShareAcknowledge renews, not a ShareFetch,
+which could not read then. Only who acknowledges explicitly can renew.
 
 With `share.acquire.mode=record_limit` one leader is asked for records at a time, another one after
 its answer, so that no more come than `max.poll.records`.
@@ -104,8 +109,9 @@ class _Come(NamedTuple):
 
 
 class _Had(NamedTuple):
-    """Where a record is to be acknowledged that the application has got."""
+    """A record that the application has got, and where it is to be acknowledged."""
 
+    record: ShareRecord
     place: Place
     session: ShareSession
 
@@ -131,6 +137,7 @@ class ShareFetcher:
     Attributes:
         sessions: by broker.
         had: the records that the application has, and that it has not acknowledged.
+        lock_ms: how long a record is its member's, as a leader has said last; None before.
         events: what has happened, for the application to take.
         fatal: why it can not go on.
         needs_metadata: whether something that the cluster said is newer than what is known of it.
@@ -139,12 +146,15 @@ class ShareFetcher:
     def __init__(self, settings: ShareSettings, group_id: str, member_id: str) -> None:
         self.sessions: dict[int, ShareSession] = {}
         self.had: dict[tuple[TopicPartition, int], _Had] = {}
+        self.lock_ms: int | None = None
         self.events: list[Event] = []
         self.needs_metadata = False
         self.fatal: Error | None = None
         self._settings = settings
         self._ids = group_id, member_id
         self._come: deque[_Come] = deque()
+        self._renewing: dict[tuple[TopicPartition, int], _Had] = {}
+        self._renewed: list[_Had] = []
         self._names: dict[Place, TopicPartition] = {}
         self._places: dict[TopicPartition, Place] = {}
         self._wants_more = self._tells = self._is_closing = False
@@ -170,13 +180,18 @@ class ShareFetcher:
         return taken
 
     def acknowledge(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
-        """Says what became of a record. Raises ValueError where the application does not have it.
+        """Says what became of a record.
 
-        A leader hears of it with the next poll, or `commit`.
+        A leader hears of it with the next poll, or `commit`. Raises ValueError where the
+        application does not have it, or renews its lock and does not acknowledge explicitly.
         """
+        if kind is AcknowledgeType.RENEW and not self._settings.is_explicit:
+            raise ValueError("a lock is renewed where records are acknowledged explicitly")
         had = self.had.pop((partition, offset), None)
         if had is None:
             raise ValueError(f"{partition.topic}-{partition.partition} {offset} is not had")
+        if kind is AcknowledgeType.RENEW:
+            self._renewing[partition, offset] = had
         self._acknowledge(partition, offset, kind, had)
 
     def acknowledge_all(self, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
@@ -208,12 +223,14 @@ class ShareFetcher:
         return not self.sessions
 
     def _take(self, assigned: frozenset[TopicPartition], now: int) -> list[ShareRecord]:
+        if self._renewing or self._renewed:
+            return self._take_renewed()
         taken: list[ShareRecord] = []
         while self._come and len(taken) < self._settings.max_poll_records:
             record, place, session, until = self._come.popleft()
             if session not in self.sessions.values() or now >= until:
                 continue
-            had = _Had(place, session)
+            had = _Had(record, place, session)
             if record.partition in assigned:
                 self.had[record.partition, record.offset] = had
                 taken.append(record)
@@ -221,14 +238,29 @@ class ShareFetcher:
                 self._acknowledge(record.partition, record.offset, AcknowledgeType.RELEASE, had)
         return taken
 
+    def _take_renewed(self) -> list[ShareRecord]:
+        """The records whose locks were renewed, unless their session is over by now."""
+        renewed, self._renewed = self._renewed, []
+        taken = [each for each in renewed if each.session in self.sessions.values()]
+        for each in taken:
+            self.had[each.record.partition, each.record.offset] = each
+        return [each.record for each in taken]
+
     def _acknowledge(
         self, partition: TopicPartition, offset: int, kind: AcknowledgeType, had: _Had
     ) -> None:
         if had.session in self.sessions.values():
             had.session.acknowledged.setdefault(had.place, {})[offset] = kind
         else:
-            error = Error.INVALID_SHARE_SESSION_EPOCH
-            self.events.append(ShareAcknowledged(partition, [offset], error))
+            self._ended(partition, [offset], Error.INVALID_SHARE_SESSION_EPOCH)
+
+    def _ended(self, partition: TopicPartition, offsets: list[int], error: Error) -> None:
+        """Nothing more comes of some acknowledgements; what was renewed is to be given again."""
+        for offset in offsets:
+            had = self._renewing.pop((partition, offset), None)
+            if had is not None and error is Error.NONE:
+                self._renewed.append(had)
+        self.events.append(ShareAcknowledged(partition, offsets, error))
 
     # Requests
 
@@ -248,7 +280,7 @@ class ShareFetcher:
         made = []
         for node in sorted({**self.sessions, **led}, key=lambda node: node == self._asked_last):
             session = self.sessions.get(node) or ShareSession()
-            reads = self._reads(node, led.get(node, []), now)
+            reads = [] if session.renews else self._reads(node, led.get(node, []), now)
             is_last = session.is_open and node not in led and not self._has_of(session)
             is_due = self._tells and self._tell_after.get(node, 0) <= now
             tells = is_due and bool(session.acknowledged)
@@ -275,8 +307,7 @@ class ShareFetcher:
                 if leader is None or leader.id != node:
                     self.needs_metadata |= leader is None
                     offsets = sorted(session.acknowledged.pop(place))
-                    error = Error.NOT_LEADER_OR_FOLLOWER
-                    self.events.append(ShareAcknowledged(self._names[place], offsets, error))
+                    self._ended(self._names[place], offsets, Error.NOT_LEADER_OR_FOLLOWER)
             if node not in snapshot.nodes and not session.is_asking:
                 del self.sessions[node]
 
@@ -309,8 +340,8 @@ class ShareFetcher:
         """Whether it has records of a session: these would be given back with it."""
         if self._is_closing:
             return False
-        sessions = [each.session for each in self.had.values()]
-        sessions += [each.session for each in self._come]
+        had = (*self.had.values(), *self._renewing.values(), *self._renewed)
+        sessions = [each.session for each in had] + [each.session for each in self._come]
         return any(each is session for each in sessions)
 
     def _fetch(self, node: int, session: ShareSession, places: list[Place], now: int) -> Asked:
@@ -335,12 +366,13 @@ class ShareFetcher:
         return Asked(node, session, body, now)
 
     def _acknowledgement(self, node: int, session: ShareSession, is_last: bool, now: int) -> Asked:
-        topics = session.acknowledge()
+        renews, topics = session.renews, session.acknowledge()
         group_id, member_id = self._ids
         body = ShareAcknowledgeRequest(
             group_id=group_id,
             member_id=member_id,
             share_session_epoch=session.begin(is_last=is_last),
+            is_renew_ack=renews,
             topics=topics,
         )
         return Asked(node, session, body, now, is_last)
@@ -359,6 +391,7 @@ class ShareFetcher:
             return
         if response.throttle_time_ms:
             self._quiet_until[asked.node] = now + response.throttle_time_ms
+        self.lock_ms = response.acquisition_lock_timeout_ms
         until = asked.since + response.acquisition_lock_timeout_ms
         errors: dict[Place, Error] = {}
         for topic in response.responses:
@@ -378,6 +411,7 @@ class ShareFetcher:
         """The answer to a ShareAcknowledge."""
         if not self._goes_on(asked, error_of(response.error_code), now):
             return
+        self.lock_ms = response.acquisition_lock_timeout_ms
         errors = {
             (topic.topic_id, answer.partition_index): error_of(answer.error_code)
             for topic in response.responses
@@ -429,7 +463,7 @@ class ShareFetcher:
 
     def _give_up(self, session: ShareSession, error: Error) -> None:
         for place, offsets in session.acknowledged.items():
-            self.events.append(ShareAcknowledged(self._names[place], sorted(offsets), error))
+            self._ended(self._names[place], sorted(offsets), error)
 
     def _told(self, asked: Asked, errors: Mapping[Place, Error], again: int | None = None) -> None:
         """A leader has taken acknowledgements, or has not: of those that it leaves out none.
@@ -453,7 +487,7 @@ class ShareFetcher:
             offset for each in batches for offset in range(each.first_offset, each.last_offset + 1)
         ]
         if offsets:
-            self.events.append(ShareAcknowledged(self._names[place], offsets, error))
+            self._ended(self._names[place], offsets, error)
 
     def _keep(
         self,

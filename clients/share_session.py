@@ -28,12 +28,16 @@ EPOCH_MAX = 2**31 - 1
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says of a record that it got; `GAP`: there was none at the offset."""
+    """What a member says of a record that it got; `GAP`: there was none at the offset.
+
+    `RENEW`: it works on it still, and its lock begins anew (KIP-1222).
+    """
 
     GAP = share_partition.GAP
     ACCEPT = share_partition.ACCEPT
     RELEASE = share_partition.RELEASE
     REJECT = share_partition.REJECT
+    RENEW = share_partition.RENEW
 
 
 Acknowledgements = dict[Place, dict[int, AcknowledgeType]]
@@ -62,6 +66,12 @@ class ShareSession:
     def is_open(self) -> bool:
         """Whether the broker has it."""
         return self.epoch != FIRST_EPOCH
+
+    @property
+    def renews(self) -> bool:
+        """Whether the broker is to be told of a lock that is renewed."""
+        kinds = (kind for offsets in self.acknowledged.values() for kind in offsets.values())
+        return AcknowledgeType.RENEW in kinds
 
     def fetch(self, wanted: Iterable[Place]) -> tuple[list[FetchedTopic], list[ForgottenTopic]]:
         """The topics of a ShareFetch that reads `wanted`, and those that leave the session.

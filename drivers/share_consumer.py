@@ -7,6 +7,7 @@
 With `ShareSettings(is_explicit=True)` each record is acknowledged before the next poll:
 
     consumer.acknowledge(record, AcknowledgeType.RELEASE)       # it comes again, to whomever
+    consumer.acknowledge(record, AcknowledgeType.RENEW)         # not done: it is polled again
     consumer.commit(1_000)                                      # leaders have heard of it
 
 Source: `KafkaShareConsumer` in Kafka.
@@ -57,9 +58,17 @@ class ShareConsumer(GroupMember[ShareClient]):
         return self._poll(self.client.poll_records, timeout_ms)
 
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
-        """Says what became of a record. Raises ValueError where it does not have it."""
+        """Says what became of a record, or that its lock is to be renewed.
+
+        Raises ValueError where it does not have it, or renews and does not acknowledge explicitly.
+        """
         with self._lock:
             self.client.acknowledge(record.partition, record.offset, kind)
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """How long a record is its member's; None before a leader has said it."""
+        return self.client.sharing.lock_ms
 
     def commit(self, timeout_ms: int) -> bool:
         """Tells leaders now what is acknowledged; whether they have all answered in time.

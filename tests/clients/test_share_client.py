@@ -35,6 +35,7 @@ from tests.support.machine import header
 GROUP, TOPIC = "parcels", "orders"
 AT = TopicPartition(TOPIC, 0)
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
+RENEW = AcknowledgeType.RENEW
 LOCK_MS = 15_000
 
 
@@ -311,6 +312,51 @@ def test_example_59_a_leader_that_has_left_the_cluster_is_not_waited_for() -> No
     assert sharing.requests([AT], other, world.now, lambda _: False) == []
     assert sharing.events == [ShareAcknowledged(AT, [0, 1], Error.NOT_LEADER_OR_FOLLOWER)]
     assert (sharing.is_told, sharing.is_closed) == (True, True)
+
+
+def test_example_60_a_renewed_record_stays_its_members_and_comes_with_the_next_poll() -> None:
+    world, first = joined("a", "b", is_explicit=True)
+    assert world.poll(first) == [(0, "a", 1), (1, "b", 1)]
+    assert first.sharing.lock_ms == 2 * LOCK_MS
+    second = world.member()
+    for _ in range(3):
+        world.run(LOCK_MS)
+        first.acknowledge(AT, 0, RENEW)
+        if (AT, 1) in first.sharing.had:
+            first.acknowledge(AT, 1, ACCEPT)
+        world.write("c")
+        assert world.poll(first) == [(0, "a", 1)], "and no other record"
+    first.acknowledge(AT, 0, ACCEPT)
+    assert world.told(first)[:2] == [([0, 1], Error.NONE), ([0], Error.NONE)]
+    first.close(world.now)
+    world.run(5_000)
+    assert [record for _, _, record in world.read[second]] == ["c", "c", "c"]
+
+
+def test_example_61_a_record_that_is_renewed_too_late_is_another_members() -> None:
+    world, first = joined("a", is_explicit=True)
+    world.poll(first)
+    world.run(3 * LOCK_MS)
+    first.acknowledge(AT, 0, RENEW)
+    assert world.poll(first) == [(0, "a", 2)], "nobody else had asked for it"
+    assert world.told(first) == [([0], Error.INVALID_RECORD_STATE)]
+
+
+def test_who_does_not_acknowledge_explicitly_renews_nothing() -> None:
+    world, client = joined("a")
+    world.poll(client)
+    with pytest.raises(ValueError, match="explicitly"):
+        client.acknowledge(AT, 0, RENEW)
+    assert client.sharing.had
+
+
+def test_a_renewal_whose_session_is_over_gives_nothing_again() -> None:
+    world, first = joined("a", is_explicit=True)
+    world.poll(first)
+    first.acknowledge(AT, 0, RENEW)
+    first.sharing.lost(1)
+    assert first.poll(world.now) == []
+    assert world.told(first) == [([0], Error.NETWORK_EXCEPTION)]
 
 
 def test_what_a_leader_does_not_have_waits_and_metadata_is_asked_for() -> None:

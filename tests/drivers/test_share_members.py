@@ -29,6 +29,7 @@ EXPLICIT = ShareSettings(is_explicit=True, fetch_max_wait_ms=100)
 GROUP_RESOURCE = 32
 COMMIT_MS = 10_000
 RELEASE, REJECT = AcknowledgeType.RELEASE, AcknowledgeType.REJECT
+RENEW = AcknowledgeType.RENEW
 KEEP = AcknowledgeType.GAP
 """Stands for none: the record stays its member's."""
 
@@ -117,7 +118,7 @@ def until(members: list[Member], is_done: Callable[[], bool]) -> None:
 
 
 def test_members_share_records_and_say_what_becomes_of_each(bootstrap: str, name: str) -> None:
-    kinds = {b"release": RELEASE, b"reject": REJECT, b"keep": KEEP}
+    kinds = {b"release": RELEASE, b"reject": REJECT, b"keep": KEEP, b"renew": RENEW}
     members = [Member(bootstrap, name, kinds) for _ in range(2)]
     until(members, lambda: all(len(each.consumer.assigned) == 1 for each in members))
     sent = [b"%03d" % number for number in range(40)]
@@ -125,21 +126,22 @@ def test_members_share_records_and_say_what_becomes_of_each(bootstrap: str, name
         write(bootstrap, name, *sent[at : at + 10], compression="gzip" if at else "none")
     until(members, lambda: len(values_of(members)) >= len(sent))
     assert values_of(members) == sent
-    write(bootstrap, name, b"keep", b"release", b"accept", b"reject")
-    until(members, lambda: len(values_of(members)) >= len(sent) + 5)
-    assert values_of(members)[len(sent) :] == [b"accept", b"keep", b"reject", *[b"release"] * 2]
+    write(bootstrap, name, b"keep", b"release", b"accept", b"reject", b"accept", b"renew")
+    until(members, lambda: len(values_of(members)) >= len(sent) + 8)
+    twice = [*[b"release"] * 2, *[b"renew"] * 2]
+    assert values_of(members)[len(sent) :] == [b"accept", b"accept", b"keep", b"reject", *twice]
     holder = next(member for member in members if member.holds)
     other = next(member for member in members if member is not holder)
     holder.close()
     until([other], lambda: other.got[-1].record.value == b"keep")
     counts = [each.delivery_count for m in members for each in m.got]
-    assert sorted(counts) == [1] * (len(sent) + 4) + [2] * 2
+    assert sorted(counts) == [1] * (len(sent) + 7) + [2] * 2, "what is renewed is had once"
     write(bootstrap, name, b"last")
     until([other], lambda: other.got[-1].record.value == b"last")
     other.close()
     told = [each for member in members for each in member.told]
     assert {each.error for each in told} == {Error.NONE}
-    assert sum(len(each.offsets) for each in told) == len(sent) + 6
+    assert sum(len(each.offsets) for each in told) == len(sent) + 9
 
 
 @pytest.mark.processes

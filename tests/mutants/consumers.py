@@ -47,6 +47,18 @@ MUTANTS = (
         SHARING + "test_example_59_a_leader_that_has_left_the_cluster_is_not_waited_for",
     ),
     _of_clients(
+        "what a share group's leader has renewed comes once more",
+        "            if had is not None and error is Error.NONE:",
+        "            if False:",
+        SHARING + "test_example_60_a_renewed_record_stays_its_members_and_comes_with_the_next_poll",
+    ),
+    _of_clients(
+        "a ShareFetch renews no locks",
+        "reads = [] if session.renews else ",
+        "reads = ",
+        SHARING + "test_example_60_a_renewed_record_stays_its_members_and_comes_with_the_next_poll",
+    ),
+    _of_clients(
         "admin: who has moved is looked up",
         "self._pause(now, at, forgets=is_moved)",
         "self._pause(now, at, forgets=False)",
