@@ -62,7 +62,8 @@ def test_example_4_a_member_that_falls_silent_is_removed() -> None:
     bench = GroupBench()
     a, b = bench.stable("a", "b")
     assert bench.after(30_000).heartbeat(b, 1) == 0
-    assert bench.after(15_000).state() == "PreparingRebalance"
+    assert bench.after(14_999).state() == "Stable"
+    assert bench.after(1).state() == "PreparingRebalance"
     assert bench.heartbeat(b, 1) == 27
     joined = bench.answer(bench.join(b))
     assert (joined["generationId"], joined["leader"]) == (2, b)
@@ -84,24 +85,22 @@ def test_example_5_members_that_do_not_sync_in_time_are_removed() -> None:
 def test_example_6_stale_and_foreign_requests_are_refused() -> None:
     bench = GroupBench()
     (member,) = bench.stable("a")
-    assert bench.heartbeat(member, 2) == 22
     assert bench.heartbeat("stranger", 1) == 25
-    sync = bench.send(
-        "SYNC_GROUP",
-        5,
-        {
-            "groupId": GROUP,
-            "generationId": 1,
-            "memberId": member,
-            "protocolType": "consumer",
-            "protocolName": "roundrobin",
-        },
-    )
-    assert bench.answer(sync)["errorCode"] == 23
+    body = {"groupId": GROUP, "generationId": 1, "memberId": member, "protocolType": "consumer"}
+    wrong = bench.send("SYNC_GROUP", 5, {**body, "protocolName": "roundrobin"})
+    assert bench.answer(wrong)["errorCode"] == 23
     bench.join(member)
     assert bench.state() == "CompletingRebalance"
+    assert bench.heartbeat(member, 1) == 22, "it is 2 now"
     bench.new_member(client="b")
     assert bench.answer(bench.sync(member, 2))["errorCode"] == 27
+    bench = GroupBench()
+    joined = bench.join(instance="i")
+    bench.after(2 * DELAY)
+    old = bench.answer(joined)["memberId"]
+    bench.sync(old, 1, {old: "QQ=="})
+    assert bench.answer(bench.join(instance="i"))["memberId"] != old
+    assert bench.heartbeat(old, 1, "i") == 82
 
 
 def test_example_7_the_protocol_that_all_support_wins() -> None:
@@ -157,6 +156,8 @@ def test_example_10_commits_by_state() -> None:
     assert bench.commit(generation=5, version=9) == 69
     assert bench.commit(generation=5, version=8) == 22
     assert bench.commit() == 0
+    (simple,) = bench.request("LIST_GROUPS", 5, {})["groups"]
+    assert (simple["groupId"], simple["protocolType"], simple["groupState"]) == (GROUP, "", "Empty")
     member, _ = bench.new_member()
     bench.after(2 * DELAY)
     assert bench.state() == "CompletingRebalance"

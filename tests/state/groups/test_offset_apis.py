@@ -115,6 +115,22 @@ def test_example_11_off_metadata_too_large() -> None:
     assert groups.offsets(0, 1) == [(1, -1, "x" * 4096, 0), MISSING]
 
 
+def test_example_12_a_fetch_tells_offset_and_epoch_of_each_partition() -> None:
+    groups = Groups()
+    groups.bench.topic("foo", 2)
+    groups.bench.topic("bar", 2)
+    written = [("foo", 0, 100), ("foo", 1, 110), ("bar", 0, 200), ("foo", 1, 111), ("bar", 1, 210)]
+    told = {0: (-1, -1, -1, -1), 2: (100, 110, -1, -1), 4: (100, 111, 200, -1)}
+    told[5] = (100, 111, 200, 210)
+    for count in range(6):
+        if count:
+            topic, number, offset = written[count - 1]
+            assert groups.commit((number, offset), topic=topic) == {number: 0}
+        if count in told:
+            found = [*groups.offsets(0, 1, topic="foo"), *groups.offsets(0, 1, topic="bar")]
+            assert found == [(offset, -1, "", 0) for offset in told[count]]
+
+
 def test_metadata_is_measured_in_utf_16_units() -> None:
     groups = Groups()
     grins = "\U0001f600" * 2048

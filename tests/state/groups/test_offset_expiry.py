@@ -69,22 +69,37 @@ def member_of(bench: GroupBench, *topics: str) -> dict[str, Any]:
     return {"memberId": member, "generationIdOrMemberEpoch": 1}
 
 
+def tombstones(bench: Bench) -> list[str]:
+    """The partitions whose offsets were taken back so far, as `first-0`."""
+    records = [row["record"] for row in bench.records()]
+    gone = [each for each in records if each["type"] == "OffsetDeleted"]
+    return [f"{each['topic']}-{each['partition']}" for each in gone]
+
+
 def test_example_13_subscribed_topics_stay_and_others_go_by_the_time_of_their_commit() -> None:
-    bench = groups_of()
+    bench = groups_of(offsets_retention_check_interval_ms=500)
     member = member_of(bench, "first")
     commit(bench, "first", 0, **member)
     commit(bench, "second", 0, **member)
     bench.after(500)
     commit(bench, "second", 1, **member)
-    bench.after(MINUTE - 1_500)
-    assert kept(bench) == {"first-0", "second-0", "second-1"}
-    bench.after(1_000)
-    assert kept(bench) == {"first-0", "second-1"}
-    bench.after(1_000)
-    assert kept(bench) == {"first-0"}
+    bench.after(59_499)
+    assert (tombstones(bench), kept(bench)) == ([], {"first-0", "second-0", "second-1"})
+    bench.after(1)
+    assert (tombstones(bench), kept(bench)) == (["second-0"], {"first-0", "second-1"})
+    bench.after(499)
+    assert tombstones(bench) == ["second-0"]
+    bench.after(1)
+    assert (tombstones(bench), kept(bench)) == (["second-0", "second-1"], {"first-0"})
+    bench.join(member["memberId"], [("range", subscription("other"))], session=1_800_000)
+    bench.sync(member["memberId"], 2, {member["memberId"]: "QQ=="})
+    commit(bench, "second", 0, **{**member, "generationIdOrMemberEpoch": 2})
+    bench.after(MINUTE)
+    assert tombstones(bench)[2:] == ["first-0", "second-0"], "each by its own commit"
+    assert kept(bench) == set()
     assert bench.leave(member["memberId"]) == [0]
-    bench.after(MINUTE + 1_000)
-    assert (kept(bench), listed(bench)) == (set(), [])
+    bench.after(500)
+    assert listed(bench) == []
 
 
 def test_example_14_what_a_transaction_is_about_to_replace_does_not_expire() -> None:

@@ -62,7 +62,7 @@ class Committed(Bench):
 ZERO = "00000000-0000-0000-0000-0000000000ff"
 
 
-def test_what_each_broker_says_is_what_the_coordinator_says() -> None:
+def test_example_17_what_each_broker_says_is_what_the_coordinator_says() -> None:
     reached = Counter[str]()
     cluster = Committed()
     assert len(set(cluster.coordinators.values())) > 1, "the groups have several coordinators"
