@@ -541,3 +541,10 @@ def test_brokers_of_elsewhere_are_told_by_the_listener_of_the_client() -> None:
             assert answer.response["errorCode"] == 0, answer
         (found,) = [each for each in client.call("METADATA", 12)["brokers"] if each["nodeId"] == 9]
         assert (found["host"], found["port"]) == ("plaintext", 7)
+        assignments = [{"partitionIndex": n, "brokerIds": [9]} for n in range(50)]
+        topic = {"name": "__consumer_offsets", "numPartitions": -1, "replicationFactor": -1}
+        asked = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 1000}
+        assert client.call("CREATE_TOPICS", 7, asked)["topics"][0]["errorCode"] == 0
+        asked = {"keyType": 0, "coordinatorKeys": ["g"]}
+        (led,) = client.call("FIND_COORDINATOR", 4, asked)["coordinators"]
+        assert (led["nodeId"], led["host"], led["port"]) == (9, "plaintext", 7)

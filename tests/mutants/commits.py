@@ -19,7 +19,7 @@ MUTANTS = (
         "a forwarded request is answered when all coordinators have",
         "    if state.awaited:\n        return Decision(delay=Delay(waiting.deadline",
         "    if False:\n        return Decision(delay=Delay(waiting.deadline",
-        FORWARDING + "test_what_each_broker_says_is_what_the_coordinator_says",
+        FORWARDING + "test_example_17_what_each_broker_says_is_what_the_coordinator_says",
     ),
     Mutant(
         "ZooKeeper has what brokers do not",
