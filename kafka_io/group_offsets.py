@@ -25,7 +25,7 @@ from brokerstream.kafka_io.topic_reader import (
     read_all,
     when_there,
 )
-from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, admin_client, existing
+from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, admin_client, existing, login_error
 from brokerstream.state.groups.offset_records import OffsetKey
 from brokerstream.state.observed.offset_history import Written
 from brokerstream.state.observed.offset_plan import Found, Step
@@ -53,6 +53,8 @@ NO_COORDINATOR_YET = frozenset(
         KafkaError.NOT_COORDINATOR,
     }
 )
+
+NO_ANSWER = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
 
 Place = tuple[str, int]
 
@@ -297,6 +299,9 @@ def _timestamp_at(reader: Consumer, partition: TopicPartition) -> int | None:
 
 
 def _refused(client: ClientProperties, error: KafkaException) -> UserError:
+    unheard = login_error(client) if error.args[0].code() in NO_ANSWER else None
+    if unheard is not None:
+        return UserError(f"Kafka at {client.bootstrap} does not answer: {unheard}.")
     return UserError(
         f"Kafka at {client.bootstrap} refuses: {error.args[0].str()}.",
         "May this user describe the cluster and its groups, and read __consumer_offsets?",

@@ -13,6 +13,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,8 @@ REQUESTS = "requests"
 DATA = "data"
 PLACEMENT = "placement"
 KAFKA_TIMEOUT_S = 30.0
+LOGIN_S = 2.0
+NOT_LET_IN = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 METADATA_POLL_S = 0.05
 SYSLOG_CRITICAL = 2
 DEFAULT_REPLICATION = -1
@@ -111,6 +114,21 @@ def admin_client(client: ClientProperties) -> AdminClient:
 def quiet(client: ClientProperties) -> dict[str, Any]:
     """The configuration of a confluent-kafka client that prints nothing: errors come as values."""
     return {**client.for_confluent(), "error_cb": lambda _: None, "log_level": SYSLOG_CRITICAL}
+
+
+def login_error(client: ClientProperties) -> str | None:
+    """Why Kafka lets nobody in who comes with these properties; None where it does.
+
+    The client goes on trying, and its calls say no more than that nobody has answered in time.
+    """
+    said: list[KafkaError] = []
+    configuration: dict[str, Any] = {**quiet(client), "error_cb": said.append}
+    admin = AdminClient(configuration)
+    with suppress(KafkaException):
+        admin.list_topics(timeout=LOGIN_S)
+    admin.poll(0)
+    texts = (error.str() for error in said if error.code() in NOT_LET_IN)
+    return next((text.partition(" (after ")[0] for text in texts), None)
 
 
 def writer_configuration(client: ClientProperties) -> dict[str, Any]:
@@ -195,8 +213,9 @@ def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
     try:
         listed = admin.list_topics(timeout=KAFKA_TIMEOUT_S)
     except KafkaException as error:
+        why = login_error(client) or error.args[0].str()
         raise UserError(
-            f"Kafka at {client.bootstrap} does not answer: {error.args[0].str()}.",
+            f"Kafka at {client.bootstrap} does not answer: {why}.",
             "Is it running, and are --bootstrap and --kafka-config right?",
         ) from None
     return {name: len(topic.partitions) for name, topic in listed.topics.items()}

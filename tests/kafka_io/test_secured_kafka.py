@@ -1,22 +1,25 @@
 """A broker with TLS, client certificates and SASL: each client reaches it by the same file."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
 from brokerstream.kafka_io import properties
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.kafka_io.kafka_clients import ClientProperties, client_properties
+from brokerstream.kafka_io.topics import login_error
 from brokerstream.settings import default_home, load
 from brokerstream.state.core import outputs
 from brokerstream.streaming.ingest import batch_reader
 from brokerstream.streaming.ingest.batches import TopicPartition
 from tests.support.certificates import Authority, Identity
+from tests.support.console import brokerstream
 from tests.support.jobs import JobBench, capture
 from tests.support.patience import PATIENCE_S
 
@@ -166,14 +169,23 @@ def test_a_job_lives_on_it(
 @pytest.mark.kafka
 def test_a_wrong_password_does_not(secured: dict[str, ClientProperties]) -> None:
     values = dict(secured["files"].values)
+    assert login_error(ClientProperties(values)) is None
     values["sasl.jaas.config"] = f'{PLAIN} username="alice" password="wrong";'
-    said: list[str] = []
-    configuration = {
-        **ClientProperties(values).for_confluent(),
-        "error_cb": lambda error: said.append(error.name()),
-    }
-    admin = AdminClient(configuration)
-    with pytest.raises(KafkaException):
-        admin.list_topics(timeout=5)
-    admin.poll(1)
-    assert "_AUTHENTICATION" in said
+    said = login_error(ClientProperties(values)) or ""
+    assert "Authentication failed: Invalid username or password" in said
+
+
+@pytest.mark.kafka
+def test_committed_offsets_are_brought_to_it_and_kept_from_it(
+    secured: dict[str, ClientProperties], record: bytes, tmp_path: Path
+) -> None:
+    client, file, source = secured["files"], tmp_path / "client.properties", tmp_path / "o.csv"
+    file.write_text(properties.dump(client.values))
+    source.write_text(f"g,{TOPIC},0,1\n")
+    to = ("offsets", "export", source, "--to", client.bootstrap, "--to-config", file)
+    assert brokerstream(*to).stderr == "1 written, 0 not, 1 in all\n"
+    kept = tmp_path / "kept"
+    done = brokerstream("offsets", "import", client.bootstrap, kept, "--kafka-config", file)
+    assert done.returncode == 0
+    (shown,) = brokerstream("offsets", "show", kept, "--json").stdout.splitlines()
+    assert json.loads(shown) == {"group": "g", "topic": TOPIC, "partition": 0, "offset": 1}
