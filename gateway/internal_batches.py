@@ -1,9 +1,9 @@
 """Batches that coordinators have written to internal topics, in the bytes that Kafka would have.
 
 What a coordinator has decided lies in its log as its own records
-(`state/replication/internal_logs.py`); here they become rows of `__consumer_offsets` and
-`__transaction_state`. What has no row there (all that a coordinator knows, where a partition gets
-its first follower; the states of share groups) is left out, as if the log cleaner had taken it.
+(`state/replication/internal_logs.py`); here they become rows of `__consumer_offsets`,
+`__transaction_state` and `__share_group_state`. What has no row there (all that a coordinator
+knows, where a partition gets its first follower) is left out, as if the log cleaner had taken it.
 """
 
 from base64 import b64decode
@@ -18,9 +18,11 @@ from brokerstream.state.core.records import (
     Record,
     TransactionalOffsetsWritten,
 )
+from brokerstream.state.core.share_records import ShareStateWritten
 from brokerstream.state.groups import group_rows
 from brokerstream.state.groups.row_bytes import Row
 from brokerstream.state.replication import internal_logs
+from brokerstream.state.share import state_rows
 from brokerstream.state.transactions import transaction_rows
 
 _NONE = -1
@@ -30,7 +32,8 @@ _NONE = -1
 def to_bytes(header: dict[str, Any]) -> bytes:
     """A coordinator's batch as a Fetch answer has it, with its rows in the place of its records."""
     placed = internal_logs.placed(b64decode(header["written"]), header["lastOffsetDelta"])
-    rows = [(first + at, row) for first, record in placed for at, row in enumerate(_rows(record))]
+    now = header["baseTimestamp"]
+    rows = [each for first, record in placed for each in enumerate(_rows(record, now), first)]
     found = [(delta, row) for delta, row in rows if row is not None and delta >= 0]
     packed = b"".join(_record(delta, row) for delta, row in found)
     batch = bytearray(
@@ -55,13 +58,13 @@ def to_bytes(header: dict[str, Any]) -> bytes:
     return bytes(batch)
 
 
-def _rows(record: Record) -> Iterator[Row | None]:
-    """The rows of a record, one for each offset that it takes; None: there is none.
+def _rows(record: Record, now: int) -> Iterator[Row | None]:
+    """The rows of a record written `now`, one for each offset that it takes; None: there is none.
 
     An offset in a transaction says no topic id, as with Kafka.
     """
     if not isinstance(record, TransactionalOffsetsWritten):
-        yield _row(record)
+        yield _row(record, now)
         return
     for each in record.offsets:
         yield _row(
@@ -73,13 +76,16 @@ def _rows(record: Record) -> Iterator[Row | None]:
                 each.leader_epoch,
                 each.metadata,
                 record.commit_timestamp,
-            )
+            ),
+            now,
         )
 
 
-def _row(record: Record) -> Row | None:
+def _row(record: Record, now: int) -> Row | None:
     """None, too, where a name is longer than a row's strings may be, which requests allow."""
     try:
+        if isinstance(record, ShareStateWritten):
+            return state_rows.encode(record, now)
         return group_rows.encode(record) or transaction_rows.encode(record)
     except ValueError:
         return None

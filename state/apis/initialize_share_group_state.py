@@ -45,8 +45,9 @@ def handle(broker: Broker, request: Request) -> Decision:
             fault = _fault(broker, body.group_id, topic.topic_id, asked, is_allowed)
             partitions.append(_result(asked.partition, fault))
             if fault is None:
-                snapshot = state_store.begun(asked.state_epoch, asked.start_offset)
                 place = (body.group_id, topic.topic_id, asked.partition)
+                epoch, start = asked.state_epoch, asked.start_offset
+                snapshot = state_store.begun(broker, place, epoch, start)
                 records.append(ShareStateWritten(*place, snapshot))
         results.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ShareGroupStateResponse(results=results))

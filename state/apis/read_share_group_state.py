@@ -20,7 +20,7 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.records import Record
-from brokerstream.state.core.share_records import ShareSnapshot, ShareStateWritten
+from brokerstream.state.core.share_records import ShareSnapshot, ShareUpdate
 from brokerstream.state.share import result_order, share_partitions, state_store
 from brokerstream.state.share.state_bodies import (
     READ,
@@ -55,9 +55,9 @@ def handle(broker: Broker, request: Request) -> Decision:
                 assert snapshot is not None, place
                 _tell(result, snapshot)
                 if state_store.is_new_leader_epoch(broker, place, asked.leader_epoch):
-                    epoch = asked.leader_epoch
-                    noted = msgspec.structs.replace(snapshot, leader_epoch=epoch)
-                    records.append(ShareStateWritten(*place, noted))
+                    done = snapshot.delivery_complete_count
+                    noted = ShareUpdate(asked.leader_epoch, snapshot.start_offset, done)
+                    records.append(state_store.updated(broker, place, noted))
             partitions.append(result)
         results.append(ReadTopicResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ReadShareGroupStateResponse(results=results))

@@ -11,7 +11,7 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.records import Record
-from brokerstream.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareStateWritten
+from brokerstream.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareUpdate
 from brokerstream.state.share import result_order, share_partitions, state_store
 from brokerstream.state.share.state_batches import combined
 from brokerstream.state.share.state_bodies import (
@@ -22,7 +22,6 @@ from brokerstream.state.share.state_bodies import (
     WriteShareGroupStateRequest,
     WrittenPartition,
 )
-from brokerstream.state.share.state_store import NO_OFFSET
 
 NOT_BEGUN = "Write operation on uninitialized share partition not allowed."
 
@@ -45,27 +44,25 @@ def handle(broker: Broker, request: Request) -> Decision:
             else:
                 former = state_store.find(broker, *place)
                 assert former is not None, place
-                records.append(ShareStateWritten(*place, _written(former, told)))
+                records.append(state_store.updated(broker, place, _update(former, told)))
             partitions.append(result)
         results.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ShareGroupStateResponse(results=results))
 
 
-def _written(former: ShareSnapshot, told: WrittenPartition) -> ShareSnapshot:
-    """The state once it is told."""
-    start = former.start_offset if told.start_offset == NO_OFFSET else told.start_offset
+def _update(former: ShareSnapshot, told: WrittenPartition) -> ShareUpdate:
+    """What is told of a state."""
     new = [
         ShareStateBatch(
             each.first_offset, each.last_offset, each.delivery_state, each.delivery_count
         )
         for each in told.state_batches
     ]
-    return ShareSnapshot(
-        state_epoch=former.state_epoch,
+    return ShareUpdate(
         leader_epoch=former.leader_epoch,
-        start_offset=start,
+        start_offset=told.start_offset,
         delivery_complete_count=told.delivery_complete_count,
-        batches=combined([*former.batches, *new], start),
+        batches=combined(new, told.start_offset),
     )
 
 

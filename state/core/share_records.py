@@ -1,7 +1,7 @@
 """The records of share coordinators: what Kafka writes to `__share_group_state`.
 
-Source: `ShareSnapshotValue` in Kafka. Each record is a snapshot; Kafka's deltas between two of
-them (`ShareUpdateValue`) come to the same state.
+Source: `ShareSnapshotValue`, `ShareUpdateValue` in Kafka. Each record has the whole state, and
+where Kafka writes what has changed alone, that, too.
 """
 
 import msgspec
@@ -19,19 +19,36 @@ class ShareStateBatch(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ShareSnapshot(msgspec.Struct, rename="camel"):
-    """Kafka's ShareSnapshotValue; a start offset -1 is one that nobody has settled yet."""
+    """Kafka's ShareSnapshotValue; a start offset -1 is one that nobody has settled yet.
+
+    `snapshot_epoch` is how many snapshots there were before.
+    """
 
     state_epoch: int
     leader_epoch: int
     start_offset: int
     delivery_complete_count: int = 0
     batches: list[ShareStateBatch] = []
+    snapshot_epoch: int = 0
+
+
+class ShareUpdate(msgspec.Struct, rename="camel"):
+    """Kafka's ShareUpdateValue: what has changed; a start offset -1 leaves it where it is."""
+
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: list[ShareStateBatch] = []
 
 
 class ShareStateWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What a share group has done with a partition; None is the tombstone."""
+    """What a share group has done with a partition; None is the tombstone.
+
+    With `update` Kafka writes that alone.
+    """
 
     group_id: str
     topic_id: Uuid
     partition: int
     snapshot: ShareSnapshot | None
+    update: ShareUpdate | None = None

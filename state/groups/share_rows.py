@@ -8,7 +8,7 @@ Source: `ShareGroup…Key` and `…Value` in Kafka 4.3's group-coordinator:
     14      what a member has
     15      which partitions have share state, are to get it, and which topics are to lose it
 
-How far a share group has come lies in `__share_group_state`, not here.
+How far a share group has come lies in `__share_group_state` (`state/share/state_rows.py`).
 """
 
 from collections.abc import Callable

@@ -14,6 +14,8 @@ Tombstones stay for a while, so that a follower that was away sees them.
 Nothing of it is ever sealed: who takes over has to read it all.
 """
 
+import msgspec
+
 from brokerstream.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
@@ -107,13 +109,23 @@ def _kept(batches: list[StoredBatch], horizon: int) -> list[StoredBatch]:
 
     kept = []
     for at, (batch, had) in enumerate(zip(batches, placed, strict=True)):
-        left = [each for place, each in enumerate(had) if stays(each[1], at, place)]
+        left = [
+            (delta, _alone(record))
+            for place, (delta, record) in enumerate(had)
+            if stays(record, at, place)
+        ]
         is_marker = batch.end_marker is not None and batch.max_timestamp >= horizon
         is_foreign = batch.written is None and batch.end_marker is None
         if left or is_marker or is_foreign:
-            is_whole = len(left) == len(had)
-            kept.append(batch if is_whole else internal_logs.with_left(batch, left))
+            kept.append(batch if left == had else internal_logs.with_left(batch, left))
     return kept
+
+
+def _alone(record: Record) -> Record:
+    """A record whose former ones go: an update would be one of nothing."""
+    if isinstance(record, ShareStateWritten) and record.update is not None:
+        return msgspec.structs.replace(record, update=None)
+    return record
 
 
 def _is_whole(records: list[Record]) -> bool:

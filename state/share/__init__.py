@@ -10,6 +10,7 @@ share_sessions, fetch_bodies              who fetches what, and in which words
 response_size                             how many bytes an answer has, for quotas
 acknowledgements, share_reads             the two halves of a ShareFetch
 state_store    the share coordinator's durable items, one for each group and partition
+state_rows     its records as rows of `__share_group_state`, in Kafka's bytes
 
 A share group's members and assignments are in `groups`. A share coordinator is the leader of the
 partition of `__share_group_state` to which a group and a partition of a topic hash.

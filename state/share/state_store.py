@@ -15,8 +15,9 @@ from brokerstream.state.cluster.coordinators import (
 from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.share_records import ShareSnapshot, ShareStateWritten
+from brokerstream.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate
 from brokerstream.state.core.tables import Table, Tables, escape, unescape
+from brokerstream.state.share.state_batches import combined
 
 KIND = "share-state"
 """The kind of the items, in their keys."""
@@ -40,6 +41,8 @@ class ShareState(msgspec.Struct):
     snapshot: ShareSnapshot
     state_epoch: int = NO_EPOCH
     leader_epoch: int = NO_EPOCH
+    updates: int = 0
+    """How many came since the last snapshot was written."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -64,10 +67,37 @@ def find(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> Share
     return state.snapshot if state is not None else None
 
 
-def begun(state_epoch: int, start_offset: int) -> ShareSnapshot:
-    """A state that begins; at an offset -1 its leader is to settle where."""
+def begun(broker: Broker, place: Place, state_epoch: int, start_offset: int) -> ShareSnapshot:
+    """A state that begins, or begins anew; at an offset -1 its leader is to settle where."""
     done = UNKNOWN if start_offset == NO_OFFSET else 0
-    return ShareSnapshot(state_epoch, FIRST_LEADER_EPOCH, start_offset, done)
+    former = find(broker, *place)
+    snapshot_epoch = 0 if former is None else former.snapshot_epoch + 1
+    return ShareSnapshot(
+        state_epoch, FIRST_LEADER_EPOCH, start_offset, done, snapshot_epoch=snapshot_epoch
+    )
+
+
+def updated(broker: Broker, place: Place, told: ShareUpdate) -> ShareStateWritten:
+    """A state that has begun with what is told of it.
+
+    It is written as an update, or as a snapshot after as many updates as
+    `share.coordinator.snapshot.update.records.per.snapshot`.
+    """
+    state = broker.tables.groups.get(_key(broker.id, *place), ShareState)
+    assert state is not None, place
+    former = state.snapshot
+    start = former.start_offset if told.start_offset == NO_OFFSET else told.start_offset
+    most = broker.settings.share_coordinator_snapshot_update_records_per_snapshot
+    is_snapshot = state.updates >= most
+    snapshot = ShareSnapshot(
+        state_epoch=former.state_epoch,
+        leader_epoch=told.leader_epoch,
+        start_offset=start,
+        delivery_complete_count=told.delivery_complete_count,
+        batches=combined([*former.batches, *told.batches], start),
+        snapshot_epoch=former.snapshot_epoch + is_snapshot,
+    )
+    return ShareStateWritten(*place, snapshot, None if is_snapshot else told)
 
 
 def apply_written(tables: Tables, broker: int, record: ShareStateWritten) -> None:
@@ -77,7 +107,9 @@ def apply_written(tables: Tables, broker: int, record: ShareStateWritten) -> Non
         tables.groups.drop(key)
         return
     former = tables.groups.get(key, ShareState)
+    updates = 0 if record.update is None or former is None else former.updates + 1
     state = ShareState(record.snapshot, record.snapshot.state_epoch, record.snapshot.leader_epoch)
+    state.updates = updates
     if former is not None:
         state.state_epoch = max(state.state_epoch, former.state_epoch)
         state.leader_epoch = max(state.leader_epoch, former.leader_epoch)

@@ -1,6 +1,6 @@
 """What a client reads of internal topics that have followers: Kafka's own rows.
 
-The same requests to a gateway of three brokers and to a real broker; then both topics are read, and
+The same requests to a gateway of three brokers and to a real broker; then the topics are read, and
 each record is compared: offset, key, value. Times, ids of members and topics are each side's own.
 """
 
@@ -34,17 +34,20 @@ from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.stopping_brokers import bootstrap_of
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+SHARES = "__share_group_state"
 ONE = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.snapshot.update.records.per.snapshot": "2",
 }
 RETRIABLE = {3, 5, 6, 14, 15, 16, 51}
 Row = tuple[int, bytes | None, bytes | None]
 
 
 class Told(NamedTuple):
-    """What both topics hold, and how a consumer finds them."""
+    """What the topics hold, and how a consumer finds them."""
 
     rows: dict[str, list[Row]]
     ends: dict[str, int]
@@ -72,7 +75,7 @@ class Side:
 
     def coordinator(self, key: str, key_type: int) -> None:
         asked = {"keyType": key_type, "coordinatorKeys": [key]}
-        self._broker = self.call("FIND_COORDINATOR", 4, asked)["coordinators"][0]["nodeId"]
+        self._broker = self.call("FIND_COORDINATOR", 6, asked)["coordinators"][0]["nodeId"]
 
     def play(self) -> Told:
         """Offsets, a member of a group, transactions that commit and abort, a deletion."""
@@ -95,7 +98,35 @@ class Side:
         self.coordinator("g", 0)
         asked = {"groupId": "g", "topics": [{"name": "orders", "partitions": PARTITION}]}
         self.call("OFFSET_DELETE", 0, asked)
-        return self._told(began)
+        key = self._share_state(created["topics"][0]["topicId"])
+        places = {OFFSETS: ("g", 0), TRANSACTIONS: ("t", 1), SHARES: (key, 2)}
+        return self._told(began, places)
+
+    def _share_state(self, topic_id: str) -> str:
+        """A state begins, is told of, begins anew and goes; its key."""
+        key = f"s:{topic_id}:0"
+        self.coordinator(key, 2)
+
+        def ask(api: str, version: int, **told: Any) -> None:
+            partitions = [{"partition": 0, **told}]
+            topics = [{"topicId": topic_id, "partitions": partitions}]
+            self.call(f"{api}_SHARE_GROUP_STATE", version, {"groupId": "s", "topics": topics})
+
+        def write(epoch: int, start: int, done: int, *batches: tuple[int, ...]) -> None:
+            names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
+            states = [dict(zip(names, each, strict=True)) for each in batches]
+            told = {"stateEpoch": 1, "leaderEpoch": epoch, "startOffset": start}
+            ask("WRITE", 1, **told, deliveryCompleteCount=done, stateBatches=states)
+
+        ask("INITIALIZE", 0, stateEpoch=1, startOffset=-1)
+        write(0, 0, 3, (0, 4, 0, 1), (3, 6, 2, 1))
+        ask("READ", 0, leaderEpoch=0)
+        ask("READ", 0, leaderEpoch=4)
+        write(4, -1, 1, (5, 9, 4, 2))
+        write(4, 2, 0, (10, 11, 0, 1))
+        ask("INITIALIZE", 0, stateEpoch=2, startOffset=7)
+        ask("DELETE", 0)
+        return key
 
     def _join(self, group: str) -> None:
         protocol = {"name": "range", "metadata": b"sub"}
@@ -137,10 +168,11 @@ class Side:
         """What each side has of its own is nothing but its length."""
         self._masks[octets] = b"*" * len(octets)
 
-    def _told(self, began: int) -> Told:
+    def _told(self, began: int, places: dict[str, tuple[str, int]]) -> Told:
+        """What topics hold that are led by the coordinators of these keys."""
         rows: dict[str, list[Row]] = {}
         ends = {}
-        for topic, (key, key_type) in {OFFSETS: ("g", 0), TRANSACTIONS: ("t", 1)}.items():
+        for topic, (key, key_type) in places.items():
             self.coordinator(key, key_type)
             client = self._clients[self._broker]
             end = ends[topic] = client.list_offset(topic, -1)["offset"]
@@ -229,7 +261,7 @@ def ours(gateway: Running) -> Told:
 
 
 @pytest.mark.kafka
-def test_both_topics_hold_what_a_real_brokers_hold(ours: Told, tmp_path: Path) -> None:
+def test_the_topics_hold_what_a_real_brokers_hold(ours: Told, tmp_path: Path) -> None:
     broker = EmbeddedKafka(tmp_path, default_home())
     try:
         host, _, port = broker.start(ONE).rpartition(":")
@@ -237,7 +269,7 @@ def test_both_topics_hold_what_a_real_brokers_hold(ours: Told, tmp_path: Path) -
             real = Side({1: client}).play()
     finally:
         broker.stop()
-    for topic in (TRANSACTIONS, OFFSETS):
+    for topic in (TRANSACTIONS, SHARES, OFFSETS):
         assert ours.rows[topic] == real.rows[topic], topic
     assert ours.ends == real.ends
 

@@ -3,14 +3,22 @@
 from collections.abc import Iterator
 from random import Random
 
+import msgspec
 import pytest
 
 from brokerstream.state.cell.apply import apply
 from brokerstream.state.cell.check import check
-from brokerstream.state.core.records import OffsetCommitted, PartitionLoaded
+from brokerstream.state.core.records import (
+    Batch,
+    OffsetCommitted,
+    PartitionLoaded,
+    Record,
+    TransactionalIdExpired,
+)
+from brokerstream.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import batches_from
+from brokerstream.state.logs.log import StoredBatch, batches_from
 from brokerstream.state.replication import cleaning, internal_logs
 from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators, error_of_commit
 from tests.support.replicas import BROKERS
@@ -76,6 +84,30 @@ def test_what_is_left_of_a_batch_keeps_its_offsets(brokers: Coordinators) -> Non
     ((delta, record),) = internal_logs.placed(first.written, first.last_offset_delta)
     assert isinstance(record, OffsetCommitted)
     assert (first.base_offset, first.record_count, delta, record.partition) == (0, 1, 1, 1)
+
+
+def test_an_update_of_a_share_state_that_is_left_alone_is_a_snapshot() -> None:
+    """What it goes on from has gone."""
+    update = ShareUpdate(0, 5, 0)
+    first, last = (
+        ShareStateWritten("s", "T", 0, ShareSnapshot(1, 0, 5), each) for each in (None, update)
+    )
+    end = TransactionalIdExpired("t")
+
+    def stored(base: int, record: ShareStateWritten) -> StoredBatch:
+        batch = Batch(base, 1, written=internal_logs.encode([end, record]))
+        return StoredBatch(*msgspec.structs.astuple(batch))
+
+    def left(*batches: StoredBatch) -> list[Record]:
+        return [
+            record
+            for batch in cleaning._kept(list(batches), -2)
+            for record in internal_logs.in_batch(batch.written)
+            if isinstance(record, ShareStateWritten)
+        ]
+
+    assert left(stored(0, first), stored(2, last)) == [msgspec.structs.replace(last, update=None)]
+    assert left(stored(0, first)) == [first]
 
 
 def test_transactional_ids_are_as_they_were_written_last(brokers: Coordinators) -> None:
