@@ -49,6 +49,7 @@ BATCHES_READ_MAX = 2
 
 _SIZE = struct.Struct(">i")
 _CRC = struct.Struct(">I")
+_INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _INT64 = struct.Struct(">q")
 _BASE_OFFSET = struct.Struct(">q")
@@ -109,7 +110,7 @@ def parse(data: bytes | None) -> RecordSet:
     try:
         spans = list(islice(_spans(data), BATCHES_READ_MAX))
     except _CorruptError:
-        return RecordSet(len(data), [], Error.CORRUPT_MESSAGE, None)
+        return RecordSet(len(data), _first_odd(data), Error.CORRUPT_MESSAGE, None)
     batches = [_header(data, start, end) for start, end in spans]
     if len(spans) != 1 or batches[0]["magic"] != MAGIC:
         return RecordSet(len(data), batches, Error.NONE, None)
@@ -159,6 +160,15 @@ def has_append_time_flag(batch: bytes) -> bool:
     """Whether a batch says that its records have the time of their append."""
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
     return bool(attributes & APPEND_TIME_FLAG)
+
+
+def _first_odd(data: bytes) -> list[dict[str, Any]]:
+    """The first batch, where its magic is one that there is not: all of it that is legible."""
+    if len(data) < MAGIC_END or data[MAGIC_END - 1] <= MAGIC:
+        return []
+    if _SIZE.unpack_from(data, 8)[0] < LEGACY_OVERHEAD:
+        return []
+    return [{**_header(data, 0, len(data)), "magic": _INT8.unpack_from(data, MAGIC_END - 1)[0]}]
 
 
 def batch_headers(data: bytes) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ From clients (versions 0 to 3): one transaction.
 
 From brokers (version 4 and later, CLUSTER_ACTION or 31 for all): several transactions. A leader
 asks whether the partitions of a Produce are part of the transaction (`verifyOnly`), or has them
-join it (Produce 12 and later, TxnOffsetCommit 5). Then the coordinator, for all partitions alike:
+join it (Produce 12 and later, TxnOffsetCommit 5). Partitions that do not exist are 3 and the others
+of their transaction 55, as above. Then the coordinator, for all partitions alike:
 
     transactional id ""                               42
     another broker coordinates it                     16
@@ -24,6 +25,7 @@ join it (Produce 12 and later, TxnOffsetCommit 5). Then the coordinator, for all
 Not done: 14 while a coordinator loads its partition of `__transaction_state`; it never does.
 """
 
+from collections.abc import Set
 from typing import NamedTuple
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -69,9 +71,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     decision = Decision(records=[])
     results = []
     for transaction in body.transactions:
-        judged = (
-            _verify(broker, transaction) if transaction.verify_only else _add(broker, transaction)
-        )
+        judged = _judged(broker, transaction)
         decision.records = [*decision.records, *judged.outcome.records]
         results.append(
             TransactionResult(
@@ -81,6 +81,14 @@ def handle(broker: Broker, request: Request) -> Decision:
         )
     decision.response = AddPartitionsToTxnResponse(results_by_transaction=results)
     return decision
+
+
+def _judged(broker: Broker, transaction: Transaction) -> _Judged:
+    """What becomes of a transaction that another broker asks about."""
+    refused = _attempted(broker, transaction, frozenset())
+    if refused:
+        return _Judged(Outcome(), refused)
+    return _verify(broker, transaction) if transaction.verify_only else _add(broker, transaction)
 
 
 def _from_client(broker: Broker, request: Request, body: AddPartitionsToTxnRequest) -> Decision:
@@ -112,10 +120,18 @@ def _refused(
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         return dict.fromkeys(places, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     denied = broker.denied_topics(request, Operation.WRITE, {topic for topic, _ in places})
+    return _attempted(broker, transaction, {*denied, *INTERNAL_TOPICS})
+
+
+def _attempted(
+    broker: Broker, transaction: Transaction, denied: Set[str]
+) -> dict[tuple[str, int], Error]:
+    """The errors where a topic is denied or a partition does not exist; empty where neither is."""
+    places = _places(transaction.topics)
     errors = {}
     for topic, partition in places:
         known = broker.topic_by_name(topic)
-        if topic in denied or topic in INTERNAL_TOPICS:
+        if topic in denied:
             errors[topic, partition] = Error.TOPIC_AUTHORIZATION_FAILED
         elif known is None or not 0 <= partition < len(known.partitions):
             errors[topic, partition] = Error.UNKNOWN_TOPIC_OR_PARTITION

@@ -2,6 +2,7 @@
 
 Runs on the controller. In this order:
 
+    somebody else's name without a type               -1 UNKNOWN_SERVER_ERROR, about oneself
     the connection may not (PLAINTEXT, TLS without    64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     a certificate, one that has logged in by a token)
     for somebody else, without CREATE_TOKENS on that  65 DELEGATION_TOKEN_AUTHORIZATION_FAILED
@@ -69,9 +70,9 @@ def handle(controller: Controller, request: Request) -> Decision:
     body: CreateDelegationTokenRequest = request.body
     requester = owner = request.principal
     if body.owner_principal_name:
-        owner = delegation_tokens.principal(
-            body.owner_principal_type or "", body.owner_principal_name
-        )
+        if body.owner_principal_type is None:
+            return Decision(response=_answer(owner, requester, Error.UNKNOWN_SERVER_ERROR))
+        owner = delegation_tokens.principal(body.owner_principal_type, body.owner_principal_name)
     refused = _refused(controller, request, owner)
     if refused is not Error.NONE:
         return Decision(response=_answer(owner, requester, refused))

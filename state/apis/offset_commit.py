@@ -150,6 +150,8 @@ def handle(machine: Machine, request: Request) -> Decision:
             _refuse(answers, wanted, version, wanted.partitions, Error.TOPIC_AUTHORIZATION_FAILED)
             continue
         partition_count = len(topic.partitions) if topic is not None else 0
+        if topic is None and not wanted.partitions:
+            answers.refuse_topic(CommittedTopic.of(wanted, version, []))
         known = []
         for partition in wanted.partitions:
             if 0 <= partition.partition_index < partition_count:
@@ -359,6 +361,11 @@ class Answers:
         if key not in self._by_topic:
             self._add(CommittedTopic(name=name, topic_id=topic_id, partitions=[]))
         self._by_topic[key].partitions.append(_answer(partition, error))
+
+    def refuse_topic(self, topic: CommittedTopic) -> None:
+        """A topic that there is not, of which no partition was asked for."""
+        if (topic.name, topic.topic_id) not in self._by_topic:
+            self._add(topic)
 
     def merge(self, by_coordinator: list[CommittedTopic]) -> None:
         """The coordinator's answers; a topic named twice stays so where nothing was refused."""

@@ -3,11 +3,11 @@
 Behaviour: `KafkaApis.handleProduceRequest`, `ProduceRequest.validateRecords`, `UnifiedLog.append`,
 `LogValidator` in Kafka. A batch comes as its header; what only the record bytes can show (a wrong
 CRC, records that do not decode) the edge has looked at and says in `recordsError`. Of the checks,
-those of the whole request come first (53 for transactional batches without WRITE on the
-transactional id), then per partition: known topic id, authorization (29 without WRITE on the
-topic), known topic, record set, leadership, replicas, batch, size, producer state
-(`state/logs/producer.py`). The first batch of a transaction waits behind the record set until its
-coordinator has answered (`state/transactions/transaction_verification.py`).
+those of the whole request come first (2 where a first batch has a magic above 2, 53 for
+transactional batches without WRITE on the transactional id), then per partition: known topic id,
+authorization (29 without WRITE on the topic), known topic, record set, leadership, replicas, batch,
+size, producer state (`state/logs/producer.py`). The first batch of a transaction waits behind the
+record set until its coordinator has answered (`state/transactions/transaction_verification.py`).
 
 KIPs: 98 and 360 (idempotence), 516 (topic ids, v13), 890 (transactions, verified up to v11 and
 added to from v12 on), 951 (current leader in the answer).
@@ -113,6 +113,9 @@ def handle(broker: Broker, request: Request) -> Decision:
         verified = Verified(_denied(broker, request))
     for topic in body.topic_data:
         for partition in topic.partition_data:
+            if partition.batches and not 0 <= partition.batches[0].magic <= MAGIC:
+                text = f"Invalid magic found in record: {partition.batches[0].magic}"
+                return _refuse_all(broker, request, Error.CORRUPT_MESSAGE, text)
             for batch in partition.batches:
                 if batch.is_transactional:
                     return _transactional(broker, request, verified)
@@ -317,29 +320,36 @@ def _is_denied(verified: Verified, topic: Topic | None, produced: ProducedTopic)
     return (topic.name if topic is not None else produced.name) in verified.denied
 
 
-def _refused_topic(produced: ProducedTopic, version: int, error: Error) -> AnsweredTopic:
-    refused = [_refused(each, error).answer for each in produced.partition_data]
+def _refused_topic(
+    produced: ProducedTopic, version: int, error: Error, text: str | None = None
+) -> AnsweredTopic:
+    refused = [_refused(each, error, text).answer for each in produced.partition_data]
     return AnsweredTopic.of(produced, version, refused)
 
 
-def _refuse_all(broker: Broker, request: Request, error: Error) -> Decision:
+def _refuse_all(
+    broker: Broker, request: Request, error: Error, text: str | None = None
+) -> Decision:
     body: ProduceRequest = request.body
     throttle = _throttle_ms(broker, request)
     if body.acks == 0:
         return Decision(closes_connection=True)
     distinct, version = _distinct(body.topic_data), request.version
-    answers = [_refused_topic(produced, version, error) for produced in distinct]
+    answers = [_refused_topic(produced, version, error, text) for produced in distinct]
     return Decision(response=ProduceResponse(responses=answers, throttle_time_ms=throttle))
 
 
 def _distinct(topics: list[ProducedTopic]) -> list[ProducedTopic]:
-    """Each topic and partition once: where a request names one twice, the last one counts."""
+    """Each topic and partition once: where a request names one twice, the last one counts.
+
+    Topics without partitions are left out.
+    """
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return topics
     named: dict[tuple[str, Uuid], dict[int, ProducedPartition]] = {}
     for topic in topics:
-        partitions = named.setdefault((topic.name, topic.topic_id), {})
-        partitions.update((partition.index, partition) for partition in topic.partition_data)
+        for partition in topic.partition_data:
+            named.setdefault((topic.name, topic.topic_id), {})[partition.index] = partition
     return [
         ProducedTopic(name=name, topic_id=topic_id, partition_data=list(partitions.values()))
         for (name, topic_id), partitions in named.items()

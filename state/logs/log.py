@@ -281,7 +281,7 @@ def end_of_epoch(log: Log, epoch: int) -> EpochEnd:
     Of an epoch that left no records the one before it is told; of one that is older than all
     records, their start; of none (-1) and of one that is still to come, nothing: -1, -1.
     """
-    if epoch < 0 or epoch > log.leader_epoch:
+    if epoch == UNKNOWN_EPOCH.epoch or epoch > log.leader_epoch:
         return UNKNOWN_EPOCH
     if epoch == log.leader_epoch:
         return EpochEnd(epoch, log.log_end_offset)

@@ -94,13 +94,14 @@ def test_any_records_behind_a_sound_header_are_read_without_an_exception(
     }
 
 
-@pytest.mark.parametrize("magic", [3, 255])
-def test_an_unknown_magic_is_corrupt(magic: int) -> None:
+@pytest.mark.parametrize(("byte", "magic"), [(3, 3), (255, -1)])
+def test_an_unknown_magic_is_corrupt_and_shown_of_the_first_batch(byte: int, magic: int) -> None:
     data = bytearray(batch(b"one"))
-    data[16] = magic
-    assert records.parse(bytes(data)) == records.RecordSet(
-        len(data), [], Error.CORRUPT_MESSAGE, None
-    )
+    data[16] = byte
+    told = {"baseOffset": 0, "lastOffsetDelta": 0, "magic": magic, "sizeInBytes": len(data)}
+    found = records.parse(bytes(data))
+    assert found == records.RecordSet(len(data), [told], Error.CORRUPT_MESSAGE, None)
+    assert records.parse(batch(b"two") + bytes(data)).batches == []
 
 
 @pytest.mark.parametrize("size", [-1, 0, 13])
