@@ -5,14 +5,14 @@ are no users, and nobody can be set (93). A
 change is in the file before it is answered, and in effect for the next connection of every gateway
 with that file. The engine says whether who asks may: DESCRIBE, or ALTER, on the cluster (31).
 
-Of each user whose credentials are to change, in this order:
+Of each user whose credentials are to change, in this order, deletions first; the first error is it:
 
-    named twice in the request              92 DUPLICATE_RESOURCE
     no name                                 93 UNACCEPTABLE_CREDENTIAL
     an unknown mechanism                    33 UNSUPPORTED_SASL_MECHANISM
     too few or too many iterations          93 UNACCEPTABLE_CREDENTIAL
     no salt, which Kafka takes              93 UNACCEPTABLE_CREDENTIAL
     a deletion of what is not there         91 RESOURCE_NOT_FOUND
+    named once more in the request          92 DUPLICATE_RESOURCE, and neither changes anything
     the last entry of the file              93 UNACCEPTABLE_CREDENTIAL: nobody could log in any more
 
 Source: `ScramControlManager`, `ScramImage` in Kafka; KIP-554; answers of 4.3.1.
@@ -20,12 +20,13 @@ Source: `ScramControlManager`, `ScramImage` in Kafka; KIP-554; answers of 4.3.1.
 
 from base64 import b64decode
 from collections import Counter
+from collections.abc import Mapping
 
 from brokerstream.errors import UserError
 from brokerstream.gateway import scram
 from brokerstream.gateway.credentials import Credentials
 from brokerstream.gateway.engine import Body, EdgeRequest, Engine
-from brokerstream.gateway.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential, Mechanism
+from brokerstream.gateway.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential
 from brokerstream.state.access.authorizer import Operation, needs
 from brokerstream.state.core.errors import Error
 
@@ -79,18 +80,20 @@ def describe(credentials: Credentials | None, body: Body) -> Body:
 def alter(credentials: Credentials | None, body: Body) -> Body:
     """Changes the file by all that is in order, and says of each user what became of it."""
     entries = {(each.user, each.mechanism): each for each in _entries(credentials)}
-    changes = [*body["deletions"], *body["upsertions"]]
-    counts = Counter(each["name"] for each in changes)
     told: dict[str, Why | None] = {}
-    for change in changes:
+    accepted: dict[str, Body] = {}
+    for change in [*body["deletions"], *body["upsertions"]]:
         name = change["name"]
-        if counts[name] > 1:
+        if name in accepted:
             words = "A user credential cannot be altered twice in the same request"
             told[name] = Error.DUPLICATE_RESOURCE, words
-        elif "iterations" in change:
-            told[name] = _set(entries, change)
-        else:
-            told[name] = _delete(entries, change)
+            del accepted[name]
+        elif name not in told:
+            told[name] = _fault(entries, change)
+            if told[name] is None:
+                accepted[name] = change
+    for change in accepted.values():
+        _apply(entries, change)
     if not entries and _entries(credentials):
         nobody = (Error.UNACCEPTABLE_CREDENTIAL, "Nobody could authenticate any more")
         told = {name: why or nobody for name, why in told.items()}
@@ -103,38 +106,40 @@ def alter(credentials: Credentials | None, body: Body) -> Body:
     }
 
 
-def _set(entries: dict[tuple[str, str], Credential], change: Body) -> Why | None:
-    """Puts a new entry among the others, or says why not."""
+def _fault(entries: Mapping[tuple[str, str], Credential], change: Body) -> Why | None:
+    """Why a credential cannot be set, or taken out; None where it can."""
     mechanism = _BY_CODE.get(change["mechanism"])
-    iterations = change["iterations"]
     if not change["name"]:
         return Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     if mechanism is None:
         return Error.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
-    if iterations < ITERATIONS_MIN:
-        return Error.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
-    if iterations > ITERATIONS_MAX:
-        return Error.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
-    salt, salted = (b64decode(change[each]) for each in ("salt", "saltedPassword"))
-    if not salt or not salted:
-        return Error.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty"
-    entries[change["name"], mechanism.name] = scram.of_salted(
-        change["name"], mechanism, salted, salt, iterations
-    )
-    return None
-
-
-def _delete(entries: dict[tuple[str, str], Credential], change: Body) -> Why | None:
-    """Takes an entry out, or says why not."""
-    mechanism: Mechanism | None = _BY_CODE.get(change["mechanism"])
-    if not change["name"]:
-        return Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
-    if mechanism is None:
-        return Error.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
-    if entries.pop((change["name"], mechanism.name), None) is None:
+    if "iterations" in change:
+        return _fault_of_new(change)
+    if (change["name"], mechanism.name) not in entries:
         words = "Attempt to delete a user credential that does not exist"
         return Error.RESOURCE_NOT_FOUND, words
     return None
+
+
+def _fault_of_new(change: Body) -> Why | None:
+    if change["iterations"] < ITERATIONS_MIN:
+        return Error.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
+    if change["iterations"] > ITERATIONS_MAX:
+        return Error.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+    if not change["salt"] or not change["saltedPassword"]:
+        return Error.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty"
+    return None
+
+
+def _apply(entries: dict[tuple[str, str], Credential], change: Body) -> None:
+    """Puts an entry among the others, or takes one out."""
+    name, mechanism = change["name"], _BY_CODE[change["mechanism"]]
+    entries.pop((name, mechanism.name), None)
+    if "iterations" in change:
+        salt, salted = (b64decode(change[each]) for each in ("salt", "saltedPassword"))
+        entries[name, mechanism.name] = scram.of_salted(
+            name, mechanism, salted, salt, change["iterations"]
+        )
 
 
 def _entries(credentials: Credentials | None) -> list[Credential]:
