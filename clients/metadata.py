@@ -146,6 +146,8 @@ class Metadata:
         backoff = self.settings.refresh_backoff
         if self._time_to_expire(now) == 0:
             self.equivalent_response_count = 0
+        if now >= self.last_refresh_ms + backoff.max_ms:  # no pause is longer
+            return 0
         failed = backoff.backoff(max(self.attempts - 1, 0), unit)
         idle = 0
         if self.equivalent_response_count > 0:

@@ -273,12 +273,13 @@ class NetworkClient:
 
     def overdue(self, now: int) -> list[int]:
         """Connections that take too long to be made, or have an overdue answer."""
-        unanswered = {
+        unanswered = [
             node
             for node, requests in self._in_flight.items()
-            if any(now > request.deadline for request in requests)
-        }
-        return sorted(unanswered | set(self.connections.overdue(now)))
+            for request in requests
+            if now > request.deadline
+        ]
+        return sorted({*unanswered, *self.connections.overdue(now)})
 
     def expire(self, now: int) -> Lost:
         """Gives up what is overdue."""

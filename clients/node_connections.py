@@ -127,9 +127,10 @@ class NodeConnections:
 
     def overdue(self, now: int) -> list[int]:
         """The nodes whose connecting has taken too long, by id."""
-        return sorted(
+        late = [
             node
             for node, connection in self._nodes.items()
             if connection.state is ConnectionState.CONNECTING
             and now - connection.last_attempt_ms > connection.setup_timeout_ms
-        )
+        ]
+        return sorted(late)

@@ -11,6 +11,7 @@ from brokerstream.state.core import check as core
 from brokerstream.state.core import waiting
 from brokerstream.state.core.check import (
     ALL,
+    KEYS_KNOWN,
     Touched,
     Violations,
     by_kind,
@@ -19,6 +20,7 @@ from brokerstream.state.core.check import (
     names_machine,
 )
 from brokerstream.state.core.decision import Waiting
+from brokerstream.state.core.remembered import remembering
 from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 from brokerstream.state.fetch import check as fetch
@@ -127,49 +129,65 @@ class Checker:
         self._whole_every = whole_every
         self._looks = 0
         self._since_begun: Keys | None = None
+        """What was touched in the cell that is held, and `_not_seen` before it; None: anything."""
         self._not_seen: Keys | None = None
 
     def begin(self, cell: Cell) -> None:
         """A cell before its first event, with the state as of the last commit of the one before.
 
-        What was touched in the one before is looked at again: it was encoded, or is undone.
+        What was touched in the one before is looked at again: it was encoded, or is undone. One
+        that begins before anything was held has what the one before it had to look at.
         """
         cell.tables.take_touched()
-        self._not_seen, self._since_begun = self._since_begun, {}
+        self._not_seen, self._since_begun = _joined(self._not_seen, self._since_begun), {}
 
     def hold(self, cell: Cell) -> None:
         """Raises ViolationError where something does not hold after an event."""
-        keys = cell.tables.take_touched()
+        found = cell.tables.take_touched()
+        keys = (
+            None if found is None else {name: dict.fromkeys(each) for name, each in found.items()}
+        )
         self._looks += 1
-        self._since_begun = _both(self._since_begun, keys)
-        not_seen, self._not_seen = _both(self._not_seen, keys), {}
+        self._since_begun = _joined(self._since_begun, keys)
+        not_seen, self._not_seen = _joined(self._not_seen, keys), {}
         hold(cell, ALL if self._looks % self._whole_every == 0 else Touched(not_seen))
 
 
-Keys = dict[str, list[str]]
-"""Keys of items by table."""
+Keys = dict[str, dict[str, None]]
+"""Keys of items by table, each in the order in which they were touched."""
 
 
-def _both(one: Keys | None, other: Keys | None) -> Keys | None:
-    """None where either is not known."""
+def _joined(one: Keys | None, other: Keys | None) -> Keys | None:
+    """The first, which grows by the second; None where either is not known."""
     if one is None or other is None:
         return None
-    return {name: list(dict.fromkeys(one.get(name, []) + keys)) for name, keys in other.items()}
+    for name, keys in other.items():
+        if keys:
+            one.setdefault(name, {}).update(keys)
+    return one
 
 
 def _kinds(tables: Tables, brokers: list[int], touched: Touched) -> Violations:
     for name in TABLE_NAMES:
         table = tables[name]
         for key in touched.keys(name, table):
-            broker = machine_of(key)
             if key not in table:
                 continue
-            if kind_of(key) not in KINDS[name]:
-                yield f"the table `{name}` has items of an unknown kind: {key}"
-            if not names_machine(name, key):
-                yield f"{key} in the table `{name}` does not say whose it is"
+            broker, wrong = _read(name, key)
+            yield from wrong
             if broker is not None and broker not in brokers:
                 yield f"{key} is of broker {broker}, which this cell does not hold"
+
+
+@remembering(KEYS_KNOWN)
+def _read(name: str, key: str) -> tuple[int | None, list[str]]:
+    """The broker that a key of a table names, if it does, and what is wrong with the key."""
+    wrong = []
+    if kind_of(key) not in KINDS[name]:
+        wrong.append(f"the table `{name}` has items of an unknown kind: {key}")
+    if not names_machine(name, key):
+        wrong.append(f"{key} in the table `{name}` does not say whose it is")
+    return machine_of(key), wrong
 
 
 def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
@@ -178,10 +196,12 @@ def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
         return
     for key in by_kind(tables.sessions).get("cached", []):
         broker, _, session_id, identity = key.split("/", 3)
-        cached = tables.sessions.get(key, CachedPartition)
         active = tables.sessions.get(f"{broker}/active/{session_id}", Active)
+        if not active or identity in active.identities:
+            continue
+        cached = tables.sessions.get(key, CachedPartition)
         session = tables.sessions.get(f"{broker}/session/{session_id}", Session)
-        if not cached or not active or not session or identity in active.identities:
+        if not cached or not session:
             continue
         log = tables.logs.get(cached.watched_log, Log)
         end = log.readable_end(session.isolation_level) if log is not None else 0

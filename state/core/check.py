@@ -5,7 +5,7 @@ tests have it after every event, and `brokerstream replay --check` (`state/cell/
 check has found nothing, the next one needs to look only at what was touched since (`Touched`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from brokerstream.state.core import waiting
@@ -16,7 +16,7 @@ Violations = Iterator[str]
 """What does not hold, one sentence each."""
 
 _BY_KIND = "keys by kind"
-_KEYS_KNOWN = 2**16
+KEYS_KNOWN = 2**16
 """Keys of which it is remembered what they say: from event to event most are the same."""
 
 
@@ -27,30 +27,45 @@ class Touched:
         keys: of what was touched, those that are gone by now included, by the table's name.
     """
 
-    def __init__(self, keys: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(self, keys: Mapping[str, Collection[str]] | None = None) -> None:
         self._keys = keys
-        self._kinds = {name: frozenset(map(kind_of, each)) for name, each in (keys or {}).items()}
+        self._kinds: dict[str, frozenset[str]] = {}
+        self._timers: frozenset[str] | None = None
+        self._gone: dict[tuple[str, str], bool] = {}
 
     def has(self, name: str, *kinds: str) -> bool:
         """Whether anything of a table was touched, or anything of these kinds."""
         if self._keys is None:
             return True
-        found = self._kinds.get(name, frozenset())
-        return not found.isdisjoint(kinds) if kinds else bool(found)
+        touched = self._keys.get(name)
+        if not touched or not kinds:
+            return bool(touched)
+        found = self._kinds.get(name)
+        if found is None:
+            found = self._kinds[name] = frozenset(map(kind_of, touched))
+        return not found.isdisjoint(kinds)
 
     def has_timer(self, kind: str) -> bool:
         """Whether a timer of a kind was touched."""
         if self._keys is None:
             return True
-        return any(key.startswith(f"timer/{kind}/") for key in self._keys.get("waiting", ()))
+        if self._timers is None:
+            touched = self._keys.get("waiting", ())
+            self._timers = frozenset(k.split("/", 2)[1] for k in touched if k.startswith("timer/"))
+        return kind in self._timers
 
     def is_gone(self, name: str, table: Table, kind: str) -> bool:
-        """Whether an item of a kind is gone."""
+        """Whether an item of a kind is gone; as when it was asked for the first time."""
         if self._keys is None:
             return True
-        return any(key not in table for key in self._keys.get(name, ()) if kind_of(key) == kind)
+        gone = self._gone.get((name, kind))
+        if gone is None:
+            keys = self._keys.get(name, ())
+            gone = any(key not in table for key in keys if kind_of(key) == kind)
+            self._gone[name, kind] = gone
+        return gone
 
-    def keys(self, name: str, table: Table) -> Sequence[str]:
+    def keys(self, name: str, table: Table) -> Collection[str]:
         """The keys that are to be looked at, those of items that are gone included."""
         return table.keys() if self._keys is None else self._keys.get(name, ())
 
@@ -84,21 +99,21 @@ def _by_kind(keys: list[str]) -> dict[str, list[str]]:
     return kinds
 
 
-@lru_cache(_KEYS_KNOWN)
+@lru_cache(KEYS_KNOWN)
 def kind_of(key: str) -> str:
     """The kind of an item: the first part of its key that is no machine."""
     first, second, *_ = key.split("/", 2) if "/" in key else (key, "")
     return second if _is_machine(first) else first
 
 
-@lru_cache(_KEYS_KNOWN)
+@lru_cache(KEYS_KNOWN)
 def machine_of(key: str) -> int | None:
     """The broker whose item a key names, None where it names none."""
     first = key.partition("/")[0]
     return int(first) if first.isdecimal() else None
 
 
-@lru_cache(_KEYS_KNOWN)
+@lru_cache(KEYS_KNOWN)
 def names_machine(name: str, key: str) -> bool:
     """Whether a key of the table `name` says whose item it is (`waiting.py` on those in it)."""
     if name != "waiting":

@@ -189,9 +189,11 @@ class Table:
 
         So who looks at the items after each event sees which to look at; all else goes on as it is.
         """
+        if not self._former:
+            return []
         touched = list(self._former)
-        for key in touched:
-            self._earlier.setdefault(key, self._former[key])
+        for key, former in self._former.items():
+            self._earlier.setdefault(key, former)
         self._former.clear()
         return touched
 

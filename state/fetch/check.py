@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from brokerstream.state.core.check import ALL, Touched, Violations, by_kind, machine_of
+from brokerstream.state.core.check import ALL, Touched, Violations
 from brokerstream.state.core.tables import Table
 from brokerstream.state.fetch.fetch_session import SessionCache
 from brokerstream.state.fetch.fetch_session_counts import CLIENTS_MAX, Evictions
@@ -26,27 +26,22 @@ def check(
     table: Table, brokers: Sequence[int], wanted: Slices, touched: Touched = ALL
 ) -> Violations:
     """The caches of some brokers, each in these slices unless it has begun with others."""
-    kinds = by_kind(table)
     watching: set[tuple[str, int, str]] = set()
-    has_any = touched.has("sessions", *KINDS) and not kinds.keys().isdisjoint(KINDS)
-    looked_at = touched.brokers("sessions", brokers) if has_any else ()
-    for broker in looked_at:
+    watched: set[tuple[str, int, str]] = set()
+    is_any = touched.has("sessions", *KINDS)
+    for broker in touched.brokers("sessions", brokers) if is_any else ():
         keys = {
-            kind: [key for key in kinds.get(kind, []) if machine_of(key) == broker]
+            kind: table.keys(f"{broker}/{kind}/")
             for kind in ("session", "members", "active", "cached")
         }
         for violation in _cache(table, broker, keys, wanted, watching):
             yield f"broker {broker}: {violation}"
-    watched = set()
-    for key in kinds.get("watchers", []):
-        if machine_of(key) not in looked_at:
-            continue
-        watchers = table.get(key, Watchers)
-        assert watchers is not None, key
-        log = key.replace("/watchers/", "/", 1)
-        watched |= {(log, session_id, identity) for session_id, identity in watchers.entries}
-        if not watchers.entries or len(set(watchers.entries)) != len(watchers.entries):
-            yield f"{log} is watched by {watchers.entries}"
+        for key, watchers in table.items(f"{broker}/watchers/", Watchers):
+            log = key.replace("/watchers/", "/", 1)
+            entries = set(watchers.entries)
+            watched |= {(log, session_id, identity) for session_id, identity in entries}
+            if not entries or len(entries) != len(watchers.entries):
+                yield f"{log} is watched by {watchers.entries}"
     for log, session_id, identity in sorted(watching - watched):
         yield f"session {session_id} is not told of changes of {log}, its {identity}"
     for log, session_id, identity in sorted(watched - watching):
@@ -78,9 +73,10 @@ def _cache(
             yield f"session {session_id} names partitions that are not cached"
             continue
         cached -= places
-        yield from _session(session, members, active, cache.partitions(session_id))
+        partitions = cache.partitions(session_id)
+        yield from _session(session, members, active, partitions)
         counted[slices.slice_of(session_id)] += max(session.cached_size, 0)
-        for partition in cache.partitions(session_id):
+        for partition in partitions:
             if partition.watched_log:
                 identity = partition.requested.identity
                 watching.add((partition.watched_log, session_id, identity))

@@ -20,16 +20,29 @@ def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Vio
     """The groups that some brokers coordinate."""
     has_groups = touched.has("groups") or touched.has("sessions", *LIVING)
     is_led = touched.has("metadata", "topic") or touched.has("waiting", "network")
-    if has_groups or is_led or touched.has_timer(groups.TIMER):
-        yield from _groups(tables, brokers)
-    if has_groups or is_led or touched.has("waiting", "wait"):
-        yield from _waits(tables, brokers)
+    are_timers = has_groups or is_led or touched.has_timer(groups.TIMER)
+    are_waits = has_groups or is_led or touched.has("waiting", "wait")
+    known = {each: _known(tables, each) for each in brokers} if are_timers or are_waits else {}
+    if are_timers:
+        yield from _groups(tables, known)
+    if are_waits:
+        yield from _waits(tables, known)
     if touched.has("groups"):
         yield from _offsets(tables)
 
 
-def _ids(tables: Tables, broker: int) -> set[str]:
-    return {*groups.written_ids(tables, broker), *groups.living_ids(tables, broker)}
+Known = list[tuple[str, groups.Group, bool]]
+"""The groups that a broker knows, by id, and whether it coordinates them."""
+
+
+def _known(tables: Tables, broker: int) -> Known:
+    found: Known = []
+    ids = {*groups.written_ids(tables, broker), *groups.living_ids(tables, broker)}
+    for group_id in sorted(ids):
+        group = groups.known(tables, broker, group_id)
+        assert group is not None, group_id
+        found.append((group_id, group, _is_there(tables, broker, group_id, group)))
+    return found
 
 
 def _is_there(tables: Tables, broker: int, group_id: str, group: groups.Group) -> bool:
@@ -40,16 +53,14 @@ def _is_there(tables: Tables, broker: int, group_id: str, group: groups.Group) -
     return not is_classic or groups.living(tables, broker, group_id) is not None
 
 
-def _groups(tables: Tables, brokers: Sequence[int]) -> Violations:
-    for broker in brokers:
+def _groups(tables: Tables, known: dict[int, Known]) -> Violations:
+    for broker, found in known.items():
         timers = set(waiting.timers_of(tables.waiting, f"{groups.TIMER}/{broker}/"))
         written = groups.written_ids(tables, broker)
-        for group_id in sorted(_ids(tables, broker)):
-            group = groups.known(tables, broker, group_id)
-            assert group is not None, group_id
+        for group_id, group, is_there in found:
             mine = {name for name in timers if name.split("/", 1)[0] == escape(group_id)}
             timers -= mine
-            if not _is_there(tables, broker, group_id, group):
+            if not is_there:
                 continue
             running = {groups.timer_of(name)[1] for name in mine}
             for violation in kind_of(group).check(group, running):
@@ -63,13 +74,12 @@ def _groups(tables: Tables, brokers: Sequence[int]) -> Violations:
             yield f"the timer {name} of broker {broker} is of no group that lives"
 
 
-def _waits(tables: Tables, brokers: Sequence[int]) -> Violations:
+def _waits(tables: Tables, known: dict[int, Known]) -> Violations:
     """Joins and syncs that wait are those of members."""
     waiting_ids: set[str] = set()
-    for broker in brokers:
-        for group_id in _ids(tables, broker):
-            group = groups.known(tables, broker, group_id)
-            if isinstance(group, ClassicGroup) and _is_there(tables, broker, group_id, group):
+    for found in known.values():
+        for _, group, is_there in found:
+            if is_there and isinstance(group, ClassicGroup):
                 waiting_ids |= _waiting_ids(group)
     joins_and_syncs = {
         each.event_id

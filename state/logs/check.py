@@ -2,8 +2,10 @@
 
 from functools import lru_cache
 from itertools import pairwise
+from typing import TypeVar
 
-from brokerstream.state.core.check import ALL, Touched, Violations
+from brokerstream.state.core.check import ALL, KEYS_KNOWN, Touched, Violations
+from brokerstream.state.core.remembered import remembering
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs.chunked import CHUNK_ENTRIES, Span
@@ -17,7 +19,6 @@ from brokerstream.state.logs.log import (
     Segment,
     StoredBatch,
     aborted_index,
-    batches_from,
     chunk_key,
     rolled_segments,
     sealed_segments,
@@ -33,11 +34,10 @@ OF_A_LOG = ("chunk", "sealed", "aborted", "rolled")
 def check(logs: Table, producers: Table, touched: Touched = ALL) -> Violations:
     """Every log by itself, with its producers; nothing belongs to a log that is not there."""
     keys = [*touched.keys("logs", logs), *touched.keys("producers", producers)]
-    for broker, _, topic_id, partition in sorted({_place(key) for key in keys}):
-        place = f"{topic_id}/{partition}"
-        key = f"{broker}/log/{place}"
+    for key in sorted(set(map(_log_of, keys))):
+        broker, _, place = key.split("/", 2)
         log = logs.get(key, Log)
-        owned: set[str] = set()
+        owned: list[str] = []
         if log is not None and not _is_empty(log):  # most partitions of internal topics are
             owned = _items_of(int(broker), log)
             for violation in _log(logs, int(broker), log):
@@ -49,10 +49,11 @@ def check(logs: Table, producers: Table, touched: Touched = ALL) -> Violations:
         yield from _producers(key, log, producers)
 
 
-def _place(key: str) -> tuple[str, str, str, str]:
-    """The broker, topic id and partition of a log's key, and of the key of what belongs to it."""
+@remembering(KEYS_KNOWN)
+def _log_of(key: str) -> str:
+    """The key of the log that an item is, or belongs to."""
     broker, _, topic_id, partition, *_ = key.split("/")
-    return broker, "log", topic_id, partition
+    return f"{broker}/log/{topic_id}/{partition}"
 
 
 def _is_empty(log: Log) -> bool:
@@ -69,13 +70,15 @@ def _empty(
     return Log(topic_id, topic, partition, epoch, directory=directory, is_whole=is_whole)
 
 
-def _items_of(broker: int, log: Log) -> set[str]:
-    place = f"{log.topic_id}/{log.partition}"
-    chunks = {chunk_key(broker, log.topic_id, log.partition, c.number) for c in log.chunks}
-    sealed = {f"{broker}/sealed/{place}/{n}" for n in _chunks(log.segments)}
-    rolled = {f"{broker}/rolled/{place}/{n}" for n in _chunks(log.rolled)}
-    aborted = {f"{broker}/aborted/{place}/{n}" for n in _chunks(log.aborted)}
-    return chunks | sealed | rolled | aborted
+def _items_of(broker: int, log: Log) -> list[str]:
+    """The keys of what belongs to a log."""
+    found = [chunk_key(broker, log.topic_id, log.partition, c.number) for c in log.chunks]
+    spans = (("sealed", log.segments), ("rolled", log.rolled), ("aborted", log.aborted))
+    for kind, span in spans:
+        if span:
+            place = f"{broker}/{kind}/{log.topic_id}/{log.partition}"
+            found += [f"{place}/{number}" for number in _chunks(span)]
+    return found
 
 
 def _chunks(span: Span) -> range:
@@ -97,7 +100,7 @@ def _log(table: Table, broker: int, log: Log) -> Violations:
     firsts = [each.first_offset for each in log.transactions]
     if firsts != sorted(set(firsts)) or any(first >= end for first in firsts):
         yield f"transactions begin at {firsts} in a log that ends at {end}"
-    aborted = aborted_index(table, broker, log).between(0, end + 1)
+    aborted = aborted_index(table, broker, log).between(0, end + 1) if log.aborted else []
     for entry in aborted:
         if not entry.first_offset <= entry.last_offset < end:
             yield f"an aborted transaction goes from {entry.first_offset} to {entry.last_offset}"
@@ -110,13 +113,12 @@ def _index(table: Table, broker: int, log: Log) -> Violations:
     is_cleaned = log.topic in UNSEALED or log.is_whole  # offsets may have gaps
     if len(log.chunks) > INDEX_CHUNKS_MAX and not is_cleaned:
         yield f"{len(log.chunks)} chunks in the index; at most {INDEX_CHUNKS_MAX} are kept"
-    sealed = sealed_segments(table, broker, log)
+    sealed = list(sealed_segments(table, broker, log)) if log.segments else []
     bounds: list[Segment | ChunkBounds] = [*sealed, *log.chunks]
     if log.sealed_bytes != sum(segment.size_in_bytes for segment in sealed):
         yield f"{log.sealed_bytes} bytes are counted as sealed, which is not what was sealed"
-    for one, other in pairwise(bounds):
-        if not _follows(one, other, log):
-            yield f"after offset {one.last_offset} the index goes on with {other.base_offset}"
+    for one, other in _parted(bounds, log):
+        yield f"after offset {one.last_offset} the index goes on with {other.base_offset}"
     if bounds and not _ends(bounds[-1].last_offset, log):
         ends = (bounds[-1].last_offset, log.log_end_offset)
         yield "the index ends with offset {}, the log at its end offset {}".format(*ends)
@@ -139,10 +141,34 @@ def _segments(table: Table, broker: int, log: Log) -> Violations:
         yield f"a segment begins at {log.active.base_offset}, behind the end of the log"
     if not log.chunks or log.chunks[0].base_offset > log.active.base_offset:
         return
-    batches = batches_from(table, broker, log, log.active.base_offset)
-    size = sum(batch.size_in_bytes for batch in batches)
+    size = _size_from(table, broker, log, log.active.base_offset)
     if size != log.active.size_in_bytes:
         yield f"the active segment has {log.active.size_in_bytes} bytes, the index {size} of it"
+
+
+def _size_from(table: Table, broker: int, log: Log, offset: int) -> int:
+    """The bytes of the batches from `offset` on; those of whole chunks are in their bounds."""
+    size = sum(bounds.size_in_bytes for bounds in log.chunks if bounds.base_offset >= offset)
+    for bounds in log.chunks:
+        if bounds.base_offset < offset <= bounds.last_offset:
+            chunk = table.get(chunk_key(broker, log.topic_id, log.partition, bounds.number), Chunk)
+            batches = chunk.batches if chunk is not None else []
+            size += sum(each.size_in_bytes for each in batches if each.last_offset >= offset)
+    return size
+
+
+_Entry = TypeVar("_Entry", Segment | ChunkBounds, StoredBatch)
+
+
+def _parted(entries: list[_Entry], log: Log) -> list[tuple[_Entry, _Entry]]:
+    """The neighbours of which the second does not go on where the first ends."""
+    following = iter(entries)
+    next(following, None)
+    return [
+        (one, other)
+        for one, other in zip(entries, following, strict=False)
+        if one.last_offset + 1 != other.base_offset and not _follows(one, other, log)
+    ]
 
 
 def _follows(
@@ -166,16 +192,15 @@ def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Violatio
     if chunk is None or not 0 < len(chunk.batches) <= CHUNK_BATCHES_MAX:
         yield f"chunk {bounds.number} has none or too many batches"
         return
-    for one, other in pairwise(chunk.batches):
-        if not _follows(one, other, log):
-            yield f"after offset {one.last_offset} a batch begins at {other.base_offset}"
     batches = chunk.batches
+    for one, other in _parted(batches, log):
+        yield f"after offset {one.last_offset} a batch begins at {other.base_offset}"
     found = ChunkBounds(
         bounds.number,
         batches[0].base_offset,
         batches[-1].last_offset,
-        sum(batch.size_in_bytes for batch in batches),
-        max(NO_TIMESTAMP, *(batch.max_timestamp for batch in batches)),
+        sum([batch.size_in_bytes for batch in batches]),
+        max([NO_TIMESTAMP, *[batch.max_timestamp for batch in batches]]),
     )
     if found != bounds:
         yield f"the bounds of chunk {bounds.number} are {bounds}, its batches have {found}"

@@ -1,5 +1,7 @@
 """What must hold between the replicas of a partition: who leads, and what is committed."""
 
+from collections.abc import Iterator
+
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.core import waiting
@@ -15,17 +17,28 @@ KINDS = ("leading", "held", "checkpointed")
 
 def check(tables: Tables, touched: Touched = ALL) -> Violations:
     """Every partition with several replicas, and what leaders know of them."""
-    places = {tuple(key.split("/")[2:4]) for key in touched.keys("logs", tables.logs)}
     is_known = not touched.has("metadata", "topic")
-    for topic in image.all_topics(tables.metadata, CONTROLLER):
-        for number, partition in enumerate(topic.partitions):
-            if is_known and (topic.topic_id, str(number)) not in places:
-                continue
-            if len(partition.replicas) > 1:
-                yield from _replicas(tables, topic, number)
+    for topic, number in _touched(tables, touched) if is_known else _all(tables):
+        if len(topic.partitions[number].replicas) > 1:
+            yield from _replicas(tables, topic, number)
     is_held = touched.has_timer(THROTTLE_TIMER) or touched.is_gone("logs", tables.logs, "log")
     if not is_known or is_held or touched.has("waiting", *KINDS):
         yield from _kept(tables)
+
+
+def _all(tables: Tables) -> Iterator[tuple[Topic, int]]:
+    for topic in image.all_topics(tables.metadata, CONTROLLER):
+        for number in range(len(topic.partitions)):
+            yield topic, number
+
+
+def _touched(tables: Tables, touched: Touched) -> Iterator[tuple[Topic, int]]:
+    """The partitions of which a log was touched; where a cell has no controller it knows none."""
+    places = {tuple(key.split("/", 4)[2:4]) for key in touched.keys("logs", tables.logs)}
+    for topic_id, number in sorted(places):
+        topic = image.topic_by_id(tables.metadata, CONTROLLER, topic_id)
+        if topic is not None and int(number) < len(topic.partitions):
+            yield topic, int(number)
 
 
 def _kept(tables: Tables) -> Violations:

@@ -141,3 +141,21 @@ def test_of_a_cell_that_goes_on_from_a_commit_what_was_touched_before_is_looked_
     _log(again)[1].high_watermark = 9
     with pytest.raises(ViolationError, match="high watermark 9"):
         checker.hold(again)
+
+
+def test_of_a_cell_that_begins_twice_before_its_first_event_as_much_is_looked_at(
+    bench: Bench,
+) -> None:
+    checker = Checker(whole_every=1_000)
+    checker.begin(bench.cell)
+    checker.hold(bench.cell)
+    key, _ = _log(bench.cell)
+    bench.cell.tables.logs.change(key, Log).log_end_offset = 1
+    checker.hold(bench.cell)
+    columns = bench.cell.columns()
+    for _ in range(2):
+        again = Cell(bench.cell.settings, columns)
+        checker.begin(again)
+    _log(again)[1].high_watermark = 9
+    with pytest.raises(ViolationError, match="high watermark 9"):
+        checker.hold(again)
