@@ -65,6 +65,7 @@ def test_a_token_has_the_times_of_the_settings_and_of_the_request() -> None:
     assert renew(bench, "a", period_ms=WEEK_MS) == (0, START + DAY_MS)
     assert expire(bench, "a", period_ms=2**63 - 1) == (0, START + WEEK_MS)
     assert renew(bench, "b") == (0, START + HOUR_MS)
+    assert renew(bench, "b", period_ms=1) == (0, START + 1)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def test_what_is_not_there_is_left_out() -> None:
     wanted |= {"numPartitions": -1, "replicationFactor": -1}
     bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
     asked = [{"topic": "orders", "partitions": [0, 9]}, {"topic": "nope", "partitions": [0]}]
+    assert [described(bench, version=each).get("errorCode") for each in (2, 3)] == [None, 0]
     (found,) = described(bench, asked, version=1)["results"]
     assert found == {"errorCode": 0, "logDir": "/tmp/kafka-logs", "topics": []}
     answer = bench.request("DESCRIBE_LOG_DIRS", 1, {"topics": asked}, broker=2)

@@ -85,6 +85,14 @@ def test_a_fetch_above_what_it_may_read_is_not_kept_waiting() -> None:
     assert (answer["errorCode"], answer["lastStableOffset"], answer["batches"]) == (0, 1, [])
 
 
+def test_one_partition_with_an_error_is_an_answer_for_all_that_would_wait() -> None:
+    reader = Reader()
+    reader.fill(1)
+    assert reader.fetch((0, 1), minBytes=1, maxWaitMs=500) is None
+    answer = reader.fetch((0, 1), (1, 9), minBytes=1, maxWaitMs=500) or []
+    assert [each["errorCode"] for each in answer] == [0, 1]
+
+
 def test_a_session_that_reads_to_another_end_looks_at_all_of_its_partitions_again() -> None:
     reader = Reader()
     reader.fill(1)

@@ -186,6 +186,13 @@ def test_who_waits_at_a_follower_is_answered_when_its_high_watermark_rises() -> 
     assert (part["highWatermark"], part["recordsSizeInBytes"]) == (3, 72)
 
 
+def test_who_would_wait_at_the_leader_is_sent_to_a_follower_at_once() -> None:
+    replicas = Replicas(bench=bench())
+    replicas.produce()
+    assert named(fetch(replicas, "west", offset=1, wait_ms=5000)) == 3
+    assert fetch(replicas, "east", offset=1, wait_ms=5000) is None
+
+
 def test_who_waits_at_the_leader_may_then_be_sent_to_a_follower() -> None:
     replicas = Replicas(bench=bench())
     replicas.leave_only_the_leader()

@@ -10,6 +10,7 @@ from brokerstream.state.cluster import features
 from brokerstream.state.core.errors import Error
 from brokerstream.state.groups import groups
 from brokerstream.state.groups.streams_group import StreamsGroup
+from tests.support.machine import RefusedError
 from tests.support.streams_groups import (
     CHANGELOG,
     COUNTING,
@@ -216,6 +217,13 @@ def test_members_are_told_where_which_partitions_are() -> None:
     assert (place["userEndpoint"], told["endpointInformationEpoch"]) == (said["userEndpoint"], 0)
     assert place["activePartitions"] == [{"topic": "foo", "partitions": [0, 1, 2, 3]}]
     assert bench.beat("a", 2)["partitionsByUserEndpoint"] is None
+
+
+def test_a_port_is_one_that_kafkas_uint16_has() -> None:
+    bench = StreamsBench()
+    bench.join("a", userEndpoint={"host": "ha", "port": 65_535})
+    with pytest.raises(RefusedError, match="out of range"):
+        bench.join("b", userEndpoint={"host": "hb", "port": 65_536})
 
 
 def test_a_group_is_full_for_who_joins() -> None:

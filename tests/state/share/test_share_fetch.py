@@ -306,6 +306,14 @@ def test_partitions_are_read_in_turn_and_who_was_read_just_now_comes_last() -> N
     assert found == in_turn
 
 
+def test_who_renews_locks_asks_for_no_records() -> None:
+    bench = Shared()
+    assert bench.share("a", 0, isRenewAck=True, maxBytes=1)["errorCode"] == 42
+    nothing = {"minBytes": 0, "maxBytes": 0, "maxRecords": 0}
+    bench.fetch("a")
+    assert bench.share("a", 1, isRenewAck=True, **nothing)["errorCode"] == 0
+
+
 def test_who_says_nothing_of_a_partition_is_told_so_beside_others() -> None:
     # asked of Apache Kafka 4.3.1
     bench = Shared()

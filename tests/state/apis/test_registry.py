@@ -1,0 +1,25 @@
+"""Who answers which API."""
+
+from brokerstream.state.apis.registry import BUILT
+
+FORWARDED = {
+    *("CREATE_TOPICS", "DELETE_TOPICS", "CREATE_PARTITIONS", "ELECT_LEADERS"),
+    *("ALTER_PARTITION_REASSIGNMENTS", "LIST_PARTITION_REASSIGNMENTS"),
+    *("ALTER_CONFIGS", "INCREMENTAL_ALTER_CONFIGS", "ALTER_CLIENT_QUOTAS"),
+    *("CREATE_ACLS", "DELETE_ACLS"),
+    *("CREATE_DELEGATION_TOKEN", "RENEW_DELEGATION_TOKEN", "EXPIRE_DELEGATION_TOKEN"),
+    *("DESCRIBE_QUORUM", "UPDATE_FEATURES", "UNREGISTER_BROKER"),
+}
+"""What brokers hand on to the controller: `KafkaApis.handle`."""
+
+OF_CONTROLLERS = {
+    *("ALLOCATE_PRODUCER_IDS", "ALTER_PARTITION"),
+    *("BROKER_REGISTRATION", "BROKER_HEARTBEAT"),
+}
+"""What brokers themselves ask it."""
+
+
+def test_the_controller_answers_what_brokers_forward_and_ask() -> None:
+    """In another cell than the controller's anything else is answered by what a broker knows."""
+    found = {api.name for api in BUILT.values() if api.on_controller}
+    assert found == FORWARDED | OF_CONTROLLERS
