@@ -92,7 +92,7 @@ def under_load(stand: Stand, lasts_s: float, every_s: float, file: Path) -> tupl
     load.end(clients)
     for one in clients:
         failed = f"{one.failed} failed {one.failure}"
-        _say(f"{one.name}: {one.done:,} done, {failed}, {len(one.wrong)} wrong")
+        _say(f"{one.name}: {one.done:,} done, {failed}, {len(one.wrong)} wrong {one.noted}")
     idle = [f"{one.name} has done nothing" for one in clients if not one.done]
     ended = [f"{name} has ended" for name in restarts]
     return rows, [*ended, *idle, *(f"{one.name}: {what}" for one in clients for what in one.wrong)]

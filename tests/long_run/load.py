@@ -3,6 +3,9 @@
 The members of a group have to see each offset of a partition after the one before, whoever of them
 it is; offsets that come again after a rebalance are counted, and allowed. A read_committed reader
 has to see a transaction's records together, and none of one that was aborted.
+
+Who comes too late for records finds them deleted by retention. So where something is left out the
+log is asked where it begins: not at or behind what came instead, and it was lost.
 """
 
 import threading
@@ -16,6 +19,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.patience import PATIENCE_S
 from tests.support.time_outs import time_outs
 
 RETENTION = {"retention.ms": "300000", "segment.ms": "60000"}
@@ -25,8 +29,12 @@ IDEMPOTENT = {"enable.idempotence": True, "linger.ms": 20}
 PAUSE_S = 0.1
 ROUND_S = 20.0
 """How long a topic exists."""
-STAYS_S = 90.0
-"""How long a member stays that goes again: a group hands a partition over in three heartbeats."""
+STAYS_S = 20.0
+"""How long a member that goes again stays after its first record, however late that comes."""
+
+NOBODY_SAYS = -1
+TRIES, TRY_S = 10, 30.0
+"""How often, and how long each time, a log is asked where it begins."""
 
 TRANSACTION_RECORDS = 5
 TRANSACTION = {"transaction.timeout.ms": 180_000}
@@ -42,7 +50,10 @@ class Client(threading.Thread, ABC):
         wrong: what must not be, in words.
         failed: errors that a client may get, and goes on after.
         failure: the last of them.
+        noted: what else there is to tell, in words.
     """
+
+    noted = ""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(daemon=True, name=type(self).__name__)
@@ -99,20 +110,44 @@ class Group:
         self.topic = topic
         self.protocol = protocol
         self.again = 0
+        self.deleted = 0
         self._next: dict[int, int] = {}
         self._lock = threading.Lock()
 
-    def seen(self, partition: int, offset: int) -> str:
-        """A member has got a record; gives back what is wrong with that."""
+    def seen(self, partition: int, offset: int, log_start: Callable[[], int]) -> str:
+        """A member has got a record; gives back what is wrong with that.
+
+        `log_start` asks where the partition's log begins now.
+        """
         with self._lock:
             wanted = self._next.get(partition, offset)
             self.again += offset < wanted
             self._next[partition] = max(wanted, offset + 1)
-        return f"{self.topic}-{partition}: {offset} follows {wanted - 1}" * (offset > wanted)
+        if offset <= wanted:
+            return ""
+        begins = log_start()
+        if begins >= offset:
+            self.deleted += offset - wanted
+            return ""
+        return f"{self.topic}-{partition}: {offset} follows {wanted - 1}, the log has {begins}"
+
+
+def log_start(consumer: confluent_kafka.Consumer, topic: str, partition: int) -> int:
+    """Where a log begins, by its broker; NOBODY_SAYS where that does not answer."""
+    place = TopicPartition(topic, partition)
+    for _ in range(TRIES):
+        with suppress(KafkaException):
+            begins, _end = consumer.get_watermark_offsets(place, TRY_S)
+            return int(begins)
+    return NOBODY_SAYS
 
 
 class Reads(Client):
-    """A member of a group that stays, or comes and goes."""
+    """A member of a group that stays, or comes and goes.
+
+    It commits what it has noted, and no more: else another member might be first to note what
+    comes behind a record that this one has been given.
+    """
 
     def __init__(self, bootstrap: str, group: Group, stays: bool) -> None:
         super().__init__(bootstrap, group.topic)
@@ -121,17 +156,39 @@ class Reads(Client):
 
     def turn(self) -> None:
         consumer = confluent_kafka.Consumer(self._settings())
-        leaves = time.monotonic() + STAYS_S
+        begins, first = time.monotonic(), 0.0
         try:
             consumer.subscribe([self.topic])
-            while not self.ended.is_set() and (self._stays or time.monotonic() < leaves):
+            while not self.ended.is_set() and (self._stays or not self._is_over(begins, first)):
                 message = consumer.poll(PAUSE_S)
                 if message is not None and message.error() is None:
-                    self.done += 1
-                    wrong = self._group.seen(message.partition() or 0, message.offset() or 0)
-                    self.wrong += [wrong] if wrong else []
+                    first = first or time.monotonic()
+                    self._note(consumer, message)
         finally:
             consumer.close()
+
+    def _is_over(self, begins: float, first: float) -> bool:
+        """Whether a member goes; one that gets nothing has a group that does not come to rest."""
+        if first:
+            return time.monotonic() > first + STAYS_S
+        is_late = time.monotonic() > begins + PATIENCE_S
+        if is_late:
+            self.wrong.append(f"no record for {PATIENCE_S} s")
+        return is_late
+
+    def _note(self, consumer: confluent_kafka.Consumer, message: confluent_kafka.Message) -> None:
+        self.done += 1
+        partition, offset = message.partition() or 0, message.offset() or 0
+        wrong = self._group.seen(
+            partition, offset, lambda: log_start(consumer, self.topic, partition)
+        )
+        self.wrong += [wrong] if wrong else []
+        with suppress(KafkaException):  # the partition is another member's by now
+            consumer.store_offsets(message)
+
+    @property
+    def noted(self) -> str:  # type: ignore[override]
+        return f"its group: {self._group.again} again, {self._group.deleted} deleted before"
 
     def _settings(self) -> dict[str, Any]:
         protocol = self._group.protocol
@@ -140,6 +197,7 @@ class Reads(Client):
             "group.protocol": protocol,
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 1000,
+            "enable.auto.offset.store": False,
         }
         of_broker = OF_BROKER if protocol == "consumer" else ()
         found = self.settings("consumers", **own)
@@ -175,6 +233,7 @@ class ReadsCommitted(Client):
 
     def turn(self) -> None:
         own = {"group.id": "none", "isolation.level": "read_committed"}
+        own["auto.offset.reset"] = "earliest"
         consumer = confluent_kafka.Consumer(self.settings("consumers", **own))
         try:
             consumer.assign([TopicPartition(self.topic, 0, confluent_kafka.OFFSET_END)])
@@ -182,11 +241,18 @@ class ReadsCommitted(Client):
             while not self.ended.is_set():
                 message = consumer.poll(PAUSE_S)
                 if message is not None and message.error() is None:
-                    last = self.seen((message.value() or b"").split(), last)
+                    words, offset = (message.value() or b"").split(), message.offset() or 0
+                    last = self.seen(words, last, self._before(consumer, offset))
         finally:
             consumer.close()
 
-    def seen(self, words: list[bytes], last: tuple[int, int] | None) -> tuple[int, int]:
+    def _before(self, consumer: confluent_kafka.Consumer, offset: int) -> Callable[[], bool]:
+        return lambda: log_start(consumer, self.topic, 0) >= offset
+
+    def seen(
+        self, words: list[bytes], last: tuple[int, int] | None, is_deleted: Callable[[], bool]
+    ) -> tuple[int, int]:
+        """Notes a record behind `last`; `is_deleted` asks whether the log has none before it."""
         number, index = int(words[0]), int(words[1])
         self.done += 1
         if words[2] == b"abort":
@@ -196,7 +262,7 @@ class ReadsCommitted(Client):
             if index
             else number > last[0] and last[1] == TRANSACTION_RECORDS - 1
         )
-        if not is_next:
+        if not is_next and not is_deleted():
             self.wrong.append(f"{(number, index)} comes after {last}")
         return number, index
 
@@ -232,10 +298,11 @@ def mixed(bootstrap: str) -> list[Client]:
     return [*found, Transacts(bootstrap, "sums"), ReadsCommitted(bootstrap, "sums")]
 
 
-def end(clients: list[Client], waits: Callable[[Client], None] = lambda one: one.join(120)) -> None:
-    """Have all of them end."""
+def end(clients: list[Client]) -> None:
+    """Have all of them end; who does not is wrong."""
     for one in clients:
         one.ended.set()
     for one in clients:
-        with suppress(RuntimeError):  # it has never begun
-            waits(one)
+        one.join(PATIENCE_S)
+        if one.is_alive():
+            one.wrong.append(f"has not ended in {PATIENCE_S} s")

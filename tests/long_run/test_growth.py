@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.long_run.growth import FLAT, growth_of
-from tests.long_run.load import Group, ReadsCommitted
+from tests.long_run.load import NOBODY_SAYS, Group, ReadsCommitted
 
 TIMES = [15.0 * number for number in range(200)]
 VALUES = st.floats(100, 110, allow_nan=False)
@@ -51,10 +51,34 @@ def test_without_samples_nothing_is_said() -> None:
 
 def test_members_may_see_an_offset_again_but_none_may_be_left_out() -> None:
     group = Group("lines", "classic")
-    assert [group.seen(0, offset) for offset in (5, 6, 7, 6, 7, 8)] == [""] * 6
+    assert [group.seen(0, offset, nobody_asks) for offset in (5, 6, 7, 6, 7, 8)] == [""] * 6
     assert group.again == 2
-    assert group.seen(1, 0) == ""
-    assert group.seen(0, 10) == "lines-0: 10 follows 8"
+    assert group.seen(1, 0, nobody_asks) == ""
+    for begins in (9, NOBODY_SAYS):
+        group = one_at_8()
+        assert group.seen(0, 10, lambda at=begins: at) == (
+            f"lines-0: 10 follows 8, the log has {begins}"
+        )
+        assert group.deleted == 0
+
+
+@pytest.mark.parametrize("begins", [10, 12])
+def test_what_retention_has_deleted_is_not_left_out(begins: int) -> None:
+    """The log begins at what came instead, or, by now, behind it."""
+    group = one_at_8()
+    assert group.seen(0, 10, lambda: begins) == ""
+    assert (group.deleted, group.again) == (1, 0)
+    assert group.seen(0, 11, nobody_asks) == ""
+
+
+def one_at_8() -> Group:
+    group = Group("lines", "classic")
+    assert group.seen(0, 8, nobody_asks) == ""
+    return group
+
+
+def nobody_asks() -> int:
+    raise AssertionError("nothing was left out")
 
 
 @pytest.mark.parametrize(
@@ -71,5 +95,14 @@ def test_members_may_see_an_offset_again_but_none_may_be_left_out() -> None:
 def test_a_transaction_is_seen_whole_and_in_order(words: str, wrong: int) -> None:
     reads, last = ReadsCommitted("nowhere", "sums"), None
     for record in words.encode().split(b","):
-        last = reads.seen(record.split(), last)
+        last = reads.seen(record.split(), last, lambda: False)
     assert len(reads.wrong) == wrong
+
+
+def test_of_a_transaction_the_first_records_may_be_deleted_before_they_are_read() -> None:
+    reads = ReadsCommitted("nowhere", "sums")
+    last = reads.seen([b"1", b"2", b"commit"], None, lambda: False)
+    assert reads.seen([b"7", b"3", b"commit"], last, lambda: True) == (7, 3)
+    assert reads.wrong == []
+    reads.seen([b"8", b"0", b"abort"], (7, 4), lambda: True)
+    assert len(reads.wrong) == 1
