@@ -58,7 +58,8 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._batches: dict[str, bytes] = {}
-        self._kept: Counter[str] = Counter()
+        self._kept: dict[str, int] = {}
+        """How many logs have what is at a locator."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -77,14 +78,14 @@ class MemoryStore:
 
     def keep(self, locator: str) -> None:
         """Note that a log has these bytes."""
-        self._kept[locator] += 1
+        self._kept[locator] = self._kept.get(locator, 0) + 1
 
     def drop(self, locator: str, was_kept: bool) -> None:
         """Forget bytes that no other log has."""
-        if was_kept:
-            self._kept[locator] -= 1
-        if self._kept[locator] <= 0:
-            del self._kept[locator]
+        left = self._kept.pop(locator, 0) - was_kept
+        if left > 0:
+            self._kept[locator] = left
+        else:
             self._batches.pop(locator, None)
 
     def unsynced(self) -> list[int]:

@@ -47,16 +47,18 @@ class KeptBatches:
 
     def follow(self, machine: int, record: OF_LOGS) -> None:
         """Note which bytes the logs have; bytes below a log's start, or of no log, go."""
+        if isinstance(record, BatchAppended):  # nearly all are
+            batch = record.batch
+            if batch.locator is not None:
+                key = (machine, record.topic_id, record.partition)
+                self._add(key, Kept(batch.last_offset, batch.locator))
+                self.appended.add(batch.locator)
+            return
         if isinstance(record, TopicRemoved):
             self._forget_topic(machine, record.topic_id)
             return
         place = (record.topic_id, record.partition)
-        if isinstance(record, BatchAppended):
-            batch = record.batch
-            if batch.locator is not None:
-                self._add((machine, *place), Kept(batch.last_offset, batch.locator))
-                self.appended.add(batch.locator)
-        elif isinstance(record, LogStartMoved):
+        if isinstance(record, LogStartMoved):
             self._drop_below((machine, *place), record.log_start_offset)
         elif isinstance(record, LogCleaned):
             self._keep_cleaned((machine, *place), record)

@@ -35,13 +35,13 @@ TOLD = OF_LOGS | ConfigChanged
 _TOLD = frozenset(get_args(TOLD))
 
 
-class AnswerRow(Output):
+class AnswerRow(Output, frozen=True, gc=False):
     """A row of `responses` whose value is `answer`; its `id` is the request's."""
 
     answer: Answer
 
 
-class RecordRow(Output):
+class RecordRow(Output, frozen=True, gc=False):
     """A row of `records` whose value is `record`, applied by `machine`."""
 
     machine: int
@@ -60,17 +60,16 @@ class LocalRows(Rows):
         mute_ms: int = 0,
     ) -> None:
         """The answer to a request."""
-        row = AnswerRow(outputs.RESPONSES, None, None, None, source.event_id)
         document = msgspec.to_builtins(response) if isinstance(response, Body) else response
-        row.answer = Answer(document, None, closes_connection, mute_ms)
+        answer = Answer(document, None, closes_connection, mute_ms)
+        row = AnswerRow(outputs.RESPONSES, None, None, None, source.event_id, answer)
         self.rows.append(row)
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
         """A record, if it is about the batches of a log, or a setting."""
         if type(record) in _TOLD:
-            row = RecordRow(outputs.RECORDS, None, None, None, event_id)
-            row.machine, row.record = machine, cast("TOLD", record)
-            self.rows.append(row)
+            told = cast("TOLD", record)
+            self.rows.append(RecordRow(outputs.RECORDS, None, None, None, event_id, machine, told))
 
     def of_group(self, record: Record) -> None:
         """Offsets and groups have no topic of their own here."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+from msgspec.structs import astuple
 
 from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokerstream.state.cell.upgrades import can_upgrade, upgraded
@@ -238,7 +239,7 @@ def frames_of(outputs: Iterable[Output], counts: Counts) -> "Iterator[pd.DataFra
 def _frame(rows: list[Output]) -> "pd.DataFrame":
     import pandas as pd
 
-    topics, partitions, keys, values, ids = zip(*rows, strict=True)
+    topics, partitions, keys, values, ids = zip(*map(astuple, rows), strict=True)
     return pd.DataFrame(
         {
             "topic": topics,

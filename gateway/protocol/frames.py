@@ -33,12 +33,14 @@ class Request(NamedTuple):
     @property
     def api_key(self) -> int:
         """The API's key."""
-        return int(self.header["requestApiKey"])
+        key: int = self.header["requestApiKey"]
+        return key
 
     @property
     def version(self) -> int:
         """The version of the API."""
-        return int(self.header["requestApiVersion"])
+        version: int = self.header["requestApiVersion"]
+        return version
 
 
 class UnsupportedError(MalformedError):

@@ -17,9 +17,6 @@ from brokerstream.state.logs import log as logs
 
 _json = msgspec.json.Encoder()
 
-_new = tuple.__new__
-"""Makes a row of its five values; half as long as by their names."""
-
 
 class Refused(Exception):
     """Raised inside the guard where an event cannot be handled; carries the refusal."""
@@ -88,13 +85,14 @@ class Rows:
                 f" {self.settings.output_bytes_max}",
             )
         row_id = f"{self._ids_begin}{self.position.offset}/{self._ordinal}"
-        self.rows.append(_new(Output, (topic, None, key, value, row_id)))
+        self.rows.append(Output(topic, None, key, value, row_id))
         self._ordinal += 1
 
     def dead_letter(self, document: bytes, refusal: Refusal) -> None:
         """The dead letter of what was due before an event, beside the event's own rows."""
         letter = dead_letter(self.settings, document, self.position, refusal)
-        self.rows.append(letter._replace(id=f"{letter.id}/{self._ordinal}"))
+        row_id = f"{letter.id}/{self._ordinal}"
+        self.rows.append(msgspec.structs.replace(letter, id=row_id))
         self._ordinal += 1
 
     def response(
@@ -122,8 +120,7 @@ class Rows:
         )
         if len(value) > self.settings.output_bytes_max:
             raise self._too_large(value)
-        row = (outputs.RESPONSES, source.reply_to, None, value, source.event_id)
-        self.rows.append(_new(Output, row))
+        self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
     def done(self, event: Event, now: int, told: msgspec.Struct | None = None) -> None:
         """The answer to an event that is no request: it was handled, and what it has asked for.

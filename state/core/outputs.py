@@ -6,7 +6,6 @@ has the cell, the source partition and offset, and an ordinal.
 """
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -61,7 +60,7 @@ class Position(msgspec.Struct, frozen=True, order=True):
     key: bytes | None = None
 
 
-class Output(NamedTuple):
+class Output(msgspec.Struct, frozen=True, gc=False):
     """One row. A None `value` is a tombstone."""
 
     topic: str

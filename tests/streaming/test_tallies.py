@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from brokerstream.state.core import outputs
 from brokerstream.state.core.dead_letters import refused
@@ -100,5 +101,5 @@ def test_a_dead_letter_is_counted_by_its_reason_and_its_answer_is_none() -> None
 
 def test_rows_of_other_topics_and_tombstones_are_not_looked_at() -> None:
     value = response(1, {"errorCode": 5}).value
-    rows = [Output(outputs.RECORDS, None, None, value, "1"), response(1, {})._replace(value=None)]
+    rows = [Output(outputs.RECORDS, None, None, value, "1"), replace(response(1, {}), value=None)]
     assert tallied(*rows) == Tallies({}, {}, {})
