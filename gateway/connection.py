@@ -470,7 +470,7 @@ class Connection(asyncio.Protocol):
         if errors and body is not None and not RESOURCE_TYPES.keys().isdisjoint(errors):
             self._context.denials.look(self._edge_request(request), body)
         if answer.closes_connection:
-            raise ClosedError("a Produce request with acks 0 was refused")
+            raise ClosedError(_why_closed(request))
         if body is None:
             self._mute(answer.mute_ms)
             return
@@ -541,3 +541,10 @@ def _check_served(request: Request) -> None:
     if api is None or not api.versions[0] <= request.version <= api.versions[1]:
         name = request.header["requestApiKeyName"]
         raise ClosedError(f"{name} version {request.version} is not served")
+
+
+def _why_closed(request: Request) -> str:
+    """Why a connection ends without an answer, where the broker says that it does."""
+    if request.api_key == PRODUCE:
+        return "a Produce request with acks 0 was refused"
+    return f"a request that has no answer: {request.header['requestApiKeyName']}"

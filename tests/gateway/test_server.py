@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from kafka.record.memory_records import MemoryRecords
+from structlog.testing import capture_logs
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address
@@ -548,3 +549,13 @@ def test_brokers_of_elsewhere_are_told_by_the_listener_of_the_client() -> None:
         asked = {"keyType": 0, "coordinatorKeys": ["g"]}
         (led,) = client.call("FIND_COORDINATOR", 4, asked)["coordinators"]
         assert (led["nodeId"], led["host"], led["port"]) == (9, "plaintext", 7)
+
+
+def test_the_log_names_the_request_for_which_a_connection_is_closed() -> None:
+    body = {"resourceTypeFilter": 99, "patternTypeFilter": 3, "operation": 1, "permissionType": 1}
+    with capture_logs() as logs, running_gateway() as running, running.client() as client:
+        client.send("DESCRIBE_ACLS", 3, body)
+        assert client.is_closed()
+        wait_until(lambda: any(each["event"] == "connection closed" for each in logs))
+    (reason,) = {each["reason"] for each in logs if each["event"] == "connection closed"}
+    assert reason == "a request that has no answer: DESCRIBE_ACLS"
