@@ -552,7 +552,7 @@ def test_brokers_of_elsewhere_are_told_by_the_listener_of_the_client() -> None:
 
 
 def test_the_log_names_the_request_for_which_a_connection_is_closed() -> None:
-    body = {"resourceTypeFilter": 99, "patternTypeFilter": 3, "operation": 1, "permissionType": 1}
+    body = {"resourceTypeFilter": 0, "patternTypeFilter": 3, "operation": 1, "permissionType": 1}
     with capture_logs() as logs, running_gateway() as running, running.client() as client:
         client.send("DESCRIBE_ACLS", 3, body)
         assert client.is_closed()
