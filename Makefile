@@ -27,7 +27,7 @@ demo: setup ## real captures through a real Kafka broker and Spark, with a summa
 
 test: setup lint types ## everything: lint, types and all tests, the pure ones on all cores
 	@$(BIN)/python -m tests.support.kafka_tools 2>/dev/null & \
-	status=0; $(PURE) $(RETRY) || status=$$?; wait; \
+	status=0; $(PURE) --cache-clear || $(BIN)/python -m tests.alone --most 5 || status=$$?; wait; \
 	$(REAL) --cache-clear $(RETRY) || $(BIN)/python -m tests.alone || status=$$?; \
 	exit $$status
 

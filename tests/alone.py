@@ -1,9 +1,10 @@
-"""The last try of what a run of all tests has left: each alone, in processes of its own.
+"""The last try of what a run of tests has left: each alone, in processes of its own.
 
     python -m tests.alone --most 3
 
-`make test` asks for it behind the tests with real brokers and Spark. More failures than a busy
-machine explains are none of its business.
+`make test` asks for it behind the pure tests, which are tried once beside each other, and behind
+those with real brokers and Spark. More failures than a busy machine explains are none of its
+business.
 """
 
 import argparse
