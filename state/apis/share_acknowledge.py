@@ -128,11 +128,11 @@ def resume(
 ) -> Decision:
     """A share coordinator has answered."""
     state = decode_item(waiting.state, AcknowledgeState)
-    fault = share_partitions.written(broker, message, response)
+    fault, woken = share_partitions.written(broker, message, response)
     acknowledgements.settle(state.outcomes, message, fault)
     state.writes -= 1
     decision = _wait(broker, state) if state.writes else _answer(broker, state)
-    decision.woken = [broker.log_key(*share_partitions.place_of(message)[1:])]
+    decision.woken = woken
     return decision
 
 

@@ -56,6 +56,7 @@ from brokerstream.state.share.fetch_bodies import (
 from brokerstream.state.share.share_reads import ShareRead
 from brokerstream.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
 from brokerstream.state.share.state_bodies import (
+    ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
     ShareGroupStateResponse,
 )
@@ -89,6 +90,7 @@ class FetchState(msgspec.Struct, array_like=True):
         error: what the request is refused with after the wait.
         is_lost: whether the connection has ended, and nobody will read the answer.
         is_unanswerable: whether a topic is unknown, on which Kafka fails when all else is done.
+        loads: how many of the questions are for the state of a share partition.
     """
 
     read: ShareRead
@@ -102,6 +104,7 @@ class FetchState(msgspec.Struct, array_like=True):
     error: int = 0
     is_lost: bool = False
     is_unanswerable: bool = False
+    loads: int = 0
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -140,6 +143,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _with(messages, _refuse(Error.UNKNOWN_SERVER_ERROR))
     _begin(broker, request, state, messages)
     state.questions = len(messages)
+    state.loads = sum(isinstance(each.body, ReadShareGroupStateRequest) for each in messages)
     decision = _try(broker, request, state)
     decision.messages = [*messages, *decision.messages]
     return decision
@@ -261,16 +265,26 @@ def _show(broker: Broker, state: FetchState, place: Place, error: Error) -> None
     state.shown.append(Shown(place[0], share_reads.failed(broker, place, error)))
 
 
-def _try(broker: Broker, asked: Asked, state: FetchState) -> Decision:
-    """Answers, where there is enough and share coordinators have answered, or waits."""
-    is_over = broker.now >= state.deadline and not state.questions
-    if not state.is_read and (is_over or share_reads.is_ready(broker, state.read)):
+def _try(broker: Broker, asked: Asked, state: FetchState, looks: bool = True) -> Decision:
+    """Answers, where there is enough and share coordinators have answered, or waits.
+
+    Others that wait for what has been read look again then, as where Kafka gives back the fetch
+    locks of share partitions (`DelayedShareFetch.releasePartitionLocksAndAddToActionQueue`).
+    `looks`: whether anything has happened for the sake of which it looks before its max wait ends.
+    """
+    is_over = broker.now >= state.deadline and not state.loads
+    woken: list[str] = []
+    is_due = is_over or (looks and not state.is_read and share_reads.is_ready(broker, state.read))
+    if not state.is_read and is_due:
         found = share_reads.acquire(broker, state.read, is_over)
         state.shown += [Shown(place[0], answer) for place, answer in found.items()]
         state.is_read = True
-    if state.is_read and not state.questions:
-        return _answer(broker, asked, state)
-    return _wait(broker, state)
+        if not state.questions:  # else what it gives back itself is not free yet
+            woken = [broker.log_key(*at) for at, each in found.items() if not each.error_code]
+    is_done = state.is_read and not state.questions
+    decision = _answer(broker, asked, state) if is_done else _wait(broker, state)
+    decision.woken += woken
+    return decision
 
 
 def _wait(broker: Broker, state: FetchState) -> Decision:
@@ -398,13 +412,14 @@ def resume(
     state = _state_of(waiting)
     state.questions -= 1
     if isinstance(response, ReadShareGroupStateResponse):
-        woken = share_partitions.read(broker, message, response).woken
-    else:
-        fault = share_partitions.written(broker, message, response)
+        woken, looks = share_partitions.read(broker, message, response).woken, True
+        state.loads = max(0, state.loads - 1)
+    else:  # whose turn it is those say who wait, this one among them
+        fault, woken = share_partitions.written(broker, message, response)
         acknowledgements.settle(state.outcomes, message, fault)
-        woken = [broker.log_key(*share_partitions.place_of(message)[1:])]
-    decision = _try(broker, waiting, state)
-    decision.woken = woken
+        looks = False
+    decision = _try(broker, waiting, state, looks)
+    decision.woken += woken
     return decision
 
 
@@ -419,7 +434,7 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
             share_partitions.forget(broker, (state.read.group_id, *each.place))
         for place in state.read.places:
             share_partitions.give_up(broker, (state.read.group_id, *place))
-        state.questions = 0
+        state.questions = state.loads = 0
     return _try(broker, waiting, state)
 
 

@@ -320,8 +320,11 @@ class SharePartition(msgspec.Struct):
                 told.append(_told(first, last, record))
         return told
 
-    def written(self, told: Sequence[StateBatch], is_written: bool, now: int) -> None:
-        """A share coordinator has answered, or has not: what was said of records holds, or not."""
+    def written(self, told: Sequence[StateBatch], is_written: bool, now: int) -> bool:
+        """A share coordinator has answered, or has not: what was said of records holds, or not.
+
+        Gives back whether the start offset has moved.
+        """
         wanted = {(each.first_offset, each.last_offset) for each in told}
         offsets = {offset for first, last in wanted for offset in range(first, last + 1)}
         for batch in self.batches:
@@ -332,21 +335,20 @@ class SharePartition(msgspec.Struct):
                     self._count(first, last, record, -1)
                 record.end_leaving(is_written, now)
                 self.looks_back |= record.state == RecordState.AVAILABLE
-        if is_written:
-            self.advance()
+        return is_written and self.advance()
 
     # Moving on
 
-    def advance(self) -> None:
+    def advance(self) -> bool:
         """The start offset goes over records that are done with, and over nothing else."""
         done = self._done_up_to()
         if done is None:
-            return
+            return False
         last_done, count = done
         if last_done == self.batches[-1].last:
             self.start_offset = self.end_offset = last_done + 1
             self.batches, self.done_count = [], 0
-            return
+            return True
         following = min(
             (each.first for each in self.batches if each.first > last_done), default=last_done + 1
         )
@@ -357,6 +359,7 @@ class SharePartition(msgspec.Struct):
         self.start_offset = max(self.start_offset, start)
         self.done_count -= count
         self.batches = [each for each in self.batches if each.last > last_done]
+        return True
 
     def _done_up_to(self) -> tuple[int, int] | None:
         """The last of the records from the first one on that are done with, and their count."""

@@ -11,6 +11,7 @@ Source: `SharePartitionManager`, `SharePartition.maybeInitialize` in Kafka; KIP-
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from brokerstream.state.cluster import coordinators, group_configs
 from brokerstream.state.cluster.coordinators import SHARE_TOPIC
@@ -174,33 +175,41 @@ def place_of(message: Message) -> Place:
     return body.group_id, body.topics[0].topic_id, body.topics[0].partitions[0].partition
 
 
-def written(
-    broker: Broker, message: Message, response: ShareGroupStateResponse | None
-) -> Fault | None:
-    """The share coordinator has answered; None: it has not in time. Gives back what is wrong."""
+class Written(NamedTuple):
+    """What is wrong with what a share coordinator was told, and the log whose waits look again."""
+
+    fault: Fault | None
+    woken: list[str]
+
+
+def written(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Written:
+    """The share coordinator has answered.
+
+    Who waits looks again where the start offset has moved. Records that were released alone wake
+    nobody, as in Kafka (`SharePartition.rollbackOrProcessStateUpdates`): they are found at the end
+    of a max wait, or by the next request.
+    """
     body, place = message.body, place_of(message)
     assert isinstance(body, WriteShareGroupStateRequest), body
-    fault = Fault(Error.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
-    if response is not None:
-        said = response.results[0].partitions[0]
-        code = Error(said.error_code)
-        error = code if code is Error.NONE else _PERSISTERS.get(code, Error.UNKNOWN_SERVER_ERROR)
-        fault = Fault(error, f"Error in write state RPC. {said.error_message or ''}")
-    is_written = fault.error is Error.NONE
+    said = response.results[0].partitions[0]
+    code = Error(said.error_code)
+    error = code if code is Error.NONE else _PERSISTERS.get(code, Error.UNKNOWN_SERVER_ERROR)
+    fault = Fault(error, f"Error in write state RPC. {said.error_message or ''}")
+    is_written, has_moved = error is Error.NONE, False
     share = find(broker, place)
     told: Sequence[StateBatch] = body.topics[0].partitions[0].state_batches
     if share is not None:
-        share.written(told, is_written, broker.now)
+        has_moved = share.written(told, is_written, broker.now)
         set_timer(broker, place)
-    if fault.error in _GONE:
+    if error in _GONE:
         forget(broker, place)
-    return None if is_written else fault
+    woken = [broker.log_key(*place[1:])] if has_moved or error in _GONE else []
+    return Written(None if is_written else fault, woken)
 
 
 def reply(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:
     """A share coordinator has answered, and no request waits for it."""
-    written(broker, message, response)
-    return Decision(woken=[broker.log_key(*place_of(message)[1:])])
+    return Decision(woken=written(broker, message, response).woken)
 
 
 def release(broker: Broker, group_id: str, member_id: str) -> list[Message]:

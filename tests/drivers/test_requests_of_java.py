@@ -146,9 +146,10 @@ def run_java(proxy: Capturing, topic: str, clients: tuple[str, ...]) -> None:
 
 
 def recorded(proxy: Capturing) -> list[dict[str, Any]]:
-    """What is in the file by now, to the end of its last whole line."""
+    """The requests that are in the file by now, to the end of its last whole line."""
     text = proxy.file.read_text()
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    documents = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    return [each for each in documents if "requestHeader" in each]
 
 
 def has_read(proxy: Capturing, client: str) -> bool:

@@ -72,6 +72,8 @@ def frames() -> list[bytes]:
     for file in sorted(CAPTURES.glob("*.jsonl.gz")):
         for line in gzip.decompress(file.read_bytes()).splitlines():
             document = msgspec.json.decode(line)
+            if "requestHeader" not in document:
+                continue  # the end of a connection
             header = document["requestHeader"]
             place = header["requestApiKey"], header["requestApiVersion"]
             if header["requestApiKey"] in SERVED and place not in found:

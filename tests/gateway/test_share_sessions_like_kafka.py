@@ -15,10 +15,15 @@ from tests.support.gateways import Client, running_gateway
 from tests.support.patience import wait_until
 
 PAUSE_S = 0.1
+LONG_MS, SHORT_MS = 20_000, 1_000
 RATE = 100.0
 """A quota in bytes a second: of answers with one record one fits into its windows, not two."""
+ACCEPT, RELEASE = 1, 2
 SHARE_FETCH = 78
 NO_SESSION = 122
+
+
+Said = tuple[int, int, int]
 
 
 class Members:
@@ -57,14 +62,19 @@ class Members:
     def write(self, *values: str) -> None:
         self._side.write(self._name, (list(values), list(values)), int(time.time() * 1000))
 
-    def ask(self, client: Client, member: str, wait_ms: int) -> None:
-        """Send what a member fetches in its session."""
+    def ask(self, client: Client, member: str, wait_ms: int, *said: Said, limit: int = 0) -> None:
+        """Send what a member fetches in its session, and acknowledges: offset, offset, type.
+
+        `limit`: how many records it takes at most, in the mode of the record limit.
+        """
         epoch = self._epochs.get(member, 0)
         self._epochs[member] = epoch + 1
-        place = {"partitionIndex": 0, "acknowledgementBatches": []}
+        batches = [{"firstOffset": a, "lastOffset": b, "acknowledgeTypes": [c]} for a, b, c in said]
+        place = {"partitionIndex": 0, "acknowledgementBatches": batches}
         body = {"groupId": self._name, "memberId": member, "shareSessionEpoch": epoch}
-        body |= {"maxWaitMs": wait_ms, "minBytes": 1, "maxBytes": 1 << 20, "maxRecords": 500}
-        body |= {"batchSize": 500, "shareAcquireMode": 0, "isRenewAck": False}
+        body |= {"maxWaitMs": wait_ms, "minBytes": 1, "maxBytes": 1 << 20, "isRenewAck": False}
+        body |= {"maxRecords": limit or 500, "batchSize": limit or 500}
+        body["shareAcquireMode"] = int(limit > 0)
         topics = [{"topicId": self._topic_id, "partitions": [place]}]
         client.send("SHARE_FETCH", 2, {**body, "topics": topics, "forgottenTopicsData": []})
 
@@ -155,6 +165,27 @@ def lost(members: Members) -> Iterator[Any]:
     yield "delivered again"
 
 
+def patient(members: Members) -> Iterator[Any]:
+    """What is released wakes nobody, unless the start offset moves or another one has read."""
+    one, other, third = members.connect(), members.connect(), members.connect()
+    members.write("a", "b", "c", "d")
+    yield members.get(one, "one"), members.fetch(other, "other"), members.fetch(third, "third")
+    begun = time.monotonic()
+    members.ask(other, "other", SHORT_MS)
+    members.ask(one, "one", 0, (2, 3, RELEASE))
+    members.receive(one)
+    yield members.receive(other), time.monotonic() - begun >= SHORT_MS / 1000
+    begun = time.monotonic()
+    members.ask(third, "third", LONG_MS)
+    members.ask(one, "one", LONG_MS, (0, 0, ACCEPT), (1, 1, RELEASE))
+    yield members.receive(third)
+    members.ask(other, "other", 0, (2, 3, RELEASE))
+    members.receive(other)
+    members.ask(other, "other", 0, limit=1)
+    yield members.receive(other), members.receive(one)
+    yield time.monotonic() - begun < LONG_MS / 1000
+
+
 def too_fast(members: Members) -> Iterator[Any]:
     """Nothing is delivered above the quota; what was acquired is locked all the same."""
     one, other, admin = members.connect(), members.connect(), members.connect()
@@ -190,7 +221,7 @@ def test_sessions_of_a_real_broker_end_and_are_throttled_as_ours(kafka: str) -> 
     with ExitStack() as stack:
         ours = stack.enter_context(running_gateway()).addresses[1]
         addresses = ours, Address(host, int(port))
-        for scenario in (ended, shared, lost, too_fast):
+        for scenario in (ended, shared, lost, patient, too_fast):
             name = f"{scenario.__name__}-{uuid.uuid4().hex[:8]}"
             told = [list(scenario(Members(address, stack, name))) for address in addresses]
             assert told[0] == told[1]

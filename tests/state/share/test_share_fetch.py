@@ -112,13 +112,46 @@ def answered(bench: Shared) -> list[Any]:
     return [each for each in bench.answers.values() if each["requestHeader"]["requestApiKey"] == 78]
 
 
-def test_what_a_lost_connection_has_goes_to_who_waits() -> None:
+def test_what_a_lost_connection_has_is_found_when_a_max_wait_is_over() -> None:
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
-    assert bench.fetch("b", 60_000) is None
+    assert bench.fetch("b", 2_000) is None
     assert bench.lose("a") == []
+    count = len(answered(bench))
+    bench.tick(1_999)
+    assert len(answered(bench)) == count, "what is given back wakes nobody"
+    bench.tick(1)
     assert got(answered(bench)[-1]["response"]) == [(0, 2, 2)]
     assert bench.fetch("a") == NO_SESSION
+
+
+def test_what_is_released_alone_is_found_when_another_one_has_read() -> None:
+    bench = Shared()
+    bench.fetch("a")
+    assert bench.fetch("b", 60_000) is None
+    assert bench.say("a", batch(0, 2, 2)) == 0
+    count = len(answered(bench))
+    limited = bench.share("c", 0, maxRecords=1, batchSize=1, shareAcquireMode=1)
+    assert got(limited) == [(0, 0, 2)]
+    assert len(answered(bench)) == count + 2
+    assert [(1, 2, 2)] in [got(each["response"]) for each in answered(bench)]
+
+
+def test_who_releases_and_does_not_wait_gets_it_with_the_next_request() -> None:
+    bench = Shared()
+    bench.fetch("a")
+    assert bench.fetch("a", 0, batch(0, 2, 2)) == []
+    assert bench.fetch("a") == [(0, 2, 2)]
+
+
+def test_of_two_who_wait_the_one_that_came_first_gets_what_comes() -> None:
+    """The second one has released it: its own acknowledgements give it no advantage."""
+    bench = Shared()
+    bench.fetch("a")
+    assert bench.fetch("b", 60_000) is None
+    count = len(answered(bench))
+    assert bench.fetch("a", 50_000, batch(0, 2, 1, 2, 2)) is None
+    assert [got(each["response"]) for each in answered(bench)[count:]] == [[(1, 2, 2)]]
 
 
 def test_a_lost_connection_takes_the_session_along_that_it_has_opened_last() -> None:
@@ -242,7 +275,8 @@ def test_there_are_only_so_many_sessions() -> None:
     assert FULL in [each["response"]["errorCode"] for each in answered(bench)]
     bench.now += 60_000
     bench.share("z", 1)
-    assert got(bench.share("b", 0)) == [(0, 2, 2)]
+    assert got(bench.share("b", 0)) == [], "it is not given back yet"
+    assert got(bench.share("b", 1)) == [(0, 2, 2)]
     assert got(bench.share("a", 1)) == NO_SESSION
 
 
