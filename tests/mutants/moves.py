@@ -36,4 +36,10 @@ MUTANTS = (
         "    if False:\n        return Verdict",
         PLAN + "test_what_is_written_harms_nobody",
     ),
+    Mutant(
+        "for a share group no offset is committed",
+        "        if key.group in found.sharing:",
+        "        if False:",
+        PLAN + "test_for_a_share_group_nobody_can_commit",
+    ),
 )
