@@ -5,7 +5,7 @@ A name may have `listener.name.<listener>.` before it, and before a mechanism's 
 the name of its security protocol. Unlike `BrokerSettings` this has the secrets, too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from brokerstream.errors import UserError
@@ -28,7 +28,17 @@ class BrokerProperties:
 
     def __init__(self, values: Mapping[str, str], listener: str) -> None:
         self._values = values
+        self._listener = listener
         self._prefix = prefix_of(listener)
+
+    def named(self, names: Iterable[str], others: Mapping[str, str]) -> dict[str, str]:
+        """Those of other settings that are this listener's own, and have one of the names."""
+        own = {f"{self._prefix}{name}" for name in names}
+        return {name: text for name, text in others.items() if name in own}
+
+    def altered(self, others: Mapping[str, str]) -> "BrokerProperties":
+        """The settings where others have taken their place."""
+        return BrokerProperties({**self._values, **others}, self._listener)
 
     def of_listener(self, name: str, mechanism: str = "") -> str | None:
         """The text that was given for this listener alone, and the mechanism if one is named."""

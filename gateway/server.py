@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 
 from brokerstream.errors import UserError
+from brokerstream.gateway.altered_stores import AlteredStores
 from brokerstream.gateway.answers import Address, Addresses
 from brokerstream.gateway.arrivals import Arrival, Arrivals
 from brokerstream.gateway.connection import Connection, Context
@@ -65,6 +66,7 @@ class Gateway:
         self._advertise = advertise
         self._limits = limits or Limits()
         self._security = security or Security()
+        self._stores = AlteredStores(self._security.tls) if self._security.tls else None
         self._tokens = Tokens(engine, self._security.token_key)
         self.features = Features(engine)
         self._handshakes: dict[TlsHandshake, Connection] = {}
@@ -188,11 +190,10 @@ class Gateway:
         self._count += 1
         connection = Connection(context, broker, f"c{self._count}")
         self._connections[connection] = arrival.host
-        if self._security.tls is None:
+        if self._stores is None:
             return connection
-        handshake = TlsHandshake(
-            connection, self._security.tls.context(), self._security.time_max_s, self._shaken
-        )
+        tls = self._stores.context(broker, self._engine.changed_settings(broker))
+        handshake = TlsHandshake(connection, tls, self._security.time_max_s, self._shaken)
         self._handshakes[handshake] = connection
         return handshake
 

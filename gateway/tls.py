@@ -170,12 +170,15 @@ class Tls:
 
     Raises:
         UserError: as `server_context`.
+
+    Attributes:
+        properties: the settings.
     """
 
     def __init__(
         self, properties: BrokerProperties, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._properties = properties
+        self.properties = properties
         self._clock = clock
         self._files = [
             Path(location)
@@ -198,7 +201,7 @@ class Tls:
         if stamps != self._seen:
             self._seen = stamps
             try:
-                self._context = server_context(self._properties)
+                self._context = server_context(self.properties)
                 _log.info("certificates exchanged")
             except UserError as error:
                 _log.warning("certificates not exchanged", reason=error.message)

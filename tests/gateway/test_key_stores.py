@@ -4,6 +4,7 @@ import os
 import socket
 import ssl
 import subprocess
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from brokerstream.gateway.security_protocol import SecurityProtocol
 from brokerstream.gateway.tls import LOOKS_EVERY_S, Tls
 from brokerstream.kafka_io.java import java_executable
 from tests.support.certificates import Authority, Identity, of_pkcs12
+from tests.support.configs import BROKER
 from tests.support.gateways import HOST, Client, running_gateway
 from tests.support.patience import wait_until
 
@@ -140,6 +142,47 @@ def test_a_certificate_that_expires_under_load_keeps_out_who_comes_until_it_is_e
             new = tmp_path / "new.pem"
             authority.issue("broker", HOST).store(new).rename(file)
             wait_until(is_let_in, "it is not exchanged")
+
+
+def test_a_listener_is_given_another_store_while_it_runs(tmp_path: Path) -> None:
+    """As in Kafka each broker has its own; where none can be loaded the one before it stays."""
+    first, second = Authority(), Authority()
+    files = {name: tmp_path / f"{name}.pem" for name in ("first", "second", "missing")}
+    first.issue("broker", HOST).store(files["first"])
+    second.issue("broker", HOST).store(files["second"])
+    trusts = {
+        name: ssl.create_default_context(cadata=authority.certificate)
+        for name, authority in (("first", first), ("second", second))
+    }
+    security = Security.of(SSL, {"ssl.keystore.location": str(files["first"])})
+
+    def shows(broker: int) -> list[str]:
+        """Who has issued the certificate that a new connection meets."""
+        found = []
+        for name, trusting in trusts.items():
+            with suppress(ssl.SSLCertVerificationError):
+                Client(running.addresses[broker], tls=trusting).close()
+                found.append(name)
+        return found
+
+    def alter(name: str | None) -> None:
+        setting = "listener.name.ssl.ssl.keystore.location"
+        value = None if name is None else str(files[name])
+        change = {"name": setting, "configOperation": int(name is None), "value": value}
+        resource = {"resourceType": BROKER, "resourceName": "1", "configs": [change]}
+        body = {"resources": [resource]}
+        answer = connected.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+        assert answer["responses"][0]["errorCode"] == 0
+
+    with (
+        running_gateway(brokers=2, security=security) as running,
+        Client(running.addresses[1], tls=trusts["first"]) as connected,
+    ):
+        assert shows(1) == ["first"]
+        for name, shown in (("second", "second"), ("missing", "second"), (None, "first")):
+            alter(name)
+            assert (shows(1), shows(2)) == ([shown], ["first"])
+        assert connected.call("METADATA", 12)["brokers"], "who is connected is answered"
 
 
 def keytool(directory: Path, *words: str) -> None:
