@@ -20,6 +20,7 @@ from brokerstream.state.core.check import (
     names_machine,
 )
 from brokerstream.state.core.decision import Waiting
+from brokerstream.state.core.kafka_apis import SHARE_FETCH
 from brokerstream.state.core.remembered import remembering
 from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
@@ -233,12 +234,14 @@ def _waits(tables: Tables, touched: Touched) -> Violations:
 def _goes_on(tables: Tables, wait: Waiting, is_session: bool) -> bool:
     """Whether a wait ends without what has gone meanwhile.
 
-    A session may be closed or evicted: then time ends the wait. Of a Produce's logs one may be
-    deleted while others are waited for.
+    A session may be closed or evicted, and a share partition led by another broker: then time ends
+    the wait. Of a Produce's logs one may be deleted while others are waited for.
     """
     if wait.deadline == NO_DEADLINE:
         return False
-    return is_session or any(_is_there(tables, each) for each in wait.logs)
+    if is_session or wait.api_key == SHARE_FETCH:
+        return True
+    return any(_is_there(tables, each) for each in wait.logs)
 
 
 def _is_there(tables: Tables, watched: str) -> bool:

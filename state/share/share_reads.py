@@ -145,8 +145,10 @@ def acquire(broker: Broker, read: ShareRead, is_late: bool) -> Answers:
         if share is not None and share.status == Status.FAILED:
             answers[place] = failed(broker, place, Error(share.error))
             share_partitions.forget(broker, (read.group_id, *place))
-        elif share is None and place not in answers:
-            answers[place] = failed(broker, place, _gone(broker, place))
+        elif share is None and place not in answers and not _is_led_elsewhere(broker, place):
+            is_gone = broker.topic_by_id(place[0]) is None
+            error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_gone else Error.NONE
+            answers[place] = failed(broker, place, error)
     return answers
 
 
@@ -155,12 +157,10 @@ def _find_places(found: list[_Found]) -> None:
         each.share.found_offset = each.offset
 
 
-def _gone(broker: Broker, place: Place) -> Error:
+def _is_led_elsewhere(broker: Broker, place: Place) -> bool:
+    """Whether another broker leads it by now: nothing is said of it, the next fetch is refused."""
     topic = broker.topic_by_id(place[0])
-    if topic is None:
-        return Error.UNKNOWN_TOPIC_OR_PARTITION
-    leads = topic.partitions[place[1]].leader == broker.id
-    return Error.NONE if leads else Error.NOT_LEADER_OR_FOLLOWER
+    return topic is not None and topic.partitions[place[1]].leader != broker.id
 
 
 def _acquirable(broker: Broker, read: ShareRead) -> list[_Found]:

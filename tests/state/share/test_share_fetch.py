@@ -415,3 +415,18 @@ def test_a_share_coordinator_that_refuses_is_quoted() -> None:
     (told,) = answer["responses"][0]["partitions"]
     assert told["acknowledgeErrorCode"] == 6
     assert told["acknowledgeErrorMessage"].startswith("Error in write state RPC. The share coord")
+
+
+def test_who_waits_for_a_partition_that_has_another_leader_by_now_is_told_nothing_of_it() -> None:
+    bench = Shared(brokers=(1, 2))
+    bench.fetch("a")
+    assert bench.fetch("a", 5_000) is None
+    moved = {"name": "foo", "partitions": [{"partitionIndex": 0, "replicas": [2]}]}
+    bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, {"timeoutMs": 1_000, "topics": [moved]})
+    before = len(answered(bench))
+    bench.tick(5_000)
+    answers = answered(bench)
+    assert len(answers) == before + 1, "the wait was over at once"
+    assert answers[-1]["response"]["responses"] == []
+    partition = bench.share("a", 2)["responses"][0]["partitions"][0]
+    assert (partition["errorCode"], partition["currentLeader"]["leaderId"]) == (6, 2)
