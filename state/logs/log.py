@@ -500,8 +500,7 @@ _Entry = TypeVar("_Entry", ChunkBounds, StoredBatch)
 
 def _from(entries: list[_Entry], offset: int) -> list[_Entry]:
     """The chunks, or batches, that hold `offset` or lie above it: mostly the last one."""
-    last = entries[-1] if entries else None
-    if last is not None and last.base_offset <= offset:
+    if entries and (last := entries[-1]).base_offset <= offset:
         return [last] if last.base_offset == offset or last.last_offset >= offset else []
     return entries[bisect_left(entries, offset, key=_last_offset) :]
 
@@ -562,8 +561,7 @@ def read(
         return Slice([], segment.size_in_bytes if is_first else 0, segment if is_first else None)
     taken: list[StoredBatch] = []
     size = 0
-    topic_id, partition, active = log.topic_id, log.partition, log.active
-    is_last = active is None or offset >= active.base_offset
+    topic_id, partition, is_last = log.topic_id, log.partition, is_in_last_segment(log, offset)
     for bounds in _from(log.chunks, offset):
         chunk = table.get(chunk_key(broker, topic_id, partition, bounds.number), Chunk)
         assert chunk is not None, bounds
