@@ -45,7 +45,8 @@ MUTANTS = (
         "a lost connection's session ends",
         "    return Decision(messages=share_partitions.release(broker, *known))\n",
         "    return Decision()\n",
-        "share/test_share_fetch.py::test_what_a_lost_connection_has_is_found_when_a_max_wait_is_over",
+        "share/test_share_fetch.py"
+        "::test_what_a_lost_connection_has_is_found_when_a_max_wait_is_over",
     ),
     Mutant(
         "records that are released in a share group wake nobody",
