@@ -10,12 +10,13 @@ REAL := $(BIN)/pytest -v -n 3 -m "$(APART)"
 RETRY := --reruns 1 --max-suite-reruns 5 --rerun-show-tracebacks
 TYPES := build/types/brokerstream
 TOOLS := build/tools
+FUZZER := atheris==3.0.0
 RELEASE_TOOLS := pip-audit==2.10.1 cyclonedx-bom==7.5.0
 JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install openjdk-17-jre-headless
 PYTHON_NEEDED := brokerstream needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast mutants bench compiled soak fuzz lock audit release first-hour lint types format clean java python
+.PHONY: help setup demo test fast mutants bench compiled soak fuzz fuzz-guided lock audit release first-hour lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -53,6 +54,10 @@ soak: $(VENV)/.installed $(VENV)/.jars ## 20,000 simulated clusters, 100 faults 
 
 fuzz: $(VENV)/.installed ## a million inputs that nobody has written, for whatever reads those of others: half an hour
 	@$(BIN)/python -m tests.fuzz
+
+fuzz-guided: $(VENV)/.installed ## the same by Atheris, which goes on from inputs that reached new code: an hour or two
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --upgrade --target build/atheris $(FUZZER)
+	@PYTHONPATH=build/atheris $(BIN)/python -m tests.fuzz.guided
 
 lock: $(VENV)/.installed ## requirements.lock: the tested set with the hashes of its files
 	@$(BIN)/python -m tests.lock_file
