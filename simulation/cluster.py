@@ -199,17 +199,55 @@ class Cluster(ABC):
         self._clock.at(deadline, due)
 
 
+class Draws:
+    """Numbers that are drawn, and the same again for events that are decided again."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self._drawn: list[int] = []
+        self._at = 0
+
+    def __call__(self, stop: int) -> int:
+        """The next number below `stop`."""
+        if self._at == len(self._drawn):
+            self._drawn.append(self._chance.randrange(stop))
+        self._at += 1
+        return self._drawn[self._at - 1]
+
+    def again(self) -> None:
+        """From the first on."""
+        self._at = 0
+
+    def forget(self) -> None:
+        """Those so far do not come again."""
+        self._drawn.clear()
+        self._at = 0
+
+
 class LocalCluster(Cluster):
-    """One cell that decides each event as it comes."""
+    """One cell that decides each event as it comes.
+
+    An event that is refused has those since the last commit decided again, as a request to a broker
+    that is stopped does: what brokers tell each other comes in the same order then.
+    """
 
     def __init__(self, plan: Plan, clock: Clock) -> None:
         super().__init__(plan, clock)
-        chance = Random(f"{plan.seed}/schedule")
+        self._draws = Draws(Random(f"{plan.seed}/schedule"))
+        self._commits = -1
+        self.begin(CLUSTER, Cell(self.settings, make_schedule=self._schedule))
 
-        def schedule() -> Schedule:
-            return Drawn(chance.randrange) if plan.is_any_order else AtOnce()
-
-        self.begin(CLUSTER, Cell(self.settings, make_schedule=schedule))
+    def _schedule(self) -> Schedule:
+        """For the events since the last commit, the first time or again."""
+        if not self.plan.is_any_order:
+            return AtOnce()
+        commits = self.cells[CLUSTER].tables.commits if self.cells else 0
+        if commits == self._commits:
+            self._draws.again()
+        else:
+            self._draws.forget()
+        self._commits = commits
+        return Drawn(self._draws)
 
     def take(self, cell: str, document: bytes) -> None:
         """Decides it."""
