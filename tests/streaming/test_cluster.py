@@ -16,6 +16,7 @@ import pytest
 from brokerstream.kafka_io import jars
 from brokerstream.settings import default_home
 from brokerstream.state.core import outputs
+from brokerstream.streaming.session import COMPILE_ONCE
 from tests.support.commands import Commands
 from tests.support.documents import the_command
 from tests.support.environments import environment_with
@@ -120,6 +121,7 @@ def submit(bench: JobBench, cluster: str, *given: str, **environment: str) -> tu
             **Commands(bench).environment,
             "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SUBMIT_OPTS": COMPILE_ONCE,
             **environment,
         },
         capture_output=True,

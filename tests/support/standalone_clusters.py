@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import psutil
 
+from brokerstream.streaming.session import COMPILE_ONCE
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.typed_commands import free_port
 
@@ -47,7 +48,10 @@ class Standalone(NamedTuple):
 
 @contextmanager
 def standalone(directory: Path) -> Iterator[Standalone]:
-    """A master and the workers, each of one core, until the end."""
+    """A master and the workers, each of one core, until the end.
+
+    They and their executors live for a minute: none of it compiles its classes twice.
+    """
     port = str(free_port())
     url = f"spark://{HOST}:{port}"
     found = importlib.util.find_spec("pyspark")
@@ -59,7 +63,12 @@ def standalone(directory: Path) -> Iterator[Standalone]:
     for name in WORKERS:
         resources = ["-c", "1", "-m", "1g", "-d", str(directory / name)]
         starts.append([f"{DEPLOY}.worker.Worker", *node, *resources, url])
-    environment = {**os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_NO_DAEMONIZE": "1"}
+    environment = {
+        **os.environ,
+        "SPARK_LOCAL_IP": HOST,
+        "SPARK_NO_DAEMONIZE": "1",
+        "JAVA_TOOL_OPTIONS": COMPILE_ONCE,  # executors have a worker's environment
+    }
     log = directory / "cluster.log"
     with log.open("wb") as out:
         nodes = [
