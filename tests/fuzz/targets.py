@@ -68,7 +68,7 @@ class Target(NamedTuple):
 @cache
 def frames() -> list[bytes]:
     """Requests of captures, of any API that is served, as clients wrote them."""
-    found: dict[tuple[int, int], bytes] = {}
+    found: dict[tuple[int | str, int | None], bytes] = {}
     for file in sorted(CAPTURES.glob("*.jsonl.gz")):
         for line in gzip.decompress(file.read_bytes()).splitlines():
             document = msgspec.json.decode(line)
@@ -111,14 +111,15 @@ def read_batch(data: bytes) -> None:
 
 @cache
 def events() -> list[bytes]:
-    """An event of each API and version of the captures, as `send` makes them."""
+    """An event of each API and version of the captures, as `send` makes them, and an end."""
     placed = Placement(CELL, [1], [CELL], 1, 1)
-    found: dict[tuple[int, int], bytes] = {}
+    found: dict[tuple[int | str, int | None], bytes] = {}
     for file in sorted(CAPTURES.glob("*.jsonl.gz")):
         edge = Edge({CELL: placed}, CELL, None, lambda: START)
         for event in capture(file.name.removesuffix(".jsonl.gz"), edge):
-            header = msgspec.json.decode(event.document)["requestHeader"]
-            place = header["requestApiKey"], header["requestApiVersion"]
+            said = msgspec.json.decode(event.document)
+            header = said.get("requestHeader", {"requestApiKey": said.get("kind")})
+            place = header["requestApiKey"], header.get("requestApiVersion")
             found.setdefault(place, event.document)
     return list(found.values())
 
