@@ -28,8 +28,8 @@ demo: setup ## real captures through a real Kafka broker and Spark, with a summa
 
 test: setup lint types ## everything: lint, types and all tests, the pure ones on all cores
 	@$(BIN)/python -m tests.support.kafka_tools 2>/dev/null & \
-	status=0; $(PURE) --cache-clear || $(BIN)/python -m tests.alone --most 5 || status=$$?; wait; \
-	$(REAL) --cache-clear $(RETRY) || $(BIN)/python -m tests.alone || status=$$?; \
+	status=0; $(PURE) --cache-clear || $(BIN)/python -m tests.alone --ended $$? --most 5 || status=$$?; wait; \
+	$(REAL) --cache-clear $(RETRY) || $(BIN)/python -m tests.alone --ended $$? || status=$$?; \
 	exit $$status
 
 fast: java $(VENV)/.installed ## the quick tests: no Spark, Kafka, browser, wheel or site; on all cores
@@ -55,8 +55,7 @@ soak: $(VENV)/.installed $(VENV)/.jars ## 20,000 simulated clusters, 100 faults 
 fuzz: $(VENV)/.installed ## a million inputs that nobody has written, for whatever reads those of others: half an hour
 	@$(BIN)/python -m tests.fuzz
 
-fuzz-guided: $(VENV)/.installed ## the same by Atheris, which goes on from inputs that reached new code: an hour or two
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --upgrade --target build/atheris $(FUZZER)
+fuzz-guided: $(VENV)/.installed build/atheris/.installed ## the same by Atheris, which goes on from inputs that reached new code
 	@PYTHONPATH=build/atheris $(BIN)/python -m tests.fuzz.guided
 
 lock: $(VENV)/.installed ## requirements.lock: the tested set with the hashes of its files
@@ -72,6 +71,10 @@ release: $(VENV)/.installed $(TOOLS)/.installed ## the wheel, the lock file, an 
 	@$(TOOLS)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --of JSON \
 		--output-reproducible -o dist/brokerstream.cdx.json
 	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
+
+build/atheris/.installed: Makefile | $(VENV)/.installed
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --upgrade --target build/atheris $(FUZZER)
+	@touch $@
 
 $(TOOLS)/.installed: Makefile | python
 	@$(PYTHON) -m venv $(TOOLS)

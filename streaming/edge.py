@@ -150,7 +150,7 @@ class Edge:
             request=outside.request,
         )
         encoded = _encoder.encode(event)
-        refusal = _check(outside, event, placed) or (None if is_end else check_request(encoded))
+        refusal = _check(outside, event, placed) or check_event(encoded)
         if refusal is not None:
             return refusal
         cell = placed.cell_of(event.broker)
@@ -177,6 +177,8 @@ def _check(outside: _Outside, event: Event, placed: Placement) -> Refusal | None
     if outside.kind not in (Kind.REQUEST, Kind.DISCONNECT) or internal:
         what = f"kind {outside.kind!r}" if outside.kind != Kind.REQUEST else f"`{internal[0]}`"
         return Refusal(Reason.INTERNAL_KIND, f"{what} is not taken from outside")
+    if event.kind == Kind.DISCONNECT and not event.connection:
+        return Refusal(Reason.MISSING_FIELD, "no `connection`, of which this would be the end")
     own = clusters_own(outside.listener, outside.is_forwarded)
     if own:
         return Refusal(Reason.CLUSTERS_OWN, own)
@@ -193,11 +195,13 @@ def _check(outside: _Outside, event: Event, placed: Placement) -> Refusal | None
     return None
 
 
-def check_request(document: bytes) -> Refusal | None:
-    """What a cell would refuse before it handles the request."""
+def check_event(document: bytes) -> Refusal | None:
+    """What a cell would refuse before it handles the request, or the end of a connection."""
     event = decode_event(document)
     if isinstance(event, Refusal):
         return event
+    if event.kind == Kind.DISCONNECT:
+        return None
     assert event.request_header is not None
     try:
         api = api_of(event.request_header)

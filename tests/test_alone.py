@@ -23,6 +23,12 @@ def test_it(n):
 """
 
 
+BREAKS_OFF = """
+def test_that_is_interrupted():
+    raise KeyboardInterrupt
+"""
+
+
 def python(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A run of a module in another project."""
     command = [sys.executable, "-m", *arguments]
@@ -49,3 +55,11 @@ def test_what_failed_is_tried_alone(
     assert first.returncode == (1 if failures else 0)
     last = python(tmp_path, "tests.alone")
     assert (last.returncode, said in last.stdout) == (status, True), last.stdout
+
+
+def test_of_a_run_that_was_broken_off_nothing_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(TWICE.format(count=2, failures=1) + BREAKS_OFF)
+    first = python(tmp_path, "pytest", "-q", "-n", "0", "--cache-clear")
+    last = python(tmp_path, "tests.alone", "--ended", str(first.returncode))
+    said = f"the tests ended with {first.returncode}: none is tried alone\n"
+    assert (last.returncode, last.stdout) == (pytest.ExitCode.INTERRUPTED, said)

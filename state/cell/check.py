@@ -7,6 +7,7 @@ after every event (`Checker`) looks at what the event has touched, and now and t
 
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cluster import check as cluster
+from brokerstream.state.cluster import image
 from brokerstream.state.core import check as core
 from brokerstream.state.core import waiting
 from brokerstream.state.core.check import (
@@ -29,7 +30,7 @@ from brokerstream.state.fetch.session_items import Active, CachedPartition, Sess
 from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.groups import check as groups
 from brokerstream.state.logs import check as logs
-from brokerstream.state.logs.log import Log
+from brokerstream.state.logs.log import Log, topic_id_of
 from brokerstream.state.replication import check as replication
 from brokerstream.state.replication import network
 from brokerstream.state.share import check as share
@@ -227,11 +228,12 @@ def _waits(tables: Tables, touched: Touched) -> Violations:
         watch = tables.waiting.get(key, waiting.Watch)
         waits = [waiting.get(tables.waiting, each) for each in (watch.event_ids if watch else ())]
         is_session = "/session/" in watched
-        if not all(wait and _goes_on(tables, wait, is_session) for wait in waits):
+        is_led_elsewhere = not is_session and _has_topic(tables, watched)
+        if not all(wait and _goes_on(tables, wait, is_session, is_led_elsewhere) for wait in waits):
             yield f"somebody waits for {watched}, which is not there"
 
 
-def _goes_on(tables: Tables, wait: Waiting, is_session: bool) -> bool:
+def _goes_on(tables: Tables, wait: Waiting, is_session: bool, is_led_elsewhere: bool) -> bool:
     """Whether a wait ends without what has gone meanwhile.
 
     A session may be closed or evicted, and a share partition led by another broker: then time ends
@@ -239,9 +241,16 @@ def _goes_on(tables: Tables, wait: Waiting, is_session: bool) -> bool:
     """
     if wait.deadline == NO_DEADLINE:
         return False
-    if is_session or wait.api_key == SHARE_FETCH:
+    if is_session or (is_led_elsewhere and wait.api_key == SHARE_FETCH):
         return True
     return any(_is_there(tables, each) for each in wait.logs)
+
+
+def _has_topic(tables: Tables, watched: str) -> bool:
+    """Whether the topic of a log is still there."""
+    broker = machine_of(watched)
+    assert broker is not None, watched
+    return image.topic_by_id(tables.metadata, broker, topic_id_of(watched)) is not None
 
 
 def _is_there(tables: Tables, watched: str) -> bool:

@@ -59,10 +59,10 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Kind(StrEnum):
-    """What an event is. Only `request` may come from outside.
+    """What an event is. Only `request` and `disconnect` may come from outside.
 
-    Two come from a gateway: `disconnect`, the connection that the event names has ended, and
-    `tell-settings`, which asks for what `state/cell/settings_told.py` says.
+    With `disconnect` the connection that the event names has ended; gateways and recordings tell
+    it. With `tell-settings` a gateway asks for what `state/cell/settings_told.py` says.
     """
 
     REQUEST = "request"

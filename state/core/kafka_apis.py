@@ -114,6 +114,6 @@ KAFKA_APIS: dict[int, KafkaApi] = {
 
 JOIN_GROUP = 11
 SYNC_GROUP = 14
-API_VERSIONS = 18
 SHARE_FETCH = 78
+API_VERSIONS = 18
 """The key of ApiVersions."""

@@ -4,7 +4,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
-from brokerstream.state.core.check import ALL, KEYS_KNOWN, Touched, Violations
+from brokerstream.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
 from brokerstream.state.core.remembered import remembering
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table
@@ -34,6 +34,9 @@ OF_A_LOG = ("chunk", "sealed", "aborted", "rolled")
 def check(logs: Table, producers: Table, touched: Touched = ALL) -> Violations:
     """Every log by itself, with its producers; nothing belongs to a log that is not there."""
     keys = [*touched.keys("logs", logs), *touched.keys("producers", producers)]
+    if not keys:
+        return
+    kinds = [kind for kind in OF_A_LOG if kind in by_kind(logs)]
     for key in sorted(set(map(_log_of, keys))):
         broker, _, place = key.split("/", 2)
         log = logs.get(key, Log)
@@ -42,7 +45,7 @@ def check(logs: Table, producers: Table, touched: Touched = ALL) -> Violations:
             owned = _items_of(int(broker), log)
             for violation in _log(logs, int(broker), log):
                 yield f"{key}: {violation}"
-        for kind in OF_A_LOG:
+        for kind in kinds:
             for each in logs.keys(f"{broker}/{kind}/{place}/"):
                 if each not in owned:
                     yield f"{each} is of no log"

@@ -224,6 +224,8 @@ class Reader:
 
     def _ended(self, line: Line, text: bytes) -> Document:
         ended = _ended_decoder.decode(text)
+        if not ended.connection:
+            raise UnreadableError("the end of a connection names none")
         header, request = NO_REQUEST
         return Document(
             place=ended.id or f"{line.file}:{line.number}",

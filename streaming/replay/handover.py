@@ -23,7 +23,7 @@ from brokerstream.state.configs import broker_config
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind, Reason, Refusal
 from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming.edge import check_request
+from brokerstream.streaming.edge import check_event
 from brokerstream.streaming.replay import report
 from brokerstream.streaming.replay.comparison import Answer, Verdict, decode_answer
 from brokerstream.streaming.replay.plan import Plan, plan
@@ -116,7 +116,7 @@ def _refusal(exchange: Exchange, placed: Placement, events: Events) -> Refusal |
     if exchange.broker not in placed.brokers:
         detail = f"broker {exchange.broker} is not one of {placed.brokers}"
         return Refusal(Reason.UNKNOWN_BROKER, detail)
-    return check_request(events.request(exchange.id, exchange.time))
+    return check_event(events.request(exchange.id, exchange.time))
 
 
 def settings_of_job(placed: Placement) -> BrokerSettings:

@@ -59,7 +59,7 @@ def _mutator(target: Target, seeds: list[bytes]) -> Callable[[bytes, int, int], 
             return bytes(atheris.Mutate(data, size_max))
         try:
             return target.change(data, draw.choice(seeds), draw)[:size_max]
-        except (ValueError, IndexError):  # it is no JSON any more, or has nothing to change
+        except (ValueError, IndexError, RecursionError):  # no JSON any more, or nothing to change
             return target.change(draw.choice(seeds), draw.choice(seeds), draw)[:size_max]
 
     return mutate

@@ -49,6 +49,13 @@ MUTANTS = (
         "::test_what_a_lost_connection_has_is_found_when_a_max_wait_is_over",
     ),
     Mutant(
+        "who waits for a topic of a share group that goes waits no longer",
+        "    if any(broker.topic_by_id(topic_id) is None for topic_id, _ in read.places):\n"
+        "        return True\n",
+        "",
+        "share/test_share_fetch.py::test_who_waits_for_a_topic_that_goes_waits_no_longer",
+    ),
+    Mutant(
         "records that are released in a share group wake nobody",
         "    woken = [broker.log_key(*place[1:])] if has_moved or error in _GONE else []\n",
         "    woken = [broker.log_key(*place[1:])]\n",

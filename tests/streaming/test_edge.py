@@ -99,6 +99,11 @@ def test_an_event_goes_to_the_partition_of_its_cell() -> None:
         (document(replyTo=2), Reason.REPLY_TO),
         (document(kind="tick"), Reason.INTERNAL_KIND),
         (document(kind="complete", of="x"), Reason.INTERNAL_KIND),
+        (b'{"kind": "disconnect", "time": 5}', Reason.MISSING_FIELD),
+        (
+            b'{"kind": "disconnect", "connection": "c", "id": "%b"}' % (b"x" * 5000),
+            Reason.TOO_LARGE,
+        ),
         (document(kind="anything"), Reason.INTERNAL_KIND),
         (document(choices={"sessionId": 4}), Reason.INTERNAL_KIND),
         (document(isHeld=True), Reason.INTERNAL_KIND),

@@ -289,6 +289,19 @@ def test_a_topic_that_goes_takes_its_records_along() -> None:
     assert got(bench.share("a", 1)) == -1
 
 
+def test_who_waits_for_a_topic_that_goes_waits_no_longer() -> None:
+    bench = Shared()
+    bench.fetch("a")
+    assert bench.fetch("b", 60_000) is None
+    before = len(answered(bench))
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
+    assert check.check(bench.cell) == []
+    told = [
+        each["response"] for each in answered(bench)[before:] if "responses" in each["response"]
+    ]
+    assert [each["acquisitionLockTimeoutMs"] for each in told] == [LOCK_MS]
+
+
 def test_who_is_too_fast_gets_nothing_and_has_it_all_the_same() -> None:
     """The answer has 77 bytes beside its records; one more where these are more than 126."""
     bench = Shared(quota_window_num=2, quota_window_size_seconds=1)
