@@ -17,7 +17,7 @@ from crc32c import crc32c
 from brokerstream.gateway import compression
 from brokerstream.gateway.compression import DecompressionError
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Batch
+from brokerstream.state.core.records import UNKNOWN_CODEC, Batch
 from brokerstream.state.logs import control_batches
 
 LOG_OVERHEAD = 12
@@ -241,7 +241,7 @@ def _header(data: bytes, start: int, end: int) -> dict[str, Any]:
         "sizeInBytes": end - start,
         "recordCount": max(count, 0),
         "magic": magic,
-        "compressionType": codec_name(codec),
+        "compressionType": codec_name(codec) if codec < len(compression.NAMES) else UNKNOWN_CODEC,
         "isTransactional": bool(attributes & TRANSACTIONAL_FLAG),
         "isControl": bool(attributes & CONTROL_FLAG),
         "crc": crc,

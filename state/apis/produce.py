@@ -4,7 +4,8 @@ Behaviour: `KafkaApis.handleProduceRequest`, `ProduceRequest.validateRecords`, `
 `LogValidator` in Kafka. A batch comes as its header; what only the record bytes can show (a wrong
 CRC, records that do not decode) the edge has looked at and says in `recordsError`. Of the checks,
 those of the whole request come first (2 where a first batch has a magic above 2, 53 for
-transactional batches without WRITE on the transactional id), then per partition: known topic id,
+transactional batches without WRITE on the transactional id; below version 7 -1 where a first batch
+that may be written has a codec that there is not), then per partition: known topic id,
 authorization (29 without WRITE on the topic), known topic, record set, leadership, replicas, batch,
 size, producer state (`state/logs/producer.py`). The first batch of a transaction waits behind the
 record set until its coordinator has answered (`state/transactions/transaction_verification.py`).
@@ -37,7 +38,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.events import Choices
-from brokerstream.state.core.records import Batch, BatchAppended, Record
+from brokerstream.state.core.records import UNKNOWN_CODEC, Batch, BatchAppended, Record
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import decode_item
 from brokerstream.state.logs import producer as producers
@@ -119,6 +120,8 @@ def handle(broker: Broker, request: Request) -> Decision:
             for batch in partition.batches:
                 if batch.is_transactional:
                     return _transactional(broker, request, verified)
+    if request.version < ZSTD_VERSION and _has_unknown_codec(broker, request, verified):
+        return _refuse_all(broker, request, Error.UNKNOWN_SERVER_ERROR)
     return _append_all(broker, request, verified)
 
 
@@ -182,6 +185,8 @@ def _transactional(broker: Broker, request: Request, verified: Verified) -> Deci
     ]
     if len(batches) > 1 and len({(each.producer_id, each.producer_epoch) for each in batches}) > 1:
         return _refuse_all(broker, request, Error.INVALID_PRODUCER_ID_MAPPING)
+    if request.version < ZSTD_VERSION and _has_unknown_codec(broker, request, verified):
+        return _refuse_all(broker, request, Error.UNKNOWN_SERVER_ERROR)
     is_v2 = request.header.request_api_version >= verifications.ADDS_SINCE
     is_asked = is_v2 or broker.settings.transaction_partition_verification_enable
     if not batches or not is_asked:
@@ -289,6 +294,24 @@ def _request_of(waiting: Waiting, state: ProduceState) -> Request:
     """The request as far as it matters behind the authorization."""
     header, principal = waiting.header, waiting.principal
     return Request(header, state.body, principal, waiting.connection, "", Choices())
+
+
+def _has_unknown_codec(broker: Broker, request: Request, verified: Verified) -> bool:
+    """Whether the first batch of a partition that may be written to has a codec that there is not.
+
+    Kafka has to know the codec where it looks for zstd, and fails.
+    """
+    for produced in request.body.topic_data:
+        topic = _topic(broker, produced, request.version)
+        if topic is None or _is_denied(verified, topic, produced):
+            continue
+        for each in produced.partition_data:
+            if not 0 <= each.index < len(topic.partitions) or not each.batches:
+                continue
+            batch = each.batches[0]
+            if batch.magic == MAGIC and batch.compression_type == UNKNOWN_CODEC:
+                return True
+    return False
 
 
 def _known(
@@ -407,9 +430,11 @@ def _request_error(request: Request, topic: Topic) -> Error:
 def _record_set_error(version: int, produced: ProducedPartition) -> Error:
     """One batch of magic 2 makes a record set (`ProduceRequest.validateRecords`)."""
     batches = produced.batches
-    if len(batches) == 1 and batches[0].magic == MAGIC:
-        is_new = batches[0].compression_type == "zstd" and version < ZSTD_VERSION
-        return Error.UNSUPPORTED_COMPRESSION_TYPE if is_new else NONE
+    if batches and batches[0].magic == MAGIC:
+        if batches[0].compression_type == "zstd" and version < ZSTD_VERSION:
+            return Error.UNSUPPORTED_COMPRESSION_TYPE
+        if len(batches) == 1:
+            return NONE
     if not batches and produced.records_error:
         return Error(produced.records_error)
     for batch in batches:

@@ -55,6 +55,10 @@ class EndMarker(Body):
     is_append_time: bool = False
 
 
+UNKNOWN_CODEC = "unknown"
+"""The compression type of a batch that names a codec that there is not."""
+
+
 class Batch(Body):
     """The header of a v2 record batch, without its records. Times in ms since 1970, sizes in bytes.
 

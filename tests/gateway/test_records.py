@@ -151,6 +151,7 @@ def test_a_count_that_the_header_itself_contradicts_is_left_to_the_machine() -> 
 def test_a_codec_that_kafka_has_not_is_an_unknown_error(codec: int) -> None:
     found = records.parse(changed(batch(b"one"), ATTRIBUTES, ">h", codec))
     assert found.error == Error.UNKNOWN_SERVER_ERROR
+    assert found.batches[0]["compressionType"] == "unknown"
 
 
 @pytest.mark.parametrize("codec", [name for name in CODECS if name != "none"])

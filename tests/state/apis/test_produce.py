@@ -20,7 +20,7 @@ BATCH = header(maxTimestamp=START, producerId=-1)
 @pytest.fixture
 def bench() -> Bench:
     bench = Bench(message_max_bytes=1000)
-    bench.topic("t")
+    bench.topic("t", 2)
     return bench
 
 
@@ -131,6 +131,24 @@ def test_only_the_admin_client_writes_to_internal_topics(client: str | None, err
 def test_zstd_is_taken_from_version_7_on(bench: Bench, version: int, error: int) -> None:
     batch = BATCH | {"compressionType": "zstd"}
     assert bench.append("t", batch, version=version)["errorCode"] == error
+
+
+def test_below_version_7_a_codec_that_there_is_not_refuses_all(bench: Bench) -> None:
+    # asked of Apache Kafka 4.3.1
+    odd = [BATCH | {"compressionType": "unknown"}] * 2
+    for version, name, partitions, codes in [
+        (6, "t", [[BATCH], odd], [-1, -1]),
+        (6, "t", [[BATCH | {"isTransactional": True}], odd], [53, 53]),
+        (6, "t", [odd, odd[:1]], [-1, -1]),
+        (6, "none", [[BATCH], odd], [3, 3]),
+        (6, "t", [[BATCH], [BATCH | {"compressionType": "zstd"}] * 2], [0, 76]),
+        (7, "t", [[BATCH], odd], [0, 87]),
+    ]:
+        data = [{"index": n, "batches": each} for n, each in enumerate(partitions)]
+        topics = [{"name": name, "partitionData": data}]
+        found = bench.request("PRODUCE", version, {"acks": 1, "topicData": topics})
+        answers = found["responses"][0]["partitionResponses"]
+        assert [each["errorCode"] for each in answers] == codes, (version, name)
 
 
 @pytest.mark.parametrize("version", [9, 10])
