@@ -22,6 +22,9 @@ of their transaction 55, as above. Then the coordinator, for all partitions alik
     its transaction ends                              51
     verifyOnly: partitions that are not part of it    120 TRANSACTION_ABORTABLE
 
+What is told of all partitions alike, of those that were added too, comes as often as the request
+names them; else each partition comes once.
+
 Not done: 14 while a coordinator loads its partition of `__transaction_state`; it never does.
 """
 
@@ -54,10 +57,14 @@ FENCED_SINCE = 2
 
 
 class _Judged(NamedTuple):
-    """The outcome for a transaction, and the errors of its partitions by topic name and number."""
+    """The outcome for a transaction, and the errors of its partitions by topic name and number.
+
+    `is_as_asked` where the answer repeats topics and partitions as the request does.
+    """
 
     outcome: Outcome
     errors: dict[tuple[str, int], Error]
+    is_as_asked: bool = False
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -76,7 +83,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         results.append(
             TransactionResult(
                 transactional_id=transaction.transactional_id,
-                topic_results=_results(transaction.topics, judged.errors),
+                topic_results=_results(transaction.topics, judged),
             )
         )
     decision.response = AddPartitionsToTxnResponse(results_by_transaction=results)
@@ -86,8 +93,8 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _judged(broker: Broker, transaction: Transaction) -> _Judged:
     """What becomes of a transaction that another broker asks about."""
     refused = _attempted(broker, transaction, frozenset())
-    if refused:
-        return _Judged(Outcome(), refused)
+    if refused is not None:
+        return refused
     return _verify(broker, transaction) if transaction.verify_only else _add(broker, transaction)
 
 
@@ -98,35 +105,31 @@ def _from_client(broker: Broker, request: Request, body: AddPartitionsToTxnReque
         producer_epoch=body.v3_and_below_producer_epoch,
         topics=body.v3_and_below_topics,
     )
-    refused = _refused(broker, request, transaction)
-    judged = _Judged(Outcome(), refused) if refused else _add(broker, transaction)
-    errors = judged.errors
+    judged = _refused(broker, request, transaction) or _add(broker, transaction)
     if request.version < FENCED_SINCE:
-        errors = {
+        errors: dict[tuple[str, int], Error] = {
             place: Error.INVALID_PRODUCER_EPOCH if error is Error.PRODUCER_FENCED else error
-            for place, error in errors.items()
+            for place, error in judged.errors.items()
         }
-    results = _results(transaction.topics, errors)
+        judged = judged._replace(errors=errors)
+    results = _results(transaction.topics, judged)
     response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
     return Decision(records=judged.outcome.records, response=response)
 
 
-def _refused(
-    broker: Broker, request: Request, transaction: Transaction
-) -> dict[tuple[str, int], Error]:
-    """The errors where the broker itself refuses a client's request; empty where it does not."""
+def _refused(broker: Broker, request: Request, transaction: Transaction) -> _Judged | None:
+    """The errors where the broker itself refuses a client's request; None where it does not."""
     name = transaction.transactional_id
     places = _places(transaction.topics)
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
-        return dict.fromkeys(places, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        errors = dict.fromkeys(places, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _Judged(Outcome(), errors, is_as_asked=True)
     denied = broker.denied_topics(request, Operation.WRITE, {topic for topic, _ in places})
     return _attempted(broker, transaction, {*denied, *INTERNAL_TOPICS})
 
 
-def _attempted(
-    broker: Broker, transaction: Transaction, denied: Set[str]
-) -> dict[tuple[str, int], Error]:
-    """The errors where a topic is denied or a partition does not exist; empty where neither is."""
+def _attempted(broker: Broker, transaction: Transaction, denied: Set[str]) -> _Judged | None:
+    """The errors where a topic is denied or a partition does not exist; None where neither is."""
     places = _places(transaction.topics)
     errors = {}
     for topic, partition in places:
@@ -136,15 +139,17 @@ def _attempted(
         elif known is None or not 0 <= partition < len(known.partitions):
             errors[topic, partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
     if not errors:
-        return {}
-    return {place: errors.get(place, Error.OPERATION_NOT_ATTEMPTED) for place in places}
+        return None
+    all_errors = {place: errors.get(place, Error.OPERATION_NOT_ATTEMPTED) for place in places}
+    return _Judged(Outcome(), all_errors)
 
 
 def _add(broker: Broker, transaction: Transaction) -> _Judged:
     outcome = transaction_coordinator.add_partitions(
         broker, transaction.transactional_id, _holder(transaction), _by_topic(transaction.topics)
     )
-    return _Judged(outcome, dict.fromkeys(_places(transaction.topics), outcome.error))
+    errors = dict.fromkeys(_places(transaction.topics), outcome.error)
+    return _Judged(outcome, errors, is_as_asked=True)
 
 
 def _verify(broker: Broker, transaction: Transaction) -> _Judged:
@@ -176,18 +181,21 @@ def _places(topics: list[TxnTopic]) -> list[tuple[str, int]]:
     return [(topic.name, partition) for topic in topics for partition in topic.partitions]
 
 
-def _results(topics: list[TxnTopic], errors: dict[tuple[str, int], Error]) -> list[TxnTopicResult]:
+def _results(topics: list[TxnTopic], judged: _Judged) -> list[TxnTopicResult]:
+    asked = [(topic.name, topic.partitions) for topic in topics]
+    if not judged.is_as_asked:
+        asked = [(name, list(dict.fromkeys(each))) for name, each in _by_topic(topics).items()]
     return [
         TxnTopicResult(
             name=name,
             results_by_partition=[
                 TxnPartitionResult(
-                    partition_index=partition, partition_error_code=errors[name, partition]
+                    partition_index=partition, partition_error_code=judged.errors[name, partition]
                 )
-                for partition in dict.fromkeys(partitions)
+                for partition in partitions
             ],
         )
-        for name, partitions in _by_topic(topics).items()
+        for name, partitions in asked
     ]
 
 

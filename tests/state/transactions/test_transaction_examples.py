@@ -82,6 +82,19 @@ def test_example_3_who_does_not_hold_the_id_and_who_does_not_coordinate_it() -> 
     assert bench.add(ours[0], holder, a=[0]) == {"a": [49]}
 
 
+def test_what_the_coordinator_says_comes_as_often_as_the_request_names_partitions() -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = TransactionBench()
+    holder = bench.init()
+    for name, topics, told in [
+        ("t1", {"a": [0, 1, 0]}, {"a": [0, 0, 0]}),
+        ("none", {"a": [0, 1, 0]}, {"a": [49, 49, 49]}),
+        ("t1", {"a": [0, 9, 0, 9]}, {"a": [55, 3]}),
+    ]:
+        assert bench.add(name, holder, **topics) == told
+    assert bench.described()["topics"] == [{"topic": "a", "partitions": [0, 1]}]
+
+
 def test_below_version_2_a_fenced_producer_is_told_47() -> None:
     bench = TransactionBench()
     holder = bench.init()
