@@ -6,7 +6,8 @@ Source: seed 004; KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005, KIP-1023
 
     -1  1   latest: the high watermark; with read_committed the last stable offset, for a replica
             the log end offset
-    -2  1   earliest: the log start offset, with the leader epoch of its record
+    -2  1   earliest: the log start offset, with the leader epoch of its record; with -1 of a
+            follower that never had one
     -3  7   the record with the greatest timestamp
     -4  8   earliest local: the log start offset, as nothing is in remote storage
     -5  9   latest tiered: -1 in leader epoch -1, as nothing is in remote storage
@@ -187,7 +188,8 @@ def _list(
     if isinstance(log, Error):
         return _failed(wanted, log)
     if wanted.timestamp < 0 and wanted.timestamp != MAX_TIMESTAMP:
-        return _place(log, wanted, _last_fetchable(log, request.body))
+        assert topic is not None
+        return _place(broker, topic, log, wanted, _last_fetchable(log, request.body))
     assert topic is not None
     found = _look_up(broker, topic, log, wanted.timestamp)
     if found is None or found.offset >= _last_fetchable(log, request.body):
@@ -219,18 +221,27 @@ def _last_fetchable(log: Log, body: ListOffsetsRequest) -> int:
     return log.readable_end(body.isolation_level)
 
 
-def _place(log: Log, wanted: ListPartition, end: int) -> ListedPartition:
+def _place(
+    broker: Broker, topic: Topic, log: Log, wanted: ListPartition, end: int
+) -> ListedPartition:
     """The latest or earliest offset; nothing for what only remote storage has."""
+    partition = topic.partitions[wanted.partition_index]
     answer = ListedPartition(partition_index=wanted.partition_index)
     if wanted.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         is_latest = wanted.timestamp == LATEST
         answer.offset = end if is_latest else log.log_start_offset
-        answer.leader_epoch = log.leader_epoch if is_latest else _first_epoch(log)
+        is_led = partition.leader == broker.id
+        answer.leader_epoch = partition.leader_epoch if is_latest else _first_epoch(log, is_led)
     return answer
 
 
-def _first_epoch(log: Log) -> int:
-    """The leader epoch of the log's oldest record, that of now where there is none."""
+def _first_epoch(log: Log, is_led: bool) -> int:
+    """The leader epoch of the log's oldest record, that of now where there is none.
+
+    A follower that never had a record knows of none.
+    """
+    if not is_led and not log.log_end_offset:
+        return NO_EPOCH
     return log.former_epochs[0].epoch if log.former_epochs else log.leader_epoch
 
 

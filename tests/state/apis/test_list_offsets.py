@@ -211,6 +211,22 @@ def test_the_earliest_offset_is_told_with_the_epoch_of_its_record() -> None:
     assert [told(each) for each in (-1, -2, -4)] == [(0, 5, 1), (0, 4, 1), (0, 4, 1)]
 
 
+def test_a_follower_that_never_had_a_record_knows_no_epoch_of_its_first() -> None:
+    # asked of Apache Kafka 4.3.1
+    replicas = Replicas()
+
+    def told(timestamp: int) -> list[tuple[int, int]]:
+        wanted = [{"name": TOPIC, "partitions": [{"partitionIndex": 0, "timestamp": timestamp}]}]
+        body = {"replicaId": -2, "topics": wanted}
+        answers = [replicas.bench.request("LIST_OFFSETS", 8, body, broker=n) for n in (1, 2)]
+        partitions = [answer["topics"][0]["partitions"][0] for answer in answers]
+        return [(each["errorCode"], each["leaderEpoch"]) for each in partitions]
+
+    assert [told(each) for each in (-1, -2, -4)] == [[(0, 0)] * 2, *[[(0, 0), (0, -1)]] * 2]
+    replicas.produce(count=3)
+    assert [told(each) for each in (-1, -2, -4)] == [[(0, 0)] * 2] * 3
+
+
 @pytest.mark.parametrize("replica", [-1, -2, 5])
 @pytest.mark.parametrize("isolation", [0, 1])
 def test_whoever_asks_the_end_of_a_log_with_one_replica_is_the_same(
