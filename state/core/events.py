@@ -12,6 +12,7 @@ from typing import Any, Final, final
 
 import msgspec
 
+from brokerstream.state.core.kafka_bytes import STRING_BYTES_MAX
 from brokerstream.state.core.schema import Int16, Int32, Int64, Uuid
 
 EVENT_BYTES_MAX = 8 * 1024 * 1024
@@ -19,6 +20,10 @@ EVENT_BYTES_MAX = 8 * 1024 * 1024
 
 ID_CHARS_MAX = 1000
 """A longer id is refused, and a document that has one gets no answer: ids are headers of rows."""
+
+_WINDOW = (STRING_BYTES_MAX + 1) // 2
+_BASE64 = frozenset({"metadata", "assignment", "hmac"})
+"""Fields of requests that keep bytes as their base64."""
 
 
 class Reason(StrEnum):
@@ -243,11 +248,37 @@ def decode_event(document: bytes) -> Event | Refusal:
 
 
 def decode_body(document: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any | Refusal:
-    """A request's body, or why it is none."""
+    """A request's body, or why it is none; no string has more bytes than on Kafka's wire."""
     try:
-        return decoder.decode(document)
+        body = decoder.decode(document)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
         return refusal_of(error)
+    is_long = len(document) > STRING_BYTES_MAX and _may_be_long(bytes(document))
+    size = _longest_string(body) if is_long else 0
+    if size > STRING_BYTES_MAX:
+        detail = f"a string of {size} bytes; at most {STRING_BYTES_MAX} are accepted, as by Kafka"
+        return Refusal(Reason.TOO_LARGE, detail)
+    return body
+
+
+def _may_be_long(document: bytes) -> bool:
+    """Whether JSON may hold a string of more than `STRING_BYTES_MAX` bytes.
+
+    Such a string has a window without quotes in it, or has an escaped one.
+    """
+    if b"\\" in document:
+        return True
+    starts = range(0, len(document) - _WINDOW + 1, _WINDOW)
+    return any(document.find(b'"', each, each + _WINDOW) < 0 for each in starts)
+
+
+def _longest_string(value: Any) -> int:
+    """How many bytes the longest text in a body has; what it holds as bytes does not count."""
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode())
+    if isinstance(value, msgspec.Struct):
+        value = [getattr(value, each) for each in value.__struct_fields__ if each not in _BASE64]
+    return max(map(_longest_string, value), default=0) if isinstance(value, list) else 0
 
 
 def identity_of(document: bytes) -> _Identity:
