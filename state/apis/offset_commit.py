@@ -147,6 +147,8 @@ def handle(machine: Machine, request: Request) -> Decision:
     for wanted in body.topics:
         topic = _topic_of(machine, wanted, version)
         if machine.has_authorizer and not _may_read(machine, request, wanted, topic):
+            if not wanted.partitions:
+                answers.refuse_topic(CommittedTopic.of(wanted, version, []))
             _refuse(answers, wanted, version, wanted.partitions, Error.TOPIC_AUTHORIZATION_FAILED)
             continue
         partition_count = len(topic.partitions) if topic is not None else 0

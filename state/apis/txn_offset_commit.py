@@ -98,11 +98,12 @@ class TxnOffsetCommitState(msgspec.Struct):
 
     Attributes:
         body: the request, with the partitions that exist and may be read.
-        refused: what the broker has answered already.
+        refused: what the broker has answered already: topic, partition and error; no partition
+            where a topic was named without any.
     """
 
     body: TxnOffsetCommitRequest
-    refused: list[tuple[str, int, int]]
+    refused: list[tuple[str, int | None, int]]
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -114,6 +115,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     denied = broker.denied_topics(request, Operation.READ, {topic.name for topic in body.topics})
     state = TxnOffsetCommitState(msgspec.structs.replace(body, topics=[]), [])
     for topic in body.topics:
+        if not topic.partitions and (topic.name in denied or not broker.topic_by_name(topic.name)):
+            state.refused.append((topic.name, None, Error.NONE))
         accepted = []
         for partition in topic.partitions:
             refusal = _partition_error(broker, denied, topic.name, partition.partition_index)
@@ -281,7 +284,10 @@ def _answer(
     """What the broker has refused, then what the coordinator says."""
     answers = Answers()
     for name, index, refusal in state.refused:
-        answers.refuse(name, index, Error(refusal))
+        if index is None:
+            answers.refuse_topic(CommittedTopic(name=name, partitions=[]))
+        else:
+            answers.refuse(name, index, Error(refusal))
     by_coordinator = []
     for topic in state.body.topics:
         answer = CommittedTopic(name=topic.name, partitions=[])

@@ -118,6 +118,25 @@ def test_the_answer_of_the_transactions_coordinator_comes_before_the_groups() ->
     assert bench.commit_offset("t1", holder, 4, partition=9) == 3
 
 
+def test_a_topic_that_there_is_not_is_told_without_partitions() -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = TransactionBench()
+    holder = bench.init()
+    bench.add_offsets("t1", holder)
+    asked = {"transactionalId": "t1", "groupId": "g"}
+    asked |= {"producerId": holder.producer_id, "producerEpoch": holder.epoch}
+    known = {"name": "a", "partitions": [{"partitionIndex": 0, "committedOffset": 1}]}
+    missing = {"name": "none", "partitions": []}
+    for topics, told in [
+        ([missing], {"none": []}),
+        ([missing, {"name": "a", "partitions": []}], {"none": []}),
+        ([known, missing], {"none": [], "a": [0]}),
+    ]:
+        answer = bench.request("TXN_OFFSET_COMMIT", 3, {**asked, "topics": topics})
+        found = {t["name"]: [p["errorCode"] for p in t["partitions"]] for t in answer["topics"]}
+        assert found == told
+
+
 def test_the_group_exists_from_its_first_pending_offset_on() -> None:
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
