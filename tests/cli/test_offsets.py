@@ -24,7 +24,7 @@ from tests.support.console import brokerstream
 from tests.support.consumer_groups import ConsumerBench
 from tests.support.gateways import client_at
 from tests.support.kafka_tools import run_tool
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.sources import ROOT
 
 RECORDED = ROOT / "tests" / "consumer_offsets"
@@ -291,9 +291,9 @@ def join_others(bootstrap: str, name: str) -> None:
     tasks = {key: list[str]() for key in ("activeTasks", "standbyTasks", "warmupTasks")}
     with client_at(bootstrap) as client:
         share = {"groupId": f"{name}-share", **member, "subscribedTopicNames": [name]}
-        assert client.call("SHARE_GROUP_HEARTBEAT", 1, share)["errorCode"] == 0
+        wait_until(lambda: client.call("SHARE_GROUP_HEARTBEAT", 1, share)["errorCode"] == 0)
         body = {"groupId": f"{name}-streams", **member, **streams, **tasks}
-        assert client.call("STREAMS_GROUP_HEARTBEAT", 0, body)["errorCode"] == 0
+        wait_until(lambda: client.call("STREAMS_GROUP_HEARTBEAT", 0, body)["errorCode"] == 0)
 
 
 @pytest.mark.kafka
