@@ -57,8 +57,8 @@ MUTANTS = (
     ),
     Mutant(
         "records that are released in a share group wake nobody",
-        "    woken = [broker.log_key(*place[1:])] if has_moved or error in _GONE else []\n",
-        "    woken = [broker.log_key(*place[1:])]\n",
+        "    woken = [watched(broker, place)] if has_moved or error in _GONE else []\n",
+        "    woken = [watched(broker, place)]\n",
         "share/test_share_fetch.py"
         "::test_what_a_lost_connection_has_is_found_when_a_max_wait_is_over",
     ),
