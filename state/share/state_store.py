@@ -7,6 +7,7 @@ Source: `ShareCoordinatorShard` in Kafka; KIP-932. `apply` writes the items, fro
 
 import msgspec
 
+from brokerstream.state.cluster import broker_configs
 from brokerstream.state.cluster.coordinators import (
     SHARE_TOPIC,
     coordinator_key,
@@ -42,7 +43,7 @@ class ShareState(msgspec.Struct):
     state_epoch: int = NO_EPOCH
     leader_epoch: int = NO_EPOCH
     updates: int = 0
-    """How many came since the last snapshot was written."""
+    """How many came since a snapshot was last written because there were enough of them."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -107,13 +108,21 @@ def apply_written(tables: Tables, broker: int, record: ShareStateWritten) -> Non
         tables.groups.drop(key)
         return
     former = tables.groups.get(key, ShareState)
-    updates = 0 if record.update is None or former is None else former.updates + 1
     state = ShareState(record.snapshot, record.snapshot.state_epoch, record.snapshot.leader_epoch)
-    state.updates = updates
     if former is not None:
+        state.updates = _counted(tables, broker, former.updates, record.update)
         state.state_epoch = max(state.state_epoch, former.state_epoch)
         state.leader_epoch = max(state.leader_epoch, former.leader_epoch)
     tables.groups.put(key, state)
+
+
+def _counted(tables: Tables, broker: int, updates: int, update: ShareUpdate | None) -> int:
+    """How many updates have come since; a state that begins anew leaves the count as it is."""
+    if update is not None:
+        return updates + 1
+    settings = broker_configs.settings_of(tables.metadata, broker, broker, tables.given)
+    most = settings.share_coordinator_snapshot_update_records_per_snapshot
+    return 0 if updates >= most else updates
 
 
 def coordinator_key_of(key: str) -> str:

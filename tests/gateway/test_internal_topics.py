@@ -103,7 +103,7 @@ class Side:
         return self._told(began, places)
 
     def _share_state(self, topic_id: str) -> str:
-        """A state begins, is told of, begins anew and goes; its key."""
+        """A state begins, is told of, begins anew, is told of again and goes; its key."""
         key = f"s:{topic_id}:0"
         self.coordinator(key, 2)
 
@@ -112,10 +112,10 @@ class Side:
             topics = [{"topicId": topic_id, "partitions": partitions}]
             self.call(f"{api}_SHARE_GROUP_STATE", version, {"groupId": "s", "topics": topics})
 
-        def write(epoch: int, start: int, done: int, *batches: tuple[int, ...]) -> None:
+        def write(epoch: int, start: int, done: int, *batches: Any, of: int = 1) -> None:
             names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
             states = [dict(zip(names, each, strict=True)) for each in batches]
-            told = {"stateEpoch": 1, "leaderEpoch": epoch, "startOffset": start}
+            told = {"stateEpoch": of, "leaderEpoch": epoch, "startOffset": start}
             ask("WRITE", 1, **told, deliveryCompleteCount=done, stateBatches=states)
 
         ask("INITIALIZE", 0, stateEpoch=1, startOffset=-1)
@@ -125,6 +125,8 @@ class Side:
         write(4, -1, 1, (5, 9, 4, 2))
         write(4, 2, 0, (10, 11, 0, 1))
         ask("INITIALIZE", 0, stateEpoch=2, startOffset=7)
+        for offset in (7, 8):
+            write(4, -1, 0, (offset, offset, 0, 1), of=2)
         ask("DELETE", 0)
         return key
 

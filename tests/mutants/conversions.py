@@ -36,6 +36,12 @@ MUTANTS = (
         SHARE_STATE + "test_a_state_that_begins_again_still_fences_earlier_leaders",
     ),
     Mutant(
+        "a share state that begins anew is an update the less to its next snapshot",
+        "    return 0 if updates >= most else updates\n",
+        "    return 0\n",
+        SHARE_STATE + "test_a_state_that_begins_anew_leaves_the_count_of_updates_as_it_is",
+    ),
+    Mutant(
         "of a record the batch counts that was delivered more often",
         "rank = (-following.delivery_count, -following.delivery_state)",
         "rank = (-following.delivery_state, -following.delivery_count)",

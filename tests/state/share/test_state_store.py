@@ -107,6 +107,23 @@ def test_a_state_that_begins_again_still_fences_earlier_leaders() -> None:
     assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=2)["errorCode"] == 74
 
 
+def test_a_state_that_begins_anew_leaves_the_count_of_updates_as_it_is() -> None:
+    """`ShareCoordinatorShard.handleShareSnapshot`: only a count that is full begins again."""
+    bench = ShareBench(given={"share.coordinator.snapshot.update.records.per.snapshot": "2"})
+    bench.beat("a", 0, "foo")
+    (key, *_) = bench.states()
+
+    def snapshot_epoch() -> int:
+        assert write(bench, stateEpoch=-1) == 0
+        state = bench.cell.tables.groups.get(key, ShareState)
+        assert state is not None
+        return state.snapshot.snapshot_epoch
+
+    assert snapshot_epoch() == 0
+    assert result(initialize(bench, bench.ids["foo"])) == (0, None)
+    assert [snapshot_epoch() for _ in range(5)] == [1, 2, 2, 2, 3]
+
+
 def test_a_state_epoch_in_the_past_writes_nothing() -> None:
     bench = coordinated()
     assert [write(bench, stateEpoch=epoch) for epoch in (1, 2, 3, -1)] == [124, 0, 0, 0]
