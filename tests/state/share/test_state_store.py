@@ -109,7 +109,7 @@ def test_a_state_that_begins_again_still_fences_earlier_leaders() -> None:
 
 def test_a_state_that_begins_anew_leaves_the_count_of_updates_as_it_is() -> None:
     """`ShareCoordinatorShard.handleShareSnapshot`: only a count that is full begins again."""
-    bench = ShareBench(given={"share.coordinator.snapshot.update.records.per.snapshot": "2"})
+    bench = ShareBench(share_coordinator_snapshot_update_records_per_snapshot=2)
     bench.beat("a", 0, "foo")
     (key, *_) = bench.states()
 
