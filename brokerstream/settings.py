@@ -108,6 +108,11 @@ class Settings(BaseSettings):
     max_offsets_per_trigger: int = Field(
         100_000, ge=1, description="events that one micro-batch takes at most"
     )
+    max_bytes_per_trigger: int = Field(
+        64 * 1024 * 1024,
+        ge=1,
+        description="bytes of its events at most; a larger event comes alone",
+    )
     event_time: Literal["append", "recorded"] = Field(
         "append", description="clamp event times to Kafka's LogAppendTime, or take them as written"
     )

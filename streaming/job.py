@@ -121,16 +121,19 @@ def cell_settings(
     )
 
 
-def start_query(session: "SparkSession", job: Job, count: Count | None = None) -> "StreamingQuery":
+def start_query(
+    session: "SparkSession", job: Job, rows_max: int, count: Count | None = None
+) -> "StreamingQuery":
     """Start the query on the job's checkpoint.
 
     Args:
         session: from `spark_session`.
         job: what the query is made of.
+        rows_max: events that the first micro-batch takes at most.
         count: is told, in the workers, what `measures` counts.
     """
     return (
-        _rows(_outputs(_requests(session, job), job, count), job.settings.prefix)
+        _rows(_outputs(_requests(session, job, rows_max), job, count), job.settings.prefix)
         .writeStream.queryName(f"brokerstream {job.settings.prefix}")
         .format("kafka")
         .options(**job.client.for_spark())
@@ -142,7 +145,7 @@ def start_query(session: "SparkSession", job: Job, count: Count | None = None) -
     )
 
 
-def _requests(session: "SparkSession", job: Job) -> "DataFrame":
+def _requests(session: "SparkSession", job: Job, rows_max: int) -> "DataFrame":
     """The topic `requests`, each row with its grouping key."""
     from pyspark.sql import functions as f
 
@@ -152,7 +155,7 @@ def _requests(session: "SparkSession", job: Job) -> "DataFrame":
         .option("subscribe", full_name(job.settings.prefix, REQUESTS))
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", job.settings.max_offsets_per_trigger)
+        .option("maxOffsetsPerTrigger", rows_max)
         .option("groupIdPrefix", f"{job.settings.prefix}.run")
         .load()
     )

@@ -29,6 +29,7 @@ from brokerstream.state.core.tables import Tables
 from brokerstream.streaming import checkpoint_log, facts, job, measures, state_reader, torn_logs
 from brokerstream.streaming.clock import Clock, now_ms
 from brokerstream.streaming.measures import Counts, Progress, progress_of
+from brokerstream.streaming.read_ahead import ReadAhead, reading_ahead
 from brokerstream.streaming.session import spark_session
 
 if TYPE_CHECKING:
@@ -192,10 +193,11 @@ def run(
     checkpoint = prepared_job.settings.checkpoint_dir
     if stop.wanted.is_set():
         return ended(checkpoint)
-    with _clock(prepared_job) as clock:
-        query = job.start_query(session, prepared_job, counts.add)
+    ahead_of = reading_ahead(prepared_job.client, prepared_job.settings)
+    with _clock(prepared_job) as clock, ahead_of as ahead:
+        query = job.start_query(session, prepared_job, ahead.at_start(), counts.add)
         running = _Run(
-            session, query, prepared_job, clock, lambda: dict(counts.value), observe, looked
+            session, query, prepared_job, clock, ahead, lambda: dict(counts.value), observe, looked
         )
         try:
             _watch(running, stop, available_now)
@@ -265,6 +267,7 @@ class _Run:
     query: "StreamingQuery"
     job: job.Job
     clock: Clock | None
+    ahead: ReadAhead
     counts: Callable[[], Counts]
     observe: Observer
     looked: Callable[[], None]
@@ -291,6 +294,7 @@ class _Run:
             raise QueryFailed(str(failure).partition(QUERY_PLAN)[0].strip())
         if self.clock is not None and self.clock.failure is not None:
             raise QueryFailed(f"the clock: {self.clock.failure}")
+        self.ahead.look(self.session, self.query)
         self.looked()
 
     def _reports(self) -> Iterator[dict[str, Any]]:
