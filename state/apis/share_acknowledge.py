@@ -17,8 +17,8 @@ still has is given back.
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import features
+from brokerstream.state.apis import share_fetch
+from brokerstream.state.apis.share_requests import denied_names, request_error
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
@@ -32,12 +32,9 @@ from brokerstream.state.share.fetch_bodies import (
     Leader,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
-    ShareFetchRequest,
 )
 from brokerstream.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH
 from brokerstream.state.share.state_bodies import ShareGroupStateResponse
-
-MEMBER_ID_CHARACTERS_MAX = 36
 
 
 class AcknowledgeState(msgspec.Struct, array_like=True):
@@ -50,29 +47,11 @@ class AcknowledgeState(msgspec.Struct, array_like=True):
     writes: int
 
 
-def request_error(broker: Broker, request: Request) -> Error:
-    """Why a request of a member is refused before its session is looked at: 35, 42, 30; or NONE."""
-    body: ShareFetchRequest | ShareAcknowledgeRequest = request.body
-    if not broker.has_feature(features.SHARE):
-        return Error.UNSUPPORTED_VERSION
-    if body.group_id is None:
-        return Error.INVALID_REQUEST
-    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
-        return Error.GROUP_AUTHORIZATION_FAILED
-    if not body.member_id or len(body.member_id) > MEMBER_ID_CHARACTERS_MAX:
-        return Error.INVALID_REQUEST
-    return Error.NONE
-
-
-def denied_names(broker: Broker, request: Request) -> frozenset[str]:
-    """The topics of a request that the client may not READ."""
-    topics = (broker.topic_by_id(each.topic_id) for each in request.body.topics)
-    names = (topic.name for topic in topics if topic is not None)
-    return frozenset(broker.denied_topics(request, Operation.READ, names))
-
-
 def handle(broker: Broker, request: Request) -> Decision:
-    """Takes acknowledgements, and has share coordinators told."""
+    """Takes acknowledgements, and has share coordinators told.
+
+    Who waits for the partitions looks again before these have answered (`SharePartitionManager`).
+    """
     body: ShareAcknowledgeRequest = request.body
     error = request_error(broker, request)
     if error is Error.NONE and body.share_session_epoch == FIRST_EPOCH:
@@ -87,13 +66,12 @@ def handle(broker: Broker, request: Request) -> Decision:
     asked = acknowledgements.Asked(
         group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
     )
-    outcomes, messages = acknowledgements.take(broker, asked, body.topics)
-    state = AcknowledgeState(group_id, member_id, epoch, outcomes, len(messages))
-    if messages:
-        decision = _wait(broker, state)
-        decision.messages = messages
-        return decision
-    return _answer(broker, state)
+    taken = acknowledgements.take(broker, asked, body.topics)
+    told = share_fetch.look_again(broker, group_id, taken.places)
+    state = AcknowledgeState(group_id, member_id, epoch, taken.outcomes, len(taken.messages))
+    decision = _wait(broker, state) if taken.messages else _answer(broker, state)
+    decision.messages = [*taken.messages, *decision.messages]
+    return share_fetch.joined(told, decision)
 
 
 def _wait(broker: Broker, state: AcknowledgeState) -> Decision:
@@ -117,10 +95,11 @@ def _answer(broker: Broker, state: AcknowledgeState) -> Decision:
     response = ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values())
     )
-    closing: list[Message] = []
+    closing = Decision()
     if state.epoch == FINAL_EPOCH:
-        closing = share_partitions.release(broker, state.group_id, state.member_id)
-    return Decision(response=response, messages=closing)
+        closing = share_fetch.close(broker, state.group_id, state.member_id)
+    closing.response = response
+    return closing
 
 
 def resume(
@@ -132,7 +111,7 @@ def resume(
     acknowledgements.settle(state.outcomes, message, fault)
     state.writes -= 1
     decision = _wait(broker, state) if state.writes else _answer(broker, state)
-    decision.woken = woken
+    decision.woken += woken
     return decision
 
 

@@ -18,7 +18,8 @@ With -1 the session has been opened, or gone on, all the same, and of an unknown
 only when it answers: what the request acknowledges of others holds, and what could be acquired is
 the member's. Acknowledgements go first
 (`state/share/acknowledgements.py`); what is fetched may come before share coordinators have
-answered, and the answer has both. Where there is less than min bytes to acquire the request waits
+answered, and the answer has both. Who waits for the partitions that it acknowledges comes before it
+(`look_again`). Where there is less than min bytes to acquire the request waits
 for the log, for records that others give back, or for max wait. Epoch -1 fetches nothing and closes
 the session. Who waits when the connection ends still acquires what comes, and it is given back at
 once, delivered once more.
@@ -30,12 +31,20 @@ to wait; what was acquired for it stays its own until the lock is over, as in Ka
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.apis.share_acknowledge import denied_names, request_error
+from brokerstream.state.apis.share_requests import denied_names, request_error
 from brokerstream.state.cluster import quota_rates
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting as waits
 from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Asked, Decision, Delay, Message, Request, Waiting
+from brokerstream.state.core.decision import (
+    Asked,
+    Decision,
+    Delay,
+    LateAnswer,
+    Message,
+    Request,
+    Waiting,
+)
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.tables import decode_item
 from brokerstream.state.share import (
@@ -117,12 +126,12 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(error)
     assert body.group_id is not None and body.member_id is not None
     group_id, member_id = body.group_id, body.member_id
-    messages: list[Message] = []
-    places = _open(broker, request, messages)
+    told = Decision()
+    places = _open(broker, request, told)
     if places is Error.SHARE_SESSION_LIMIT_REACHED:
         state = _state(broker, request, [])
         state.error = places
-        return _with(messages, _wait(broker, state))
+        return joined(told, _wait(broker, state))
     if isinstance(places, Error):
         return _refuse(places)
     asked = acknowledgements.Asked(
@@ -137,24 +146,29 @@ def handle(broker: Broker, request: Request) -> Decision:
     state.read.max_bytes = min(state.read.max_bytes, quota_rates.max_bytes(broker, limit))
     state.read.min_bytes = min(state.read.min_bytes, state.read.max_bytes)
     if _has_acknowledgements(body):
-        state.outcomes, writes = acknowledgements.take(broker, asked, body.topics)
-        messages = [*writes, *messages]
+        taken = acknowledgements.take(broker, asked, body.topics)
+        state.outcomes, told.messages = taken.outcomes, [*taken.messages, *told.messages]
+        told = joined(told, look_again(broker, group_id, taken.places))
     if places and body.share_acquire_mode not in ACQUIRE_MODES:
-        return _with(messages, _refuse(Error.UNKNOWN_SERVER_ERROR))
-    _begin(broker, request, state, messages)
-    state.questions = len(messages)
-    state.loads = sum(isinstance(each.body, ReadShareGroupStateRequest) for each in messages)
-    decision = _try(broker, request, state)
-    decision.messages = [*messages, *decision.messages]
-    return decision
+        return joined(told, _refuse(Error.UNKNOWN_SERVER_ERROR))
+    _begin(broker, request, state, told.messages)
+    questions = [each.body for each in told.messages]
+    state.questions = len(questions)
+    state.loads = sum(isinstance(each, ReadShareGroupStateRequest) for each in questions)
+    decision = joined(told, _try(broker, request, state))
+    return _look_on(broker, decision) if decision.messages else decision
 
 
 def _refuse(error: Error) -> Decision:
     return Decision(response=ShareFetchResponse(error_code=int(error)))
 
 
-def _with(messages: list[Message], decision: Decision) -> Decision:
-    decision.messages = messages
+def joined(told: Decision, decision: Decision) -> Decision:
+    """A decision, and before it what else is to be told."""
+    decision.messages = [*told.messages, *decision.messages]
+    decision.copies = [*told.copies, *decision.copies]
+    decision.answers = [*told.answers, *decision.answers]
+    decision.woken = [*told.woken, *decision.woken]
     return decision
 
 
@@ -168,7 +182,7 @@ def _has_acknowledgements(body: ShareFetchRequest) -> bool:
     return any(each.acknowledgement_batches for topic in body.topics for each in topic.partitions)
 
 
-def _open(broker: Broker, request: Request, messages: list[Message]) -> list[Place] | Error:
+def _open(broker: Broker, request: Request, told: Decision) -> list[Place] | Error:
     """Opens the session or goes on in it; the partitions that are fetched from, or why not."""
     body: ShareFetchRequest = request.body
     connection = request.connection
@@ -181,13 +195,13 @@ def _open(broker: Broker, request: Request, messages: list[Message]) -> list[Pla
         if _has_acknowledgements(body):
             return Error.INVALID_REQUEST
         if not share_sessions.has_any(broker, group_id):
-            messages += share_partitions.ask_again(broker, group_id)
+            told.messages += share_partitions.ask_again(broker, group_id)
         if share_sessions.open_session(broker, group_id, member_id, wanted, connection):
             return list(dict.fromkeys(wanted))
         idle = share_sessions.idle(broker)
         if idle is None:
             return Error.SHARE_SESSION_LIMIT_REACHED
-        messages += share_partitions.release(broker, *idle)
+        joined(close(broker, *idle), told)
         share_sessions.open_session(broker, group_id, member_id, wanted, connection)
         return list(dict.fromkeys(wanted))
     session = share_sessions.take_up(broker, group_id, member_id, epoch)
@@ -330,10 +344,11 @@ def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
         acquisition_lock_timeout_ms=lock_ms,
         responses=list(topics.values()),
     )
-    closing: list[Message] = []
+    closing = Decision()
     if state.epoch == FINAL_EPOCH:
-        closing = share_partitions.release(broker, read.group_id, read.member_id)
-    return Decision(response=response, messages=closing)
+        closing = close(broker, read.group_id, read.member_id)
+    closing.response = response
+    return closing
 
 
 def _in_order(broker: Broker, shown: list[Shown]) -> dict[Place, AnsweredPartition]:
@@ -375,10 +390,72 @@ def _is_shown(broker: Broker, read: ShareRead, is_open: bool, each: Shown) -> bo
 def _given_back(broker: Broker, state: FetchState) -> Decision:
     """Nobody reads the answer: what was acquired for it is available again."""
     places = [each.place for each in state.shown if each.answer.acquired_records]
-    messages = share_partitions.give_back(broker, state.read.group_id, state.read.member_id, places)
-    decision = _refuse(Error.SHARE_SESSION_NOT_FOUND)
-    decision.messages = messages
-    return decision
+    decision = _give_back(broker, state.read.group_id, state.read.member_id, places)
+    return joined(decision, _refuse(Error.SHARE_SESSION_NOT_FOUND))
+
+
+def close(broker: Broker, group_id: str, member_id: str) -> Decision:
+    """A member's session goes: what it has in the session's partitions is given back."""
+    session = share_sessions.find(broker, group_id, member_id)
+    share_sessions.close(broker, group_id, member_id)
+    places = [cached.place for cached in session.partitions] if session is not None else []
+    return _give_back(broker, group_id, member_id, places)
+
+
+def _give_back(broker: Broker, group_id: str, member_id: str, places: list[Place]) -> Decision:
+    messages = share_partitions.give_back(broker, group_id, member_id, places)
+    looked = _look_on(broker, look_again(broker, group_id, places))
+    return joined(Decision(messages=messages), looked)
+
+
+def look_again(broker: Broker, group_id: str, places: list[Place]) -> Decision:
+    """Who waits for partitions in a group looks again, before share coordinators have answered.
+
+    Members have acknowledged there, or given back. What that was is not free yet, but what was
+    released before is (`SharePartitionManager.acknowledge`, `releaseSession` in Kafka).
+    """
+    told = Decision()
+    for place in places:
+        _look(broker, broker.log_key(*place), told, group_id)
+    return told
+
+
+def _look_on(broker: Broker, told: Decision) -> Decision:
+    """Who waits for what has been read looks again, too, before share coordinators have answered.
+
+    Kafka's queue of actions runs at the end of the request.
+    """
+    while told.woken:
+        logs, told.woken = list(dict.fromkeys(told.woken)), []
+        for log in logs:
+            _look(broker, log, told)
+    return told
+
+
+def _look(broker: Broker, log: str, told: Decision, group_id: str | None = None) -> None:
+    """Who waits for a log, in the order of arrival; in a group, or in all."""
+    table = broker.tables.waiting
+    for event_id in waits.watchers(table, log):
+        waited = waits.get(table, event_id)
+        if waited is None or waited.is_held or waited.api_key != API.key:
+            continue
+        is_meant = group_id in (None, _state_of(waited).read.group_id)
+        if is_meant and ready(broker, waited):
+            _go_on(broker, waited, told)
+
+
+def _go_on(broker: Broker, waited: Waiting, told: Decision) -> None:
+    """One that waits has enough: it waits on for its share coordinators, or for nothing."""
+    waits.take(broker.tables.waiting, waited.event_id)
+    decision = complete(broker, waited)
+    delay = decision.delay or Delay(waited.deadline, [], waited.state)
+    on = {"logs": delay.logs, "deadline": delay.deadline, "state": delay.state}
+    waits.add(broker.tables.waiting, msgspec.structs.replace(waited, **on))
+    if decision.delay is None:
+        told.answers.append(LateAnswer(waited.event_id, decision.response))
+    told.answers += decision.answers
+    told.copies += [*decision.messages, *decision.copies]  # of no request that waits
+    told.woken += decision.woken
 
 
 def disconnected(broker: Broker, connection: str) -> Decision:
@@ -397,7 +474,7 @@ def disconnected(broker: Broker, connection: str) -> Decision:
             state = _state_of(waited)
             state.is_lost = True
             waits.keep_state(table, event_id, msgspec.msgpack.encode(state))
-    return Decision(messages=share_partitions.release(broker, *known))
+    return close(broker, *known)
 
 
 def ready(broker: Broker, waiting: Waiting) -> bool:

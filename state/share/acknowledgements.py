@@ -54,12 +54,21 @@ class Asked(msgspec.Struct, frozen=True):
     denied: Collection[str]
 
 
-def take(
-    broker: Broker, asked: Asked, topics: Sequence[FetchedTopic]
-) -> tuple[list[Outcome], list[Message]]:
-    """Takes acknowledgements; the messages' answers say what becomes of the others."""
+class Taken(msgspec.Struct):
+    """What became of acknowledgements, what share coordinators are told, and who took them.
+
+    The messages' answers say what becomes of outcomes without an error. `places` are those whose
+    share partitions were asked, whatever they said.
+    """
+
     outcomes: list[Outcome] = []
     messages: list[Message] = []
+    places: list[Place] = []
+
+
+def take(broker: Broker, asked: Asked, topics: Sequence[FetchedTopic]) -> Taken:
+    """Takes acknowledgements."""
+    taken = Taken()
     named = [
         ((topic.topic_id, each.partition_index), each.acknowledgement_batches)
         for topic in topics
@@ -69,12 +78,12 @@ def take(
     has_any = any(batches for (_, batches), error in zip(named, refused, strict=True) if not error)
     for (place, batches), error in zip(named, refused, strict=True):
         if error is not None:
-            outcomes.append(Outcome(*place, error))
+            taken.outcomes.append(Outcome(*place, error))
         elif batches:
-            outcomes.append(_take(broker, asked, place, batches, messages))
+            taken.outcomes.append(_take(broker, asked, place, batches, taken))
         elif has_any:
-            outcomes.append(Outcome(*place))
-    return outcomes, messages
+            taken.outcomes.append(Outcome(*place))
+    return taken
 
 
 def settle(outcomes: list[Outcome], message: Message, fault: Fault | None) -> None:
@@ -122,12 +131,13 @@ def _take(
     asked: Asked,
     place: Place,
     batches: list[AcknowledgementBatch],
-    messages: list[Message],
+    taken: Taken,
 ) -> Outcome:
     whole = (asked.group_id, *place)
     share = share_partitions.find(broker, whole)
     if share is None or share.status == Status.FAILED:
         return Outcome(*place, Error.UNKNOWN_TOPIC_OR_PARTITION, NOT_HERE)
+    taken.places.append(place)
     limits = share_partitions.limits_of(broker, asked.group_id)
     given = [
         Acknowledgement(each.first_offset, each.last_offset, tuple(each.acknowledge_types))
@@ -138,5 +148,5 @@ def _take(
     if isinstance(told, Fault):
         return Outcome(*place, told.error, told.message)
     message = share_partitions.write(broker, whole, told)
-    messages += [message] if message is not None else []
+    taken.messages += [message] if message is not None else []
     return Outcome(*place)

@@ -194,8 +194,9 @@ def written(broker: Broker, message: Message, response: ShareGroupStateResponse)
     """The share coordinator has answered.
 
     Who waits looks again where the start offset has moved. Records that were released alone wake
-    nobody, as in Kafka (`SharePartition.rollbackOrProcessStateUpdates`): they are found at the end
-    of a max wait, or by the next request.
+    nobody now, as in Kafka (`SharePartition.rollbackOrProcessStateUpdates`): they are found at the
+    end of a max wait, by the next request, or when a member acknowledges the next time, fetches
+    or gives back (`share_fetch.look_again`).
     """
     body, place = message.body, place_of(message)
     assert isinstance(body, WriteShareGroupStateRequest), body
@@ -218,14 +219,6 @@ def written(broker: Broker, message: Message, response: ShareGroupStateResponse)
 def reply(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:
     """A share coordinator has answered, and no request waits for it."""
     return Decision(woken=written(broker, message, response).woken)
-
-
-def release(broker: Broker, group_id: str, member_id: str) -> list[Message]:
-    """A member's session goes: what it has in the session's partitions is given back."""
-    session = share_sessions.find(broker, group_id, member_id)
-    share_sessions.close(broker, group_id, member_id)
-    places = [cached.place for cached in session.partitions] if session is not None else []
-    return give_back(broker, group_id, member_id, places)
 
 
 def give_back(

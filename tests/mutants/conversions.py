@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "a lost connection's session ends",
-        "    return Decision(messages=share_partitions.release(broker, *known))\n",
+        "    return close(broker, *known)\n",
         "    return Decision()\n",
         "share/test_share_fetch.py"
         "::test_what_a_lost_connection_has_is_found_when_a_max_wait_is_over",
@@ -73,6 +73,12 @@ MUTANTS = (
         "            woken = [share_partitions.watched(broker, (group_id, *at)) for at in given]\n",
         "            woken = []\n",
         "share/test_share_fetch.py::test_what_is_released_alone_is_found_when_another_one_has_read",
+    ),
+    Mutant(
+        "who acknowledges in a share group wakes who waits",
+        "    told = share_fetch.look_again(broker, group_id, taken.places)\n",
+        "    told = Decision()\n",
+        "share/test_share_fetch.py::test_the_next_acknowledgement_wakes_who_waits",
     ),
     Mutant(
         "who waits on a lost connection keeps nothing",

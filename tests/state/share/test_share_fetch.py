@@ -1,6 +1,9 @@
 """Members of a share group on the bench: sessions, fetches that wait, acknowledgements, locks."""
 
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from brokerstream.state.cell import check
 from brokerstream.state.core import waiting
@@ -457,3 +460,41 @@ def test_who_waits_for_a_partition_that_has_another_leader_by_now_is_told_nothin
     assert answers[-1]["response"]["responses"] == []
     partition = bench.share("a", 2)["responses"][0]["partitions"][0]
     assert (partition["errorCode"], partition["currentLeader"]["leaderId"]) == (6, 2)
+
+
+# What was released before
+
+
+def released() -> tuple[Shared, int]:
+    """`a` has five records, `b` waits, and `a` releases 1 to 3; how many answers there are."""
+    bench = Shared()
+    bench.append("foo", header(2))
+    assert bench.fetch("a") == [(0, 4, 1)]
+    assert bench.fetch("b", 60_000) is None
+    count = len(answered(bench))
+    assert bench.say("a", batch(1, 3, 2)) == 0
+    assert len(answered(bench)) == count
+    return bench, count
+
+
+@pytest.mark.parametrize(("said", "code"), [((4, 4, 1), 0), ((4, 4, 2), 0), ((1, 1, 1), 121)])
+def test_the_next_acknowledgement_wakes_who_waits(said: tuple[int, ...], code: int) -> None:
+    """Whatever becomes of it; what it releases itself is not free yet."""
+    bench, count = released()
+    assert bench.say("a", batch(*said)) == code
+    assert [got(each["response"]) for each in answered(bench)[count:]] == [[(1, 3, 2)]]
+
+
+def test_who_waits_comes_before_a_fetch_that_brings_acknowledgements() -> None:
+    bench, count = released()
+    one = {"maxRecords": 1, "batchSize": 1, "shareAcquireMode": 1}
+    assert got(bench.share("a", 2, 0, batch(4, 4, 1), **one)) == []
+    assert got(answered(bench)[count]["response"]) == [(1, 3, 2)]
+
+
+@pytest.mark.parametrize("ends", [Shared.lose, lambda bench, member: bench.share(member, -1)])
+def test_the_end_of_a_session_wakes_who_waits(ends: Callable[[Shared, str], Any]) -> None:
+    bench, count = released()
+    ends(bench, "a")
+    assert got(answered(bench)[count]["response"]) == [(1, 3, 2)]
+    assert bench.fetch("b") == [(0, 0, 2), (4, 4, 2)]

@@ -1,0 +1,34 @@
+"""What requests of a member of a share group are refused with before its session is looked at.
+
+Source: `KafkaApis.handleShareFetchRequest`, `handleShareAcknowledgeRequest` in Kafka; KIP-932.
+"""
+
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import features
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.share.fetch_bodies import ShareAcknowledgeRequest, ShareFetchRequest
+
+MEMBER_ID_CHARACTERS_MAX = 36
+
+
+def request_error(broker: Broker, request: Request) -> Error:
+    """Why a request of a member is refused before its session is looked at: 35, 42, 30; or NONE."""
+    body: ShareFetchRequest | ShareAcknowledgeRequest = request.body
+    if not broker.has_feature(features.SHARE):
+        return Error.UNSUPPORTED_VERSION
+    if body.group_id is None:
+        return Error.INVALID_REQUEST
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+        return Error.GROUP_AUTHORIZATION_FAILED
+    if not body.member_id or len(body.member_id) > MEMBER_ID_CHARACTERS_MAX:
+        return Error.INVALID_REQUEST
+    return Error.NONE
+
+
+def denied_names(broker: Broker, request: Request) -> frozenset[str]:
+    """The topics of a request that the client may not READ."""
+    topics = (broker.topic_by_id(each.topic_id) for each in request.body.topics)
+    names = (topic.name for topic in topics if topic is not None)
+    return frozenset(broker.denied_topics(request, Operation.READ, names))
