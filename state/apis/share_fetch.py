@@ -283,7 +283,8 @@ def _try(broker: Broker, asked: Asked, state: FetchState, looks: bool = True) ->
     """Answers, where there is enough and share coordinators have answered, or waits.
 
     Others that wait for what has been read look again then, as where Kafka gives back the fetch
-    locks of share partitions (`DelayedShareFetch.releasePartitionLocksAndAddToActionQueue`).
+    locks of share partitions (`DelayedShareFetch.releasePartitionLocksAndAddToActionQueue`),
+    whether or not share coordinators have answered.
     `looks`: whether anything has happened for the sake of which it looks before its max wait ends.
     """
     is_over = broker.now >= state.deadline and not state.loads
@@ -293,10 +294,9 @@ def _try(broker: Broker, asked: Asked, state: FetchState, looks: bool = True) ->
         found = share_reads.acquire(broker, state.read, is_over)
         state.shown += [Shown(place[0], answer) for place, answer in found.items()]
         state.is_read = True
-        if not state.questions:  # else what it gives back itself is not free yet
-            given = [at for at, each in found.items() if not each.error_code]
-            group_id = state.read.group_id
-            woken = [share_partitions.watched(broker, (group_id, *at)) for at in given]
+        given = [at for at, each in found.items() if not each.error_code]
+        group_id = state.read.group_id
+        woken = [share_partitions.watched(broker, (group_id, *at)) for at in given]
     is_done = state.is_read and not state.questions
     decision = _answer(broker, asked, state) if is_done else _wait(broker, state)
     decision.woken += woken

@@ -70,8 +70,8 @@ MUTANTS = (
     ),
     Mutant(
         "who has read in a share group wakes the others",
-        "            woken = [share_partitions.watched(broker, (group_id, *at)) for at in given]\n",
-        "            woken = []\n",
+        "        woken = [share_partitions.watched(broker, (group_id, *at)) for at in given]\n",
+        "        woken = []\n",
         "share/test_share_fetch.py::test_what_is_released_alone_is_found_when_another_one_has_read",
     ),
     Mutant(

@@ -498,3 +498,21 @@ def test_the_end_of_a_session_wakes_who_waits(ends: Callable[[Shared, str], Any]
     ends(bench, "a")
     assert got(answered(bench)[count]["response"]) == [(1, 3, 2)]
     assert bench.fetch("b") == [(0, 0, 2), (4, 4, 2)]
+
+
+def test_who_reads_wakes_the_others_before_what_it_releases_is_free() -> None:
+    bench = Shared()
+    assert bench.share("y", 0, 100, topics=places(bench, {1: []})) is None
+    bench.tick(100)
+    bench.append("foo", header(3), partition=1)
+    assert got(bench.share("a", 0, topics=places(bench, {0: [], 1: []}))) == [(0, 2, 1), (0, 2, 1)]
+    assert bench.share("b", 0, 60_000) is None
+    assert bench.share("c", 0, 60_000, topics=places(bench, {1: []})) is None
+    count = len(answered(bench))
+    assert got(bench.share("a", 1, maxRecords=0, topics=places(bench, {0: [batch(0, 2, 2)]}))) == []
+    one = {"maxRecords": 1, "batchSize": 1, "shareAcquireMode": 1}
+    assert got(bench.share("a", 2, topics=places(bench, {1: [batch(0, 2, 2)]}), **one)) == [
+        (0, 0, 2)
+    ]
+    answers = [got(each["response"]) for each in answered(bench)[count:]]
+    assert answers == [[], [(1, 2, 2)], [(0, 0, 2)]], "c still waits"
