@@ -11,10 +11,12 @@ with, in this order:
     a group of another kind                       69 GROUP_ID_NOT_FOUND
     it has members                                68 NON_EMPTY_GROUP
 
-A topic that the client may not READ has 29, one that there is not 3. A group that there is not is
-made. Then the share coordinators begin the partitions' states in the group's epoch; what they say
-of a partition is its answer. Kafka waits for `__share_group_state`; here it is created where there
-is something to begin, and the client is told 15 COORDINATOR_NOT_AVAILABLE until it is there.
+A topic that the client may not READ has 29, one that there is not 3. Where a partition below 0 is
+to be set, nothing is, and the request has -1: Kafka cannot ask share coordinators that. A group
+that there is not is made. Then the share coordinators begin the partitions' states in the group's
+epoch; what they say of a partition is its answer. Kafka waits for `__share_group_state`; here it is
+created where there is something to begin, and the client is told 15 COORDINATOR_NOT_AVAILABLE until
+it is there.
 """
 
 import msgspec
@@ -118,6 +120,12 @@ def handle(broker: Broker, request: Request) -> Decision:
         refusal.messages = internal_topics.creation(broker, [SHARE_TOPIC])
         return refusal
     group = group or ShareGroup(body.group_id)
+    odd = next(((topic, p) for topic, asked in offsets.items() for p in asked if p < 0), None)
+    if odd is not None:
+        text = f"Initialize share group parameters has invalid partitionId - {body.group_id}"
+        refusal = _refuse(Error.UNKNOWN_SERVER_ERROR, f"{text} {odd[0]} {odd[1]}")
+        refusal.records = share_offsets.begin(broker, group, offsets)
+        return refusal
     state = AlterState(body.group_id, answer, group.group_epoch, offsets)
     decision = _go_on(broker, state, share_offsets.NOBODY)
     decision.records = share_offsets.begin(broker, group, offsets)
@@ -130,20 +138,26 @@ def _refuse(error: Error, message: str | None) -> Decision:
 
 
 def _sorted_out(broker: Broker, request: Request) -> tuple[AlterShareGroupOffsetsResponse, Offsets]:
-    """The answer if all goes well, topics that are refused first; and what is to be set."""
+    """The answer if all goes well, topics that are refused first; and what is to be set.
+
+    A topic that comes twice is answered once, one that there is not without partitions not at all.
+    """
     body: AlterShareGroupOffsetsRequest = request.body
     denied = broker.denied_topics(request, Operation.READ, (t.topic_name for t in body.topics))
-    refused: list[AlteredTopicResult] = []
-    taken: list[AlteredTopicResult] = []
+    refused: dict[str, AlteredTopicResult] = {}
+    taken: dict[str, AlteredTopicResult] = {}
     offsets: Offsets = {}
     for asked in body.topics:
         topic = broker.topic_by_name(asked.topic_name)
-        told = AlteredTopicResult(asked.topic_name, topic.topic_id if topic else ZERO_UUID, [])
+        name, topic_id = asked.topic_name, topic.topic_id if topic else ZERO_UUID
         count = len(topic.partitions) if topic is not None else 0
         error = Error.UNKNOWN_TOPIC_OR_PARTITION
         if asked.topic_name in denied:
             count, error = 0, Error.TOPIC_AUTHORIZATION_FAILED
-        (taken if count else refused).append(told)
+        if not count and not asked.partitions:
+            continue
+        told = AlteredTopicResult(name, topic_id, [])
+        told = (taken if count else refused).setdefault(name, told)
         for each in asked.partitions:
             result = AlteredPartitionResult(partition_index=each.partition_index)
             if each.partition_index < count:
@@ -151,7 +165,8 @@ def _sorted_out(broker: Broker, request: Request) -> tuple[AlterShareGroupOffset
             else:
                 result.error_code, result.error_message = error, WORDS[error]
             told.partitions.append(result)
-    return AlterShareGroupOffsetsResponse(responses=refused + taken), offsets
+    responses = [*refused.values(), *taken.values()]
+    return AlterShareGroupOffsetsResponse(responses=responses), offsets
 
 
 def _go_on(broker: Broker, state: AlterState, after: int) -> Decision:

@@ -86,7 +86,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     error = share_offsets.request_error(broker, request, body.group_id, Operation.DELETE)
     if error is not Error.NONE:
         return _refuse(error, WORDS[error])
-    names = list(dict.fromkeys(topic.topic_name for topic in body.topics))
+    names = [topic.topic_name for topic in body.topics]
     denied = broker.denied_topics(request, Operation.READ, names)
     state = DeleteState(body.group_id)
     state.denied = [

@@ -7,6 +7,8 @@ Kafka; KIP-932, KIP-1226 (lag). Each group has its own answer, in this order:
     share groups are not enabled             35 UNSUPPORTED_VERSION
     the client may not DESCRIBE the group    30 GROUP_AUTHORIZATION_FAILED
     all topics are asked for, of a group that another broker coordinates    16 NOT_COORDINATOR
+    of a topic that there is no partition is asked for, or one below 0, or
+    the group has no name: Kafka cannot ask share coordinators that         -1 UNKNOWN_SERVER_ERROR
 
 Topics that the client may not DESCRIBE have 29 where they are named, else they are left out. Share
 coordinators are asked first, then the leaders of the partitions whose start offset is known, one
@@ -146,7 +148,8 @@ def _begun(broker: Broker, request: Request, asked: DescribedGroupAsked) -> Desc
         return DescribedOffsetGroup(group_id=group_id, topics=_all(broker, request, group_id))
     names = [topic.topic_name for topic in asked.topics]
     denied = broker.denied_topics(request, Operation.DESCRIBE, names)
-    known: list[DescribedOffsetTopic] = []
+    known: dict[Uuid, DescribedOffsetTopic] = {}
+    can_be_asked = True
     unknown: list[DescribedOffsetTopic] = []
     refused: list[DescribedOffsetTopic] = []
     for topic in asked.topics:
@@ -154,9 +157,16 @@ def _begun(broker: Broker, request: Request, asked: DescribedGroupAsked) -> Desc
         told = _topic(topic.topic_name, found.topic_id if found else ZERO_UUID, topic.partitions)
         if topic.topic_name in denied:
             refused.append(_denied(told))
+        elif found is None:
+            unknown.append(told)
         else:
-            (known if found else unknown).append(told)
-    ordered = [_ordered(topic) for topic in result_order.topics(known)]
+            can_be_asked = can_be_asked and min(topic.partitions, default=-1) >= 0
+            known.setdefault(found.topic_id, _topic(topic.topic_name, found.topic_id, []))
+            known[found.topic_id].partitions += told.partitions
+    if known and not (can_be_asked and group_id):
+        error = Error.UNKNOWN_SERVER_ERROR
+        return DescribedOffsetGroup(group_id=group_id, error_code=error, error_message=WORDS[error])
+    ordered = [_ordered(topic) for topic in result_order.topics(list(known.values()))]
     return DescribedOffsetGroup(group_id=group_id, topics=[*ordered, *unknown, *refused])
 
 

@@ -32,6 +32,9 @@ NOBODY = -1
 """No share coordinator has been asked yet."""
 
 WORDS = {
+    Error.UNKNOWN_SERVER_ERROR: (
+        "The server experienced an unexpected error when processing the request."
+    ),
     Error.UNSUPPORTED_VERSION: "The version of API is not supported.",
     Error.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
     Error.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",

@@ -90,14 +90,51 @@ def test_a_group_with_members_keeps_its_offsets() -> None:
 
 def test_what_is_not_there_is_said_of_each_partition() -> None:
     bench = left()
-    answer = alter(bench, "bar", (0, 1), (2, 1), (-1, 1))
-    assert codes(answer) == [0, 3, 42]
-    assert answer["responses"][0]["partitions"][2]["errorMessage"] == (
-        "Error in initialize state RPC. The partition id cannot be a negative number."
-    )
+    assert codes(alter(bench, "bar", (0, 1), (2, 1))) == [0, 3]
     assert codes(alter(bench, "nope", (0, 1))) == [3]
     unknown = [{"topicName": "nope", "partitions": [0]}]
     assert described(bench, topics=unknown) == {"nope": [(-1, -1)]}
+
+
+def test_what_kafka_cannot_ask_share_coordinators_is_a_server_error() -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = left()
+    alter(bench, "bar", (0, 3))
+    answer = alter(bench, "bar", (0, 1), (-1, 1))
+    assert (answer["errorCode"], answer["responses"]) == (-1, [])
+    text = f"Initialize share group parameters has invalid partitionId - {GROUP}"
+    assert answer["errorMessage"] == f"{text} {bench.ids['bar']} -1"
+    for group, topic, partitions, error in [
+        (GROUP, "bar", [0, -1], -1),
+        (GROUP, "bar", [], -1),
+        ("", "bar", [0], -1),
+        ("", "nope", [-1], 0),
+        (GROUP, "bar", [0], 0),
+    ]:
+        topics = [{"topicName": topic, "partitions": partitions}]
+        body = {"groups": [{"groupId": group, "topics": topics}]}
+        (told,) = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"]
+        assert told["errorCode"] == error
+    assert told["topics"][0]["partitions"][0]["startOffset"] == 3
+
+
+def test_topics_that_come_twice_are_told_once_where_they_are_there() -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = left()
+
+    def both(name: str) -> Any:
+        parts = [[{"partitionIndex": p, "startOffset": 1} for p in ps] for ps in ([0], [1], [])]
+        topics = [{"topicName": name, "partitions": each} for each in parts]
+        answer = bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": GROUP, "topics": topics})
+        return [(t["topicName"], len(t["partitions"])) for t in answer["responses"]]
+
+    assert [both(name) for name in ("bar", "nope")] == [[("bar", 2)], [("nope", 2)]]
+    empty = {"groupId": GROUP, "topics": [{"topicName": "nope", "partitions": []}]}
+    assert bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, empty)["responses"] == []
+    asked = [{"topicName": "bar", "partitions": [each]} for each in (0, 1, 0)]
+    assert described(bench, topics=asked) == {"bar": [(1, -1), (1, -1)]}
+    answer = forget(bench, "nope", "nope", "bar", "bar")
+    assert [each["topicName"] for each in answer["responses"]] == ["bar", "nope", "nope"]
 
 
 def test_topics_are_forgotten_and_others_are_not() -> None:
