@@ -39,6 +39,7 @@ from brokerstream.gateway.protocol.primitives import MalformedError, NotEncodabl
 from brokerstream.gateway.request_times import RequestTimes, Stopwatch
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.traffic import Traffic
+from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import Reason
 from brokerstream.state.core.kafka_apis import API_VERSIONS
 
@@ -490,7 +491,7 @@ class Connection(asyncio.Protocol):
         if "throttleTimeMs" in body:
             throttle_ms = body["throttleTimeMs"] = max(throttle_ms, engine.throttle_ms)
         self._mute(throttle_ms)
-        self._send(api_key, request.version, request.header["correlationId"], body)
+        self._send(request, body)
         if limit is not None:
             self._count(limit, watch)
 
@@ -512,11 +513,20 @@ class Connection(asyncio.Protocol):
         if throttle_ms > 0:
             self._muted_until = self._loop.time() + throttle_ms / 1000
 
-    def _send(self, api_key: int, version: int, correlation_id: int, body: Body) -> None:
+    def _send(self, request: Request, body: Body) -> None:
+        """Write an answer; -1 where that cannot be written: a text is longer than the wire has it.
+
+        As in Kafka, what the request has changed holds. Raises ClosedError.
+        """
+        sent = request.api_key, request.version, request.header["correlationId"]
         try:
-            frame = encode_sized_response(api_key, version, correlation_id, body)
+            frame = encode_sized_response(*sent, body)
         except NotEncodableError as error:
-            raise ClosedError(f"the answer of API {api_key} cannot be written: {error}") from error
+            _log.warning("an answer cannot be written", api=sent[0], error=str(error))
+            refusal = refusals.error_response(request, Error.UNKNOWN_SERVER_ERROR)
+            if refusal is None:
+                raise ClosedError(f"the answer of API {sent[0]} cannot be written") from error
+            frame = encode_sized_response(*sent, refusal)
         self._write_sized(frame)
 
     def _write(self, frame: bytes | bytearray) -> None:

@@ -153,6 +153,7 @@ EMPTY_IN_ERROR = frozenset({35})
 """DescribeLogDirs below version 3: clients take an answer without directories for a refusal."""
 
 _EMPTY: dict[str, object] = {
+    "errorMessage": None,
     "baseOffset": -1,
     "committedOffset": -1,
     "highWatermark": -1,

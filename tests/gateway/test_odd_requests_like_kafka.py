@@ -4,6 +4,7 @@ Each of them once had another answer. Names come twice, lists are empty, numbers
 range. The order of lists is aside.
 """
 
+import uuid
 from base64 import b64encode
 from collections.abc import Iterator
 from itertools import product
@@ -13,6 +14,7 @@ import pytest
 
 from tests.conformance import wire
 from tests.support.batches import START
+from tests.support.patience import wait_until
 from tests.support.walk_sides import ZERO, Sides, Step, both_sides
 
 pytestmark = pytest.mark.kafka
@@ -22,13 +24,21 @@ FIRST, SECOND = TOPICS
 NOWHERE = "odd-missing"
 TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32
 UNKNOWN_CHANGE = 4
+LONGEST = "x" * 32_767
+"""As long as a text may be on the wire: what is said of it is longer."""
+
 OWN = ("brokers", "clusterId", "controllerId")
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+SHARING = f"odd-{uuid.uuid4().hex[:6]}"
+"""A share group, which nobody else has."""
 
 
 @pytest.fixture(scope="module")
 def sides(kafka: str) -> Iterator[Sides]:
     with both_sides(kafka, TOPICS) as found:
+        for side in found:
+            side.begin([SHARING], {})
+            wait_until(lambda side=side: not side.answer(set_to((FIRST, [0])), [])["errorCode"])
         yield found
 
 
@@ -160,6 +170,7 @@ SETTINGS = [
     changes(ODD, (BROKER, "1", [("log.retention.ms", 0, "x")]), (0, "x", [])),
     changes((BROKER, "1", [("log.retention.ms", UNKNOWN_CHANGE, "5")]), (TOPIC, FIRST, [])),
     changes((GROUP, "g", [("no.such", -1, "5")]), (TOPIC, FIRST, [("retention.ms", 0, None)])),
+    changes((BROKER, "1", [("log.retention.ms", 0, LONGEST)])),
 ]
 
 
@@ -177,6 +188,10 @@ def produced(*topics: tuple[str, dict[int, bytes]], acks: int = 1) -> Step:
     return Step("PRODUCE", 9, body)
 
 
+def produced_below_7(*partitions: tuple[int, bytes]) -> Step:
+    return produced((FIRST, dict(partitions)))._replace(version=6)
+
+
 def joined(version: int, transactional_id: str, *topics: tuple[str, list[int]]) -> Step:
     """Partitions that a broker has join a transaction of nobody."""
     told = [{"name": name, "partitions": numbers} for name, numbers in topics]
@@ -192,11 +207,31 @@ def committed(version: int, topic: str, ident: str) -> Step:
 
 
 RECORDS, ODD_RECORDS = wire.batch(1, ts=START), wire.batch(1, ts=START, magic=3)
+UNKNOWN_CODEC = wire.batch(1, ts=START, attrs=5)
+COMMIT = {"transactionalId": "odd-nobody", "groupId": "odd", "producerId": 1, "producerEpoch": 5}
+COMMIT |= {"generationId": -1, "memberId": "", "groupInstanceId": None}
 EPOCHS = [{"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": n} for n in (-2, -9, -1)]
 DATA = [
     produced((FIRST, {0: RECORDS, 1: ODD_RECORDS}), (NOWHERE, {0: RECORDS})),
     produced((FIRST, {0: RECORDS}), (SECOND, {0: RECORDS}), (NOWHERE, {}), (SECOND, {}), acks=2),
     produced((NOWHERE, {})),
+    produced_below_7((0, RECORDS), (1, UNKNOWN_CODEC)),
+    produced_below_7((0, RECORDS), (9, UNKNOWN_CODEC)),
+    produced_below_7((0, wire.batch(1, ts=START, attrs=4) + RECORDS)),
+    *(
+        Step("TXN_OFFSET_COMMIT", version, {**COMMIT, "topics": [{"name": n, "partitions": []}]})
+        for version, n in ((2, NOWHERE), (3, NOWHERE), (3, FIRST))
+    ),
+    Step(
+        "ADD_PARTITIONS_TO_TXN",
+        3,
+        {
+            "v3AndBelowTransactionalId": "odd-nobody",
+            "v3AndBelowProducerId": 1,
+            "v3AndBelowProducerEpoch": 5,
+            "v3AndBelowTopics": [{"name": FIRST, "partitions": [0, 1, 0]}] * 2,
+        },
+    ),
     *(joined(version, "", (FIRST, [0, 9]), (NOWHERE, [0])) for version in (4, 5)),
     Step("OFFSET_FOR_LEADER_EPOCH", 4, {"topics": [{"topic": FIRST, "partitions": EPOCHS}]}),
     *(committed(9, name, ZERO) for name in (FIRST, NOWHERE)),
@@ -209,6 +244,44 @@ DATA = [
 ]
 
 
+def set_to(*topics: tuple[str, list[int]]) -> Step:
+    told = [
+        {"topicName": name, "partitions": [{"partitionIndex": p, "startOffset": 1} for p in each]}
+        for name, each in topics
+    ]
+    return Step("ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": SHARING, "topics": told})
+
+
+def where(*topics: tuple[str, list[int]], group: str = SHARING) -> Step:
+    told = [{"topicName": name, "partitions": partitions} for name, partitions in topics]
+    body = {"groups": [{"groupId": group, "topics": told}]}
+    return Step("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)
+
+
+def forgotten(*topics: str) -> Step:
+    body = {"groupId": SHARING, "topics": [{"topicName": name} for name in topics]}
+    return Step("DELETE_SHARE_GROUP_OFFSETS", 0, body)
+
+
+SHARES = [
+    *(
+        kind(*topics)
+        for kind in (set_to, where)
+        for topics in (
+            [(FIRST, [0]), (FIRST, [1]), (FIRST, [0])],
+            [(FIRST, [-1, 0])],
+            [(FIRST, []), (SECOND, [0])],
+            [(NOWHERE, []), (SECOND, [0])],
+        )
+    ),
+    set_to((NOWHERE, [0]), (NOWHERE, [0, 1])),
+    set_to((FIRST, [0, 9, 9]), (FIRST, [8])),
+    where((FIRST, [0]), group=""),
+    where((NOWHERE, [-1]), group=""),
+    forgotten(NOWHERE, NOWHERE, FIRST, FIRST),
+]
+
+
 def in_order(answer: Any) -> Any:
     """An answer with its lists in one order, without who answers."""
     if isinstance(answer, dict):
@@ -216,7 +289,7 @@ def in_order(answer: Any) -> Any:
     return sorted(map(in_order, answer), key=str) if isinstance(answer, list) else answer
 
 
-@pytest.mark.parametrize("steps", [QUOTAS, LOOKS, NAMELESS, CREATIONS, SETTINGS, DATA])
+@pytest.mark.parametrize("steps", [QUOTAS, LOOKS, NAMELESS, CREATIONS, SETTINGS, DATA, SHARES])
 def test_an_odd_request_has_kafkas_answer(sides: Sides, steps: list[Step]) -> None:
     for step in steps:
         ours, theirs = (in_order(side.answer(step, [])) for side in sides)
