@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,10 +12,10 @@ from brokerstream.gateway.answers import Address
 from brokerstream.gateway.protocol.frames import decode_response
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.support.gateways import Client, running_gateway
-from tests.support.patience import wait_until
+from tests.support.patience import growing, wait_until
 
 PAUSE_S = 0.1
-LONG_MS, SHORT_MS = 20_000, 1_000
+LONG_MS, SHORT_S = 30_000, 1.0
 RATE = 100.0
 """A quota in bytes a second: of answers with one record one fits into its windows, not two."""
 ACCEPT, RELEASE = 1, 2
@@ -29,8 +29,9 @@ Said = tuple[int, int, int]
 class Members:
     """A share group that reads a topic of its name; who comes connects anew."""
 
-    def __init__(self, address: Address, stack: ExitStack, name: str) -> None:
+    def __init__(self, address: Address, stack: ExitStack, scenario: Callable[..., Any]) -> None:
         self._address = address
+        name = f"{scenario.__name__}-{uuid.uuid4().hex[:8]}"
         self._name = name
         self._stack = stack
         self._side = Side(*address)
@@ -69,14 +70,25 @@ class Members:
         """
         epoch = self._epochs.get(member, 0)
         self._epochs[member] = epoch + 1
+        body = self._said(member, epoch, said)
+        body |= {"maxWaitMs": wait_ms, "minBytes": 1, "maxBytes": 1 << 20}
+        body |= {"maxRecords": limit or 500, "batchSize": limit or 500}
+        body |= {"shareAcquireMode": int(limit > 0), "forgottenTopicsData": []}
+        client.send("SHARE_FETCH", 2, body)
+
+    def _said(self, member: str, epoch: int, said: Iterable[Said]) -> dict[str, Any]:
         batches = [{"firstOffset": a, "lastOffset": b, "acknowledgeTypes": [c]} for a, b, c in said]
         place = {"partitionIndex": 0, "acknowledgementBatches": batches}
         body = {"groupId": self._name, "memberId": member, "shareSessionEpoch": epoch}
-        body |= {"maxWaitMs": wait_ms, "minBytes": 1, "maxBytes": 1 << 20, "isRenewAck": False}
-        body |= {"maxRecords": limit or 500, "batchSize": limit or 500}
-        body["shareAcquireMode"] = int(limit > 0)
         topics = [{"topicId": self._topic_id, "partitions": [place]}]
-        client.send("SHARE_FETCH", 2, {**body, "topics": topics, "forgottenTopicsData": []})
+        return {**body, "isRenewAck": False, "topics": topics}
+
+    def say(self, client: Client, member: str, said: Said) -> None:
+        """Acknowledge in the session, and fetch nothing."""
+        self._epochs[member] += 1
+        body = self._said(member, self._epochs[member] - 1, [said])
+        answer = client.call("SHARE_ACKNOWLEDGE", 2, body)
+        assert not answer["errorCode"], answer
 
     def receive(self, client: Client) -> Any:
         """What it got, as first and last offset and delivery count, or the error."""
@@ -165,25 +177,64 @@ def lost(members: Members) -> Iterator[Any]:
     yield "delivered again"
 
 
-def patient(members: Members) -> Iterator[Any]:
+def patient(members: Members, pause_s: float) -> Iterator[Any]:
     """What is released wakes nobody, unless the start offset moves or another one has read."""
     one, other, third = members.connect(), members.connect(), members.connect()
     members.write("a", "b", "c", "d")
     yield members.get(one, "one"), members.fetch(other, "other"), members.fetch(third, "third")
-    begun = time.monotonic()
-    members.ask(other, "other", SHORT_MS)
+    begun, wait_s = time.monotonic(), pause_s + SHORT_S
+    members.ask(other, "other", int(wait_s * 1000))
+    time.sleep(pause_s)
     members.ask(one, "one", 0, (2, 3, RELEASE))
     members.receive(one)
-    yield members.receive(other), time.monotonic() - begun >= SHORT_MS / 1000
-    begun = time.monotonic()
+    yield members.receive(other), time.monotonic() - begun >= wait_s
     members.ask(third, "third", LONG_MS)
+    time.sleep(pause_s)
     members.ask(one, "one", LONG_MS, (0, 0, ACCEPT), (1, 1, RELEASE))
     yield members.receive(third)
+    time.sleep(pause_s)
     members.ask(other, "other", 0, (2, 3, RELEASE))
     members.receive(other)
+    yield one.is_silent(pause_s)
     members.ask(other, "other", 0, limit=1)
     yield members.receive(other), members.receive(one)
-    yield time.monotonic() - begun < LONG_MS / 1000
+
+
+def woken(members: Members, pause_s: float) -> Iterator[Any]:
+    """Who waits gets what was released when a member acknowledges the next time, or is gone."""
+    one, other = members.connect(), members.connect()
+
+    def release(first: int, last: int) -> bool:
+        members.write(*"abcd")
+        assert members.get(one, "one") == [(first, last + 1, 1)]
+        members.ask(other, "other", LONG_MS)
+        time.sleep(pause_s)
+        members.say(one, "one", (first, last, RELEASE))
+        return other.is_silent(pause_s)
+
+    yield members.fetch(other, "other")
+    yield release(0, 2)
+    members.say(one, "one", (3, 3, ACCEPT))
+    yield members.receive(other)
+    yield release(4, 6)
+    members.ask(one, "one", 0, (7, 7, ACCEPT), limit=1)
+    yield members.receive(one), members.receive(other)
+    yield release(8, 10)
+    one.close()
+    yield members.receive(other)
+
+
+IN_TURN: dict[Callable[[Members, float], Iterator[Any]], list[Any]] = {
+    patient: [
+        ([(0, 3, 1)], [], []),
+        ([(2, 3, 2)], True),
+        [(1, 1, 2)],
+        True,
+        ([(2, 2, 3)], [(3, 3, 3)]),
+    ],
+    woken: [[], True, [(0, 2, 2)], True, ([], [(4, 6, 2)]), True, [(8, 10, 2)]],
+}
+"""What is told where one request waits before another connection's is sent."""
 
 
 def too_fast(members: Members) -> Iterator[Any]:
@@ -221,9 +272,25 @@ def test_sessions_of_a_real_broker_end_and_are_throttled_as_ours(kafka: str) -> 
     with ExitStack() as stack:
         ours = stack.enter_context(running_gateway()).addresses[1]
         addresses = ours, Address(host, int(port))
-        for scenario in (ended, shared, lost, patient, too_fast):
-            name = f"{scenario.__name__}-{uuid.uuid4().hex[:8]}"
-            told = [list(scenario(Members(address, stack, name))) for address in addresses]
+        for scenario in (ended, shared, lost, too_fast):
+            told = [list(scenario(Members(address, stack, scenario))) for address in addresses]
             assert told[0] == told[1]
             if scenario is ended:
                 assert told[0] == [[(0, 2, 1)], [], [(0, 2, 2)], NO_SESSION]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("scenario", IN_TURN)
+def test_who_waits_at_a_real_broker_is_woken_as_at_ours(
+    kafka: str, scenario: Callable[[Members, float], Iterator[Any]]
+) -> None:
+    """A request has to wait before the next one is sent: where that took longer it is told anew."""
+    host, _, port = kafka.rpartition(":")
+    with ExitStack() as stack:
+        ours = stack.enter_context(running_gateway()).addresses[1]
+        for address in (Address(host, int(port)), ours):
+            for pause_s in growing(PAUSE_S):
+                told = list(scenario(Members(address, stack, scenario), pause_s))
+                if told == IN_TURN[scenario]:
+                    break
+            assert told == IN_TURN[scenario], address

@@ -155,6 +155,10 @@ class Client:
         """Send any bytes."""
         self._socket.sendall(data)
 
+    def is_silent(self, for_s: float) -> bool:
+        """Whether nothing comes in this time."""
+        return not select.select([self._socket], [], [], for_s)[0]
+
     def receive(self) -> bytes:
         """The next frame. Raises ConnectionError where the gateway has closed."""
         (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
