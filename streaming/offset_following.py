@@ -17,6 +17,7 @@ from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachabl
 from brokerstream.kafka_io.topics import admin_client, existing
 from brokerstream.sinks.offset_history import OffsetHistoryStore
 from brokerstream.state.observed.offset_history import Written
+from brokerstream.streaming.session import stop_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -143,6 +144,9 @@ class Following:
             self._warn(f"{TOPIC} is not followed now: {error.message} The job goes on.")
 
     def stop(self) -> None:
-        """Ends the query; what a micro-batch has not added is read at the next start."""
-        if self._query is not None:
-            self._query.stop()
+        """Ends the query; what a micro-batch has not added is read at the next start.
+
+        One that waits for its cluster is left to the end of the process.
+        """
+        if self._query is not None and not stop_query(self._query):
+            self._warn(f"{TOPIC}: its cluster does not answer; the rest is read at the next start.")

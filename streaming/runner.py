@@ -30,7 +30,7 @@ from brokerstream.streaming import checkpoint_log, facts, job, measures, state_r
 from brokerstream.streaming.clock import Clock, now_ms
 from brokerstream.streaming.measures import Counts, Progress, progress_of
 from brokerstream.streaming.read_ahead import ReadAhead, reading_ahead
-from brokerstream.streaming.session import spark_session
+from brokerstream.streaming.session import spark_session, stop_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +49,9 @@ LOADS_KEPT_S = 60.0
 
 SLEEPING_POLLS = 3
 """So often a query must be seen between two batches before it counts as sleeping."""
+
+UNPLANNED_POLLS = 30
+"""And so often without a planned batch before it counts as one whose Kafka does not answer."""
 
 Observer = Callable[[Progress], None]
 """Is told where the job stands after each micro-batch."""
@@ -202,7 +205,7 @@ def run(
         try:
             _watch(running, stop, available_now)
         finally:
-            query.stop()
+            stop_query(query)
             running.loads.keep(running.counts())
     return ended(checkpoint)
 
@@ -325,16 +328,17 @@ def _watch(running: _Run, stop: Stop, available_now: bool) -> None:
                 break
             next_check = time.monotonic() + QUIET_CHECK_S
         stop.wanted.wait(POLL_S)
-    finish(running.query, stop.timeout_s)
+    finish(running.query, stop.timeout_s, running.job.settings.checkpoint_dir)
     running.check()
 
 
-def finish(query: "StreamingQuery", timeout_s: float) -> bool:
+def finish(query: "StreamingQuery", timeout_s: float, checkpoint: Path) -> bool:
     """Let the running batch commit and begin no other.
 
     Spark's loop looks at the query's state before each batch and ends where it is TERMINATED; with
     an `availableNow` trigger it sets that itself (MicroBatchExecution). A query that only sleeps
-    until its next trigger may then be stopped.
+    until its next trigger may then be stopped; so may one that has planned nothing and looks for
+    news, which it does for minutes where Kafka does not answer.
 
     Returns:
         False if it took longer than the timeout; the query is left as it is.
@@ -345,7 +349,7 @@ def finish(query: "StreamingQuery", timeout_s: float) -> bool:
     package = getattr(SparkContext._jvm, STREAMING_PACKAGE)
     active, terminated = (_scala_object(package, name) for name in ("ACTIVE", "TERMINATED"))
     deadline = time.monotonic() + timeout_s
-    sleeping = 0
+    sleeping = unplanned = 0
     while execution.queryExecutionThread().isAlive() and sleeping < SLEEPING_POLLS:
         if time.monotonic() >= deadline:
             return False
@@ -353,6 +357,9 @@ def finish(query: "StreamingQuery", timeout_s: float) -> bool:
         time.sleep(POLL_S)
         is_between = execution.state().get().equals(terminated)
         sleeping = sleeping + 1 if is_between and not query.status["isTriggerActive"] else 0
+        unplanned = unplanned + 1 if ended(checkpoint).is_clean else 0
+        if unplanned >= UNPLANNED_POLLS:
+            break
     return True
 
 

@@ -21,6 +21,7 @@ from brokerstream.streaming import jvm, spark_submit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 SHIPPED = tuple(
     "brokerstream" + part for part in ("", ".kafka_io", ".sinks", ".state", ".streaming")
@@ -32,6 +33,9 @@ ROWS_PER_ARROW_BATCH = 5_000
 WORKER_DAEMON = "brokerstream.streaming.worker_daemon"
 POLLING_DELAY = "50ms"
 """How long an idle query waits before it asks Kafka for news again."""
+
+STOP_TIMEOUT = "3s"
+"""So long `query.stop()` waits for a query that is interrupted; Spark's own is for ever."""
 
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 """How a local job writes its checkpoint: a file under another name first, then renamed, as Spark's
@@ -139,6 +143,24 @@ def session_when_needed(
             one.stop()
 
 
+def stop_query(query: "StreamingQuery") -> bool:
+    """End a query at once.
+
+    Returns:
+        False where it does not end. One that waits for a Kafka that does not answer cannot be
+        interrupted (KAFKA-1894); it ends with the process.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        query.stop()
+    except Py4JJavaError as error:
+        if "TimeoutException" not in error.java_exception.getClass().getName():
+            raise
+        return False
+    return True
+
+
 def tried(master: str) -> str:
     """A local master that tries a task several times, unless it says itself how often.
 
@@ -216,6 +238,7 @@ def _configuration(settings: Settings, connector: list[Path], is_local: bool) ->
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.pollingDelay": POLLING_DELAY,
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        "spark.sql.streaming.stopTimeout": STOP_TIMEOUT,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.ui.enabled": str(settings.spark_ui).lower(),
         "spark.ui.showConsoleProgress": "false",

@@ -7,6 +7,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -17,11 +18,13 @@ from brokerstream.state.groups.group_records import ClassicRow, OffsetRow, decod
 from brokerstream.state.observed.offset_history import Written
 from brokerstream.streaming import offset_following
 from brokerstream.streaming.offset_following import Following
+from tests.faults.processes import stopped
 from tests.support.commits import commit
 from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def committed(store: OffsetHistoryStore, group: str) -> list[int]:
@@ -38,6 +41,30 @@ def committed(store: OffsetHistoryStore, group: str) -> list[int]:
 
 def _row(row: Written) -> object:
     return decode(row.key, row.value)
+
+
+def assert_it_ends_while_the_cluster_stands_still(
+    kafka: str, begin: Callable[[], "StreamingQuery"]
+) -> None:
+    """Spark's consumer waits for it, whoever interrupts that."""
+    warnings: list[str] = []
+    begun: list[StreamingQuery] = []
+    query = Following(lambda: begun.append(begin()) or begun[0], warnings.append)
+    query.look()
+    wait(lambda: begun[0].recentProgress != [])
+    port = int(kafka.rpartition(":")[2])
+    listening = [each for each in psutil.net_connections("tcp") if each.status == "LISTEN"]
+    pid = next(each.pid for each in listening if each.laddr.port == port)
+    with stopped([psutil.Process(pid)]):
+        wait(lambda: all(is_at_work(begun[0]) for _ in range(5)))
+        query.stop()
+    (warning,) = warnings
+    assert "its cluster does not answer" in warning
+
+
+def is_at_work(query: "StreamingQuery") -> bool:
+    time.sleep(0.1)
+    return bool(query.status["isTriggerActive"])
 
 
 def wait(done: Callable[[], bool]) -> None:
@@ -74,6 +101,7 @@ def test_commits_are_kept_once_each_whatever_ends_the_query(
     again.look()
     wait(lambda: committed(store, one) == [0, 1, 2, 3, 4, 9])
     again.stop()
+    assert warnings == []
     places = [(row.partition, row.offset) for row in store.rows()]
     assert len(places) == len(set(places))
     groups = {row.key.group for row in map(_row, store.rows()) if isinstance(row, OffsetRow)}
@@ -84,7 +112,7 @@ def test_commits_are_kept_once_each_whatever_ends_the_query(
         if isinstance(row, ClassicRow) and row.group.startswith("spark-kafka-source")
     ]
     assert spark_groups == [], "following joins no group of the cluster"
-    assert warnings == []
+    assert_it_ends_while_the_cluster_stands_still(kafka, begin)
 
     other = OffsetHistoryStore(tmp_path / "other")
     other.add("another", [], {})
