@@ -294,9 +294,7 @@ def _try(broker: Broker, asked: Asked, state: FetchState, looks: bool = True) ->
         found = share_reads.acquire(broker, state.read, is_over)
         state.shown += [Shown(place[0], answer) for place, answer in found.items()]
         state.is_read = True
-        given = [at for at, each in found.items() if not each.error_code]
-        group_id = state.read.group_id
-        woken = [share_partitions.watched(broker, (group_id, *at)) for at in given]
+        woken = [broker.log_key(*at) for at, each in found.items() if not each.error_code]
     is_done = state.is_read and not state.questions
     decision = _answer(broker, asked, state) if is_done else _wait(broker, state)
     decision.woken += woken
@@ -307,9 +305,7 @@ def _wait(broker: Broker, state: FetchState) -> Decision:
     deadline = state.deadline
     if state.questions and (state.is_read or deadline <= broker.now):
         deadline = state.gives_up_at
-    places = state.read.places if not state.is_read else []
-    logs = [broker.log_key(*place) for place in places]
-    logs += [share_partitions.watched(broker, (state.read.group_id, *place)) for place in places]
+    logs = [broker.log_key(*place) for place in state.read.places if not state.is_read]
     return Decision(delay=Delay(deadline, logs, msgspec.msgpack.encode(state)))
 
 

@@ -11,8 +11,7 @@ Machines have timers here, too: the coordinator of a group is told when one of i
 In a comparison messages between machines may be late: they wait here, too. Whose the items are:
 
     wait/<event id>                     Waiting, of the broker that it names
-    watch/<key of what is watched>      Watch, of the broker with which that key begins: a log, a
-                                        fetch session or a share partition
+    watch/<key of a log or a session>   Watch, of the broker with which that key begins
     timer/<kind>/<broker>/<name>        Timer
     late-metadata                       LateMetadata, of the controller
     late-messages/<event id>            LateMessages, each of the sender that it names

@@ -81,14 +81,6 @@ def find(broker: Broker, place: Place) -> SharePartition | None:
     return share
 
 
-def watched(broker: Broker, place: Place) -> str:
-    """What who waits for records of a share partition watches, beside the log.
-
-    As Kafka's `DelayedShareFetchGroupKey`: what one group does wakes no other.
-    """
-    return _key(broker, place)
-
-
 def begin(broker: Broker, place: Place) -> list[Message]:
     """A share partition is wanted: its share coordinator is asked, where that has not been done."""
     known = find(broker, place)
@@ -137,7 +129,7 @@ def read(broker: Broker, message: Message, response: ReadShareGroupStateResponse
             _PERSISTERS.get(error, Error.UNKNOWN_SERVER_ERROR),
         )
         waiting.set_timer(broker.tables.waiting, _timer(broker, place), None)
-        return Decision(woken=[watched(broker, place)])
+        return Decision(woken=[broker.log_key(*place[1:])])
     is_known = bool(share.batches) or share.end_offset > 0
     if is_known and told.start_offset != NO_OFFSET and share.state_epoch == told.state_epoch:
         share.status = Status.ACTIVE
@@ -147,7 +139,7 @@ def read(broker: Broker, message: Message, response: ReadShareGroupStateResponse
             start = start_offsets.settled(broker, group_id, topic.topic_id, told.partition)
         share.load(told.state_epoch, start, told.state_batches)
     set_timer(broker, place)
-    return Decision(woken=[watched(broker, place)])
+    return Decision(woken=[broker.log_key(*place[1:])])
 
 
 def give_up(broker: Broker, place: Place) -> None:
@@ -184,7 +176,7 @@ def place_of(message: Message) -> Place:
 
 
 class Written(NamedTuple):
-    """What is wrong with what a share coordinator was told, and whose waits look again."""
+    """What is wrong with what a share coordinator was told, and the log whose waits look again."""
 
     fault: Fault | None
     woken: list[str]
@@ -212,7 +204,7 @@ def written(broker: Broker, message: Message, response: ShareGroupStateResponse)
         set_timer(broker, place)
     if error in _GONE:
         forget(broker, place)
-    woken = [watched(broker, place)] if has_moved or error in _GONE else []
+    woken = [broker.log_key(*place[1:])] if has_moved or error in _GONE else []
     return Written(None if is_written else fault, woken)
 
 
@@ -246,7 +238,7 @@ def fire(broker: Broker, name: str) -> Decision:
     message = write(broker, place, share.expire(limits_of(broker, place[0]), broker.now))
     set_timer(broker, place)
     messages = [message] if message is not None else []
-    return Decision(messages=messages, woken=[watched(broker, place)])
+    return Decision(messages=messages, woken=[broker.log_key(*place[1:])])
 
 
 def set_timer(broker: Broker, place: Place) -> None:

@@ -63,14 +63,15 @@ MUTANTS = (
     ),
     Mutant(
         "records that are released in a share group wake nobody",
-        "    woken = [watched(broker, place)] if has_moved or error in _GONE else []\n",
-        "    woken = [watched(broker, place)]\n",
+        "    woken = [broker.log_key(*place[1:])] if has_moved or error in _GONE else []\n",
+        "    woken = [broker.log_key(*place[1:])]\n",
         "share/test_share_fetch.py"
         "::test_what_a_lost_connection_has_is_found_when_a_max_wait_is_over",
     ),
     Mutant(
         "who has read in a share group wakes the others",
-        "        woken = [share_partitions.watched(broker, (group_id, *at)) for at in given]\n",
+        "        woken = [broker.log_key(*at) for at, each in found.items()"
+        " if not each.error_code]\n",
         "        woken = []\n",
         "share/test_share_fetch.py::test_what_is_released_alone_is_found_when_another_one_has_read",
     ),

@@ -128,20 +128,6 @@ def test_what_a_lost_connection_has_is_found_when_a_max_wait_is_over() -> None:
     assert bench.fetch("a") == NO_SESSION
 
 
-def test_what_another_group_does_wakes_nobody() -> None:
-    bench = Shared()
-    bench.fetch("a")
-    assert bench.fetch("b", 60_000) is None
-    assert bench.say("a", batch(0, 2, 2)) == 0
-    before = answered(bench)
-    for epoch in (0, 1):
-        assert got(bench.share("x", epoch, groupId="other")) == []
-    bench.append("bar", header(1))
-    assert len(answered(bench)) == len(before) + 2
-    bench.tick(60_000)
-    assert got(answered(bench)[-1]["response"]) == [(0, 2, 2)]
-
-
 def test_what_is_released_alone_is_found_when_another_one_has_read() -> None:
     bench = Shared()
     bench.fetch("a")
