@@ -153,7 +153,8 @@ class ShareWalk:
         member = self._one(*MEMBERS)
         epoch = self._sessions.get(member, 0)
         added = [self._place] if not epoch else self._one([], [], [], [self._place])
-        batches = self._batches(member) if epoch and self._is(0.6) else {}
+        kept = [ACCEPT, REJECT, GAP, RENEW]  # what it releases may be free by now at a real broker
+        batches = self._batches(member, kept) if epoch and self._is(0.6) else {}
         body: Body = {"groupId": self.group, "memberId": member, "shareSessionEpoch": epoch}
         body |= {"maxWaitMs": 0, "minBytes": 0, "maxBytes": self._one(1 << 20, 300, 1)}
         body |= {"maxRecords": self._one(1, 3, 5, 500), "batchSize": self._one(1, 2, 4, 500)}
@@ -176,20 +177,18 @@ class ShareWalk:
             body[name] = self._one(*odd[name])
         return Step("SHARE_FETCH", 2, body)
 
-    def _batches(self, member: str) -> dict[Place, list[Body]]:
-        """Acknowledgements of some of what a member has got."""
+    def _batches(self, member: str, among: list[int]) -> dict[Place, list[Body]]:
+        """Acknowledgements of these types of some of what a member has got."""
         batches: dict[Place, list[Body]] = {}
         for place, ranges in self._got.get(member, {}).items():
             while ranges and self._is(0.8):
                 first, last = ranges.pop(0)
                 if first < last and self._is(0.3):
                     last = self._chance.randrange(first, last)
-                kind = self._one(ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, GAP, RENEW)
-                kinds = [kind]
+                kinds = [self._one(*among)]
                 if self._is(0.2):
-                    kinds = [
-                        self._one(GAP, ACCEPT, RELEASE, REJECT) for _ in range(first, last + 1)
-                    ]
+                    of_each = [each for each in among if each != RENEW]
+                    kinds = [self._one(*of_each) for _ in range(first, last + 1)]
                 if self._is(0.07):
                     first, last = self._one((first - 1, last), (-1, last), (last, first), (99, 100))
                 batch = {"firstOffset": first, "lastOffset": last, "acknowledgeTypes": kinds}
@@ -199,7 +198,8 @@ class ShareWalk:
     def _acknowledge(self) -> Step:
         member = self._one(*MEMBERS)
         epoch = self._sessions.get(member, 0)
-        batches = self._batches(member)
+        kinds = [ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, GAP, RENEW]
+        batches = self._batches(member, kinds)
         body: Body = {"groupId": self.group, "memberId": member, "shareSessionEpoch": epoch}
         body |= {"isRenewAck": self._is(0.1), "topics": _topics([*batches], batches)}
         if self._is(0.15):
