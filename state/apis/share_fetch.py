@@ -156,7 +156,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     state.questions = len(questions)
     state.loads = sum(isinstance(each, ReadShareGroupStateRequest) for each in questions)
     decision = joined(told, _try(broker, request, state))
-    return _look_on(broker, decision) if decision.messages else decision
+    return _look_on(broker, decision) if decision.messages or decision.copies else decision
 
 
 def _refuse(error: Error) -> Decision:
@@ -384,10 +384,16 @@ def _is_shown(broker: Broker, read: ShareRead, is_open: bool, each: Shown) -> bo
 
 
 def _given_back(broker: Broker, state: FetchState) -> Decision:
-    """Nobody reads the answer: what was acquired for it is available again."""
+    """Nobody reads the answer: what was acquired for it is available again.
+
+    Who waits there looks again when this one is done: many may have been lost at once.
+    """
+    read = state.read
     places = [each.place for each in state.shown if each.answer.acquired_records]
-    decision = _give_back(broker, state.read.group_id, state.read.member_id, places)
-    return joined(decision, _refuse(Error.SHARE_SESSION_NOT_FOUND))
+    decision = _refuse(Error.SHARE_SESSION_NOT_FOUND)
+    decision.messages = share_partitions.give_back(broker, read.group_id, read.member_id, places)
+    decision.woken = [broker.log_key(*place) for place in places]
+    return decision
 
 
 def close(broker: Broker, group_id: str, member_id: str) -> Decision:
@@ -395,13 +401,8 @@ def close(broker: Broker, group_id: str, member_id: str) -> Decision:
     session = share_sessions.find(broker, group_id, member_id)
     share_sessions.close(broker, group_id, member_id)
     places = [cached.place for cached in session.partitions] if session is not None else []
-    return _give_back(broker, group_id, member_id, places)
-
-
-def _give_back(broker: Broker, group_id: str, member_id: str, places: list[Place]) -> Decision:
     messages = share_partitions.give_back(broker, group_id, member_id, places)
-    looked = _look_on(broker, look_again(broker, group_id, places))
-    return joined(Decision(messages=messages), looked)
+    return joined(Decision(messages=messages), look_again(broker, group_id, places))
 
 
 def look_again(broker: Broker, group_id: str, places: list[Place]) -> Decision:
@@ -413,7 +414,7 @@ def look_again(broker: Broker, group_id: str, places: list[Place]) -> Decision:
     told = Decision()
     for place in places:
         _look(broker, broker.log_key(*place), told, group_id)
-    return told
+    return _look_on(broker, told)
 
 
 def _look_on(broker: Broker, told: Decision) -> Decision:
@@ -434,6 +435,8 @@ def _look(broker: Broker, log: str, told: Decision, group_id: str | None = None)
     for event_id in waits.watchers(table, log):
         waited = waits.get(table, event_id)
         if waited is None or waited.is_held or waited.api_key != API.key:
+            continue
+        if log not in waited.logs:  # it has been answered since it was named
             continue
         is_meant = group_id in (None, _state_of(waited).read.group_id)
         if is_meant and ready(broker, waited):

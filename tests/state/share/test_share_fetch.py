@@ -502,3 +502,49 @@ def test_who_reads_wakes_the_others_before_what_it_releases_is_free() -> None:
     ]
     answers = [got(each["response"]) for each in answered(bench)[count:]]
     assert answers == [[], [(1, 2, 2)], [(0, 0, 2)]], "c still waits"
+
+
+ONE = {"maxRecords": 1, "batchSize": 1, "shareAcquireMode": 1}
+
+
+def test_each_of_many_that_look_at_once_gets_its_own_once() -> None:
+    """One of them is lost, and gives back what it gets."""
+    bench = Shared()
+    bench.append("foo", header(2))
+    assert bench.fetch("a") == [(0, 4, 1)]
+    assert bench.share("l", 0) is not None
+    assert bench.share("b", 0) is not None
+    for member in ("l", "b"):
+        assert bench.share(member, 1, 60_000, **ONE) is None
+    count = len(answered(bench))
+    assert bench.say("a", batch(1, 3, 2)) == 0
+    bench.lose("l")
+    told = [each for each in answered(bench)[count:] if got(each["response"]) == [(2, 2, 2)]]
+    assert len(told) == 1, [got(each["response"]) for each in answered(bench)[count:]]
+    assert bench.fetch("z2") == [(1, 1, 3), (3, 3, 2)]
+
+
+def test_any_number_of_lost_members_gives_back() -> None:
+    bench = Shared()
+    assert bench.fetch("a") == [(0, 2, 1)]
+    members = [f"m{number}" for number in range(130)]
+    for member in members:
+        assert bench.share(member, 0) is not None
+        assert bench.share(member, 1, 60_000, **ONE) is None
+    for member in members:
+        assert bench.lose(member) == []
+    bench.append("foo", header(300))
+    assert bench.dead_letters(bench.last) == []
+    assert check.check(bench.cell) == []
+
+
+def test_what_an_acknowledgement_releases_is_for_nobody_whom_it_wakes() -> None:
+    bench = Shared()
+    bench.append("foo", header(2))
+    assert bench.fetch("a") == [(0, 4, 1)]
+    for member in ("b", "c"):
+        assert bench.share(member, 0, 60_000, **ONE) is None
+    count = len(answered(bench))
+    assert bench.say("a", batch(1, 1, 2)) == 0
+    assert bench.say("a", batch(3, 4, 2)) == 0
+    assert [got(each["response"]) for each in answered(bench)[count:]] == [[(1, 1, 2)]]
