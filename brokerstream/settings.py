@@ -111,7 +111,7 @@ class Settings(BaseSettings):
     max_bytes_per_trigger: int = Field(
         64 * 1024 * 1024,
         ge=1,
-        description="bytes of its events at most; a larger event comes alone",
+        description="bytes of its events at most, but for one of each partition",
     )
     event_time: Literal["append", "recorded"] = Field(
         "append", description="clamp event times to Kafka's LogAppendTime, or take them as written"

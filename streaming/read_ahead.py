@@ -33,6 +33,9 @@ POLL_S = 0.05
 FIRST_READ_S = 10.0
 """So long a start waits for the lengths of what is there."""
 
+LOOK_S = 0.1
+"""And so long one look reads at most: who runs the job has more to look at."""
+
 BATCHES = 2
 """So many micro-batches are looked ahead."""
 
@@ -147,6 +150,8 @@ class ReadAhead:
             [TopicPartition(self._topic, n, each.first) for n, each in self._partitions.items()]
         )
         self._set = 0
+        self._paused: set[int] = set()
+        """The partitions of which enough is known."""
 
     def at_start(self) -> int:
         """The bound of the first micro-batch: all that is there is read, as far as it counts."""
@@ -162,11 +167,13 @@ class ReadAhead:
         if planned > self._planned:
             self._planned = planned
             for number, end in self._ends_of(planned).items():
-                self._partitions[number].plan(end)
+                if number in self._partitions:  # the next start refuses one that has come since
+                    self._partitions[number].plan(end)
         for number, each in self._partitions.items():
             at = TopicPartition(self._topic, number)
             each.end = max(each.end, self._reader.get_watermark_offsets(at, cached=True)[1])
-        while self._is_unread() and self._read(0):
+        deadline = time.monotonic() + LOOK_S
+        while self._is_unread() and self._read(0) and time.monotonic() < deadline:
             pass
         rows = self._rows()
         if rows != self._set and _limit(session, query, rows):
@@ -185,15 +192,31 @@ class ReadAhead:
 
     def _is_unread(self) -> bool:
         """Whether more is to be known of any partition."""
-        rows_max = self._settings.max_offsets_per_trigger * BATCHES
-        bytes_max = self._settings.max_bytes_per_trigger * BATCHES
         return any(
-            each.known < min(each.lag, rows_max) and each.known_bytes <= bytes_max
+            each.known < each.lag and not self._is_enough(each)
             for each in self._partitions.values()
         )
 
+    def _is_enough(self, one: Ahead) -> bool:
+        """Whether so much of a partition is known as micro-batches may take while it is read."""
+        rows_max = self._settings.max_offsets_per_trigger * BATCHES
+        bytes_max = self._settings.max_bytes_per_trigger * BATCHES
+        return one.known >= rows_max or one.known_bytes > bytes_max
+
+    def _pause(self) -> None:
+        """Have nothing fetched of partitions of which enough is known: one's backlog is no other's.
+
+        One that is read up to its end is fetched from all the same: so its end is known.
+        """
+        enough = {n for n, each in self._partitions.items() if self._is_enough(each)}
+        if enough != self._paused:
+            self._reader.pause([TopicPartition(self._topic, n) for n in enough - self._paused])
+            self._reader.resume([TopicPartition(self._topic, n) for n in self._paused - enough])
+            self._paused = enough
+
     def _read(self, timeout_s: float) -> bool:
         """Take what the consumer has fetched; gives back whether that was anything."""
+        self._pause()
         messages = self._reader.consume(POLL_MESSAGES, timeout_s)
         for message in messages:
             if message.error() is None:

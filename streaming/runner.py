@@ -205,7 +205,8 @@ def run(
         try:
             _watch(running, stop, available_now)
         finally:
-            stop_query(query)
+            if not stop_query(query):
+                _log.warning("Kafka does not answer: the query ends with the process")
             running.loads.keep(running.counts())
     return ended(checkpoint)
 

@@ -228,26 +228,27 @@ def _waits(tables: Tables, touched: Touched) -> Violations:
         watch = tables.waiting.get(key, waiting.Watch)
         waits = [waiting.get(tables.waiting, each) for each in (watch.event_ids if watch else ())]
         is_session = "/session/" in watched
-        is_led_elsewhere = not is_session and _has_topic(tables, watched)
-        if not all(wait and _goes_on(tables, wait, is_session, is_led_elsewhere) for wait in waits):
+        has_topic = not is_session and _has_topic(tables, watched)
+        if not all(wait and _goes_on(tables, wait, is_session, has_topic) for wait in waits):
             yield f"somebody waits for {watched}, which is not there"
 
 
-def _goes_on(tables: Tables, wait: Waiting, is_session: bool, is_led_elsewhere: bool) -> bool:
+def _goes_on(tables: Tables, wait: Waiting, is_session: bool, has_topic: bool) -> bool:
     """Whether a wait ends without what has gone meanwhile.
 
-    A session may be closed or evicted, and a share partition led by another broker: then time ends
-    the wait. Of a Produce's logs one may be deleted while others are waited for.
+    A session may be closed or evicted, and another broker lead a partition of a topic that is still
+    there, of which a share group's member waits for records: then time ends the wait. Of a
+    Produce's logs one may be deleted while others are waited for.
     """
     if wait.deadline == NO_DEADLINE:
         return False
-    if is_session or (is_led_elsewhere and wait.api_key == SHARE_FETCH):
+    if is_session or (has_topic and wait.api_key == SHARE_FETCH):
         return True
     return any(_is_there(tables, each) for each in wait.logs)
 
 
 def _has_topic(tables: Tables, watched: str) -> bool:
-    """Whether the topic of a log, or of a share partition, is still there."""
+    """Whether the topic of a log is still there."""
     broker, topic_id = machine_of(watched), watched.rsplit("/", 2)[1]
     assert broker is not None, watched
     return image.topic_by_id(tables.metadata, broker, topic_id) is not None
