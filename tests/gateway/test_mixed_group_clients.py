@@ -145,6 +145,8 @@ def told(documents: list[Document], topic_id: str) -> list[tuple[int, str, set[i
     """Epoch, member and partitions of each answer that tells a member what it has."""
     found = []
     for document in documents:
+        if "response" not in document:  # its member has gone without a word
+            continue
         request, response = document["request"], document["response"] or {}
         if name_of(document) == "SYNC_GROUP" and response["errorCode"] == 0:
             data = base64.b64decode(response["assignment"])
@@ -179,7 +181,7 @@ def assert_offsets_are_kept(documents: list[Document]) -> None:
     acknowledged: list[tuple[float, tuple[str, int], int]] = []
     last: dict[tuple[str, int], int] = {}
     for document in documents:
-        if name_of(document) != "OFFSET_COMMIT":
+        if "response" not in document or name_of(document) != "OFFSET_COMMIT":
             continue
         done = document["time"] + document["responseTime"]
         answers = {topic_of(each): each["partitions"] for each in document["response"]["topics"]}
@@ -194,7 +196,7 @@ def assert_offsets_are_kept(documents: list[Document]) -> None:
                     acknowledged.append((done, place, offset))
     fetched = 0
     for document in documents:
-        if name_of(document) != "OFFSET_FETCH":
+        if "response" not in document or name_of(document) != "OFFSET_FETCH":
             continue
         before = {place: n for done, place, n in acknowledged if done < document["time"]}
         response = document["response"]

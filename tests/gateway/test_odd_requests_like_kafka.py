@@ -38,6 +38,7 @@ def sides(kafka: str) -> Iterator[Sides]:
     with both_sides(kafka, TOPICS) as found:
         for side in found:
             side.begin([SHARING], {})
+            side.begin_transactions("odd-nobody")
             wait_until(lambda side=side: not side.answer(set_to((FIRST, [0])), [])["errorCode"])
         yield found
 

@@ -48,6 +48,10 @@ _BATCH_HEAD = struct.Struct(">qi")
 """A batch's first offset, and how many bytes follow."""
 
 
+NO_TRANSACTIONAL_ID = 105
+"""The error of one that its coordinator does not know."""
+
+
 class Step(NamedTuple):
     """A request. In its body topics go by their names; `id:NAME` stands for a topic's id."""
 
@@ -120,6 +124,18 @@ class Side:
         for group in groups:
             self._set(group, settings)
         self.settle()
+
+    def begin_transactions(self, name: str) -> None:
+        """A transactional id has its coordinator, which knows nothing of it."""
+        sought = {"keyType": 1, "coordinatorKeys": [name]}
+
+        def is_there() -> bool:
+            self._client.call("FIND_COORDINATOR", 6, sought)
+            described = {"transactionalIds": [name]}
+            told = self._client.call("DESCRIBE_TRANSACTIONS", 0, described)["transactionStates"]
+            return bool(told[0]["errorCode"] == NO_TRANSACTIONAL_ID)
+
+        wait_until(is_there)
 
     def _set(self, group: str, settings: Mapping[str, str]) -> None:
         configs = [
