@@ -13,8 +13,9 @@ from brokerstream.gateway.engine import Body
 from brokerstream.gateway.protocol.frames import UnsupportedError, decode_request
 from brokerstream.state.apis.push_telemetry import NOT_READABLE
 from brokerstream.state.cluster.client_instances import UNKNOWN
+from brokerstream.state.core.kafka_apis import OF_CLIENT_METRICS
 
-APIS = frozenset({71, 72})
+APIS = OF_CLIENT_METRICS
 
 
 class Software(NamedTuple):

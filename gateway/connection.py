@@ -41,12 +41,9 @@ from brokerstream.gateway.security import Security
 from brokerstream.gateway.traffic import Traffic
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import Reason
-from brokerstream.state.core.kafka_apis import API_VERSIONS
+from brokerstream.state.core.kafka_apis import API_VERSIONS, BOUND
 
 PRODUCE = 0
-SHARE_FETCH = 78
-ENDED = frozenset({SHARE_FETCH}) | client_metrics.APIS
-"""After which requests the broker is told that a connection has ended."""
 FIND_COORDINATOR = 10
 """librdkafka sends one every half a second until it has a coordinator, answered or not: one after
 the other, each in a micro-batch of its own, they would be answered ever later, and time out."""
@@ -381,7 +378,7 @@ class Connection(asyncio.Protocol):
         await self._writable.wait()
 
     def _edge_request(self, request: Request) -> EdgeRequest:
-        if request.api_key in ENDED:
+        if request.api_key in BOUND:
             self._tells_end = True
         if request.api_key in client_metrics.APIS:
             most = self._context.limits.telemetry_bytes

@@ -184,10 +184,8 @@ class ReadAhead:
 
     def _rows(self) -> int:
         """The bound by what is known now."""
-        most, bytes_max = (
-            self._settings.max_offsets_per_trigger,
-            self._settings.max_bytes_per_trigger,
-        )
+        settings = self._settings
+        most, bytes_max = settings.max_offsets_per_trigger, settings.max_bytes_per_trigger
         return rows_within(list(self._partitions.values()), most, bytes_max)
 
     def _is_unread(self) -> bool:

@@ -8,7 +8,8 @@ of its whole batches; of metrics that clients push there are two sizes. Credenti
 An exchange that cannot be read is recorded, too: with a `reason`, the sizes of its frames, and as
 much of the header as is legible.
 
-The end of a connection is a document of its own where a broker forgets something with it (`BOUND`).
+The end of a connection is a document of its own where a broker forgets something with it
+(`kafka_apis.BOUND`).
 """
 
 import traceback
@@ -28,15 +29,11 @@ from brokerstream.gateway.protocol.frames import (
 from brokerstream.gateway.protocol.primitives import NUMBERS, MalformedError, Reader
 from brokerstream.state.access.redaction import redact_exchange
 from brokerstream.state.core.events import Kind
-from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS, SHARE_FETCH
 
-PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
+PRODUCE, FETCH = 0, 1
 NO_ACKS = 0
 NOT_AN_API = -1
-
-BOUND = frozenset({*client_metrics.APIS, SHARE_FETCH})
-"""API keys of requests by which a broker remembers a connection: whose metrics it takes, which
-share session ends with it."""
 
 _log = structlog.get_logger("brokerstream.capture")
 _encode = msgspec.json.Encoder().encode

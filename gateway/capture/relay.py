@@ -22,13 +22,14 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 
 from brokerstream.gateway.answers import Address
-from brokerstream.gateway.capture.documents import BOUND, End, Exchange, fault
+from brokerstream.gateway.capture.documents import End, Exchange, fault
 from brokerstream.gateway.capture.logins import Login
 from brokerstream.gateway.capture.rewriting import may_have_addresses
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.protocol.codec import Body
 from brokerstream.gateway.protocol.frames import encode_response
 from brokerstream.gateway.protocol.primitives import NotEncodableError
+from brokerstream.state.core.kafka_apis import BOUND
 
 SIZE_BYTES = 4
 CHUNK_BYTES = 1 << 16

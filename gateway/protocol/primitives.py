@@ -11,7 +11,6 @@ from typing import Any
 
 UVARINT_BYTES_MAX = 5
 UUID_BYTES = 16
-STRING_BYTES_MAX = 2**15 - 1
 
 _FORMATS = {
     "int8": ">b",

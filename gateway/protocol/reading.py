@@ -12,12 +12,12 @@ from typing import Any
 
 from brokerstream.gateway.protocol.code import FORMATS, Code, form_of, is_flexible, runs
 from brokerstream.gateway.protocol.primitives import (
-    STRING_BYTES_MAX,
     MalformedError,
     Reader,
     uuid_of,
 )
 from brokerstream.gateway.protocol.schema import Field
+from brokerstream.state.core.kafka_bytes import STRING_BYTES_MAX
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 

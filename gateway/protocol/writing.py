@@ -13,12 +13,12 @@ from typing import Any
 
 from brokerstream.gateway.protocol.code import FORMATS, Code, form_of, is_flexible, runs
 from brokerstream.gateway.protocol.primitives import (
-    STRING_BYTES_MAX,
     NotEncodableError,
     uuid_bytes,
     write_uvarint,
 )
 from brokerstream.gateway.protocol.schema import Field
+from brokerstream.state.core.kafka_bytes import STRING_BYTES_MAX
 from brokerstream.state.core.schema import Part
 
 Write = Callable[[bytearray, Any], None]

@@ -30,7 +30,7 @@ from brokerstream.state.fetch.session_items import Active, CachedPartition, Sess
 from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.groups import check as groups
 from brokerstream.state.logs import check as logs
-from brokerstream.state.logs.log import Log
+from brokerstream.state.logs.log import Log, topic_id_of
 from brokerstream.state.replication import check as replication
 from brokerstream.state.replication import network
 from brokerstream.state.share import check as share
@@ -249,9 +249,9 @@ def _goes_on(tables: Tables, wait: Waiting, is_session: bool, has_topic: bool) -
 
 def _has_topic(tables: Tables, watched: str) -> bool:
     """Whether the topic of a log is still there."""
-    broker, topic_id = machine_of(watched), watched.rsplit("/", 2)[1]
+    broker = machine_of(watched)
     assert broker is not None, watched
-    return image.topic_by_id(tables.metadata, broker, topic_id) is not None
+    return image.topic_by_id(tables.metadata, broker, topic_id_of(watched)) is not None
 
 
 def _is_there(tables: Tables, watched: str) -> bool:

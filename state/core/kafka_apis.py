@@ -115,5 +115,10 @@ KAFKA_APIS: dict[int, KafkaApi] = {
 JOIN_GROUP = 11
 SYNC_GROUP = 14
 SHARE_FETCH = 78
+OF_CLIENT_METRICS = frozenset({71, 72})
+BOUND = OF_CLIENT_METRICS | {SHARE_FETCH}
+"""APIs of requests by which a broker remembers a connection until it ends: whose metrics it takes,
+which share session ends with it."""
+
 API_VERSIONS = 18
 """The key of ApiVersions."""

@@ -208,42 +208,39 @@ class Reader:
         for name in KNOWN:
             fields.pop(name, None)
         fields["principalIsAsserted"] = msgspec.Raw(b"true")
-        document = Document(
-            place=captured.id or f"{line.file}:{line.number}",
-            source=line.file,
-            time=captured.time,
-            broker=captured.broker,
-            is_from_log=False,
-            connection=self._qualified(line, captured.connection),
-            header=captured.request_header,
-            request=captured.request,
-            response=captured.response,
-            rest=fields,
-        )
-        return _checked(document)
+        asked = captured.request_header, captured.request
+        document = self._document(line, captured, asked, captured.response)
+        return _checked(msgspec.structs.replace(document, rest=fields))
 
     def _ended(self, line: Line, text: bytes) -> Document:
         ended = _ended_decoder.decode(text)
         if not ended.connection:
-            raise UnreadableError("the end of a connection names none")
-        header, request = NO_REQUEST
+            raise UnreadableError(Reason.MISSING_FIELD, "a connection ends that has no name")
+        document = self._document(line, ended, NO_REQUEST, NOT_ANSWERED)
+        return msgspec.structs.replace(document, kind=Kind.DISCONNECT)
+
+    def _document(
+        self,
+        line: Line,
+        said: _Captured | _Ended,
+        asked: tuple[RequestHeader, msgspec.Raw],
+        response: msgspec.Raw,
+    ) -> Document:
+        """A line of a capture; its connection has a name among all files that are read together."""
+        header, request = asked
+        named = f"{line.file}/{said.connection}" if self._source.is_qualified else said.connection
         return Document(
-            place=ended.id or f"{line.file}:{line.number}",
+            place=said.id or f"{line.file}:{line.number}",
             source=line.file,
-            time=ended.time,
-            broker=ended.broker,
+            time=said.time,
+            broker=said.broker,
             is_from_log=False,
-            connection=self._qualified(line, ended.connection),
+            connection=named,
             header=header,
             request=request,
-            response=NOT_ANSWERED,
+            response=response,
             rest={},
-            kind=Kind.DISCONNECT,
         )
-
-    def _qualified(self, line: Line, connection: str) -> str:
-        """The name of a connection among all files that are read together."""
-        return f"{line.file}/{connection}" if self._source.is_qualified else connection
 
 
 class _Open:

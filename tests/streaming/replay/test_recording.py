@@ -112,6 +112,7 @@ def test_an_answer_may_be_null_or_not_be_there(tmp_path: Path) -> None:
         ("[]", "Expected `object`"),
         ({"time": 5}, "requestHeader"),
         ({"time": 5, "kind": "disconnect"}, "connection"),
+        ({"time": 5, "kind": "disconnect", "connection": ""}, "connection"),
         (line("now"), "$.time"),  # type: ignore[arg-type]
         (line(5, responseTime=-1), "responseTime is -1"),
         (line(5, responseTime=1e12), "responseTime is 1000000000000.0"),
