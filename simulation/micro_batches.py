@@ -9,6 +9,7 @@ tell each other lies in the topic twice, and the cell that hears it has to notic
 """
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import msgspec
@@ -18,6 +19,7 @@ from brokerstream.simulation.cluster import CLUSTER, Cluster
 from brokerstream.simulation.plan import Plan
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
+from brokerstream.state.core.layers import Base
 from brokerstream.state.core.outputs import Output
 
 TAKES_MIN_MS, TAKES_MAX_MS = 5, 90
@@ -51,6 +53,7 @@ class JobCluster(Cluster):
         self._topic: dict[str, list[bytes]] = {n: [] for n in ([CLUSTER] if is_one else names)}
         self._committed = dict.fromkeys(self._topic, 0)
         self._columns: dict[str, dict[str, bytes] | None] = dict.fromkeys(self._topic)
+        self._bases: dict[tuple[str, str], Base] = {}
         self._rows: dict[tuple[str, str], Output] = {}
         self._is_running = False
         self._starts_at = 0
@@ -70,7 +73,14 @@ class JobCluster(Cluster):
 
     def _cell(self, name: str) -> Cell:
         settings = msgspec.structs.replace(self.settings, name=name)
-        return Cell(settings, self._columns[name])
+        return Cell(settings, self._columns[name], read_base=partial(self._read_base, name))
+
+    def _read_base(self, name: str, table: str, packed: bytes) -> Base:
+        """As a worker keeps the bases that it has read (`streaming/kept_bases.py`)."""
+        base = self._bases.get((name, table))
+        if base is None or base.packed != packed:
+            base = self._bases[name, table] = Base(packed)
+        return base
 
     def _begin(self) -> None:
         """The next micro-batch, where there is something to take and none runs."""

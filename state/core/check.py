@@ -5,6 +5,7 @@ tests have it after every event, and `brokerstream replay --check` (`state/cell/
 check has found nothing, the next one needs to look only at what was touched since (`Touched`).
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -86,16 +87,21 @@ def by_kind(table: Table) -> dict[str, list[str]]:
     They are to be read only: who asks again while the table has the same keys gets the same.
     """
     keys = table.keys()
-    known: tuple[list[str], dict[str, list[str]]] | None = table.derived.get(_BY_KIND)
-    if known is None or known[0] != keys:
-        known = table.derived[_BY_KIND] = (keys, _by_kind(keys))
+    known: tuple[list[str], dict[str, list[str]]] = table.derived.get(_BY_KIND, ([], {}))
+    if known[0] != keys:
+        known = table.derived[_BY_KIND] = (keys, _by_kind(keys, *known))
     return known[1]
 
 
-def _by_kind(keys: list[str]) -> dict[str, list[str]]:
-    kinds: dict[str, list[str]] = {}
-    for key in keys:
-        kinds.setdefault(kind_of(key), []).append(key)
+def _by_kind(
+    keys: list[str], before: list[str], kinds: dict[str, list[str]]
+) -> dict[str, list[str]]:
+    """The kinds of the keys before, with those that have come and without those that are gone."""
+    for key in set(before).difference(keys):
+        of_kind = kinds[kind_of(key)]
+        del of_kind[bisect_left(of_kind, key)]
+    for key in set(keys).difference(before):
+        insort(kinds.setdefault(kind_of(key), []), key)
     return kinds
 
 

@@ -22,11 +22,10 @@ def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Vio
     is_led = touched.has("metadata", "topic") or touched.has("waiting", "network")
     are_timers = has_groups or is_led or touched.has_timer(groups.TIMER)
     are_waits = has_groups or is_led or touched.has("waiting", "wait")
-    known = {each: _known(tables, each) for each in brokers} if are_timers or are_waits else {}
     if are_timers:
-        yield from _groups(tables, known)
+        yield from _groups(tables, {each: _known(tables, each) for each in brokers})
     if are_waits:
-        yield from _waits(tables, known)
+        yield from _waits(tables, brokers)
     if touched.has("groups"):
         yield from _offsets(tables)
 
@@ -74,12 +73,13 @@ def _groups(tables: Tables, known: dict[int, Known]) -> Violations:
             yield f"the timer {name} of broker {broker} is of no group that lives"
 
 
-def _waits(tables: Tables, known: dict[int, Known]) -> Violations:
+def _waits(tables: Tables, brokers: Sequence[int]) -> Violations:
     """Joins and syncs that wait are those of members."""
     waiting_ids: set[str] = set()
-    for found in known.values():
-        for _, group, is_there in found:
-            if is_there and isinstance(group, ClassicGroup):
+    for broker in brokers:
+        for group_id in groups.living_ids(tables, broker):
+            group = groups.living(tables, broker, group_id)
+            if group is not None and leads(tables, broker, GROUP_TOPIC, group_id):
                 waiting_ids |= _waiting_ids(group)
     joins_and_syncs = {
         each.event_id
