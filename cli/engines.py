@@ -7,6 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from brokerstream.cli.options import settings_of
 from brokerstream.cli.output import warn
 from brokerstream.errors import UserError
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from brokerstream.state.core.settings import BrokerSettings
 
 LOCAL_CLUSTER = "local"
+INTERNAL_LOGS = "brokerstream.internal.logs"
+"""Tools read internal topics of a broker that is alone, too; who does not care gives false."""
+
 _UNITS_MS = {"ms": 1, "s": 1000}
 
 
@@ -78,6 +83,8 @@ class EngineOptions:
                     f"{option} is for --engine spark; the engine local needs no Kafka.",
                     f"Give --engine spark, or leave out {option}.",
                 )
+        if INTERNAL_LOGS not in settings.given:
+            settings = msgspec.structs.replace(settings, brokerstream_internal_logs=True)
         brokers = list(range(1, (self.brokers or 1) + 1))
         return LocalEngine(
             self.cluster or LOCAL_CLUSTER,

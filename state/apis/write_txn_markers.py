@@ -9,7 +9,7 @@ becomes a control batch (`state/logs/control_batches.py`) at the end of each par
     fewer replicas in sync than min.insync.replicas    19 NOT_ENOUGH_REPLICAS
     a marker of an old epoch or an old coordinator     47, 52 (`producer.check_marker`)
     a partition of `__consumer_offsets`                the group coordinator ends the transaction;
-                                                       with a single replica it keeps no log
+                                                       with a single replica it may keep no log
 
 A marker is no client's batch: no sequence is looked at and nothing is verified. Results of markers
 of one producer come together. Where a partition has followers the answer waits for them
@@ -107,8 +107,9 @@ class _Writer:
         return self._append(marker, topic, log)
 
     def _end_offsets(self, marker: Marker, topic: Topic, log: Log) -> Error:
-        """The group coordinator ends a transaction; its log has a marker where it has followers."""
-        if len(topic.partitions[log.partition].replicas) > 1:
+        """The group coordinator ends a transaction; its log has a marker where it has rows."""
+        has_followers = len(topic.partitions[log.partition].replicas) > 1
+        if has_followers or self._broker.settings.brokerstream_internal_logs:
             error = self._append(marker, topic, log)
             if error is not Error.NONE:
                 return error

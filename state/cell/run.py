@@ -351,11 +351,12 @@ class Run(MetadataReading):
         if machine != CONTROLLER and len(self._settings.brokers) > 1:
             written = internal_logs.write(self._broker(machine), decision.records)
         if written is None:
-            for record in decision.records:
+            records = self._with_rows(machine, decision.records)
+            for record in records:
                 self._apply(machine, record)
             return False
         broker = self._broker(machine)
-        for record in written.records:
+        for record in self._with_rows(machine, written.records):
             self._effects.apply(machine, record, False)
         if written.error is not Error.NONE:
             committing.refuse(broker, decision, written.error)
@@ -364,6 +365,12 @@ class Run(MetadataReading):
         at_once = [each for each in decision.messages if not committing.waits(each)]
         self._delivery.send([*at_once, *decision.copies])
         return True
+
+    def _with_rows(self, machine: int, records: list[Record]) -> list[Record]:
+        """With what they come to in logs that nobody follows, where somebody may look at these."""
+        if machine == CONTROLLER or not self._given.brokerstream_internal_logs:
+            return records
+        return internal_logs.with_rows(self._broker(machine), records)
 
     def _committed(self, waited: Waiting, error: Error) -> None:
         """Tells what has become of something written, and does what follows."""

@@ -34,6 +34,7 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokerstream.eligible.leader.replicas.version": ConfigKey(INT, "1", 0, 1),
     "brokerstream.fetch.session.cache.shards": ConfigKey(INT, "8", 1, 8),
     "brokerstream.forward.offset.fetch": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.internal.logs": ConfigKey(BOOLEAN, "false"),
     "brokerstream.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
     "brokerstream.leader.and.isr": ConfigKey(BOOLEAN, "false"),
     "brokerstream.missing.offset.error": ConfigKey(BOOLEAN, "false"),

@@ -245,6 +245,9 @@ TEXTS = {
     "brokerstream.forward.offset.fetch": (
         "Whether a broker that does not coordinate a group asks the one that does for its offsets."
     ),
+    "brokerstream.internal.logs": (
+        "Whether coordinators write to partitions of internal topics with a single replica, too."
+    ),
     "brokerstream.isr.by.time.only": (
         "Whether a follower that has all, but is silent, leaves the in-sync set, as in Kafka 0.10."
     ),

@@ -41,6 +41,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     brokerstream_eligible_leader_replicas_version: int = 1
     brokerstream_fetch_session_cache_shards: int = 8
     brokerstream_forward_offset_fetch: bool = False
+    brokerstream_internal_logs: bool = False
     brokerstream_isr_by_time_only: bool = False
     brokerstream_leader_and_isr: bool = False
     brokerstream_missing_offset_error: bool = False

@@ -13,8 +13,10 @@ log (`Batch.written`), and what the decision says waits until the high watermark
 
 The end marker of a transaction has what the group coordinator makes of it.
 
-Where the partition has a single replica nothing is written to its log: what is decided is committed
-at once, and no other broker could ever read it.
+Where the partition has a single replica, what is decided is committed at once and nobody waits. No
+other broker could ever read it, so it is written only for those who look at the topic, where
+`brokerstream.internal.logs` says so: a batch behind what the decision changes, from which nothing
+is loaded.
 """
 
 from itertools import accumulate
@@ -217,6 +219,35 @@ def write(broker: Broker, records: list[Record]) -> Written | None:
         others = zip(records, places, strict=True)
         return Written([record for record, place in others if place is None], [], [], error)
     return _appended(broker, records, places)
+
+
+def with_rows(broker: Broker, records: list[Record]) -> list[Record]:
+    """Records, and behind them what they come to in the logs that have no followers.
+
+    What follows a transaction's end marker is in the log with it.
+    """
+    contents: dict[Place, list[Record]] = {}
+    ended: set[Place] = set()
+    for record in records:
+        if isinstance(record, BatchAppended):
+            ended.add((record.topic_id, record.partition))
+            continue
+        place = place_of(broker, record)
+        if place is not None and place not in ended and _is_alone(broker, place):
+            contents.setdefault(place, []).append(record)
+    found = list(records)
+    for place, written in contents.items():
+        batch = _batch(broker, place, written[0])
+        _fill(batch, written)
+        found.append(BatchAppended(*place, batch))
+    return found
+
+
+def _is_alone(broker: Broker, place: Place) -> bool:
+    """Whether a broker leads a partition of which nobody else has a replica."""
+    partition = copying.partition_of(broker, place)
+    is_led = partition is not None and partition.replicas == [broker.id] == [partition.leader]
+    return is_led and broker.log(*place) is not None
 
 
 def _appended(broker: Broker, records: list[Record], places: list[Place | None]) -> Written:

@@ -1,7 +1,8 @@
-"""What a client reads of internal topics that have followers: Kafka's own rows.
+"""What a client reads of internal topics: Kafka's own rows.
 
-The same requests to a gateway of three brokers and to a real broker; then the topics are read, and
-each record is compared: offset, key, value. Times, ids of members and topics are each side's own.
+The same requests to a gateway of three brokers, to one of a single broker and to a real broker;
+then the topics are read, and each record is compared: offset, key, value. Times, ids of members
+and topics are each side's own.
 """
 
 import base64
@@ -245,16 +246,16 @@ def uuid_bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "==")
 
 
-@pytest.fixture(scope="module")
-def gateway() -> Iterator[Running]:
-    with running_gateway(ONE, 3) as running:
+@pytest.fixture(scope="module", params=[3, 1], ids=["three brokers", "one broker"])
+def gateway(request: pytest.FixtureRequest) -> Iterator[Running]:
+    with running_gateway(ONE | {"brokerstream.internal.logs": "true"}, request.param) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def ours(gateway: Running) -> Told:
     """What a gateway's topics hold."""
-    clients = {broker: gateway.client(broker, PATIENCE_S) for broker in (1, 2, 3)}
+    clients = {broker: gateway.client(broker, PATIENCE_S) for broker in gateway.addresses}
     try:
         return Side(clients).play()
     finally:

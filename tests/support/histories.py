@@ -104,6 +104,7 @@ def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
             replica_selector_class=choice.of([None, RACK_AWARE]),
             brokerstream_broker_racks=choice.of([(), ("1:east", "2:west", "3:west")]),
             log_dirs=choice.of([(), ("/disk-1", "/disk-2", "/disk-3")]),
+            brokerstream_internal_logs=choice.one_in(3),
         ),
     )
 
