@@ -19,7 +19,7 @@ from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokerstream.state.configs.broker_config import UnknownSettingError, parse
 from brokerstream.state.configs.config_keys import InvalidConfigError
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.testing import failures, reading, writing
+from brokerstream.testing import failures, reading, securing, writing
 from brokerstream.testing.engine import TroubledEngine
 from brokerstream.testing.records import StoredRecord
 from brokerstream.testing.trouble import (
@@ -52,10 +52,14 @@ class KafkaBroker:
     Args:
         brokers: how many logical brokers; their ids are 1 and up.
         topics: the topics to begin with: names, or names with their number of partitions.
-        config: broker settings by Kafka's own names.
+        config: broker settings by Kafka's own names; TLS has its files there
+            (`ssl.keystore.location`).
+        security_protocol: what the ports speak: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+        users: passwords by user, for SASL.
 
     Raises:
-        UserError: a setting that Kafka does not have, or a topic that it would refuse.
+        UserError: a setting that Kafka does not have, or a topic that it would refuse; TLS lacks a
+            file, or is refused one.
     """
 
     def __init__(
@@ -63,16 +67,20 @@ class KafkaBroker:
         brokers: int = 1,
         topics: Mapping[str, int] | Iterable[str] = (),
         config: Mapping[str, object] | None = None,
+        security_protocol: str = "PLAINTEXT",
+        users: Mapping[str, str] | None = None,
     ) -> None:
         if not 1 <= brokers <= BROKERS_MAX:
             raise UserError(f"brokers={brokers}: expected 1 to {BROKERS_MAX}.")
         if isinstance(topics, str):
             raise UserError(f"topics={topics!r}: expected a list of names, or a dict.")
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
-        settings = _settings(config or {})
+        texts = {**DEFAULTS, **{name: _text(value) for name, value in (config or {}).items()}}
+        settings = _settings(texts)
+        security, self._folder = securing.security_of(security_protocol, texts, users or {})
         self._engine = TroubledEngine("test", list(range(1, brokers + 1)), settings)
         limits = Limits.of(settings.given)
-        self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits)
+        self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits, security)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -105,6 +113,8 @@ class KafkaBroker:
         thread.join(TIMEOUT_S)
         loop.close()
         self._loop = self._thread = None
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def __enter__(self) -> "KafkaBroker":
         return self.start()
@@ -464,8 +474,8 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _settings(config: Mapping[str, object]) -> Any:
+def _settings(config: Mapping[str, str]) -> Any:
     try:
-        return parse({**DEFAULTS, **{name: _text(value) for name, value in config.items()}})[0]
+        return parse(config)[0]
     except (UnknownSettingError, InvalidConfigError) as error:
         raise UserError(f"{error}.") from None

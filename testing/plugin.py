@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from brokerstream.testing.broker import KafkaBroker
 
 MARKER = (
-    "kafka_broker(brokers=1, topics=..., config=...): what the fixture kafka_broker begins with;"
-    " topics: names, or a dict of names and partitions; config: Kafka's own broker settings"
+    "kafka_broker(brokers=1, topics=..., config=..., security_protocol=..., users=...): what the"
+    " fixture kafka_broker begins with; topics: names, or a dict of names and partitions; config:"
+    " Kafka's own broker settings; users: passwords by user, for SASL"
 )
 
 
