@@ -110,6 +110,7 @@ def _show(tally: "Tally", as_json: bool) -> None:
         show_table(["clients", "drawn"], tally.roles.most_common())
         show_table(["faults", "with an effect"], tally.faults.most_common())
         show_table(["requests", "came to brokers"], tally.asked.most_common())
+        show_table(["what came about", "how often"], tally.reached.most_common())
         seconds = tally.elapsed_ms // 1000
         out.print(
             f"{tally.seeds:,} seeds, {tally.events:,} events in {seconds:,} s of virtual time,"

@@ -11,6 +11,7 @@ import msgspec
 
 from brokerstream.simulation.plan import Fault, Plan, Role, draw
 from brokerstream.simulation.planting import Planted, plant
+from brokerstream.simulation.reach import Reach
 from brokerstream.simulation.run import Outcomes, simulate
 
 CHUNK = 4
@@ -46,6 +47,7 @@ class Tally(msgspec.Struct):
     elapsed_ms: int = 0
     asked: Counter[str] = msgspec.field(default_factory=Counter)
     faults: Counter[Fault] = msgspec.field(default_factory=Counter)
+    reached: Counter[Reach] = msgspec.field(default_factory=Counter)
     roles: Counter[Role] = msgspec.field(default_factory=Counter)
     failed: dict[int, list[str]] = msgspec.field(default_factory=dict)
 
@@ -58,18 +60,20 @@ class Tally(msgspec.Struct):
         self.elapsed_ms += outcomes.elapsed_ms
         self.asked += outcomes.asked
         self.faults += outcomes.faults
+        self.reached += outcomes.reached
         self.roles.update(result.roles)
         if outcomes.violations:
             self.failed[result.seed] = outcomes.violations
 
     @property
     def missing(self) -> list[str]:
-        """Kinds of requests, faults and clients that were not drawn, where they should be."""
+        """Kinds of requests, faults and clients, and what else was not there and should be."""
         if self.seeds < MINIMUM_SEEDS:
             return []
         return [
             *sorted(APIS - self.asked.keys()),
             *(fault for fault in Fault if not self.faults[fault]),
+            *(each for each in Reach if not self.reached[each]),
             *(role for role in Role if not self.roles[role]),
         ]
 
@@ -92,7 +96,7 @@ def outcome_of(plan: Plan, *, is_traced: bool = False) -> Outcomes:
         return simulate(plan, is_traced=is_traced)
     except Exception as error:  # noqa: BLE001 (what raises anywhere is what is looked for)
         text = f"raised {type(error).__name__}: {error}"
-        return Outcomes([text], Counter(), Counter(), 0, 0, 0, [])
+        return Outcomes([text], Counter(), Counter(), Counter(), 0, 0, 0, [])
 
 
 def results(

@@ -7,7 +7,8 @@ Between events `check(cell)` holds, or `ViolationError` says what does not.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -15,10 +16,12 @@ import msgspec
 
 from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.plan import Fault, Plan
+from brokerstream.simulation.reach import Reach
 from brokerstream.state.access.authorizer import CLASS_NAME
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.check import Checker, hold
 from brokerstream.state.cell.delivery import AtOnce, Drawn, Schedule
+from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
@@ -108,6 +111,8 @@ class Cluster(ABC):
         on_broker: takes a broker, and whether it is stopped.
         dead_letters: documents of those that no injection was the cause of.
         decided: how many events the cells have decided.
+        differing: what was decided again otherwise than before.
+        reached: how often something came about.
     """
 
     def __init__(self, plan: Plan, clock: Clock) -> None:
@@ -117,6 +122,8 @@ class Cluster(ABC):
         self.on_broker: Callable[[int, bool], None] = lambda *_: None
         self.dead_letters: list[dict[str, Any]] = []
         self.decided = 0
+        self.differing: list[str] = []
+        self.reached: Counter[Reach] = Counter()
         self.cells: dict[str, Cell] = {}
         self._checkers: dict[str, Checker] = {}
         self._clock = clock
@@ -224,32 +231,68 @@ class Draws:
         self._at = 0
 
 
+class _RowsHeld(Rows):
+    """Holds what an event gives when it is decided again against what was told of it.
+
+    Args:
+        told: what was told since the last commit, by the offset of its event.
+        compare: takes the rows that were told, and those that come now.
+    """
+
+    def __init__(
+        self,
+        settings: CellSettings,
+        told: Mapping[int, list[Output]],
+        compare: Callable[[list[Output], list[Output]], None],
+    ) -> None:
+        self._told, self._compare = told, compare
+        self.rows = []
+        super().__init__(settings)
+
+    def begin(self, position: Position) -> None:
+        """The event before is decided; nobody has been told what raised."""
+        before = self._told.get(self.position.offset) if self.rows else None
+        if before is not None and before is not self.rows:
+            self._compare(before, self.rows)
+        super().begin(position)
+
+
 class LocalCluster(Cluster):
     """One cell that decides each event as it comes.
 
     An event that is refused has those since the last commit decided again, as a request to a broker
-    that is stopped does: what brokers tell each other comes in the same order then.
+    that is stopped does: what brokers tell each other comes in the same order then, so all that was
+    told stays true.
     """
 
     def __init__(self, plan: Plan, clock: Clock) -> None:
         super().__init__(plan, clock)
         self._draws = Draws(Random(f"{plan.seed}/schedule"))
         self._commits = -1
-        self.begin(CLUSTER, Cell(self.settings, make_schedule=self._schedule))
+        self._told: dict[int, list[Output]] = {}
+        self.begin(CLUSTER, Cell(self.settings, None, self._rows, self._schedule))
+
+    def _rows(self, settings: CellSettings) -> Rows:
+        return _RowsHeld(settings, self._told, self._compare)
+
+    def _compare(self, before: list[Output], now: list[Output]) -> None:
+        self.reached[Reach.AGAIN] += 1
+        if before != now:
+            self.differing.append(f"{[row.value for row in before]}, then {now}")
 
     def _schedule(self) -> Schedule:
         """For the events since the last commit, the first time or again."""
-        if not self.plan.is_any_order:
-            return AtOnce()
         commits = self.cells[CLUSTER].tables.commits if self.cells else 0
-        if commits == self._commits:
-            self._draws.again()
-        else:
+        if commits != self._commits:
+            self._told.clear()
             self._draws.forget()
         self._commits = commits
-        return Drawn(self._draws)
+        self._draws.again()
+        return Drawn(self._draws) if self.plan.is_any_order else AtOnce()
 
     def take(self, cell: str, document: bytes) -> None:
         """Decides it."""
-        for row in self.handle(cell, document, self.decided):
+        offset = self.decided
+        rows = self._told[offset] = self.handle(cell, document, offset)
+        for row in rows:
             self.tell(cell, row)

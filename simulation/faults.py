@@ -13,7 +13,16 @@ from brokerstream.simulation.operating import Operator
 from brokerstream.simulation.plan import OF_ADMINS, OF_OPERATORS, Fault, Injection, pick
 from brokerstream.state.core.events import Kind
 
-POISON = ("{", "\xff\xfe", '{"id": "poison-%d", "kind": "sulk"}', '{"id": "poison-%d"}', "[]")
+UNKNOWN_API = (
+    '{"id": "poison-%d", "cluster": "simulated", "broker": BROKER,'
+    ' "requestHeader": {"requestApiKey": 999, "requestApiVersion": 0}}'
+)
+"""It raises when it is decided, so those before it are decided again."""
+
+POISON = (
+    *("{", "\xff\xfe", '{"id": "poison-%d", "kind": "sulk"}', '{"id": "poison-%d"}', "[]"),
+    *(UNKNOWN_API, UNKNOWN_API, UNKNOWN_API, UNKNOWN_API),
+)
 """Documents that are no events; %d stands for a number that no other has."""
 
 _ENDS: dict[Fault, tuple[Kind, Kind]] = {
@@ -157,17 +166,23 @@ class Faults:
             self._later(injection, self._quick)
             return "everybody"
         if injection.fault is Fault.POISON:
-            name = pick(list(cluster.cells), injection.whom)
-            self.poisoned += 1
-            document = pick(POISON, injection.whom * 7 % 1) or ""
-            cluster.take(name or "", document.replace("%d", str(self.poisoned)).encode("latin-1"))
-            return f"cell {name}"
+            return f"cell {self._poison(injection.whom)}"
         assert isinstance(cluster, JobCluster), "only a job has tasks"
         if injection.fault is Fault.LOST_TASK:
             cluster.lost_tasks += 1 + int(injection.whom * 3)
         else:
             cluster.restart()
         return "the job"
+
+    def _poison(self, whom: float) -> str:
+        """A document that is no event comes to a cell; to which."""
+        broker = pick(self._cluster.settings.brokers, whom) or 1
+        name = self._cluster.cell_of(broker)
+        self.poisoned += 1
+        document = pick(POISON, whom * 7 % 1) or ""
+        document = document.replace("%d", str(self.poisoned)).replace("BROKER", str(broker))
+        self._cluster.take(name, document.encode("latin-1"))
+        return name
 
     def _quick(self) -> None:
         self._edge.is_slow = False

@@ -17,6 +17,7 @@ import msgspec
 from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.cluster import CLUSTER, Cluster
 from brokerstream.simulation.plan import Plan
+from brokerstream.simulation.reach import Reach
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
 from brokerstream.state.core.layers import Base
@@ -33,9 +34,7 @@ class JobCluster(Cluster):
     """Cells in micro-batches.
 
     Attributes:
-        repeats: rows that came again, which readers have dropped.
         lost_tasks: how many of the next micro-batches lose a task.
-        differing: what a repeated micro-batch has put out otherwise than before.
         on_batch: is told the number of events of each micro-batch, and whether it was committed.
     """
 
@@ -46,8 +45,7 @@ class JobCluster(Cluster):
         held = {name: brokers[at :: plan.cells] for at, name in enumerate(names)}
         is_one = plan.cells == 1
         self.settings.cells = {} if is_one else held
-        self.repeats = self.lost_tasks = 0
-        self.differing: list[str] = []
+        self.lost_tasks = 0
         self.on_batch: Callable[[int, bool], None] = lambda *_: None
         self._chance = Random(f"{plan.seed}/micro-batches")
         self._topic: dict[str, list[bytes]] = {n: [] for n in ([CLUSTER] if is_one else names)}
@@ -131,7 +129,7 @@ class JobCluster(Cluster):
         for name, row in rows:
             before = self._rows.setdefault((row.topic, row.id), row)
             is_repeat = before is not row
-            self.repeats += is_repeat
+            self.reached[Reach.REPEATED] += is_repeat
             if is_repeat and before != row:
                 self.differing.append(f"{row.topic} {row.id}: {before.value!r}, then {row.value!r}")
             if row.topic == outputs.REQUESTS:

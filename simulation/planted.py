@@ -1,6 +1,7 @@
 """Rules that are broken on purpose, to see that the simulator finds it: `simulate --planted`."""
 
 from brokerstream.simulation.planted_applications import APPLICATIONS
+from brokerstream.simulation.planted_cells import PLANTED_CELLS
 from brokerstream.simulation.planted_losses import PLANTED_LOSSES
 from brokerstream.simulation.planted_shares import PLANTED_SHARES
 from brokerstream.simulation.planting import Planted
@@ -444,6 +445,7 @@ PLANTED: tuple[Planted, ...] = (
         "self.positions = {each: self.positions.get(each, 1) for each in partitions}",
     ),
     *PLANTED_SHARES,
+    *PLANTED_CELLS,
     *APPLICATIONS,
     *PLANTED_LOSSES,
 )

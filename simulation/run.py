@@ -32,6 +32,7 @@ from brokerstream.simulation.plan import (
     Role,
 )
 from brokerstream.simulation.producing import ProducerActor, TransactionsActor
+from brokerstream.simulation.reach import Reach
 from brokerstream.simulation.sharing import ShareActor, begin_share_groups
 from brokerstream.simulation.streaming import StreamsActor
 from brokerstream.state.cell.check import ViolationError
@@ -63,6 +64,7 @@ class Outcomes(msgspec.Struct):
         violations: what must not be, in words; nothing where all is well.
         asked: requests that came to brokers, by API.
         faults: how many of each kind had an effect.
+        reached: how often each thing came about.
         events: how many the cells have decided.
         elapsed_ms: how long it was in virtual time.
         records: how many were acknowledged.
@@ -72,6 +74,7 @@ class Outcomes(msgspec.Struct):
     violations: list[str]
     asked: Counter[str]
     faults: Counter[Fault]
+    reached: Counter[Reach]
     events: int
     elapsed_ms: int
     records: int
@@ -119,6 +122,7 @@ class Simulation:
             self._auditor.violations,
             self._edge.asked,
             self._faults.done,
+            self._cluster.reached,
             self._cluster.decided,
             self._clock.elapsed,
             sum(e.outcome is Outcome.ACKED for e in self._auditor.records.sent.values()),
@@ -160,9 +164,8 @@ class Simulation:
             self._auditor.violate(f"in the end {text}")
         self._auditor.records.hold(logs.whole, logs.committed)
         self._hold_letters()
-        if isinstance(self._cluster, JobCluster):
-            for text in self._cluster.differing:
-                self._auditor.violate(f"a repeated micro-batch gives other rows: {text}")
+        for text in self._cluster.differing:
+            self._auditor.violate(f"what is decided again gives other rows: {text}")
         self._cluster.hold()
 
     def _wrong(self, logs: Logs) -> list[str]:
@@ -263,7 +266,7 @@ class Simulation:
         """Nothing but poison, and requests to brokers that are away, is refused."""
         letters = self._cluster.dead_letters
         wrong = [each for each in letters if each["reason"] not in EXPECTED]
-        poisoned = [each for each in wrong if "requestHeader" not in str(each)]
+        poisoned = [e for e in wrong if "poison-" in str(e) or "requestHeader" not in str(e)]
         for each in wrong:
             if each not in poisoned:
                 self._auditor.violate(f"a request was refused: {each['reason']}: {each['detail']}")

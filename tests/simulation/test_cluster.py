@@ -2,7 +2,17 @@
 
 from random import Random
 
+import pytest
+
 from brokerstream.simulation.cluster import Draws
+from brokerstream.simulation.plan import ClientPlan, Engine, Fault, Injection, Plan, Role
+from brokerstream.simulation.reach import Reach
+from brokerstream.simulation.run import Outcomes, simulate
+
+UNKNOWN_API = 0.1
+"""Whom a poison event that is only refused while it is decided stands for."""
+
+DIFFERS = "what is decided again gives other rows"
 
 
 def test_what_was_drawn_comes_again_until_it_is_forgotten() -> None:
@@ -13,3 +23,43 @@ def test_what_was_drawn_comes_again_until_it_is_forgotten() -> None:
     assert [draws(1_000) for _ in range(5)] == drawn
     draws.forget()
     assert draws(1_000) == same.randrange(1_000)
+
+
+def refused_often(is_any_order: bool) -> Plan:
+    """Three brokers in one process; now and then an event is refused while it is decided."""
+    roles = (Role.PRODUCER, Role.TRANSACTIONS, Role.CLASSIC, Role.COPIER, Role.COPIER)
+    clients = [
+        ClientPlan(f"client-{number}", role, "" if number < 2 else role.name, number > 2)
+        for number, role in enumerate(roles)
+    ]
+    refused = [Injection(at_ms, Fault.POISON, UNKNOWN_API, 0) for at_ms in range(500, 6_000, 250)]
+    return Plan(
+        seed=1,
+        engine=Engine.LOCAL,
+        brokers=3,
+        cells=1,
+        partitions=3,
+        is_any_order=is_any_order,
+        clients=tuple(clients),
+        injections=(Injection(1_000, Fault.STOP, 0.5, 1_500), *refused),
+        active_ms=6_000,
+    )
+
+
+def differing(outcomes: Outcomes) -> list[str]:
+    return [text for text in outcomes.violations if text.startswith(DIFFERS)]
+
+
+@pytest.mark.parametrize("is_any_order", [False, True])
+def test_what_is_decided_again_gives_the_same(is_any_order: bool) -> None:
+    outcomes = simulate(refused_often(is_any_order))
+    assert outcomes.violations == []
+    assert outcomes.reached[Reach.AGAIN] > 100
+
+
+def test_brokers_that_heard_of_each_other_in_another_order_the_second_time_are_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Draws, "again", Draws.forget)
+    assert differing(simulate(refused_often(is_any_order=True)))
+    assert not differing(simulate(refused_often(is_any_order=False)))
