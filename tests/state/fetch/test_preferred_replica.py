@@ -30,11 +30,12 @@ def fetch(
     epoch: int = -1,
     isolation: int = 0,
     session: tuple[int, int] = (0, -1),
+    replica: int = -1,
     **event: Any,
 ) -> Any:
     """A consumer's answer from broker 1 or `broker`; None while it waits."""
     wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
-    body: dict[str, Any] = {"replicaId": -1, "rackId": rack, "maxWaitMs": wait_ms, "minBytes": 1}
+    body: dict[str, Any] = {"replicaId": replica, "rackId": rack, "maxWaitMs": wait_ms, "minBytes": 1}
     body |= {"sessionId": session[0], "sessionEpoch": session[1], "isolationLevel": isolation}
     partition = wanted | {"currentLeaderEpoch": epoch}
     body["topics"] = [{"topic": TOPIC, "partitions": [partition]}] if session[1] < 1 else []
@@ -122,6 +123,16 @@ def test_who_is_out_of_sync_is_not_named() -> None:
     replicas.leave_only_the_leader()
     assert replicas.isr() == [1]
     assert named(fetch(replicas, "west")) == -1
+
+
+@pytest.mark.parametrize("replica", [0, 3])
+def test_followers_read_from_the_leader_wherever_they_are(replica: int) -> None:
+    brokers = (1, replica)
+    given = {"brokerstream_broker_racks": ("1:east", f"{replica}:west")}
+    replicas = Replicas(brokers, Bench(brokers, replica_selector_class=RACK_AWARE, **given))
+    replicas.produce(count=3)
+    assert named(fetch(replicas, "west")) == replica
+    assert named(fetch(replicas, "west", replica=replica)) == -1
 
 
 def test_of_equals_the_one_with_the_greater_id_is_named() -> None:

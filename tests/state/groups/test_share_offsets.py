@@ -218,3 +218,18 @@ def test_several_brokers_are_asked_one_after_the_other() -> None:
     ]
     keys = bench.cell.tables.groups.keys("")
     assert len({key.split("/")[0] for key in keys if "/share-state/" in key}) > 1
+
+
+def test_who_does_not_coordinate_a_group_asks_for_named_partitions_all_the_same() -> None:
+    """Kafka asks the group coordinator for all partitions of a group, else share coordinators."""
+    bench = ShareBench(brokers=(1, 2, 3))
+    for _ in range(2):
+        alter(bench, "bar", (0, 3))
+    asked = {"keyType": 0, "coordinatorKeys": [GROUP]}
+    node = bench.request("FIND_COORDINATOR", 4, asked)["coordinators"][0]["nodeId"]
+    named = [{"topicName": "bar", "partitions": [0]}]
+    for broker in (1, 2, 3):
+        for topics, error in ((None, 0 if broker == node else 16), (named, 0)):
+            body = {"groups": [{"groupId": GROUP, "topics": topics}]}
+            answer = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body, broker=broker)
+            assert answer["groups"][0]["errorCode"] == error, (broker, topics)

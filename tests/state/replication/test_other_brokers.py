@@ -16,13 +16,18 @@ SESSION_MS = 9000
 @pytest.fixture
 def replicas() -> Replicas:
     """`orders` on brokers 1 to 3; broker 9 has registered, in epoch 1."""
+    return registered(OTHER)
+
+
+def registered(broker: int) -> Replicas:
+    """The same, with any other one."""
     made = Replicas(min_insync_replicas="1")
     listeners = [
         {"name": "CLIENT", "host": "h9", "port": 9099, "securityProtocol": 0},
         {"name": "INNER", "host": "i9", "port": 9098, "securityProtocol": 0},
     ]
     body = {
-        "brokerId": OTHER,
+        "brokerId": broker,
         "clusterId": topics.derive_uuid("cluster", CLUSTER),
         "incarnationId": "incarnationincarnation",
         "features": FEATURES,
@@ -35,9 +40,9 @@ def replicas() -> Replicas:
     return made
 
 
-def beat(replicas: Replicas, **wishes: Any) -> bool:
-    """Whether broker 9 is fenced after its heartbeat."""
-    body = {"brokerId": OTHER, "brokerEpoch": 1, "currentMetadataOffset": 1000, **wishes}
+def beat(replicas: Replicas, broker: int = OTHER, **wishes: Any) -> bool:
+    """Whether broker 9, or another one, is fenced after its heartbeat."""
+    body = {"brokerId": broker, "brokerEpoch": 1, "currentMetadataOffset": 1000, **wishes}
     answer = replicas.bench.request("BROKER_HEARTBEAT", 2, body)
     assert answer["errorCode"] == 0
     return bool(answer["isFenced"])
@@ -155,15 +160,17 @@ def test_nothing_runs_for_who_follows_it(replicas: Replicas) -> None:
     assert timers == ["timer/leaders/controller/", "timer/session/controller/9"]
 
 
-def test_it_follows_by_requests(replicas: Replicas) -> None:
-    beat(replicas)
-    create(replicas, "second", [1, 9])
+@pytest.mark.parametrize("broker", [OTHER, 0])
+def test_it_follows_by_requests(broker: int) -> None:
+    replicas = registered(broker)
+    beat(replicas, broker)
+    create(replicas, "second", [1, broker])
     body = produce_body("second", header(3), timeoutMs=5000)
     waits = replicas.bench.send("PRODUCE", 10, body)
     assert waits not in replicas.bench.answers, "nobody fetches for it"
     for offset in (0, 3):
         wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
-        fetch = {"replicaId": OTHER, "maxWaitMs": 0, "minBytes": 1}
+        fetch = {"replicaId": broker, "maxWaitMs": 0, "minBytes": 1}
         fetch["topics"] = [{"topic": "second", "partitions": [{**wanted, "logStartOffset": 0}]}]
         replicas.bench.request("FETCH", 12, fetch)
     answer = replicas.bench.answers[waits]["response"]["responses"][0]

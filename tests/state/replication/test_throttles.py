@@ -15,7 +15,7 @@ from tests.support.examples import examples
 from tests.support.machine import Bench
 from tests.support.replicas import Replicas
 
-BROKERS = (1, 2, 3, 4)
+BROKERS = (1, 2, 3, 4, 0)
 BATCH_BYTES = 1000
 RATE = 500
 BATCHES = 20
@@ -73,12 +73,12 @@ class Throttled(Replicas):
         return (self.bench.now - start) / SECOND_MS
 
 
-def moving(side: Side, rate: int = RATE) -> Throttled:
+def moving(side: Side, rate: int = RATE, to: int = 3) -> Throttled:
     """A partition that begins to be copied, a minute after its brokers got a limit."""
     replicas = Throttled(**{f"{side}.replication.throttled.replicas": "*"})
     replicas.rate(side, rate)
     replicas.bench.tick(60 * SECOND_MS)
-    replicas.assign(1, 2, 3)
+    replicas.assign(1, 2, to)
     return replicas
 
 
@@ -178,16 +178,19 @@ def fetched_as(replicas: Throttled, replica: int, **asked: int) -> int | None:
     return int(partition["recordsSizeInBytes"])
 
 
-def test_a_client_that_fetches_as_a_replica_out_of_sync_gets_nothing_for_a_while() -> None:
-    replicas = moving(Side.LEADER, rate=1)
-    assert replicas.batches_on(3) == 1, "which is too fast already"
-    assert fetched_as(replicas, 3) == 0
-    assert fetched_as(replicas, 3, maxWaitMs=500) is None
+@pytest.mark.parametrize("follower", [3, 0])
+def test_a_client_that_fetches_as_a_replica_out_of_sync_gets_nothing_for_a_while(
+    follower: int,
+) -> None:
+    replicas = moving(Side.LEADER, rate=1, to=follower)
+    assert replicas.batches_on(follower) == 1, "which is too fast already"
+    assert fetched_as(replicas, follower) == 0
+    assert fetched_as(replicas, follower, maxWaitMs=500) is None
     assert fetched_as(replicas, 2) == 10 * BATCH_BYTES, "it is in sync"
     assert fetched_as(replicas, -1) == 10 * BATCH_BYTES, "nor are consumers held back"
     replicas.rate(Side.LEADER, None)
-    replicas.isolate(3)
-    assert fetched_as(replicas, 3) == 10 * BATCH_BYTES
+    replicas.isolate(follower)
+    assert fetched_as(replicas, follower) == 10 * BATCH_BYTES
 
 
 def test_what_clients_fetch_as_replicas_counts() -> None:
