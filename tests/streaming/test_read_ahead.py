@@ -1,22 +1,27 @@
 """How many events a micro-batch may take for their bytes to stay within a bound."""
 
+import json
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 import pytest
+from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerstream.kafka_io.topics import REQUESTS, ROW_BYTES_MAX, full_name
+from brokerstream.settings import Settings
 from brokerstream.state.core import outputs
-from brokerstream.streaming import checkpoint_log
-from brokerstream.streaming.read_ahead import Ahead, rows_within
+from brokerstream.streaming import checkpoint_log, read_ahead
+from brokerstream.streaming.read_ahead import Ahead, ReadAhead, rows_within
 from tests.support.jobs import JobBench
 
 if TYPE_CHECKING:
+    from confluent_kafka import Consumer
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 MOST = 100_000
 BYTES_MAX = 4 * 1024 * 1024
@@ -96,6 +101,122 @@ def test_one_row_more_would_be_too_much(sizes: list[int], bytes_max: int) -> Non
     rows = rows_within([ahead], len(sizes), bytes_max)
     assert rows == 1 or fits(rows)
     assert rows == len(sizes) or not fits(rows + 1)
+
+
+class Event(NamedTuple):
+    """A message of a consumer; its length is that of its event."""
+
+    number: int
+    at: int
+    size: int
+
+    def partition(self) -> int:
+        """Where it lies."""
+        return self.number
+
+    def offset(self) -> int:
+        """Where it lies there."""
+        return self.at
+
+    def error(self) -> None:
+        """It is none."""
+
+    def __len__(self) -> int:
+        return self.size
+
+
+class Reader:
+    """A consumer that fetches the first of its partitions as long as it has anything.
+
+    Attributes:
+        sizes: of the events of each partition.
+        paused: of which nothing is fetched.
+    """
+
+    def __init__(self, *sizes: list[int]) -> None:
+        self.sizes = list(sizes)
+        self.at, self.ends = [0] * len(sizes), [0] * len(sizes)
+        self.paused: set[int] = set()
+
+    def get_watermark_offsets(
+        self, at: TopicPartition, *_: float, **__: bool
+    ) -> tuple[int, int]:
+        """The first and the end offset; the latter as of the last fetch."""
+        if at.partition not in self.paused:
+            self.ends[at.partition] = len(self.sizes[at.partition])
+        return 0, self.ends[at.partition]
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        """Where it begins."""
+        self.at = [each.offset for each in places]
+
+    def pause(self, places: list[TopicPartition]) -> None:
+        """From here on nothing is fetched of these."""
+        self.paused.update(each.partition for each in places)
+
+    def resume(self, places: list[TopicPartition]) -> None:
+        """They are fetched again."""
+        self.paused.difference_update(each.partition for each in places)
+
+    def consume(self, count: int, timeout_s: float) -> list[Event]:
+        """One event at a time."""
+        for number, sizes in enumerate(self.sizes):
+            if number not in self.paused and self.at[number] < len(sizes):
+                self.at[number] += 1
+                return [Event(number, self.at[number] - 1, sizes[self.at[number] - 1])]
+        return []
+
+
+def reading(monkeypatch: pytest.MonkeyPatch, directory: Path, reader: Reader) -> ReadAhead:
+    """Its micro-batches have 1,000 bytes or 100 rows at most; nothing is planned."""
+    monkeypatch.setattr(read_ahead, "_limit", lambda *_: True)
+    settings = Settings(
+        checkpoint=directory,
+        requests_partitions=len(reader.sizes),
+        max_bytes_per_trigger=1_000,
+        max_offsets_per_trigger=100,
+    )
+    return ReadAhead(cast("Consumer", reader), settings)
+
+
+def plan(directory: Path, batch: int, *ends: int) -> None:
+    """A micro-batch takes what lies before these offsets."""
+    offsets = {full_name("brokerstream", REQUESTS): dict(enumerate(ends))}
+    (directory / "offsets").mkdir(exist_ok=True)
+    text = f"v1\n{{}}\n{json.dumps(offsets)}"
+    (directory / "offsets" / str(batch)).write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("sizes", [[100] * 1_000, [1] * 1_000])
+def test_a_backlog_of_one_partition_is_not_read_before_what_others_have(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reader = Reader(sizes, [500] * 3)
+    ahead = reading(monkeypatch, tmp_path, reader)
+    ahead.at_start()
+    assert reader.at[1] == 3, "all of the other one"
+    enough = 200 if sizes[0] == 1 else 21
+    assert reader.at[0] == enough, "two micro-batches of it"
+    plan(tmp_path, 0, 10, 3)
+    look(ahead)
+    assert reader.at[0] == enough + 10, "it is read on when a micro-batch has taken some"
+
+
+def test_one_that_is_read_up_to_its_end_is_fetched_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reader = Reader([10] * 5, [10] * 1_000)
+    ahead = reading(monkeypatch, tmp_path, reader)
+    ahead.at_start()
+    for count in (7, 9):
+        reader.sizes[0] += [10] * 2
+        look(ahead)
+        assert (reader.at[0], reader.paused) == (count, {1})
+
+
+def look(ahead: ReadAhead) -> None:
+    """As the job does between its micro-batches."""
+    ahead.look(cast("SparkSession", None), cast("StreamingQuery", None))
 
 
 def sync(event_id: int, size: int) -> bytes:
