@@ -27,6 +27,7 @@ from brokerstream.cli.output import say
 from brokerstream.cli.securing import (
     CredentialsFile,
     SecurityProtocolOption,
+    StorePasswordsFile,
     security_of,
     settings_heeded,
 )
@@ -124,6 +125,7 @@ def command(
     broker_config: BrokerConfig = None,
     security_protocol: SecurityProtocolOption = SecurityProtocol.PLAINTEXT,
     credentials: CredentialsFile = None,
+    store_passwords: StorePasswordsFile = None,
     bootstrap: Bootstrap = None,
     prefix: Prefix = None,
     kafka_config: KafkaConfig = None,
@@ -152,7 +154,9 @@ def command(
     heeded = settings_heeded(security_protocol)
     heeded |= limits.settings_heeded(security_protocol)
     settings = typed_broker_settings(broker_config, broker_set, heeded)
-    security = security_of(security_protocol, credentials, broker_config, broker_set)
+    security = security_of(
+        security_protocol, credentials, store_passwords, broker_config, broker_set
+    )
     options = EngineOptions(
         cluster=cluster,
         brokers=brokers,

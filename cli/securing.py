@@ -31,10 +31,21 @@ CredentialsFile = Annotated[
     ),
 ]
 
+StorePasswordsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--store-passwords",
+        metavar="FILE",
+        help="Where passwords of key and trust stores are kept that clients alter; without it they"
+        " hold until the gateway ends.",
+    ),
+]
+
 
 def security_of(
     protocol: SecurityProtocol,
     credentials: Path | None,
+    store_passwords: Path | None,
     broker_config: Path | None,
     broker_set: Sequence[str] | None,
 ) -> "Security":
@@ -46,7 +57,7 @@ def security_of(
     from brokerstream.gateway.security import Security
 
     given = broker_settings(broker_config, broker_set)
-    security = Security.of(protocol, given, credentials)
+    security = Security.of(protocol, given, credentials, store_passwords)
     for warning in security.warnings:
         warn(warning)
     return security

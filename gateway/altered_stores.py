@@ -1,29 +1,40 @@
 """Key and trust stores that a broker's listener is given while it runs, as `kafka-configs` can.
 
-Source: `SslFactory.reconfigure`, `SslConfigs.RECONFIGURABLE_CONFIGS` in Kafka (KIP-226). The place
-and type of a store, under the listener's name, count for the next connection to that broker; the
-passwords are those of the start, as a machine keeps no secrets. Kafka refuses a place where no
-store can be loaded, or one whose certificate has another name; here the former is warned of, the
-store before it stays in force, and the latter is taken.
+What is altered under the listener's name counts for the next connection to that broker, passwords,
+too (`store_passwords.py`). What Kafka would refuse is refused (`store_checks.py`). Stores that were
+taken and cannot be loaded later, after a restart or without the passwords, are warned of, and those
+before them stay in force.
+
+Source: `SslFactory.reconfigure`, `SslConfigs.RECONFIGURABLE_CONFIGS` in Kafka (KIP-226).
 """
 
 import ssl
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import structlog
 
 from brokerstream.errors import UserError
+from brokerstream.gateway import store_checks
+from brokerstream.gateway.broker_properties import BrokerProperties
+from brokerstream.gateway.store_checks import StoreError, Stores
 from brokerstream.gateway.tls import Tls
-
-SETTINGS = (
-    "ssl.keystore.location",
-    "ssl.keystore.type",
-    "ssl.truststore.location",
-    "ssl.truststore.type",
-)
-"""What may be altered, each with the listener's name before it."""
+from brokerstream.state.configs.dynamic_configs import is_secret
+from brokerstream.state.configs.setting_kinds import OF_LISTENERS
 
 _log = structlog.get_logger("brokerstream.gateway")
+
+
+Changed = tuple[Mapping[str, str], Mapping[str, str]]
+"""A broker's settings other than those of the start, of secrets the names alone; their texts."""
+
+
+class _Altered(NamedTuple):
+    """What a broker's listener was given, and what it serves."""
+
+    own: Mapping[str, str]
+    tls: Tls
+    stores: Stores | None
 
 
 class AlteredStores:
@@ -34,19 +45,63 @@ class AlteredStores:
     """
 
     def __init__(self, given: Tls) -> None:
-        self._given = given
-        self._altered: dict[int, tuple[Mapping[str, str], Tls]] = {}
+        self._given = _Altered({}, given, _loaded(given.properties))
+        self._altered: dict[int, _Altered] = {}
 
-    def context(self, broker: int, changed: Mapping[str, str]) -> ssl.SSLContext:
-        """That for a new connection to a broker whose settings have `changed` since the start."""
-        properties = self._given.properties
-        own = properties.named(SETTINGS, changed)
-        known, tls = self._altered.get(broker, ({}, self._given))
-        if own != known:
+    def context(self, broker: int, now: Changed) -> ssl.SSLContext:
+        """That for a new connection to a broker whose settings have changed since the start."""
+        return self._now(broker, now).tls.context()
+
+    def fault(self, broker: int, now: Changed, then: Changed) -> str | None:
+        """What Kafka has against the settings `then`, in the place of those that hold now."""
+        known = self._now(broker, now)
+        before = self._given.tls.properties.altered(known.own)
+        after = self._given.tls.properties.altered(self._own(then))
+        if all(before.given(each) == after.given(each) for each in OF_LISTENERS):
+            return None
+        stores = _loaded(before) or known.stores
+        return store_checks.fault(stores, after) or _unserved(after)
+
+    def _own(self, now: Changed) -> dict[str, str]:
+        """The listener's own; a secret whose text is not known is that of the start."""
+        changed, passwords = now
+        own = self._given.tls.properties.named(OF_LISTENERS, changed)
+        return {
+            name: passwords.get(name, "") if is_secret(name) else text
+            for name, text in own.items()
+            if name in passwords or not is_secret(name)
+        }
+
+    def _now(self, broker: int, now: Changed) -> _Altered:
+        own = self._own(now)
+        known = self._altered.get(broker, self._given)
+        if own != known.own:
+            properties = self._given.tls.properties.altered(own)
             try:
-                tls = Tls(properties.altered(own)) if own else self._given
+                known = _Altered(own, Tls(properties), _loaded(properties)) if own else self._given
                 _log.info("stores altered", broker=broker)
             except UserError as error:
                 _log.warning("stores not altered", broker=broker, reason=error.message)
-            self._altered[broker] = (own, tls)
-        return tls.context()
+                known = known._replace(own=own)
+            self._altered[broker] = known
+        return known
+
+
+def _loaded(properties: BrokerProperties) -> Stores | None:
+    """What is in stores; None where that cannot be told."""
+    try:
+        return store_checks.load(properties)
+    except StoreError:
+        return None
+
+
+def _unserved(properties: BrokerProperties) -> str | None:
+    """Why stores that Kafka takes cannot be served here, in its words for what it cannot load."""
+    try:
+        Tls(properties)
+    except UserError as error:
+        _log.warning("stores refused", reason=error.message)
+        location = properties.given("ssl.keystore.location") or ""
+        kind = store_checks.type_of(properties, "ssl.keystore", location)
+        return store_checks.refusal(store_checks.not_loaded(location, kind))
+    return None

@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 import structlog
 
 from brokerstream.gateway import (
+    altered_settings,
     answers,
     api_versions,
     broker_loggers,
@@ -21,6 +22,7 @@ from brokerstream.gateway import (
     refusals,
     scram_users,
 )
+from brokerstream.gateway.altered_settings import AlteredSettings
 from brokerstream.gateway.answers import Addresses, Answered, Write
 from brokerstream.gateway.bounded_rates import RequestLimit
 from brokerstream.gateway.delegation_tokens import Tokens
@@ -76,6 +78,7 @@ class Context(NamedTuple):
     features: Features
     tokens: Tokens
     times: RequestTimes
+    altered: AlteredSettings
 
 
 class _Produced(NamedTuple):
@@ -324,11 +327,9 @@ class Connection(asyncio.Protocol):
             await self._writable.wait()
             return
         _check_served(request)
-        if broker_loggers.are_asked(api_key, request.body):
+        if api_key in altered_settings.APIS or broker_loggers.are_asked(api_key, request.body):
             await self._produced_answered(watch)
-            asked = self._edge_request(request)
-            answer = await broker_loggers.answer(self._context.engine, asked)
-            await self._reply(request, answer, watch)
+            await self._reply(request, await self._about_settings(request, watch), watch)
             await self._writable.wait()
             return
         if api_key == PRODUCE:
@@ -357,6 +358,14 @@ class Connection(asyncio.Protocol):
         asked = self._edge_request(request)
         engine, api_key = self._context.engine, request.api_key
         return Answer(await scram_users.answer(engine, credentials, api_key, asked))
+
+    async def _about_settings(self, request: Request, watch: Stopwatch) -> Answer:
+        """Settings that change, and loggers: what the edge has to do with."""
+        asked = self._edge_request(request)
+        watch.stop(self._loop.time())
+        if request.api_key in altered_settings.APIS:
+            return await self._context.altered.answer(asked)
+        return await broker_loggers.answer(self._context.engine, asked)
 
     async def _authenticate(self, frame: bytes) -> None:
         await self._produced_answered()

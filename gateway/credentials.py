@@ -12,9 +12,7 @@ place: it is for its owner only.
 
 import hashlib
 import hmac
-import os
 import secrets
-import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,6 +21,7 @@ import msgspec
 import structlog
 
 from brokerstream.errors import UserError
+from brokerstream.gateway import secret_files
 from brokerstream.gateway.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -95,18 +94,8 @@ def write(path: Path, credentials: Iterable[Credential]) -> None:
         UserError: it cannot be written.
     """
     text = b"".join(msgspec.json.encode(each) + b"\n" for each in credentials)
-    target = path.resolve()
     try:
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:  # mkstemp makes it with mode 0600
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(target)
-        except OSError:
-            Path(name).unlink()
-            raise
+        secret_files.replace(path, text)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}.") from None
 

@@ -26,6 +26,7 @@ from brokerstream.extras import need
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate
 
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 TYPES = (PEM, PKCS12, JKS)
@@ -38,6 +39,13 @@ _DIGEST_BYTES = 20
 _WHITENER = b"Mighty Aphrodite"
 
 
+class Entry(NamedTuple):
+    """An entry of a store as Java sees it: its alias, its certificate in DER."""
+
+    alias: str
+    certificate: bytes
+
+
 class KeyStore(NamedTuple):
     """What is in a store that is not PEM.
 
@@ -48,6 +56,11 @@ class KeyStore(NamedTuple):
     identity: str
     password: str
     trusted: str
+    entries: tuple[Entry, ...] = ()
+
+
+class KeyPasswordError(UserError):
+    """The store opens, but not the key in it."""
 
 
 def content(file: Path, name: str, declared: str | None) -> tuple[str, bytes]:
@@ -61,7 +74,7 @@ def content(file: Path, name: str, declared: str | None) -> tuple[str, bytes]:
     Raises:
         UserError: it cannot be read, there is no such type, or it is of another one.
     """
-    if declared not in (None, *TYPES):
+    if declared not in (None, PEM) and str(declared).upper() not in (PKCS12, JKS):
         raise UserError(f"{name}.type {declared}: read are {', '.join(TYPES)}.")
     try:
         data = file.read_bytes()
@@ -90,7 +103,12 @@ def read(kind: str, data: bytes, name: str, password: str | None, of_key: str | 
     """
     need(f"A {kind} store", "cryptography")
     try:
-        return (_of_jks if kind == JKS else _of_pkcs12)(data, password or "", of_key)
+        return (_of_jks if kind == JKS else _of_pkcs12)(data, password, of_key)
+    except _HiddenKeyError:
+        raise KeyPasswordError(
+            f"{name}.location: the key in the {kind} store cannot be opened.",
+            "Give ssl.key.password in the file of --broker-config.",
+        ) from None
     except (ValueError, struct.error, EOFError):
         raise UserError(
             f"{name}.location: the {kind} store cannot be opened: it is damaged, or the password"
@@ -99,41 +117,57 @@ def read(kind: str, data: bytes, name: str, password: str | None, of_key: str | 
         ) from None
 
 
-def _of_pkcs12(data: bytes, password: str, of_key: str | None) -> KeyStore:
+def _of_pkcs12(data: bytes, password: str | None, of_key: str | None) -> KeyStore:
     """PKCS12 has one password for all; that of the key is the same."""
-    from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
+    from cryptography.hazmat.primitives.serialization import pkcs12
 
     store = pkcs12.load_pkcs12(data, (password or of_key or "").encode() or None)
-    others = [each.certificate.public_bytes(Encoding.DER) for each in store.additional_certs]
+    others = [_entry(each) for each in store.additional_certs]
+    trusted = [each.certificate for each in others]
     if store.key is None or store.cert is None:
-        return KeyStore("", "", _pem(others))
-    chain = [store.cert.certificate.public_bytes(Encoding.DER), *others]
-    return _with_key(store.key, chain, _pem(others))
+        return KeyStore("", "", _pem(trusted), tuple(others))
+    own = _entry(store.cert)
+    found = _with_key(store.key, [own.certificate, *trusted], _pem(trusted))
+    return found._replace(entries=(own,))
 
 
-def _of_jks(data: bytes, password: str, of_key: str | None) -> KeyStore:
+def _entry(found: "PKCS12Certificate") -> Entry:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    alias = (found.friendly_name or b"1").decode(errors="replace").lower()
+    return Entry(alias, found.certificate.public_bytes(Encoding.DER))
+
+
+def _of_jks(data: bytes, password: str | None, of_key: str | None) -> KeyStore:
+    """Without a password its certificates can be read, as by Java, and nobody knows whose."""
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
-    secret = password.encode("utf-16-be")
-    if not hmac.compare_digest(hashlib.sha1(secret + _WHITENER + body).digest(), digest):
+    secret = (password or "").encode("utf-16-be")
+    if password is not None and not hmac.compare_digest(
+        hashlib.sha1(secret + _WHITENER + body).digest(), digest
+    ):
         raise ValueError
     reader = _Reader(body)
     _, version, count = reader.numbers(">4sII")
     found: KeyStore | None = None
-    trusted = []
+    trusted: list[bytes] = []
+    entries: list[Entry] = []
     for _ in range(count):
         (tag,) = reader.numbers(">I")
-        reader.text()  # the alias
+        alias = reader.text()
         reader.numbers(">Q")  # when it was made
         if tag == _CERTIFICATE_ENTRY:
             trusted.append(reader.certificate(version))
+            entries.append(Entry(alias, trusted[-1]))
         elif tag == _KEY_ENTRY:
             hidden = reader.counted(">I")
             chain = [reader.certificate(version) for _ in range(*reader.numbers(">I"))]
+            entries += [Entry(alias, each) for each in chain[:1]]
             if found is None:
-                found = _with_key(_shown(hidden, of_key or password), chain, "")
+                found = _with_key(_shown(hidden, of_key or password or ""), chain, "")
         else:
             raise ValueError
-    return (found or KeyStore("", "", ""))._replace(trusted=_pem(trusted))
+    found = found or KeyStore("", "", "")
+    return found._replace(trusted=_pem(trusted), entries=tuple(entries))
 
 
 def _shown(hidden: bytes, password: str) -> "PrivateKeyTypes":
@@ -150,7 +184,7 @@ def _shown(hidden: bytes, password: str) -> "PrivateKeyTypes":
         stream += last
     key = bytes(a ^ b for a, b in zip(covered, stream, strict=False))
     if not hmac.compare_digest(hashlib.sha1(secret + key).digest(), digest):
-        raise ValueError
+        raise _HiddenKeyError
     return load_der_private_key(key, None)
 
 
@@ -173,6 +207,10 @@ def _with_key(key: "PrivateKeyTypes", chain: Iterable[bytes], trusted: str) -> K
 
 def _pem(certificates: Iterable[bytes]) -> str:
     return "".join(ssl.DER_cert_to_PEM_cert(each) for each in certificates)
+
+
+class _HiddenKeyError(Exception):
+    """A key's password is another one."""
 
 
 class _Reader:

@@ -11,15 +11,15 @@ Sources: `DefaultKafkaPrincipalBuilder`, `SslPrincipalMapper` in Kafka; KIP-371;
 """
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from brokerstream.errors import UserError
+from brokerstream.gateway.der import Part, oid, part, parts
 
 SETTING = "ssl.principal.mapping.rules"
 DEFAULT = "DEFAULT"
 
-_KEYWORDS = {
+KEYWORDS = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
     "2.5.4.7": "L",
@@ -31,8 +31,10 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 _VERSION = 0xA0
-_FIELDS_BEFORE_SUBJECT = 4
-_TEXTS = frozenset({12, 19, 20, 22, 27, 28, 30})
+SUBJECT = 4
+"""Which of the fields is the subject."""
+
+TEXTS = frozenset({12, 19, 20, 22, 27, 28, 30})
 """DER's tags of the string types that Java writes as text."""
 
 _ESCAPED = re.compile(r'[,=+<>#;"\\]')
@@ -42,15 +44,6 @@ _RULE = re.compile(
     r"\s*(?:,|$)"
 )
 _REFERENCE = re.compile(r"\$(\d+)|\\(.)")
-
-
-class _Part(NamedTuple):
-    """An element of DER: its tag, where it begins, and where its contents begin and end."""
-
-    tag: int
-    begin: int
-    content: int
-    end: int
 
 
 class Rule(NamedTuple):
@@ -98,27 +91,31 @@ def principal_of(certificate: bytes, rules: list[Rule]) -> str | None:
 
 def distinguished_name(certificate: bytes) -> str:
     """The subject of a certificate in DER, in the form of RFC 2253."""
-    signed = _part(certificate, _part(certificate, 0).content)
-    fields = [each for each in _parts(certificate, signed) if each.tag != _VERSION]
-    return name_text(certificate, fields[_FIELDS_BEFORE_SUBJECT])
+    return name_text(certificate, fields_of(certificate)[SUBJECT])
 
 
-def name_text(data: bytes, name: _Part) -> str:
+def fields_of(certificate: bytes) -> list[Part]:
+    """What an authority has signed, without the version."""
+    signed = part(certificate, part(certificate, 0).content)
+    return [each for each in parts(certificate, signed) if each.tag != _VERSION]
+
+
+def name_text(data: bytes, name: Part) -> str:
     """A name in DER, in the form of RFC 2253: the last part first."""
     sets = [
-        "+".join(_attribute(data, attribute) for attribute in _parts(data, relative))
-        for relative in _parts(data, name)
+        "+".join(_attribute(data, attribute) for attribute in parts(data, relative))
+        for relative in parts(data, name)
     ]
     return ",".join(reversed(sets))
 
 
-def _attribute(data: bytes, attribute: _Part) -> str:
-    kind, value = _parts(data, attribute)
-    oid = _oid(data[kind.content : kind.end])
-    if oid not in _KEYWORDS or value.tag not in _TEXTS:
-        return f"{_KEYWORDS.get(oid, oid)}=#{data[value.begin : value.end].hex()}"
+def _attribute(data: bytes, attribute: Part) -> str:
+    kind, value = parts(data, attribute)
+    kind_id = oid(data[kind.content : kind.end])
+    if kind_id not in KEYWORDS or value.tag not in TEXTS:
+        return f"{KEYWORDS.get(kind_id, kind_id)}=#{data[value.begin : value.end].hex()}"
     text = data[value.content : value.end].decode(errors="replace")
-    return f"{_KEYWORDS[oid]}={_escape(text)}"
+    return f"{KEYWORDS[kind_id]}={_escape(text)}"
 
 
 def _escape(text: str) -> str:
@@ -127,35 +124,6 @@ def _escape(text: str) -> str:
     behind = len(text) - ahead - len(inner)
     escaped = _ESCAPED.sub(r"\\\g<0>", inner).replace("\0", "\\00")
     return "\\ " * ahead + escaped + "\\ " * behind
-
-
-def _part(data: bytes, at: int) -> _Part:
-    size, content = data[at + 1], at + 2
-    if size & 0x80:
-        count = size & 0x7F
-        size = int.from_bytes(data[content : content + count], "big")
-        content += count
-    return _Part(data[at], at, content, content + size)
-
-
-def _parts(data: bytes, outer: _Part) -> Iterator[_Part]:
-    at = outer.content
-    while at < outer.end:
-        part = _part(data, at)
-        yield part
-        at = part.end
-
-
-def _oid(data: bytes) -> str:
-    numbers = []
-    number = 0
-    for byte in data:
-        number = number << 7 | byte & 0x7F
-        if not byte & 0x80:
-            numbers.append(number)
-            number = 0
-    first = min(numbers[0] // 40, 2)
-    return ".".join(map(str, [first, numbers[0] - 40 * first, *numbers[1:]]))
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -70,6 +70,8 @@ class Security(NamedTuple):
     """`delegation.token.secret.key`; None: there are no delegation tokens."""
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     """What the ports speak; the listener has its name."""
+    secrets: Path | None = None
+    """Where passwords of stores are kept that are altered."""
 
     def may_ask_for_tokens(self, known: Authentication) -> bool:
         """Whether requests about delegation tokens may come from there (`allowTokenRequests`)."""
@@ -79,7 +81,11 @@ class Security(NamedTuple):
 
     @classmethod
     def of(
-        cls, protocol: SecurityProtocol, given: Mapping[str, str], credentials: Path | None = None
+        cls,
+        protocol: SecurityProtocol,
+        given: Mapping[str, str],
+        credentials: Path | None = None,
+        secrets: Path | None = None,
     ) -> "Security":
         """What broker settings make of a protocol.
 
@@ -87,6 +93,7 @@ class Security(NamedTuple):
             protocol: what the ports speak.
             given: broker settings by Kafka's names, secrets too.
             credentials: the credentials file.
+            secrets: where altered passwords of stores are kept; None: in memory only.
 
         Raises:
             UserError: something is missing, cannot be read, or is not served.
@@ -111,6 +118,7 @@ class Security(NamedTuple):
             tuple(warnings),
             given.get(delegation_tokens.SETTING),
             protocol,
+            secrets,
         )
 
     def authentication(

@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 
 from brokerstream.errors import UserError
+from brokerstream.gateway.altered_settings import AlteredSettings
 from brokerstream.gateway.altered_stores import AlteredStores
 from brokerstream.gateway.answers import Address, Addresses
 from brokerstream.gateway.arrivals import Arrival, Arrivals
@@ -19,6 +20,7 @@ from brokerstream.gateway.features import Features
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.request_times import RequestTimes
 from brokerstream.gateway.security import Security
+from brokerstream.gateway.store_passwords import StorePasswords
 from brokerstream.gateway.tls import TlsHandshake
 from brokerstream.gateway.traffic import Traffic
 
@@ -67,6 +69,8 @@ class Gateway:
         self._limits = limits or Limits()
         self._security = security or Security()
         self._stores = AlteredStores(self._security.tls) if self._security.tls else None
+        self._passwords = StorePasswords(self._security.secrets)
+        self._altered = AlteredSettings(engine, self._stores_of, self._passwords)
         self._tokens = Tokens(engine, self._security.token_key)
         self.features = Features(engine)
         self._handshakes: dict[TlsHandshake, Connection] = {}
@@ -130,6 +134,7 @@ class Gateway:
             self.features,
             self._tokens,
             self._times,
+            self._altered,
         )
         server = await asyncio.get_running_loop().create_server(
             lambda: Arrival(broker, partial(self._accept, context), self._arrivals),
@@ -140,6 +145,10 @@ class Gateway:
         self._servers[broker] = server
         bound: int = server.sockets[0].getsockname()[1]
         return bound
+
+    def _stores_of(self, broker: int) -> list[AlteredStores]:
+        """The key and trust stores of a broker's listeners."""
+        return [self._stores] if self._stores is not None else []
 
     def _limits_of(self, broker: int) -> Limits:
         """What clients may take of a broker now."""
@@ -192,7 +201,8 @@ class Gateway:
         self._connections[connection] = arrival.host
         if self._stores is None:
             return connection
-        tls = self._stores.context(broker, self._engine.changed_settings(broker))
+        now = self._engine.changed_settings(broker), self._passwords.of(broker)
+        tls = self._stores.context(broker, now)
         handshake = TlsHandshake(connection, tls, self._security.time_max_s, self._shaken)
         self._handshakes[handshake] = connection
         return handshake

@@ -15,13 +15,15 @@ from pathlib import Path
 import structlog
 
 from brokerstream.errors import UserError
-from brokerstream.gateway import cipher_suites, key_stores
+from brokerstream.gateway import cipher_suites, key_stores, store_checks
 from brokerstream.gateway.broker_properties import BrokerProperties
 from brokerstream.gateway.key_stores import KeyStore
 
 SETTINGS = frozenset(
     {
         cipher_suites.SETTING,
+        store_checks.ALLOW_ALTERNATIVE,
+        store_checks.ALLOW_NAMES,
         "ssl.client.auth",
         "ssl.enabled.protocols",
         "ssl.key.password",

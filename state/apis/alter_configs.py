@@ -7,7 +7,7 @@ it without any answer. Loggers cannot be altered in this way.
 
 from msgspec import field
 
-from brokerstream.state.apis.incremental_alter_configs import decision
+from brokerstream.state.apis.incremental_alter_configs import Edge, decision
 from brokerstream.state.cluster import config_changes
 from brokerstream.state.cluster.config_changes import Change, Resource, Setting
 from brokerstream.state.cluster.machines import Controller
@@ -30,6 +30,7 @@ class AlterConfigsResource(Body):
 class AlterConfigsRequest(Body):
     resources: list[AlterConfigsResource] = field(default_factory=list)
     validate_only: bool = False
+    edge: Edge = field(default_factory=Edge)
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -41,6 +42,7 @@ def handle(controller: Controller, request: Request) -> Decision:
             resource.resource_name,
             [Setting(config.name, Change.SET, config.value) for config in resource.configs],
             is_complete=True,
+            store_fault=body.edge.store_fault,
         )
         for resource in body.resources
     ]

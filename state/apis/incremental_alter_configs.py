@@ -29,9 +29,16 @@ class AlterConfigsResource(Body):
     configs: list[AlterableConfig] = field(default_factory=list)
 
 
+class Edge(Body):
+    """What only the edge knows: what is wrong with the stores that the broker asked would have."""
+
+    store_fault: str | None = None
+
+
 class IncrementalAlterConfigsRequest(Body):
     resources: list[AlterConfigsResource] = field(default_factory=list)
     validate_only: bool = False
+    edge: Edge = field(default_factory=Edge)
 
 
 class AlteredResource(Body):
@@ -56,6 +63,7 @@ def handle(controller: Controller, request: Request) -> Decision:
             resource.resource_type,
             resource.resource_name,
             [Setting(c.name, c.config_operation, c.value) for c in resource.configs],
+            store_fault=body.edge.store_fault,
         )
         for resource in body.resources
     ]

@@ -65,12 +65,16 @@ class Setting(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """The settings of a resource that are to change; `is_complete`: all others are to go."""
+    """The settings of a resource that are to change; `is_complete`: all others are to go.
+
+    `store_fault` is what the edge has against the key and trust stores of the broker asked.
+    """
 
     resource_type: int
     name: str
     settings: list[Setting]
     is_complete: bool = False
+    store_fault: str | None = None
 
 
 class Outcome(NamedTuple):
@@ -163,7 +167,8 @@ def _of_broker(controller: Controller, request: Request, resource: Resource) -> 
     now = broker_configs.settings_of(
         controller.tables.metadata, controller.id, request.broker, given
     )
-    fault = dynamic_configs.fault(after, bool(resource.name), given, now)
+    of_stores = resource.store_fault if resource.name else None
+    fault = dynamic_configs.fault(after, bool(resource.name), given, now, of_stores)
     if fault is not None:
         return Outcome(Error.INVALID_REQUEST, fault)
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):

@@ -52,12 +52,15 @@ def number(name: str, settings: BrokerSettings) -> int:
     return int(last or 0) * 3_600_000
 
 
-def conflict(then: BrokerSettings, now: BrokerSettings) -> str | None:
-    """What is right by itself, but not beside the other settings, or those that hold now."""
+def conflict(then: BrokerSettings, now: BrokerSettings, of_stores: str | None = None) -> str | None:
+    """What is right by itself, but not beside the other settings, or those that hold now.
+
+    The stores are looked at first of what runs, as the listeners have begun first.
+    """
     required = _required(then)
     if required is not None:
         return required
-    refused = _refused(then, now)
+    refused = of_stores or _refused(then, now)
     if refused is None:
         return None
     return (

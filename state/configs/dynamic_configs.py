@@ -91,7 +91,11 @@ def layered(
 
 
 def fault(
-    asked: Mapping[str, str], is_of_broker: bool, given: BrokerSettings, now: BrokerSettings
+    asked: Mapping[str, str],
+    is_of_broker: bool,
+    given: BrokerSettings,
+    now: BrokerSettings,
+    of_stores: str | None = None,
 ) -> str | None:
     """What Kafka would say against these settings of a broker, or of all; None: it takes them.
 
@@ -100,6 +104,7 @@ def fault(
         is_of_broker: whether they are for one broker.
         given: the settings that the broker was given at the start.
         now: those that hold for it now.
+        of_stores: what the edge has against the key and trust stores that it would have.
     """
     names = hash_order(asked, len(asked))
     fixed = [name for name in names if name in SETTINGS and not _may_change(name)]
@@ -129,7 +134,7 @@ def fault(
     layers = now.layers or Layers({}, {}, {})
     of_cluster, of_broker = layers.of_cluster, layers.of_broker
     wanted = (of_cluster, asked) if is_of_broker else (asked, of_broker)
-    return broker_checks.conflict(layered(given, *wanted), now)
+    return broker_checks.conflict(layered(given, *wanted), now, of_stores)
 
 
 def _check_class(name: str, text: str) -> None:

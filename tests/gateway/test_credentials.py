@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from brokerstream.errors import UserError
-from brokerstream.gateway import credentials, plain
+from brokerstream.gateway import plain, secret_files
 from brokerstream.gateway.credentials import Credentials, make, mode_warning, read, write
 from brokerstream.gateway.scram import MECHANISMS, AuthenticationError, Credential, matches
 
@@ -132,7 +132,7 @@ def test_a_file_that_cannot_be_put_in_place_leaves_the_former(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(credentials.os, "fsync", full)
+    monkeypatch.setattr(secret_files.os, "fsync", full)
     with pytest.raises(UserError, match="No space left on device"):
         write(file, [])
     assert file.read_bytes() == before

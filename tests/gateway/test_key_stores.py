@@ -12,14 +12,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from brokerstream.errors import UserError
-from brokerstream.gateway import key_stores
+from brokerstream.gateway import key_stores, store_checks
 from brokerstream.gateway.broker_properties import BrokerProperties
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokerstream.gateway.store_passwords import StorePasswords
 from brokerstream.gateway.tls import LOOKS_EVERY_S, Tls
 from brokerstream.kafka_io.java import java_executable
-from tests.support.certificates import Authority, Identity, of_pkcs12
-from tests.support.configs import BROKER
+from brokerstream.state.core.errors import Error
+from tests.support.certificates import Authority, Identity, hidden, of_pkcs12
+from tests.support.configs import BROKER, alter
 from tests.support.gateways import HOST, Client, running_gateway
 from tests.support.patience import wait_until
 
@@ -145,7 +147,7 @@ def test_a_certificate_that_expires_under_load_keeps_out_who_comes_until_it_is_e
 
 
 def test_a_listener_is_given_another_store_while_it_runs(tmp_path: Path) -> None:
-    """As in Kafka each broker has its own; where none can be loaded the one before it stays."""
+    """As in Kafka each broker has its own; what cannot be loaded is refused."""
     first, second = Authority(), Authority()
     files = {name: tmp_path / f"{name}.pem" for name in ("first", "second", "missing")}
     first.issue("broker", HOST).store(files["first"])
@@ -165,24 +167,99 @@ def test_a_listener_is_given_another_store_while_it_runs(tmp_path: Path) -> None
                 found.append(name)
         return found
 
-    def alter(name: str | None) -> None:
+    def alter(name: str | None) -> int:
         setting = "listener.name.ssl.ssl.keystore.location"
         value = None if name is None else str(files[name])
         change = {"name": setting, "configOperation": int(name is None), "value": value}
         resource = {"resourceType": BROKER, "resourceName": "1", "configs": [change]}
         body = {"resources": [resource]}
         answer = connected.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
-        assert answer["responses"][0]["errorCode"] == 0
+        return int(answer["responses"][0]["errorCode"])
 
     with (
         running_gateway(brokers=2, security=security) as running,
         Client(running.addresses[1], tls=trusts["first"]) as connected,
     ):
         assert shows(1) == ["first"]
-        for name, shown in (("second", "second"), ("missing", "second"), (None, "first")):
-            alter(name)
+        for name, error, shown in (
+            ("second", Error.NONE, "second"),
+            ("missing", Error.INVALID_REQUEST, "second"),
+            (None, Error.NONE, "first"),
+        ):
+            assert alter(name) == error
             assert (shows(1), shows(2)) == ([shown], ["first"])
         assert connected.call("METADATA", 12)["brokers"], "who is connected is answered"
+
+
+def altered(client: Client, **changes: str | None) -> int:
+    """What becomes of settings of the listener SSL at broker 1; their names have `_` for `.`."""
+    named = {f"listener.name.ssl.ssl.{key.replace('_', '.')}": changes[key] for key in changes}
+    wanted = [(BROKER, "1", [(name, int(text is None), text) for name, text in named.items()])]
+    answer = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, wanted)
+    return int(answer["responses"][0]["errorCode"])
+
+
+def test_an_altered_password_counts_is_written_nowhere_else_and_outlives_the_gateway(
+    tmp_path: Path,
+) -> None:
+    authority = Authority()
+    first, second = (authority.issue("broker", HOST) for _ in range(2))
+    (tmp_path / "first.p12").write_bytes(of_pkcs12(first, "geheim-1"))
+    (tmp_path / "second.p12").write_bytes(of_pkcs12(second, "geheim-2"))
+    trust = ssl.create_default_context(cadata=authority.certificate)
+    given = {
+        "ssl.keystore.location": str(tmp_path / "first.p12"),
+        "ssl.keystore.password": "geheim-1",
+    }
+    passwords, journal = tmp_path / "passwords.json", tmp_path / "journal"
+
+    def served() -> list[bool]:
+        running_at = running.addresses[1]
+        found = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(running_at))
+        return [found == der(each) for each in (first, second)]
+
+    security = Security.of(SSL, given, secrets=passwords)
+    with running_gateway(security=security, journal=journal) as running:
+        with Client(running.addresses[1], tls=trust) as client:
+            wanted = {"keystore_location": str(tmp_path / "second.p12")}
+            assert altered(client, **wanted, keystore_password="wrong") == Error.INVALID_REQUEST
+            assert not passwords.exists()
+            assert altered(client, **wanted, keystore_password="geheim-2") == Error.NONE
+        assert served() == [False, True]
+    assert passwords.stat().st_mode & 0o777 == 0o600
+    assert b"geheim-2" in passwords.read_bytes()
+    kept = [each for each in journal.parent.rglob("journal*") if each.is_file()]
+    assert kept
+    assert not any(b"geheim" in each.read_bytes() or b"wrong" in each.read_bytes() for each in kept)
+    security = Security.of(SSL, given, secrets=passwords)
+    with running_gateway(security=security, journal=journal) as running:
+        assert served() == [False, True]
+    security = Security.of(SSL, given)
+    with running_gateway(security=security, journal=journal) as running:
+        assert served() == [True, False], "without the password it is the store of the start"
+
+
+def test_passwords_are_those_of_the_file_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "passwords.json"
+    one, other = StorePasswords(file), StorePasswords(file)
+    one.put(1, {"a": "x"})
+    other.put(2, {"b": "y"})
+    assert (one.of(1), one.of(2), other.of(1)) == ({"a": "x"}, {"b": "y"}, {"a": "x"})
+    file.write_text("no")
+    assert one.of(1) == {"a": "x"}, "what cannot be read changes nothing"
+    with pytest.raises(UserError, match="has no passwords"):
+        StorePasswords(file)
+
+
+def test_a_pem_key_that_is_encrypted_needs_its_password(tmp_path: Path) -> None:
+    identity = Authority().issue("broker", HOST)
+    file = tmp_path / "hidden.pem"
+    file.write_text(hidden(identity, OF_KEY) + identity.certificate)
+    given = {"ssl.keystore.location": str(file)}
+    wanted = {"ssl.key.password": OF_KEY}
+    assert store_checks.fault(None, BrokerProperties({**given, **wanted}, SSL)) is None
+    said = store_checks.fault(None, BrokerProperties(given, SSL)) or ""
+    assert "Failed to load PEM SSL keystore" in said
 
 
 def keytool(directory: Path, *words: str) -> None:

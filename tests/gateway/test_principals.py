@@ -6,6 +6,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from brokerstream.errors import UserError
 from brokerstream.gateway import principals
+from brokerstream.gateway.der import part
 from brokerstream.gateway.principals import distinguished_name, parse_rules, principal_of
 from tests.support.certificates import Authority
 
@@ -56,7 +57,7 @@ def certificate(name: str = "alice") -> bytes:
 @pytest.mark.parametrize(("der", "text"), NAMES.items(), ids=range(len(NAMES)))
 def test_a_name_is_written_as_java_does(der: str, text: str) -> None:
     data = bytes.fromhex(der)
-    assert principals.name_text(data, principals._part(data, 0)) == text
+    assert principals.name_text(data, part(data, 0)) == text
 
 
 def test_the_subject_of_a_certificate_is_found() -> None:

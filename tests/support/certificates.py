@@ -27,6 +27,14 @@ class Identity:
         return file
 
 
+def hidden(identity: Identity, password: str) -> str:
+    """A private key, encrypted."""
+    key = serialization.load_pem_private_key(identity.key.encode(), None)
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    encryption = serialization.BestAvailableEncryption(password.encode())
+    return key.private_bytes(*form, encryption).decode()
+
+
 def of_pkcs12(identity: Identity, password: str) -> bytes:
     """A PKCS12 store with a key and its certificate."""
     key = serialization.load_pem_private_key(identity.key.encode(), None)

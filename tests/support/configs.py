@@ -70,7 +70,11 @@ def assert_same(both: Both, *resources: tuple[int, str], **options: Any) -> list
 
 
 def alter(
-    one: Real | Bench, api: str, version: int, wanted: list[Any], validate_only: bool = False
+    one: Real | Bench | Client,
+    api: str,
+    version: int,
+    wanted: list[Any],
+    validate_only: bool = False,
 ) -> Any:
     resources = [
         {
@@ -85,7 +89,8 @@ def alter(
         }
         for kind, name, changes in wanted
     ]
-    return one.request(api, version, {"resources": resources, "validateOnly": validate_only})
+    ask = one.call if isinstance(one, Client) else one.request
+    return ask(api, version, {"resources": resources, "validateOnly": validate_only})
 
 
 def assert_soon_same(both: Both, *resources: tuple[int, str], **options: Any) -> None:

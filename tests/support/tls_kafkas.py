@@ -1,0 +1,42 @@
+"""A real broker with a listener of TLS, SSL, beside that of the brokers; and others like it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from brokerstream.kafka_io import properties
+from brokerstream.kafka_io.kafka_broker import HOST, EmbeddedKafka, _free_port
+from brokerstream.settings import default_home
+from tests.support.gateways import Client, client_at
+
+PROTOCOLS = "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,PLAINTEXT:PLAINTEXT"
+
+
+class ListeningKafka(EmbeddedKafka):
+    """A broker with another listener, and with what the embedded one else decides itself.
+
+    Attributes:
+        port: that of the other listener.
+    """
+
+    def __init__(self, home: Path, listener: str, settings: Mapping[str, str]) -> None:
+        super().__init__(home, default_home())
+        self._listener, self._settings = listener, settings
+        self.port = 0
+
+    def _write_properties(self, settings: Mapping[str, str]) -> None:
+        super()._write_properties(settings)
+        own = properties.read(self._properties)
+        self.port = _free_port()
+        for name in ("listeners", "advertised.listeners"):
+            own[name] = f"{own[name]},{self._listener}://{HOST}:{self.port}"
+        own["listener.security.protocol.map"] = PROTOCOLS
+        self._properties.write_text(properties.dump({**own, **self._settings}), encoding="utf-8")
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What it was started with."""
+        return properties.read(self._properties)
+
+    def client(self) -> Client:
+        """A connection to the listener of the brokers."""
+        return client_at(self.status().bootstrap or "")
