@@ -18,6 +18,7 @@ from brokerstream.state.cluster import (
 )
 from brokerstream.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
 from brokerstream.state.cluster.topic_rules import TopicRules
+from brokerstream.state.configs import listeners
 from brokerstream.state.configs.topic_configs import MIN_IN_SYNC, value_of
 from brokerstream.state.core.decision import CONTROLLER, Request
 from brokerstream.state.core.errors import NONE, Error
@@ -250,11 +251,14 @@ class Machine:
         """Where a client reaches a broker that has come by a listener; None where it cannot.
 
         It is as the broker has said, of its first listener where nobody knows by which one the
-        client came (""); of a broker that the settings name a placeholder for the edge.
+        client came (""); of a broker that the settings name a placeholder for the edge, but by a
+        listener that was opened while it runs.
         """
         known = self.registration(broker)
         if listener and known.listeners:
             return known.listeners.get(listener)
+        if listener and any(each.name == listener for each in listeners.opened(self.settings)):
+            return None
         if known.host:
             return known.host, known.port
         return placeholder(broker) if broker in self.cell.brokers else None

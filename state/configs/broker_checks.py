@@ -7,7 +7,7 @@ Source: `KafkaConfig.validateValues`, `DynamicThreadPool`, `DynamicLogConfig`, `
 `SocketServer` and `ConnectionQuotas` (`validateReconfiguration` of each) in Kafka.
 """
 
-from brokerstream.state.configs import connection_checks
+from brokerstream.state.configs import connection_checks, listeners
 from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.core.settings import BrokerSettings
 
@@ -94,10 +94,8 @@ def _required(then: BrokerSettings) -> str | None:
 def _refused(then: BrokerSettings, now: BrokerSettings) -> str | None:
     """What the parts of a broker that runs do not take."""
     counts = [(name, number(name, then), number(name, now)) for name in _DOUBLED_OR_HALVED]
-    for listener in connection_checks.data_listeners(now):
-        own, current = (
-            int(connection_checks.of_listener(e, listener, _NETWORK)) for e in (then, now)
-        )
+    for listener in listeners.of_data(now):
+        own, current = (int(listeners.of_listener(e, listener, _NETWORK)) for e in (then, now))
         counts.append((_NETWORK, own, current))
     for name, wanted, current in counts:
         said = f"Dynamic thread count update validation failed for {name}={wanted}, value should"

@@ -16,8 +16,8 @@ from tests.gateway.test_key_stores import keytool
 from tests.support.certificates import Authority, hidden, of_pkcs12
 from tests.support.configs import BROKER, alter
 from tests.support.gateways import Client, running_gateway
+from tests.support.listening_kafkas import ListeningKafka
 from tests.support.patience import wait_until
-from tests.support.tls_kafkas import ListeningKafka
 
 pytestmark = pytest.mark.kafka
 

@@ -1,6 +1,7 @@
 """Settings of brokers that change while they run: answered, described and obeyed as by Kafka's."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from tests.support.configs import (
     assert_soon_same,
     describe,
 )
+from tests.support.listening_kafkas import PROTOCOLS, ListeningKafka
 from tests.support.machine import Bench, header
 from tests.support.replicas import Replicas
 
@@ -216,6 +218,85 @@ def test_settings_of_brokers_change_as_those_of_the_real_broker(both: Both) -> N
             real, found = (alter(one, api, 1, wanted) for one in both)
             assert found == real, wanted
             assert_soon_same(both, (BROKER, "1"), (BROKER, ""), (TOPIC, "a"))
+
+
+LISTENERS: list[dict[str, str | None]] = [
+    *({"listeners": f"@,{each}"} for each in (
+        "SECOND://localhost:7000", "second://localhost:7000", " SECOND://:7000 ", "SECOND://", "x",
+        "SECOND://localhost:x", "SECOND://local host:7000", "SECOND://localhost:0", "NOPE://a:1",
+        "SECOND://localhost:7000, ,", "SECOND://localhost:7000,", "SECOND://localhost:-1",
+        "SECOND://localhost:7000,SECOND://localhost:7000", "SECOND://localhost:99999",
+        "SECOND://localhost:7000,SECOND://localhost:7001", "CONTROLLER://localhost:7000",
+        "SECOND://localhost:7000,second://localhost:7001", "SSL://localhost:7000",
+        "SECOND://localhost:7000,THIRD://localhost:7000", "SECOND://localhost:0,THIRD://localhost:0",
+        "SECOND://127.0.0.1:7000,THIRD://[::1]:7000", "SECOND://0.0.0.0:7000,THIRD://[::1]:7000",
+        "SECOND://a.b:7000,THIRD://[::1]:7000", "SECOND://127.0.0.1:7000,THIRD://127.0.0.2:7000",
+        "SECOND://127.0.0.1:7000,THIRD://[::1]:7000,FOURTH://localhost:7000", "SECOND://0.0.0.0:1",
+        "SECOND://127.0.0.1:7000,THIRD://[::1]:7000,FOURTH://127.0.0.2:7000",
+    )),
+    *({"listeners": each} for each in ("@", "@-CLIENT", "@-OTHER", "@-CONTROLLER", "@CONTROLLER")),
+    {"listeners": "@,NEW://localhost:7000", "listener.security.protocol.map": "@,NEW:SSL"},
+    {"listeners": "@,SECOND://localhost:7000", "listener.security.protocol.map": "@,SECOND:SSL"},
+    {"listener.security.protocol.map": "@,OTHER:SSL"},
+    {"listener.security.protocol.map": "@,CLIENT:SSL"},
+    {"listeners": "@,SECOND://localhost:7000", "listener.name.other.foo": "bar"},
+    {"listeners": "@,SECOND://localhost:7000", "listener.name.other.ssl.keystore.type": "PEM"},
+    {"listeners": "@,SECOND://localhost:7000", "listener.name.other.max.connections": "7"},
+    {"listeners": "@,SECOND://localhost:7000", "listener.name.second.foo": "bar"},
+    {"max.connections": "77", "listener.name.other.ssl.client.auth": "required"},
+    {"num.io.threads": "9", "listener.name.other.ssl.client.auth": "required"},
+    {"advertised.listeners": "@"},
+]  # fmt: skip
+"""What is asked of a broker; `@` stands for what it was given, `@-NAME` for that without one."""
+
+ALTERED: list[dict[str, str | None]] = [
+    {"listeners": "@,SECOND://localhost:0"},
+    {"listeners": "@"},
+    {"listeners": None},
+    {"listeners": "@,SECOND://localhost:0,THIRD://localhost:0"},
+    {"listener.security.protocol.map": "@,SECOND:SSL"},
+    {"listeners": "@,THIRD://127.0.0.1:0", "listener.security.protocol.map": "@,SECOND:SSL"},
+    {"listeners": None, "listener.security.protocol.map": None},
+]
+"""What is altered, one after the other."""
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("is_told", [True, False])
+def test_listeners_are_judged_as_by_the_real_broker(tmp_path: Path, is_told: bool) -> None:
+    """With `advertised.listeners` and without."""
+    more = {"listener.security.protocol.map": f"{PROTOCOLS},SECOND:PLAINTEXT,THIRD:PLAINTEXT"}
+    more["listener.security.protocol.map"] += ",FOURTH:PLAINTEXT,OTHER:PLAINTEXT"
+    broker = ListeningKafka(tmp_path, "OTHER", more, () if is_told else ("advertised.listeners",))
+    try:
+        real = Real(broker.start())
+        bench = bench_with(broker.given)
+        for is_tried, rounds in ((True, LISTENERS), (False, ALTERED), (True, LISTENERS)):
+            for asked in rounds:
+                wanted = [
+                    (name, DELETE if text is None else SET, in_full(text, broker.given.get(name)))
+                    for name, text in asked.items()
+                ]
+                found, expected = (
+                    alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", wanted)], is_tried)
+                    for one in (bench, real)
+                )
+                assert found == expected, asked
+                if not is_tried:
+                    assert_soon_same((real, bench), (BROKER, "1"))
+    finally:
+        broker.stop()
+
+
+def in_full(text: str | None, given: str | None) -> str | None:
+    """A text in which `@` stands for what was given."""
+    if text is None or not text.startswith("@"):
+        return text
+    if text[1:].isalpha() or text.startswith("@-"):
+        name, is_without = text.lstrip("@-"), text.startswith("@-")
+        parts = (given or "").split(",")
+        return ",".join(each for each in parts if each.startswith(f"{name}:") != is_without)
+    return f"{given or ''}{text[1:]}"
 
 
 def change(bench: Bench, *changes: Change, resource: str = "1", **event: Any) -> dict[str, Any]:

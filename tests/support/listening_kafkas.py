@@ -1,6 +1,6 @@
-"""A real broker with a listener of TLS, SSL, beside that of the brokers; and others like it."""
+"""A real broker with a listener beside that of the brokers, of TLS or another one."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from brokerstream.kafka_io import properties
@@ -18,9 +18,15 @@ class ListeningKafka(EmbeddedKafka):
         port: that of the other listener.
     """
 
-    def __init__(self, home: Path, listener: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        listener: str,
+        settings: Mapping[str, str],
+        without: Collection[str] = (),
+    ) -> None:
         super().__init__(home, default_home())
-        self._listener, self._settings = listener, settings
+        self._listener, self._settings, self._without = listener, settings, without
         self.port = 0
 
     def _write_properties(self, settings: Mapping[str, str]) -> None:
@@ -30,7 +36,9 @@ class ListeningKafka(EmbeddedKafka):
         for name in ("listeners", "advertised.listeners"):
             own[name] = f"{own[name]},{self._listener}://{HOST}:{self.port}"
         own["listener.security.protocol.map"] = PROTOCOLS
-        self._properties.write_text(properties.dump({**own, **self._settings}), encoding="utf-8")
+        own |= self._settings
+        given = {name: text for name, text in own.items() if name not in self._without}
+        self._properties.write_text(properties.dump(given), encoding="utf-8")
 
     @property
     def given(self) -> dict[str, str]:
