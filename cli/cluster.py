@@ -178,6 +178,32 @@ _intervention(
 _intervention("rejoin", "rejoin-broker", "End what `isolate` or `sever` began.")
 
 
+@app.command("fail-log-dir")
+def fail_log_dir(
+    broker: BrokerId,
+    directory: Annotated[
+        str, typer.Argument(metavar="DIRECTORY", help="One of the broker's log.dirs.")
+    ],
+    control: ControlFile = None,
+    cluster: Cluster = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+    timeout: Timeout = TIMEOUT_S,
+) -> None:
+    """Let a broker's log directory fail: its replicas are offline, others lead.
+
+    A broker halts, as if killed, where its metadata log lies in that directory (the first one, or
+    `metadata.log.dir`) or no other is left. When it is stopped and started the directory is there
+    again, with what it had.
+    """
+    settings_of(config)
+    access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
+    access.intervene("fail-log-dir", broker, directory)
+    say(f"log directory {directory} of broker {broker} has failed")
+
+
 @app.command()
 def elect(
     partitions: Elected = None,

@@ -65,16 +65,20 @@ class Access:
             return ask(self.control, ask=STATUS)
         return self._status_of_job()
 
-    def intervene(self, kind: str, broker: int) -> None:
-        """Do to a broker what `ABOUT_BROKERS` names. Raises UserError where it is refused."""
+    def intervene(self, kind: str, broker: int, directory: str = "") -> None:
+        """Do to a broker what `ABOUT_BROKERS` names. Raises UserError where it is refused.
+
+        `directory` is the log directory that fails.
+        """
         if self.control is not None:
             from brokerstream.gateway.control import ask
 
-            _refuse(ask(self.control, ask=kind, broker=broker).get("error"))
+            told = ask(self.control, ask=kind, broker=broker, directory=directory)
+            _refuse(told.get("error"))
             return
         from brokerstream.state.core.events import Kind
 
-        self._at_job(lambda engine: engine.intervene(Kind(kind), broker), broker)
+        self._at_job(lambda engine: engine.intervene(Kind(kind), broker, directory), broker)
 
     def request(self, api_key: int, version: int, body: Any, principal: str) -> Any:
         """The body of the answer to a request. Raises UserError where there is none."""

@@ -5,6 +5,7 @@ asks one thing in one line of JSON and gets one line back:
 
     {"ask": "status"}                        {"brokers": [...], "partitions": [...]}
     {"ask": "stop-broker", "broker": 2}      {"response": {}}, or {"error": {"reason", "detail"}}
+    {"ask": "fail-log-dir", "broker": 2, "directory": "/disk-2"}    the same
     {"ask": "request", "apiKey": 43, "apiVersion": 2, "principal": "User:admin", "body": {...}}
 """
 
@@ -38,6 +39,7 @@ class Asked(msgspec.Struct, rename="camel"):
 
     ask: str
     broker: int = -1
+    directory: str = ""
     api_key: int = -1
     api_version: int = 0
     principal: str = "User:ANONYMOUS"
@@ -104,7 +106,7 @@ class Control:
 
     async def _engines_answer(self, asked: Asked) -> Answer:
         if asked.ask in ABOUT_BROKERS:
-            return await self._engine.intervene(Kind(asked.ask), asked.broker)
+            return await self._engine.intervene(Kind(asked.ask), asked.broker, asked.directory)
         key, version = asked.api_key, asked.api_version
         return await request(self._engine, key, version, asked.body, asked.principal)
 

@@ -114,8 +114,11 @@ class Engine(Protocol):
     def disconnected(self, broker: int, connection: str) -> None:
         """Tell the broker that a connection has ended that it may hold something for."""
 
-    def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
-        """Do to a broker what `ABOUT_BROKERS` names; the future is as that of `submit`."""
+    def intervene(self, kind: Kind, broker: int, directory: str = "") -> asyncio.Future[Answer]:
+        """Do to a broker what `ABOUT_BROKERS` names; the future is as that of `submit`.
+
+        `directory` is the log directory that fails.
+        """
 
     def known_features(self) -> list[Body] | None:
         """The finalized features with their levels; None where they have to be asked for."""
@@ -204,12 +207,10 @@ class EventWriter:
         )
         return event_id, self._encoder.encode(event)
 
-    def intervention(self, kind: Kind, broker: int) -> tuple[str, bytes]:
+    def intervention(self, kind: Kind, broker: int, directory: str) -> tuple[str, bytes]:
         """Id and document of an event of `ABOUT_BROKERS`."""
-        nonce = self._nonce()
-        return self._write(
-            {"kind": kind, "broker": broker, "replyTo": self.reply_to, "nonce": nonce}
-        )
+        event = {"kind": kind, "broker": broker, "replyTo": self.reply_to, "nonce": self._nonce()}
+        return self._write(event | ({"directory": directory} if directory else {}))
 
     def disconnection(self, broker: int, connection: str) -> tuple[str, bytes]:
         """Id and document of an event that says that a connection has ended."""

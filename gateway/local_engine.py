@@ -266,9 +266,9 @@ class LocalEngine:
         """Tell the broker that a connection has ended that it may hold something for."""
         self._dispatch(self._handle(self._events.disconnection(broker, connection)[1], True) or [])
 
-    def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
+    def intervene(self, kind: Kind, broker: int, directory: str = "") -> asyncio.Future[Answer]:
         """Do to a broker what `ABOUT_BROKERS` names."""
-        return self._take(*self._events.intervention(kind, broker), True)
+        return self._take(*self._events.intervention(kind, broker, directory), True)
 
     def _take(self, event_id: str, document: bytes, is_kept: bool) -> asyncio.Future[Answer]:
         assert self._loop is not None, "start() comes first"

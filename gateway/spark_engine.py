@@ -202,9 +202,9 @@ class SparkEngine:
             cell = self._placed.cell_of(broker)
             self._write(cell, *self._events.disconnection(broker, connection), is_answered=False)
 
-    def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
+    def intervene(self, kind: Kind, broker: int, directory: str = "") -> asyncio.Future[Answer]:
         """Do to a broker what `ABOUT_BROKERS` names."""
-        return self._send(broker, *self._events.intervention(kind, broker))
+        return self._send(broker, *self._events.intervention(kind, broker, directory))
 
     def _send(self, broker: int, event_id: str, document: bytes) -> asyncio.Future[Answer]:
         assert self._loop is not None, "start() comes first"

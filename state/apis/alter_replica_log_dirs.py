@@ -6,8 +6,10 @@ Kafka; answers of 4.3.1. For each partition, in this order:
     no ALTER on the cluster                       31 CLUSTER_AUTHORIZATION_FAILED
     a topic's name too long for a log that moves  17 INVALID_TOPIC_EXCEPTION
     no such directory                             57 LOG_DIR_NOT_FOUND
+    that directory, or the log's own, has failed  56 KAFKA_STORAGE_ERROR
     the broker has no such replica                3 UNKNOWN_TOPIC_OR_PARTITION; its log will lie
                                                   there when it comes, until the broker stops
+    it would move while any directory has failed  56
 
 A log moves at once, where Kafka copies it and lets it catch up. Of a partition that is named for
 two directories the last one counts.
@@ -18,9 +20,9 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import LogPlaced, Record
+from brokerstream.state.core.records import LogPlaced
 from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.replication import disk
+from brokerstream.state.replication import directories, disk
 
 FILE_NAME_MAX = 255
 FUTURE_SUFFIX = 40
@@ -77,7 +79,7 @@ def handle(broker: Broker, request: Request) -> Decision:
             for partition in topic.partitions:
                 wanted.setdefault(topic.name, {})[partition] = directory.path
     is_denied = not broker.allows_cluster(request, Operation.ALTER)
-    records: list[Record] = []
+    records: list[LogPlaced] = []
     results = [
         AlteredTopic(
             topic_name=name,
@@ -93,20 +95,28 @@ def handle(broker: Broker, request: Request) -> Decision:
         )
         for name, paths in wanted.items()
     ]
-    return Decision(records=records, response=AlterReplicaLogDirsResponse(results=results))
+    response = AlterReplicaLogDirsResponse(results=results)
+    return Decision(
+        records=list(records), response=response, messages=directories.moves(broker, records)
+    )
 
 
-def _move(broker: Broker, name: str, partition: int, path: str, records: list[Record]) -> Error:
+def _move(broker: Broker, name: str, partition: int, path: str, records: list[LogPlaced]) -> Error:
     if len(f"{name}-{partition}") + FUTURE_SUFFIX > FILE_NAME_MAX:
         return Error.INVALID_TOPIC_EXCEPTION
-    if path not in disk.directories(broker):
+    if path not in broker.log_dirs:
         return Error.LOG_DIR_NOT_FOUND
     topic = broker.topic_by_name(name)
+    is_lost = topic is not None and broker.has_lost(topic.topic_id, partition)
+    if path in broker.failed_dirs or is_lost:
+        return Error.KAFKA_STORAGE_ERROR
     log = broker.log(topic.topic_id, partition) if topic is not None else None
     if topic is None or log is None:
         disk.wish(broker, name, partition, path)
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     if disk.directory_of(broker, log) != path:
+        if broker.failed_dirs:
+            return Error.KAFKA_STORAGE_ERROR
         records.append(LogPlaced(topic.topic_id, partition, path))
     return Error.NONE
 

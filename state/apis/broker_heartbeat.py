@@ -7,7 +7,8 @@ Runs on the controller. Sources: KIP-631; `ReplicationControlManager.processBrok
     not registered, registered in another epoch, or the
     process of that epoch has stopped                    77 STALE_BROKER_EPOCH
 
-Not done: log directories that are offline or cordoned.
+Log directories that the broker names as failed are offline from then on, with the replicas in them
+(`state/replication/directories.py`; version 1 and later). Not done: cordoned ones.
 """
 
 from brokerstream.state.access.authorizer import Operation
@@ -15,19 +16,12 @@ from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64
-from brokerstream.state.replication import network, registrations
+from brokerstream.state.core.schema import Body, Int16, Int32
+from brokerstream.state.replication import directories, network, registrations
+from brokerstream.state.replication.directory_bodies import HEARTBEAT_KEY, BrokerHeartbeatRequest
 from brokerstream.state.replication.registrations import State
 
-
-class BrokerHeartbeatRequest(Body):
-    """Who is alive, how far it has read the metadata, and what it wants."""
-
-    broker_id: Int32
-    broker_epoch: Int64 = -1
-    current_metadata_offset: Int64 = 0
-    want_fence: bool = False
-    want_shut_down: bool = False
+_DIRECTORIES_SINCE = 1
 
 
 class BrokerHeartbeatResponse(Body):
@@ -67,6 +61,8 @@ def handle(controller: Controller, request: Request) -> Decision:
         registrations.heard_of(controller, broker)
     is_changed = following is not state
     records = registrations.becomes(controller, broker, following) if is_changed else []
+    if request.version >= _DIRECTORIES_SINCE:
+        records += directories.offline(controller, broker, body.offline_log_dirs, following)
     return Decision(records=records, response=response)
 
 
@@ -74,4 +70,6 @@ def _refused(error: Error) -> Decision:
     return Decision(response=BrokerHeartbeatResponse(error_code=error))
 
 
-API = Api(63, "BROKER_HEARTBEAT", (0, 2), BrokerHeartbeatRequest, handle, on_controller=True)
+API = Api(
+    HEARTBEAT_KEY, "BROKER_HEARTBEAT", (0, 2), BrokerHeartbeatRequest, handle, on_controller=True
+)

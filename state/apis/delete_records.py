@@ -41,6 +41,7 @@ HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 _GONE = int(Error.UNKNOWN_TOPIC_OR_PARTITION)
+_LOST = int(Error.KAFKA_STORAGE_ERROR)
 _LED_ELSEWHERE = int(Error.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -175,6 +176,8 @@ def _note(broker: Broker, state: DeleteState) -> bool:
         partition, log = copying.partition_of(broker, place), broker.log(*place)
         if partition is None:
             answer.error_code, answer.low_watermark = _GONE, NO_LOW_WATERMARK
+        elif broker.has_lost(*place):
+            answer.error_code, answer.low_watermark = _LOST, NO_LOW_WATERMARK
         elif log is None or partition.leader != broker.id:
             answer.error_code, answer.low_watermark = _LED_ELSEWHERE, NO_LOW_WATERMARK
         else:
@@ -205,6 +208,8 @@ def _delete(
     if topic.name in INTERNAL_TOPICS:
         return _refused(index, Error.INVALID_TOPIC_EXCEPTION)
     log = broker.log(topic.topic_id, index)
+    if log is None and broker.has_lost(topic.topic_id, index):
+        return _refused(index, Error.KAFKA_STORAGE_ERROR)
     if log is None or topic.partitions[index].leader != broker.id:
         return _refused(index, Error.NOT_LEADER_OR_FOLLOWER)
     policy = value_of("cleanup.policy", topic.configs, broker.settings)

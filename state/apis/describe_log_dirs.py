@@ -4,7 +4,8 @@ Source: KIP-113, KIP-827; `KafkaApis.handleDescribeLogDirsRequest`, `ReplicaMana
 in Kafka. Without DESCRIBE on the cluster the request is refused (31, said from version 3 on).
 Partitions that the broker does not hold are left out. There are no files: a log's size is that of
 its batches, that of the disk is unknown (-1), and no replica is on its way to another directory.
-Which of several log.dirs a log lies in says `state/replication/disk.py`.
+Which of several log.dirs a log lies in says `state/replication/disk.py`. One that has failed is 56
+KAFKA_STORAGE_ERROR, and nothing is said of what lies there.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
 from brokerstream.state.logs import rolling
 from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import disk
 
 UNKNOWN_BYTES = -1
 
@@ -80,7 +80,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     asked = None
     if body.topics is not None:
         asked = {(each.topic, number) for each in body.topics for number in each.partitions}
-    names = disk.directories(broker)
+    names = broker.log_dirs
     found: dict[str, dict[str, list[DescribedLog]]] = {name: {} for name in names}
     for log in _logs(broker, asked):
         size = rolling.size_in_bytes(log)
@@ -89,6 +89,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         of_directory.setdefault(log.topic, []).append(described)
     results = [
         DescribedDir(
+            error_code=Error.KAFKA_STORAGE_ERROR if name in broker.failed_dirs else Error.NONE,
             log_dir=name,
             topics=[DescribedTopic(name=topic, partitions=logs) for topic, logs in topics.items()],
         )

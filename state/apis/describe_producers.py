@@ -116,7 +116,7 @@ def _error_of(broker: Broker, topic: Topic | None, index: int) -> Error:
     if topic is None or not 0 <= index < len(topic.partitions):
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     if broker.log(topic.topic_id, index) is None:
-        return Error.NOT_LEADER_OR_FOLLOWER
+        return broker.storage_error(topic.topic_id, index)
     return Error.NONE
 
 

@@ -93,7 +93,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         if topic is None:
             described.append(_missing(name))
             continue
-        page = _described(reached, topic, first_partition, room)
+        page = _described(broker, reached, topic, first_partition, room)
         described.append(page)
         room -= len(page.partitions)
         end = first_partition + len(page.partitions)
@@ -110,17 +110,21 @@ def handle(broker: Broker, request: Request) -> Decision:
     )
 
 
-def _described(reached: Reached, topic: Topic, first: int, room: int) -> DescribedTopic:
+def _described(
+    broker: Broker, reached: Reached, topic: Topic, first: int, room: int
+) -> DescribedTopic:
     chosen = list(enumerate(topic.partitions))[max(first, 0) :][:room]
     return DescribedTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(reached, index, partition) for index, partition in chosen],
+        partitions=[_partition(broker, reached, index, partition) for index, partition in chosen],
     )
 
 
-def _partition(reached: Reached, index: int, partition: Partition) -> DescribedPartition:
+def _partition(
+    broker: Broker, reached: Reached, index: int, partition: Partition
+) -> DescribedPartition:
     return DescribedPartition(
         error_code=int(Error.NONE),
         partition_index=index,
@@ -130,7 +134,11 @@ def _partition(reached: Reached, index: int, partition: Partition) -> DescribedP
         isr_nodes=partition.isr,
         eligible_leader_replicas=partition.eligible_leader_replicas,
         last_known_elr=partition.last_known_elr,
-        offline_replicas=[each for each in partition.replicas if each not in reached],
+        offline_replicas=[
+            each
+            for each in partition.replicas
+            if each not in reached or broker.is_replica_offline(partition, each)
+        ],
     )
 
 

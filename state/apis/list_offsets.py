@@ -206,7 +206,7 @@ def _readable_log(
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     log = broker.log(topic.topic_id, index)
     if log is None:
-        return Error.NOT_LEADER_OR_FOLLOWER
+        return broker.storage_error(topic.topic_id, index)
     error = broker.leader_error(topic.partitions[index], wanted.current_leader_epoch)
     may_be_any_replica = replica_id == DEBUGGING_CONSUMER and error is Error.NOT_LEADER_OR_FOLLOWER
     if error is not Error.NONE and not may_be_any_replica:

@@ -18,12 +18,13 @@ operations are told of the cluster (0 without DESCRIBE on it) and of the topics 
 
 Fenced brokers are left out, and those that have not the listener by which the client came: where
 such a one leads, the partition is 72 without a leader (5 before version 6), and where it has a
-replica that is offline. In version 0 only replicas that a client reaches are named, and where some
-are not the partition is 9.
+replica that is offline, as is one in a log directory that has failed. In version 0 only replicas
+that a client reaches are named, and where some are not the partition is 9.
 
 Sources: `KafkaApis`, `KRaftMetadataCache`, `MetadataRequest` in Kafka; KIP-4, KIP-430, KIP-516.
 """
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Annotated, NamedTuple
 
@@ -107,9 +108,13 @@ class MetadataResponse(Body):
 
 
 class _Seen(NamedTuple):
-    """What a client can reach, by which listener, and the version in which it is told."""
+    """What a client can reach, by which listener, and the version in which it is told.
+
+    And which replicas lie in log directories that have failed.
+    """
 
     reached: Reached
+    is_offline: Callable[[Partition, int], bool]
     listener: str
     version: int
 
@@ -126,7 +131,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
     if error is not Error.NONE:
         return Decision(response=_refusal(body, error))
     reached = broker.reached(request.listener, broker.alive_brokers())
-    seen = _Seen(reached, request.listener, request.version)
+    seen = _Seen(reached, broker.is_replica_offline, request.listener, request.version)
     missing: list[str] = []
     hidden: list[TopicMetadata] = []
     if body.topics is None or (not body.topics and request.version == 0):
@@ -257,7 +262,11 @@ def _partition(index: int, partition: Partition, seen: _Seen) -> PartitionMetada
         leader_epoch=partition.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
-        offline_replicas=[each for each in partition.replicas if each not in reached],
+        offline_replicas=[
+            each
+            for each in partition.replicas
+            if each not in reached or seen.is_offline(partition, each)
+        ],
     )
 
 

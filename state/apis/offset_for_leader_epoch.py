@@ -77,6 +77,8 @@ def _partition(broker: Broker, name: str, wanted: WantedPartition) -> EpochEndOf
     topic = broker.topic_by_name(name)
     if topic is None or not 0 <= wanted.partition < len(topic.partitions):
         return _refused(wanted, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if broker.has_lost(topic.topic_id, wanted.partition):
+        return _refused(wanted, Error.KAFKA_STORAGE_ERROR)
     error = broker.leader_error(topic.partitions[wanted.partition], wanted.current_leader_epoch)
     if error is not Error.NONE:
         return _refused(wanted, error)

@@ -409,6 +409,8 @@ def _produce(
     if error is not NONE:
         return _refused(produced, error)
     log = broker.log(topic.topic_id, produced.index)
+    if log is None and broker.has_lost(topic.topic_id, produced.index):
+        return _refused(produced, Error.KAFKA_STORAGE_ERROR)
     if log is None or topic.partitions[produced.index].leader != broker.id:
         return _not_leader(topic, produced)
     is_for_all = request.body.acks == ALL_IN_SYNC

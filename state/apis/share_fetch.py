@@ -261,6 +261,9 @@ def _begin(broker: Broker, request: Request, state: FetchState, messages: list[M
     for place in wanted:
         topic = topics[place[0]]
         assert topic is not None, place
+        if broker.has_lost(*place):
+            _show(broker, state, place, Error.KAFKA_STORAGE_ERROR)
+            continue
         if topic.partitions[place[1]].leader != broker.id or broker.log(*place) is None:
             _show(broker, state, place, Error.NOT_LEADER_OR_FOLLOWER)
             continue

@@ -66,6 +66,7 @@ from brokerstream.state.core.records import (
     ProducerIdIssued,
     ProducersExpired,
     Record,
+    ReplicasAssigned,
     TopicCreated,
     TopicRemoved,
     TransactionalIdExpired,
@@ -115,6 +116,7 @@ from brokerstream.state.transactions import transaction_verification as verifica
 METADATA_RECORDS: frozenset[type] = frozenset(
     {
         *(TopicCreated, PartitionsAdded, PartitionChanged, PartitionAltered, TopicRemoved),
+        ReplicasAssigned,
         *(BrokerRegistered, BrokerRegistrationChanged, BrokerUnregistered),
         *(ConfigChanged, FeatureLevelChanged, ClientQuotaAltered),
         *(AccessControlEntryAdded, AccessControlEntryRemoved),
@@ -281,6 +283,10 @@ def _log_placed(tables: Tables, machine: int, record: LogPlaced) -> None:
     tables.logs.change(key, log.Log).directory = record.directory
 
 
+def _replicas_assigned(tables: Tables, machine: int, record: ReplicasAssigned) -> None:
+    image.apply_replicas_assigned(tables.metadata, machine, record)
+
+
 def _line_logged(_tables: Tables, _machine: int, _record: LineLogged) -> None:
     """Nothing: it is for readers of the history."""
 
@@ -374,6 +380,7 @@ _APPLIERS: dict[type, Applier] = {
     PartitionLoaded: _partition_loaded,
     PartitionUnloaded: loading.apply_unloaded,
     PartitionAltered: leaders.apply_altered,
+    ReplicasAssigned: _replicas_assigned,
     BrokerRegistered: _registered,
     BrokerRegistrationChanged: _registration_changed,
     BrokerUnregistered: _unregistered,

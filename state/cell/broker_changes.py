@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from brokerstream.state.cell import between_cells, handover, replicas_of
 from brokerstream.state.cell.between_cells import Outward, RegistrationTold
 from brokerstream.state.cell.delivery import Schedule, undelayed
-from brokerstream.state.cell.output_rows import Rows
+from brokerstream.state.cell.effects import Effects
+from brokerstream.state.cell.output_rows import Refused, Rows
 from brokerstream.state.cluster.machines import Broker, Controller, Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import CONTROLLER, Decision, Message
-from brokerstream.state.core.events import Event, Kind
+from brokerstream.state.core.events import Event, Kind, Reason
 from brokerstream.state.core.records import (
     BrokerRegistered,
     ConfigChanged,
@@ -26,6 +27,7 @@ from brokerstream.state.core.tables import Tables
 from brokerstream.state.replication import (
     checkpoints,
     copying,
+    directories,
     elections,
     internal_logs,
     network,
@@ -40,6 +42,7 @@ class BrokerChanges(ABC):
     _tables: Tables
     _settings: CellSettings
     _rows: Rows
+    _effects: Effects
     _event: Event | None
     _now: int
     _event_time: int
@@ -101,7 +104,31 @@ class BrokerChanges(ABC):
                 registrations.heard_of(self._broker(broker), broker)
         elif event.kind is Kind.REJOIN_BROKER:
             self._rejoin(broker)
+        elif event.kind is Kind.FAIL_LOG_DIR:
+            self._fail_log_dir(broker, event.directory)
         self._rows.done(event, self._now)
+
+    def _fail_log_dir(self, broker_id: int, path: str) -> None:
+        """A log directory fails: the broker halts, or does not serve what lies there any more.
+
+        Fetches end on both sides; those of other partitions are sent again.
+        """
+        if network.is_stopped(self._tables.waiting, broker_id):
+            raise Refused(Reason.NOT_POSSIBLE, f"broker {broker_id} is stopped")
+        broker = self._broker(broker_id)
+        refused = directories.refusal(broker, path)
+        if refused is not None:
+            raise Refused(Reason.NOT_POSSIBLE, refused)
+        if directories.is_fatal(broker, path):
+            self._stop_broker(broker_id, is_killed=True)
+            return
+        self._cut_off(broker_id)
+        for place in directories.fail(broker, path):
+            copying.forget(broker, place)
+            self._effects.log_changed(broker_id, broker.log_key(*place))
+        self._delivery.send(directories.told(broker))
+        self._until_quiet()
+        self._fetch_again(broker_id)
 
     def _rejoin(self, broker: int) -> None:
         """What a severed broker has asked arrives, and it reads; its heartbeat is the last."""
@@ -206,6 +233,7 @@ class BrokerChanges(ABC):
         self._cut_off(broker)
         (checkpoints.crashed if is_killed else checkpoints.closed)(self._broker(broker))
         replicas_of.forget(self._tables, broker)
+        self._brokers.pop(broker, None)
         is_severed = network.is_severed(self._tables.waiting, broker)
         network.stop(self._tables.waiting, broker, is_killed)
         assert self._event is not None, "no broker stops by itself"

@@ -69,7 +69,15 @@ KINDS: dict[str, frozenset[str]] = {
     "waiting": frozenset(
         {
             *("wait", "watch", "timer", "late-metadata", "late-messages", "verifications"),
-            *("producer-id-request", "wished-dirs", "leading", "network", "told", "heard"),
+            *(
+                "producer-id-request",
+                "wished-dirs",
+                "failed-dirs",
+                "leading",
+                "network",
+                "told",
+                "heard",
+            ),
             *("checkpointing", "checkpointed", "busy", "held"),
         }
     ),

@@ -57,6 +57,7 @@ _COORDINATORS = {
         Error.COORDINATOR_NOT_AVAILABLE,
     ),
     Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
 }
 """What a coordinator tells of an error of its log."""
 
@@ -221,7 +222,8 @@ def refuse(broker: Broker, decision: Decision, error: Error) -> None:
 def hold_tail(broker: Broker, place: Place) -> None:
     """A new coordinator tells what its log has above the high watermark, later on."""
     log = broker.log(*place)
-    assert log is not None, place
+    if log is None:  # its directory has failed meanwhile
+        return
     rows = [
         record
         for batch in batches_from(broker.tables.logs, broker.id, log, log.high_watermark)

@@ -95,6 +95,9 @@ def apply_taken(tables: Tables, machine: int, record: PartitionTaken) -> None:
     for name, items in record.items.items():
         for key, encoded in items.items():
             tables[name].put_encoded(f"{machine}/{key}", encoded)
+    if "logs" in record.items:
+        key = log.log_key(machine, record.topic_id, record.partition)
+        tables.logs.change(key, log.Log).directory = ""  # it lies on another broker's disks
     for key in record.items.get("groups", {}):
         transactional_offsets.index(tables.groups, machine, f"{machine}/{key}")
 

@@ -6,7 +6,6 @@ what hangs on it does. Source: `BrokerMetadataPublisher`, `ReplicaManager.applyD
 
 from brokerstream.state.cell import handover
 from brokerstream.state.cell.broker_changes import BrokerChanges
-from brokerstream.state.cell.effects import Effects
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.decision import Decision
 from brokerstream.state.core.records import (
@@ -17,34 +16,24 @@ from brokerstream.state.core.records import (
     PartitionChanged,
     PartitionsAdded,
     Record,
+    ReplicasAssigned,
     TopicCreated,
     TopicRemoved,
 )
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.groups import committed_offsets
 from brokerstream.state.logs import log as logs
-from brokerstream.state.replication import checkpoints, copying, disk, throttles
+from brokerstream.state.replication import checkpoints, copying, directories, disk, throttles
 from brokerstream.state.transactions import transactional_offsets
 
 
 class MetadataReading(BrokerChanges):
     """The part of the loop that is about metadata; `Run` is all of it."""
 
-    _effects: Effects
-
     def _deliver_metadata(self, broker: int, record: Record) -> None:
-        """A broker reads a metadata record; offsets of a deleted topic are tombstoned."""
+        """A broker reads a metadata record."""
         if isinstance(record, TopicRemoved):
-            machine = self._broker(broker)
-            topic = machine.topic_by_id(record.topic_id)
-            assert topic is not None, record.topic_id
-            for owner in (committed_offsets, transactional_offsets):
-                gone = owner.of_deleted_topic(self._tables.groups, broker, topic.name)
-                self._carry_on(broker, Decision(records=list(gone)))
-            for partition in range(len(topic.partitions)):
-                self._effects.log_changed(broker, machine.log_key(record.topic_id, partition))
-                copying.forget(machine, (record.topic_id, partition))
-                checkpoints.forget(machine, (record.topic_id, partition))
+            self._lose_topic(broker, record)
         if isinstance(record, PartitionAltered):
             self._read_of_altered(broker, record)
             return
@@ -58,10 +47,25 @@ class MetadataReading(BrokerChanges):
                 self._carry_on(broker, copying.go_on(self._broker(broker), side))
         if isinstance(record, TopicCreated | PartitionsAdded):
             self._place_logs(self._broker(broker), record.topic_id)
+        if isinstance(record, ReplicasAssigned):
+            self._carry_on(broker, copying.assigned(self._broker(broker), record))
         if isinstance(record, BrokerRegistered) and record.broker == broker:
             self._registered(record)
         if isinstance(record, PartitionChanged):
             self._read_of_changed(broker, record)
+
+    def _lose_topic(self, broker: int, record: TopicRemoved) -> None:
+        """Before a topic is removed: its offsets are tombstoned, who waits for its logs is told."""
+        machine = self._broker(broker)
+        topic = machine.topic_by_id(record.topic_id)
+        assert topic is not None, record.topic_id
+        for owner in (committed_offsets, transactional_offsets):
+            gone = owner.of_deleted_topic(self._tables.groups, broker, topic.name)
+            self._carry_on(broker, Decision(records=list(gone)))
+        for partition in range(len(topic.partitions)):
+            self._effects.log_changed(broker, machine.log_key(record.topic_id, partition))
+            copying.forget(machine, (record.topic_id, partition))
+            checkpoints.forget(machine, (record.topic_id, partition))
 
     def _read_of_changed(self, broker: int, record: PartitionChanged) -> None:
         """A leader was moved, by a test."""
@@ -69,6 +73,7 @@ class MetadataReading(BrokerChanges):
         self._carry_on(broker, copying.new_leader(self._broker(broker), place))
         self._carry_on(broker, copying.fetches(self._broker(broker), [place]))
         self._effects.to_copy(broker, place)
+        self._place_logs(self._broker(broker), record.topic_id)
         if broker == record.former_leader:
             checkpoints.forget(self._broker(broker), place)
             self._carry_on(broker, handover.resign(self._broker(broker), place, False))
@@ -82,7 +87,7 @@ class MetadataReading(BrokerChanges):
         former = copying.partition_of(broker, place)
         assert former is not None, record
         self._apply(broker_id, record)
-        if broker.log(*place) is None:
+        if broker.held_log(*place) is None:
             checkpoints.forget(broker, place)
         self._place_logs(broker, record.topic_id)
         self._carry_on(broker_id, copying.altered(broker, record, former))
@@ -95,6 +100,9 @@ class MetadataReading(BrokerChanges):
         self._effects.log_changed(broker_id, logs.log_key(broker_id, *place))
 
     def _place_logs(self, broker: Broker, topic_id: Uuid) -> None:
-        """New logs of a topic go into log directories, where the broker has several."""
-        for placed in disk.placed(broker, topic_id):
-            self._apply(broker.id, placed)
+        """New logs of a topic go into log directories, where the broker has several: it says so."""
+        placed = disk.placed(broker, topic_id)
+        for each in placed:
+            self._apply(broker.id, each)
+        if placed:
+            self._delivery.send(directories.assignments(broker, [topic_id]))

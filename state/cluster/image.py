@@ -16,6 +16,7 @@ from brokerstream.state.core.records import (
     PartitionAltered,
     PartitionChanged,
     PartitionsAdded,
+    ReplicasAssigned,
     TopicCreated,
     TopicRemoved,
 )
@@ -33,6 +34,9 @@ _ALTERABLE = (
 TOPICS_CREATED = "topics-created"
 """The kind of the item that counts them."""
 
+MIGRATING, UNASSIGNED, LOST = (f"{'A' * 21}{last}" for last in "AQg")
+"""Ids that are none of a log directory (`DirectoryId`): the numbers 0, 1 and 2."""
+
 NO_EPOCH = -1
 """In a request: no leader epoch is given."""
 
@@ -43,7 +47,8 @@ class Partition(msgspec.Struct, array_like=True):
     `leader_recovery_state` is 1 from an unclean election until the leader says that it is over.
     While the partition is reassigned, `adding_replicas` and `removing_replicas` say who of the
     `replicas` comes and who goes. `eligible_leader_replicas` have left the in-sync set with all
-    that is committed; while nobody leads `last_known_elr` has who led last.
+    that is committed; while nobody leads `last_known_elr` has who led last. `directories` has the
+    ids of the log directories in which replicas lie, by broker, as far as it was said.
     """
 
     leader: int
@@ -56,6 +61,7 @@ class Partition(msgspec.Struct, array_like=True):
     removing_replicas: list[int] = []
     eligible_leader_replicas: list[int] = []
     last_known_elr: list[int] = []
+    directories: dict[int, Uuid] = {}
 
 
 class LeaderIdAndEpoch(Body):
@@ -199,6 +205,7 @@ def apply_registration_changed(
         known,
         is_fenced=record.is_fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
+        log_dirs=list(record.log_dirs) or known.log_dirs,
     )
     table.put(_registration_key(machine, record.broker), changed)
 
@@ -255,6 +262,7 @@ def apply_partition_changed(table: Table, machine: int, record: PartitionChanged
     partition.leader_epoch = record.leader_epoch
     partition.partition_epoch += 1
     partition.replicas = list(record.replicas)
+    partition.directories = _those_of(partition.directories, record.replicas)
     partition.isr = [broker for broker in record.replicas if broker in in_sync]
     eligible = partition.eligible_leader_replicas
     partition.eligible_leader_replicas = [each for each in eligible if each not in in_sync]
@@ -263,11 +271,16 @@ def apply_partition_changed(table: Table, machine: int, record: PartitionChanged
 def apply_partition_altered(table: Table, machine: int, record: PartitionAltered) -> None:
     """A partition has another in-sync set, another leader, or other replicas."""
     topic = table.change(topic_key(machine, record.topic_id), Topic)
-    topic.partitions[record.partition] = altered(topic.partitions[record.partition], record)
+    former = topic.partitions[record.partition]
+    now = topic.partitions[record.partition] = altered(former, record)
+    if record.replicas is not None:
+        new = [broker for broker in record.replicas if broker not in former.replicas]
+        now.directories = _those_of(former.directories, record.replicas)
+        now.directories |= default_directories(table, machine, new)
 
 
 def altered(partition: Partition, record: PartitionAltered) -> Partition:
-    """The partition as a record leaves it."""
+    """The partition as a record leaves it, but for the log directories of new replicas."""
     changes = {name: value for name in _ALTERABLE if (value := getattr(record, name)) is not None}
     begins_epoch = record.leader is not None
     return msgspec.structs.replace(
@@ -276,6 +289,15 @@ def altered(partition: Partition, record: PartitionAltered) -> Partition:
         leader_epoch=partition.leader_epoch + begins_epoch,
         **changes,
     )
+
+
+def apply_replicas_assigned(table: Table, machine: int, record: ReplicasAssigned) -> None:
+    """A broker has said in which log directories its replicas lie."""
+    topic = table.change(topic_key(machine, record.topic_id), Topic)
+    for number, directory in record.directories.items():
+        partition = topic.partitions[number]
+        partition.directories = {**partition.directories, record.broker: directory}
+        partition.partition_epoch += 1
 
 
 def apply_config_changed(table: Table, machine: int, record: ConfigChanged) -> None:
@@ -301,4 +323,33 @@ def apply_topic_removed(table: Table, machine: int, record: TopicRemoved) -> Non
 def _new_partition(table: Table, machine: int, replicas: list[int]) -> Partition:
     """All that are alive are in sync; the first of them leads."""
     alive = [broker for broker in replicas if registration(table, machine, broker).is_active]
-    return Partition(alive[0], 0, 0, list(replicas), alive)
+    directories = default_directories(table, machine, replicas)
+    return Partition(alive[0], 0, 0, list(replicas), alive, directories=directories)
+
+
+def default_directories(table: Table, machine: int, brokers: list[int]) -> dict[int, Uuid]:
+    """Where replicas lie of which nobody has said it: on brokers that have one directory alone."""
+    known = {broker: registration(table, machine, broker).log_dirs for broker in brokers}
+    return {broker: dirs[0] for broker, dirs in known.items() if len(dirs) == 1}
+
+
+def _those_of(directories: dict[int, Uuid], replicas: list[int]) -> dict[int, Uuid]:
+    return {broker: each for broker, each in directories.items() if broker in replicas}
+
+
+def is_dir_online(log_dirs: list[Uuid], directory: Uuid | None) -> bool:
+    """Whether a replica's directory is there, of a broker that has these (`DirectoryId.isOnline`).
+
+    None: nobody has said where the replica lies. A broker that has said no directories has all.
+    """
+    if directory in (None, UNASSIGNED, MIGRATING):
+        return True
+    return directory != LOST and (not log_dirs or directory in log_dirs)
+
+
+def is_replica_offline(table: Table, machine: int, partition: Partition, broker: int) -> bool:
+    """Whether a replica lies in a log directory that has failed, as far as a machine knows."""
+    if broker not in partition.directories:  # nearly always, and quick
+        return False
+    log_dirs = registration(table, machine, broker).log_dirs
+    return not is_dir_online(log_dirs, partition.directories[broker])

@@ -12,6 +12,7 @@ from brokerstream.state.access.authorizer import CLUSTER_NAME, Client, Operation
 from brokerstream.state.cluster import (
     broker_configs,
     client_quotas,
+    failed_dirs,
     features,
     image,
     topic_rules,
@@ -26,12 +27,15 @@ from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs import log
+from brokerstream.state.logs.log import Log
 
 HOST = "localhost"
 PORT = 9092
 """Stand for where the edge is reached; to the port the broker's id is added."""
 
 NO_LEADER = -1
+
+DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 
 Endpoint = tuple[str, int]
 """Host and port."""
@@ -232,6 +236,10 @@ class Machine:
         """Whether a broker is alive and not about to go: it may lead, and be in sync."""
         return self.registration(broker).is_active
 
+    def is_replica_offline(self, partition: Partition, broker: int) -> bool:
+        """Whether a replica lies in a log directory that has failed, as far as it is known."""
+        return image.is_replica_offline(self.tables.metadata, self.id, partition, broker)
+
     def registration(self, broker: int) -> Registration:
         """What the controller says of a broker, as far as this machine knows."""
         return image.registration(self.tables.metadata, self.id, broker)
@@ -303,10 +311,39 @@ class Broker(Machine):
     ) -> None:
         super().__init__(broker, tables, settings, now)
         self.told_at = event_time if settings.cells and event_time is not None else now
+        self.failed_dirs = failed_dirs.of(tables.waiting, broker)
 
-    def log(self, topic_id: Uuid, partition: int) -> log.Log | None:
-        """The log of a partition that this broker holds."""
-        return self.tables.logs.get(log.log_key(self.id, topic_id, partition), log.Log)
+    def log(self, topic_id: Uuid, partition: int) -> Log | None:
+        """The log of a partition that this broker holds, and can read."""
+        found = self.held_log(topic_id, partition)
+        is_lost = self.failed_dirs and found is not None and self._is_failed(found)
+        return None if is_lost else found
+
+    def held_log(self, topic_id: Uuid, partition: int) -> Log | None:
+        """The log of a partition, also where its directory has failed."""
+        return self.tables.logs.get(log.log_key(self.id, topic_id, partition), Log)
+
+    def has_lost(self, topic_id: Uuid, partition: int) -> bool:
+        """Whether the log of a partition lies in a directory that has failed: 56."""
+        if not self.failed_dirs:  # nearly always
+            return False
+        found = self.held_log(topic_id, partition)
+        return found is not None and self._is_failed(found)
+
+    def storage_error(self, topic_id: Uuid, partition: int) -> Error:
+        """Why there is no log of a partition: its directory has failed, or it is no replica."""
+        is_lost = self.has_lost(topic_id, partition)
+        return Error.KAFKA_STORAGE_ERROR if is_lost else Error.NOT_LEADER_OR_FOLLOWER
+
+    def _is_failed(self, found: Log) -> bool:
+        return (found.directory or self.log_dirs[0]) in self.failed_dirs
+
+    @property
+    def log_dirs(self) -> list[str]:
+        """The log directories, failed ones, too; the first is that of logs without a place."""
+        given = self.settings.given
+        wanted = given.get("log.dirs") or given.get("log.dir") or DEFAULT_LOG_DIR
+        return list(self.settings.log_dirs) or [each.strip() for each in wanted.split(",")]
 
     def leader_error(self, partition: Partition, current_leader_epoch: int) -> Error:
         """Why this broker does not serve a partition: 74 or 75 for its epoch, 6, or NONE.

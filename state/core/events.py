@@ -93,6 +93,7 @@ class Kind(StrEnum):
     STOP_BROKER = "stop-broker"
     KILL_BROKER = "kill-broker"
     START_BROKER = "start-broker"
+    FAIL_LOG_DIR = "fail-log-dir"
 
 
 REQUEST: Final = Kind.REQUEST
@@ -102,10 +103,11 @@ ABOUT_BROKERS = frozenset(
     {
         *(Kind.ISOLATE_BROKER, Kind.SEVER_BROKER, Kind.REJOIN_BROKER),
         *(Kind.STOP_BROKER, Kind.KILL_BROKER, Kind.START_BROKER),
+        Kind.FAIL_LOG_DIR,
     }
 )
 """A broker stops, is killed or starts, or the others do not reach it any more, or do again; one
-that is severed is not reached by the controller either."""
+that is severed is not reached by the controller either. Or one of its log directories fails."""
 
 INTERVENTIONS = ABOUT_BROKERS | {Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPIRE_MEMBERS}
 """What is done to a cluster on purpose: only where it was started so."""
@@ -195,6 +197,8 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     """In a `complete` event: the id of the request whose wait ends; from another cell: the id of
     the event that has caused this one."""
     move: Move | None = None
+    directory: str = ""
+    """In a `fail-log-dir` event: which of the broker's `log.dirs`."""
     sessions: list[Int32] = []
     """In a `drop-sessions` event: the ids of fetch sessions that the broker forgets."""
     group: str = ""

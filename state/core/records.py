@@ -179,6 +179,20 @@ class BrokerRegistrationChanged(msgspec.Struct, tag=True, rename="camel"):
     broker: int
     is_fenced: bool
     in_controlled_shutdown: bool = False
+    log_dirs: list[Uuid] = []
+    """The log directories that are still there where some have failed; empty: as they were."""
+
+
+class ReplicasAssigned(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's PartitionChangeRecords with directories: where a broker's replicas of a topic lie.
+
+    `directories` has the id of the log directory by the partition's number. It raises the
+    partition epochs.
+    """
+
+    broker: int
+    topic_id: Uuid
+    directories: dict[int, Uuid]
 
 
 class BrokerRegistered(msgspec.Struct, tag=True, rename="camel"):
@@ -510,6 +524,7 @@ Record = (
     | PartitionLoaded
     | PartitionUnloaded
     | PartitionAltered
+    | ReplicasAssigned
     | BrokerRegistered
     | BrokerRegistrationChanged
     | BrokerUnregistered

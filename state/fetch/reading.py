@@ -112,6 +112,8 @@ def _read(
     log = table.get(place.log, logs.Log)
     if log is None:
         return _failed(place, Error.NOT_LEADER_OR_FOLLOWER, partition)
+    if broker.failed_dirs and broker.has_lost(log.topic_id, log.partition):
+        return refused(wanted, place.identity, int(Error.KAFKA_STORAGE_ERROR))
     epoch, replica_id = wanted.current_leader_epoch, limits.replica_id
     is_elsewhere = partition.leader != broker.id or 0 <= epoch != partition.leader_epoch
     if is_elsewhere or replica_id >= 0:  # nearly all are consumers that ask the leader

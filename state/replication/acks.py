@@ -4,6 +4,7 @@ Source: seed 004; `DelayedProduce`, `Partition.checkEnoughReplicasReachOffset` i
 partition that was appended to:
 
     the topic is gone                             3 UNKNOWN_TOPIC_OR_PARTITION
+    its log directory has failed                  56 KAFKA_STORAGE_ERROR
     the broker does not lead it any more          6 NOT_LEADER_OR_FOLLOWER
     high watermark below what was appended        goes on waiting; 7 REQUEST_TIMED_OUT at the end
     enough replicas in the maximal in-sync set    NONE
@@ -99,6 +100,8 @@ def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:
     if topic is None:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     partition, log = topic.partitions[place[1]], broker.log(*place)
+    if log is None and broker.has_lost(*place):
+        return Error.KAFKA_STORAGE_ERROR
     if partition.leader != broker.id or log is None:
         return Error.NOT_LEADER_OR_FOLLOWER
     if log.high_watermark < required_offset:

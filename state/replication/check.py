@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from brokerstream.state.cluster import image
-from brokerstream.state.cluster.image import Topic
+from brokerstream.state.cluster.image import Partition, Topic
 from brokerstream.state.core import waiting
 from brokerstream.state.core.check import ALL, Touched, Violations, by_kind
 from brokerstream.state.core.decision import CONTROLLER
@@ -19,7 +19,7 @@ def check(tables: Tables, touched: Touched = ALL) -> Violations:
     """Every partition with several replicas, and what leaders know of them."""
     is_known = not touched.has("metadata", "topic")
     for topic, number in _touched(tables, touched) if is_known else _all(tables):
-        if len(topic.partitions[number].replicas) > 1:
+        if len(topic.partitions[number].replicas) > 1 or topic.partitions[number].directories:
             yield from _replicas(tables, topic, number)
     is_held = touched.has_timer(THROTTLE_TIMER) or touched.is_gone("logs", tables.logs, "log")
     if not is_known or is_held or touched.has("waiting", *KINDS):
@@ -59,6 +59,8 @@ def _kept(tables: Tables) -> Violations:
 def _replicas(tables: Tables, topic: Topic, number: int) -> Violations:
     """What is committed lies on every in-sync replica, and is the same wherever it lies."""
     partition, name = topic.partitions[number], f"{topic.name}-{number}"
+    if _is_led_from_lost_dir(tables, partition):
+        yield f"{name} is led by {partition.leader}, whose log directory has failed: {partition}"
     if partition.leader >= 0 and partition.leader not in partition.isr:
         yield f"{name} is led by {partition.leader}, which is not in sync: {partition.isr}"
     found = {
@@ -85,6 +87,18 @@ def _replicas(tables: Tables, topic: Topic, number: int) -> Violations:
             )
             if not is_cleaned:
                 yield from _agree(tables, name, (partition.leader, leaders), (each, log))
+
+
+def _is_led_from_lost_dir(tables: Tables, partition: Partition) -> bool:
+    """Whether a broker of the settings leads though the controller knows that it cannot.
+
+    One that has registered by a request may register anew, or name a directory with the heartbeat
+    that unfences it; the controller does not look at what it leads then.
+    """
+    leader = partition.leader
+    if leader < 0 or image.registration(tables.metadata, CONTROLLER, leader).sends_heartbeats:
+        return False
+    return image.is_replica_offline(tables.metadata, CONTROLLER, partition, leader)
 
 
 def _agree(tables: Tables, name: str, one: tuple[int, Log], other: tuple[int, Log]) -> Violations:

@@ -42,6 +42,7 @@ from brokerstream.state.core.records import (
     LogTruncated,
     PartitionAltered,
     Record,
+    ReplicasAssigned,
 )
 from brokerstream.state.core.settings import UNLIMITED
 from brokerstream.state.logs import log as logs
@@ -160,7 +161,9 @@ def new_leader(broker: Broker, place: Place) -> Decision:
     if partition.leader != broker.id:
         forget(broker, place)
         return begins_to_follow(broker, [place])
-    assert log is not None, place
+    if log is None:  # its directory has failed; the controller does not know yet
+        forget(broker, place)
+        return Decision()
     end = log.log_end_offset
     if len(partition.replicas) == 1:
         forget(broker, place)
@@ -191,17 +194,39 @@ def altered(broker: Broker, record: PartitionAltered, former: Partition) -> Deci
         return fetches(broker, [place]) if is_new else Decision()
     if known(broker, place) is None and set(former.replicas) == set(partition.replicas):
         return Decision()
+    if broker.has_lost(*place):
+        return Decision()
     leadership = changeable(broker, place)
     for each in partition.replicas:
         if each != broker.id and each not in leadership.replicas:
             leadership.replicas[each] = Replica()
+    return Decision(copies=list(_altered_in_epoch(broker, place)))
+
+
+def _altered_in_epoch(broker: Broker, place: Place) -> list[Message]:
+    """What a leader wishes that has read of a partition epoch, if it is new to it."""
+    partition, log, leadership = (
+        partition_of(broker, place),
+        broker.log(*place),
+        known(broker, place),
+    )
+    if partition is None or log is None or leadership is None:
+        return []
     if partition.partition_epoch <= leadership.partition_epoch:
-        return Decision()
+        return []
+    leadership = changeable(broker, place)
     leader.committed(leadership, partition.partition_epoch, partition.isr)
-    log = broker.log(*place)
-    assert log is not None, place
     watch_if_behind(broker, leadership, log)
-    return Decision(copies=list(expansion(broker, place, leadership)))
+    return expansion(broker, place, leadership)
+
+
+def assigned(broker: Broker, record: ReplicasAssigned) -> Decision:
+    """What a broker does that has read where replicas lie: the partition epochs that it knows."""
+    decision = Decision()
+    for number in record.directories:
+        place = (record.topic_id, number)
+        decision.copies += _altered_in_epoch(broker, place)
+    return decision
 
 
 def low_watermark(broker: Broker, place: Place, log_start_offset: int) -> int:
@@ -226,7 +251,7 @@ def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
     broker that is elected while it is severed does not know that it leads.
     """
     partition = partition_of(broker, place)
-    if partition is None or partition.leader != broker.id:
+    if partition is None or partition.leader != broker.id or broker.has_lost(*place):
         return
     leadership = changeable(broker, place)
     if broker.settings.brokerstream_isr_by_time_only:

@@ -13,7 +13,8 @@ the fewest, the first of those. Each directory has a set of files:
     <topic>-<n>/leader-epoch-checkpoint
 
 Wishes are an item of the table `waiting`, which a broker forgets when it stops:
-`<broker>/wished-dirs`. Not done: directories that fail.
+`<broker>/wished-dirs`. A directory that has failed (`directories.py`) gets no log and has
+no files.
 """
 
 from collections import Counter
@@ -28,8 +29,6 @@ from brokerstream.state.logs.checkpoint_files import Epochs, Offsets
 from brokerstream.state.logs.log import Log
 from brokerstream.state.replication import checkpoints
 
-DEFAULT_LOG_DIR = "/tmp/kafka-logs"
-
 WISHES_MAX = 1000
 """Logs that are not there yet and have a wished directory; of more the oldest wish goes."""
 
@@ -40,16 +39,9 @@ class WishedDirs(msgspec.Struct):
     paths: dict[str, str]
 
 
-def directories(broker: Broker) -> list[str]:
-    """The log directories of a broker, the first of them that of logs without a place."""
-    given = broker.settings.given
-    wanted = given.get("log.dirs") or given.get("log.dir") or DEFAULT_LOG_DIR
-    return list(broker.settings.log_dirs) or [each.strip() for each in wanted.split(",")]
-
-
 def directory_of(broker: Broker, log: Log) -> str:
     """Where a log lies."""
-    return log.directory or directories(broker)[0]
+    return log.directory or broker.log_dirs[0]
 
 
 def wish(broker: Broker, topic: str, partition: int, path: str) -> None:
@@ -84,14 +76,16 @@ def placed(broker: Broker, topic_id: Uuid) -> list[LogPlaced]:
     topic = broker.topic_by_id(topic_id)
     if len(several) < 2 or topic is None:
         return []
+    there = [each for each in several if each not in broker.failed_dirs]
     counts = Counter(log.directory for log in _logs(broker))
     wishes = _wishes(broker)
     found = []
     for partition in range(len(topic.partitions)):
-        log = broker.log(topic_id, partition)
+        log = broker.held_log(topic_id, partition)
         if log is not None and not log.directory:
-            fewest = min(several, key=counts.__getitem__)
-            directory = wishes.pop(f"{topic.name}-{partition}", fewest)
+            fewest = min(there, key=counts.__getitem__)
+            wished = wishes.pop(f"{topic.name}-{partition}", fewest)
+            directory = wished if wished in there else fewest
             counts[directory] += 1
             found.append(LogPlaced(topic_id, partition, directory))
     if found and wishes != _wishes(broker):
@@ -111,6 +105,8 @@ def files(broker: Broker) -> dict[str, str]:
         by_directory.setdefault(log.directory, []).append(log)
     found = {}
     for directory, logs in by_directory.items():
+        if (directory or broker.log_dirs[0]) in broker.failed_dirs:
+            continue
         prefix = f"{directory}/" if directory else ""
         for name, text in _files_of(broker, logs).items():
             found[prefix + name] = text

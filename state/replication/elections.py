@@ -9,6 +9,9 @@ steps; what then differs from what it is makes a record:
     a leader is elected
     a partition that loses a replica begins a leader epoch, even if its leader stays
 
+Nobody is elected whose replica lies in a log directory that has failed (`directories.py`); here it
+counts as one that is not alive.
+
 The leader stays while it is alive and in sync. Else the first replica *of the assignment* that is
 alive and in sync leads; where nobody is in sync the first that is alive and eligible, which is then
 alone in sync; then the last known leader. Where there is none and the election may be unclean, the
@@ -62,6 +65,11 @@ class Rules(NamedTuple):
     is_active: Callable[[int], bool]
     election: Election
     min_in_sync: int | None
+    is_offline: Callable[[Partition, int], bool]
+
+    def may_lead(self, partition: Partition, broker: int) -> bool:
+        """Whether a broker may lead a partition of which it has what is needed."""
+        return self.is_active(broker) and not self.is_offline(partition, broker)
 
     @classmethod
     def of(
@@ -76,7 +84,8 @@ class Rules(NamedTuple):
             may_be_unclean = controller.may_elect_unclean(topic)
             election = Election.UNCLEAN if may_be_unclean else Election.ONLINE
         min_in_sync = controller.min_in_sync_for_eligible(topic)
-        return cls(is_active or controller.is_active, election, min_in_sync)
+        is_active = is_active or controller.is_active
+        return cls(is_active, election, min_in_sync, controller.is_replica_offline)
 
 
 class Target(msgspec.Struct):
@@ -108,14 +117,14 @@ def elect(partition: Partition, target: Target, rules: Rules) -> tuple[int, bool
     first = target.replicas[:1] if rules.election is Election.PREFERRED else []
     may_lead = target.isr or target.elr
     for broker in (*first, partition.leader, *target.replicas):
-        if broker in may_lead and rules.is_active(broker):
+        if broker in may_lead and rules.may_lead(partition, broker):
             return broker, False
     if rules.min_in_sync is not None:
         last = eligible.last_known_leader(target.isr, target.elr, partition.last_known_elr)
-        if last is not None and rules.is_active(last):
+        if last is not None and rules.may_lead(partition, last):
             return last, True
     anybody = target.replicas if rules.election is Election.UNCLEAN else []
-    found = next((broker for broker in anybody if rules.is_active(broker)), NO_LEADER)
+    found = next((each for each in anybody if rules.may_lead(partition, each)), NO_LEADER)
     return found, found != NO_LEADER
 
 
@@ -232,6 +241,25 @@ def everywhere(
             if is_touched(partition):
                 place = (topic.topic_id, number)
                 record = without(place, partition, gone, rules, ended)
+                found += [record] if record is not None else []
+    return found
+
+
+def without_replicas(
+    controller: Controller, broker: int, is_lost: Callable[[tuple[Uuid, int], Partition], bool]
+) -> list[PartitionAltered]:
+    """What changes of partitions whose replica on a broker is lost: it leaves the in-sync set."""
+
+    def is_active(each: int) -> bool:
+        return each != broker and controller.is_active(each)
+
+    found = []
+    for topic in controller.all_topics():
+        rules = Rules.of(controller, topic, is_active=is_active)
+        for number, partition in enumerate(topic.partitions):
+            place = (topic.topic_id, number)
+            if broker in partition.isr and is_lost(place, partition):
+                record = without(place, partition, broker, rules)
                 found += [record] if record is not None else []
     return found
 

@@ -294,6 +294,8 @@ def _error(broker: Broker, place: Place) -> Error:
     """Why nothing can be written to a partition."""
     topic = broker.topic_by_id(place[0])
     assert topic is not None, place
+    if broker.has_lost(*place):
+        return Error.KAFKA_STORAGE_ERROR
     if topic.partitions[place[1]].leader != broker.id:
         return Error.NOT_LEADER_OR_FOLLOWER
     is_checked = topic.name == TRANSACTION_TOPIC

@@ -50,6 +50,8 @@ def refusal(
     """The answer to a fetch that is not read."""
     if partition is None:
         return _refused(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if broker.has_lost(asked.topic_id, asked.partition):
+        return _refused(asked, Error.KAFKA_STORAGE_ERROR)
     error = broker.leader_error(partition, asked.leader_epoch)
     if error is Error.NONE and sender not in partition.replicas:
         error = Error.UNKNOWN_LEADER_EPOCH

@@ -119,8 +119,10 @@ def next_epoch(controller: Controller) -> int:
 
 
 def restarted(controller: Controller, broker: int, start: int) -> BrokerRegistered:
-    """A broker that has been started again, and is unfenced at once; `start` as in the record."""
+    """A broker that has been started again, and is unfenced at once; `start` as in the record.
+
+    All its log directories are there.
+    """
     epoch = next_epoch(controller)
     incarnation = topics.derive_uuid("incarnation", str(broker), str(epoch))
-    log_dirs = controller.registration(broker).log_dirs
-    return BrokerRegistered(broker, epoch, incarnation, False, False, log_dirs, start=start)
+    return BrokerRegistered(broker, epoch, incarnation, False, False, [], start=start)

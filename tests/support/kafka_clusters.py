@@ -11,7 +11,20 @@ from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
 
 
-class JoiningKafka(EmbeddedKafka):
+class KafkaWithDisks(EmbeddedKafka):
+    """A broker whose logs lie in `data` and, where it has more disks, in `disk-2` and so on."""
+
+    disks = 1
+
+    def _write_properties(self, settings: Mapping[str, str]) -> None:
+        super()._write_properties(settings)
+        own = properties.read(self._properties)
+        more = [str(self.home / f"disk-{number}") for number in range(2, self.disks + 1)]
+        own["log.dirs"] = ",".join([own["log.dirs"], *more])
+        self._properties.write_text(properties.dump(own), encoding="utf-8")
+
+
+class JoiningKafka(KafkaWithDisks):
     """A broker that belongs to the cluster of another one, which is its controller."""
 
     def __init__(self, first: EmbeddedKafka, node_id: int, home: Path) -> None:
@@ -43,20 +56,25 @@ def kafka_cluster(
     brokers: int,
     settings: Mapping[str, str] | None = None,
     racks: Mapping[int, str] | None = None,
+    disks: int = 1,
 ) -> Iterator[dict[int, tuple[EmbeddedKafka, str]]]:
-    """The brokers 1 to `brokers` and their addresses, by node id; `settings` are for each."""
+    """The brokers 1 to `brokers` and their addresses, by node id; `settings` are for each.
+
+    Each has so many `disks` (`log.dirs`).
+    """
 
     def start(node_id: int) -> str:
         rack = {"broker.rack": racks[node_id]} if racks else {}
         return nodes[node_id].start({**(settings or {}), **rack})
 
-    first = EmbeddedKafka(home / "1", default_home())
+    first = KafkaWithDisks(home / "1", default_home())
     nodes = {1: first} | {
         node_id: JoiningKafka(first, node_id, home / str(node_id))
         for node_id in range(2, brokers + 1)
     }
     with ExitStack() as stack:
         for node in nodes.values():
+            node.disks = disks
             stack.callback(node.stop)
         addresses = [start(1)]
         with ThreadPoolExecutor() as pool:

@@ -47,12 +47,16 @@ class Replicas:
         self.topic_id = str(answer["topics"][0]["topicId"])
         self._waiting: list[str] = []
 
-    def intervene(self, kind: str, broker: int) -> None:
+    def intervene(self, kind: str, broker: int, **fields: Any) -> None:
         """Does something to a broker."""
         event = {"id": f"{kind}-{len(self.bench.rows)}-{broker}", "cluster": CLUSTER, "kind": kind}
-        self.bench.handle({**event, "broker": broker, "time": self.bench.now})
+        self.bench.handle({**event, **fields, "broker": broker, "time": self.bench.now})
         letters = self.bench.dead_letters(self.bench.last)
         assert letters == [], letters
+
+    def fail_dir(self, broker: int, directory: str) -> None:
+        """A log directory of a broker fails."""
+        self.intervene("fail-log-dir", broker, directory=directory)
 
     def isolate(self, *brokers: int) -> None:
         """Cuts brokers off from the others."""

@@ -65,7 +65,10 @@ def test_a_log_moves_with_all_that_is_in_it(bench: Bench) -> None:
     assert described(bench) == {("t", 0): ("/disk-1", 100), ("t", 1): ("/disk-2", 0)}
     assert alter(bench, ("/disk-2", {"t": [0, 1]})) == {("t", 0): 0, ("t", 1): 0}
     assert described(bench)["t", 0] == ("/disk-2", 100)
-    assert bench.records()[-1]["record"]["directory"] == "/disk-2"
+    records = [entry["record"] for entry in bench.records()][-3:]
+    kinds = [each["type"] for each in records]
+    assert kinds == ["LogPlaced", "ReplicasAssigned", "ReplicasAssigned"], "controller and broker"
+    assert records[0]["directory"] == "/disk-2"
     assert bench.append("t", header(1, size=50))["baseOffset"] == 1
     assert described(bench)["t", 0] == ("/disk-2", 150)
 

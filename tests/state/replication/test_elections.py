@@ -16,10 +16,16 @@ LAG_MS = 30_000
 
 
 def elect(
-    leader: int, replicas: list[int], isr: list[int], alive: list[int], unclean: bool = False
+    leader: int,
+    replicas: list[int],
+    isr: list[int],
+    alive: list[int],
+    unclean: bool = False,
+    lost: tuple[int, ...] = (),
 ) -> Any:
     partition = Partition(leader, 3, 7, replicas, isr)
-    rules = Rules(alive.__contains__, Election.UNCLEAN if unclean else Election.ONLINE, None)
+    election = Election.UNCLEAN if unclean else Election.ONLINE
+    rules = Rules(alive.__contains__, election, None, lambda _partition, broker: broker in lost)
     record = elections.without(("T", 0), partition, leader, rules)
     return record and (record.leader, record.isr, record.leader_recovery_state)
 
@@ -37,7 +43,7 @@ def test_example_19_the_last_one_stays_in_sync_unless_the_election_may_be_unclea
 def test_a_preferred_election_tries_the_first_replica() -> None:
     partition = Partition(3, 3, 7, [2, 3, 1], [1, 2, 3])
     online, preferred = (
-        Rules({1, 2, 3}.__contains__, election, None)
+        Rules({1, 2, 3}.__contains__, election, None, lambda *_: False)
         for election in (Election.ONLINE, Election.PREFERRED)
     )
     target = Target.of(partition)

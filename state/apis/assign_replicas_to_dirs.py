@@ -1,0 +1,126 @@
+"""AssignReplicasToDirs (key 73, version 0): a broker says in which log directories replicas lie.
+
+Runs on the controller. Sources: KIP-858; `ReplicationControlManager.handleAssignReplicasToDirs`,
+`ControllerApis` in Kafka. The errors, of a partition the first one that is true:
+
+    no CLUSTER_ACTION on the cluster                     31 CLUSTER_AUTHORIZATION_FAILED
+    not registered, or registered in another epoch       77 STALE_BROKER_EPOCH
+    no topic has the id                                  100 UNKNOWN_TOPIC_ID
+    the topic does not have the partition                3 UNKNOWN_TOPIC_OR_PARTITION
+    the broker is no replica of it                       6 NOT_LEADER_OR_FOLLOWER
+
+A directory that the controller does not know, or knows as failed, is taken down, too: the replica
+is offline then, and leaves the in-sync set.
+"""
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.image import Partition
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import ReplicasAssigned
+from brokerstream.state.core.schema import Body, Int16, Int32, Uuid
+from brokerstream.state.replication import directories, elections
+from brokerstream.state.replication.directory_bodies import (
+    ASSIGN_KEY,
+    AssignedTopic,
+    AssignReplicasToDirsRequest,
+)
+
+
+class PartitionOutcome(Body):
+    """Whether the replica of a partition is taken down."""
+
+    partition_index: Int32
+    error_code: Int16 = Error.NONE
+
+
+class TopicOutcome(Body):
+    """The partitions of one topic."""
+
+    topic_id: Uuid
+    partitions: list[PartitionOutcome] = []
+
+
+class DirectoryOutcome(Body):
+    """The replicas of one directory."""
+
+    id: Uuid
+    topics: list[TopicOutcome] = []
+
+
+class AssignReplicasToDirsResponse(Body):
+    """The outcomes in the order of the request."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = Error.NONE
+    directories: list[DirectoryOutcome] = []
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Takes down where replicas lie; those in a directory that has failed are offline."""
+    body: AssignReplicasToDirsRequest = request.body
+    if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
+        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
+    if not controller.is_of_epoch(body.broker_id, body.broker_epoch):
+        return _refused(Error.STALE_BROKER_EPOCH)
+    assigned: list[ReplicasAssigned] = []
+    lost: dict[tuple[Uuid, int], None] = {}
+    outcomes = []
+    for directory in body.directories:
+        is_offline = not directories.has(controller, body.broker_id, directory.id)
+        topics = []
+        for topic in directory.topics:
+            outcome, record = _assign(controller, body.broker_id, directory.id, topic)
+            topics.append(outcome)
+            assigned += [record] if record.directories else []
+            found = [each for each in outcome.partitions if each.error_code == Error.NONE]
+            lost |= {(topic.topic_id, each.partition_index): None for each in found if is_offline}
+        outcomes.append(DirectoryOutcome(id=directory.id, topics=topics))
+    gone = elections.without_replicas(
+        controller, body.broker_id, lambda place, _partition: place in lost
+    )
+    response = AssignReplicasToDirsResponse(directories=outcomes)
+    return Decision(records=[*assigned, *gone], response=response)
+
+
+def _assign(
+    controller: Controller, broker: int, directory: Uuid, asked: AssignedTopic
+) -> tuple[TopicOutcome, ReplicasAssigned]:
+    """What is said of the partitions of a topic, and what is written of them."""
+    topic = controller.topic_by_id(asked.topic_id)
+    record = ReplicasAssigned(broker, asked.topic_id, {})
+    outcomes = []
+    for each in asked.partitions:
+        index = each.partition_index
+        error = Error.UNKNOWN_TOPIC_ID
+        if topic is not None:
+            is_known = 0 <= index < len(topic.partitions)
+            partition = topic.partitions[index] if is_known else None
+            error = _error(partition, broker)
+            known = partition.directories.get(broker) if partition is not None else None
+            if error is Error.NONE and known != directory:
+                record.directories[index] = directory
+        outcomes.append(PartitionOutcome(partition_index=index, error_code=error))
+    return TopicOutcome(topic_id=asked.topic_id, partitions=outcomes), record
+
+
+def _error(partition: Partition | None, broker: int) -> Error:
+    if partition is None:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    return Error.NONE if broker in partition.replicas else Error.NOT_LEADER_OR_FOLLOWER
+
+
+def _refused(error: Error) -> Decision:
+    return Decision(response=AssignReplicasToDirsResponse(error_code=error))
+
+
+API = Api(
+    ASSIGN_KEY,
+    "ASSIGN_REPLICAS_TO_DIRS",
+    (0, 0),
+    AssignReplicasToDirsRequest,
+    handle,
+    on_controller=True,
+)
