@@ -158,6 +158,7 @@ EXAMPLES = {
     ),
     "cluster isolate": ("brokerstream cluster isolate 3 --control gateway.sock",),
     "cluster sever": ("brokerstream cluster sever 3 --control gateway.sock",),
+    "cluster fail-log-dir": ("brokerstream cluster fail-log-dir 2 /disk-2 --control gateway.sock",),
     "cluster rejoin": ("brokerstream cluster rejoin 3 --control gateway.sock",),
     "credentials": (
         "brokerstream credentials add users.jsonl alice",

@@ -409,16 +409,36 @@ class KafkaBroker:
         brokers = self._brokers(broker)
         self._call(lambda: self._engine.resume(brokers))
 
+    def fail_log_dir(self, directory: str, broker: int = 1) -> None:
+        """Let a log directory of a broker fail, until it is restarted: its replicas are offline.
+
+        The broker answers for them with KAFKA_STORAGE_ERROR, and others lead where there are any.
+        It halts with the first directory (or `metadata.log.dir`), or the last that is left.
+
+        Args:
+            directory: one of those in the setting `log.dirs`.
+            broker: whose.
+
+        Raises:
+            UserError: there is no such directory, or it has failed already.
+        """
+        (named,) = self._brokers(broker)
+        self._call(lambda: self._engine.fail_log_dir(named, directory))
+
     def restart(self, broker: int | None = None) -> None:
         """Let a broker, or all, start again: connections end, fetch sessions are forgotten.
 
-        Topics, records, offsets and producers are kept, as on Kafka's disk, and so are ports.
+        Topics, records, offsets and producers are kept, as on Kafka's disk, and so are ports. Log
+        directories that have failed are there again. A broker that has halted with one starts when
+        the controller has fenced it: `advance_time` by `broker.session.timeout.ms` is soonest.
         """
         brokers = self._brokers(broker)
 
         def start_again() -> None:
             self._engine.expire_sessions(None, brokers)
             self._gateway.disconnect(brokers)
+            for each in brokers:
+                self._engine.repair(each)
 
         self._call(start_again)
 

@@ -17,7 +17,7 @@ from brokerstream.gateway.engine import Answer, Body, EdgeRequest, UnansweredErr
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import Request
 from brokerstream.gateway.refusals import asked_for
-from brokerstream.state.cluster import image
+from brokerstream.state.cluster import failed_dirs, image
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.core import outputs
 from brokerstream.state.core.decision import CONTROLLER
@@ -27,6 +27,7 @@ from brokerstream.state.fetch.fetch_session import SessionCache
 from brokerstream.state.fetch.session_items import Session
 from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.groups import groups
+from brokerstream.state.replication import network
 from brokerstream.testing import failures
 from brokerstream.testing.failures import FETCH, METADATA, FetchPlace
 from brokerstream.testing.trouble import Effect, Trouble, Where, first_of
@@ -118,6 +119,18 @@ class TroubledEngine(LocalEngine):
         """Make a broker the leader of a partition. Raises UserError where it cannot be."""
         move = {"topic": topic, "partition": partition, "leader": leader}
         self._intervene(Kind.MOVE_LEADER, move=move)
+
+    def fail_log_dir(self, broker: int, directory: str) -> None:
+        """Let a log directory fail. Raises UserError where the broker has none of that name."""
+        self._intervene(Kind.FAIL_LOG_DIR, broker=broker, directory=directory)
+
+    def repair(self, broker: int) -> None:
+        """Start a broker again that has halted, or whose log directories have failed."""
+        table = self._cell.tables.waiting
+        if failed_dirs.of(table, broker):
+            self._intervene(Kind.STOP_BROKER, broker=broker)
+        if network.is_stopped(table, broker):
+            self._intervene(Kind.START_BROKER, broker=broker)
 
     def expire_sessions(self, client: str | None, brokers: list[int]) -> list[int]:
         """Forget the fetch sessions of a client, or all; gives back their ids."""

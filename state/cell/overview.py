@@ -9,7 +9,7 @@ leader's; it may be negative where the leader was elected uncleanly.
 from collections.abc import Sequence
 from typing import Any
 
-from brokerstream.state.cluster import image
+from brokerstream.state.cluster import failed_dirs, image
 from brokerstream.state.cluster.image import Partition, Topic
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.tables import Table, Tables
@@ -106,7 +106,8 @@ def _state_of(cells: Sequence[Tables], broker: int) -> str:
     for state, is_so in states.items():
         if any(is_so(tables.waiting, broker) for tables in cells):
             return state
-    return RUNNING
+    failed = [path for tables in cells for path in failed_dirs.of(tables.waiting, broker)]
+    return f"{RUNNING}, without {', '.join(failed)}" if failed else RUNNING
 
 
 def _topics(cells: Sequence[Tables]) -> list[Topic]:

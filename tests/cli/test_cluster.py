@@ -187,3 +187,19 @@ def test_without_a_gateway_it_says_how_to_start_one(tmp_path: Path) -> None:
     done = Served({}, tmp_path / "none").cluster("status")
     assert done.returncode == REFUSED
     assert f"Start one with `brokerstream gateway --control {tmp_path / 'none'}`." in done.stderr
+
+
+def test_a_log_directory_that_a_broker_does_not_have_does_not_fail(served: Served) -> None:
+    done = served.cluster("fail-log-dir", "2", "/nowhere")
+    assert done.returncode == REFUSED
+    assert "broker 2 has no log directory '/nowhere'" in " ".join(done.stderr.split())
+
+
+def test_a_log_directory_fails(tmp_path: Path) -> None:
+    control = tmp_path / "control"
+    disks = ("--set", "log.dirs=/disk-1,/disk-2")
+    with gateway("--brokers", "2", "--control", str(control), *disks) as (_, addresses):
+        alone = Served(addresses, control)
+        done = alone.cluster("fail-log-dir", "2", "/disk-2")
+        assert done.stderr == "log directory /disk-2 of broker 2 has failed\n"
+        assert alone.status()["brokers"][1]["state"] == "running, without /disk-2"

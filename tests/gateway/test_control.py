@@ -191,3 +191,22 @@ def test_with_a_journal_a_broker_stays_stopped(tmp_path: Path) -> None:
 
 async def settled(gateway: Running, kind: str, broker: int) -> None:
     await gateway.engine.intervene(kind, broker)
+
+
+def test_a_log_directory_fails_and_is_there_again_when_its_broker_starts(tmp_path: Path) -> None:
+    disks = {"log.dirs": "/disk-1,/disk-2"}
+    with running_gateway(brokers=2, engine_type=Taking, settings=disks) as gateway:
+        made, path = Control(gateway.engine, tmp_path / "control"), tmp_path / "control"
+        gateway.run(made.open())
+        told = control.ask(path, ask="fail-log-dir", broker=1, directory="/nowhere")
+        assert told["error"]["reason"] == "not possible"
+        told = control.ask(path, ask="fail-log-dir", broker=1, directory="/disk-2")
+        assert told == {"response": {}}
+        states = [row["state"] for row in control.ask(path, ask="status")["brokers"]]
+        assert states == ["running, without /disk-2", "running"]
+        do(path, "stop-broker", 1)
+        do(path, "start-broker", 1)
+        assert control.ask(path, ask="status")["brokers"][0]["state"] == "running"
+        control.ask(path, ask="fail-log-dir", broker=2, directory="/disk-1")
+        wait_until(lambda: not is_open(gateway.addresses[2]), "it halts with its metadata")
+        gateway.run(made.close())

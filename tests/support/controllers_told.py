@@ -1,7 +1,11 @@
 """What an administrator asks of the controller in a told history: leaders, replicas and brokers."""
 
+from typing import Any
+
 from brokerstream.state.cluster import topics
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC
+from brokerstream.state.cluster.image import LOST
+from brokerstream.state.replication import directories
 from tests.support.clients_told import CLUSTER
 from tests.support.replicas import FEATURES
 from tests.support.requests_told import Tell
@@ -77,6 +81,33 @@ def live_as_a_broker(t: Telling) -> None:
         t.ask(63, t.any_broker(), {**beat, **wishes})
     for epoch in (0, 1, 2):  # it is back, as far as its epoch is one of these
         t.clients.ask(63, 2, broker, {**beat, "brokerEpoch": epoch})
+    lose_a_directory(t, broker, beat)
+
+
+def lose_a_directory(t: Telling, broker: int, beat: dict[str, Any]) -> None:
+    """A log directory fails, or a broker says so; or it says where replicas lie.
+
+    Then it starts again, as often as not, and always where it has halted.
+    """
+    path = t.choice.of(["/disk-2", "/disk-3", "/disk-2", "/disk-1"])
+    named = directories.directory_id(t.clients.cell.settings, broker, path)
+    kind = t.choice.below(4)
+    if kind == 0:
+        dirs = {"currentMetadataOffset": -1, "offlineLogDirs": [named]}
+        t.clients.ask(63, t.choice.of([1, 2]), broker, {**beat, **dirs})
+    elif kind == 1:
+        topic = t.clients.topic("orders")
+        ids = [topic.topic_id if topic is not None else "A" * 22, "nonenonenonenonenonenQ"]
+        asked = [{"topicId": each, "partitions": [{"partitionIndex": 0}]} for each in ids]
+        said = [{"id": t.choice.of([named, LOST]), "topics": asked}]
+        names = ("brokerId", "brokerEpoch")
+        t.ask(73, broker, {**{name: beat[name] for name in names}, "directories": said})
+    elif t.clients.may_intervene:
+        t.clients.intervene("fail-log-dir", broker=broker, directory=path)
+    if (path == "/disk-1" or t.choice.one_in(2)) and t.clients.may_intervene:
+        t.clients.now += 10_000
+        for what in ("rejoin-broker", "tick", "stop-broker", "start-broker"):
+            t.clients.intervene(what, broker=broker)
 
 
 CONTROLLER_REQUESTS: list[tuple[int, Tell]] = [(1, elect), (2, reassign), (1, live_as_a_broker)]

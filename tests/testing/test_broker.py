@@ -14,6 +14,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.testing import KafkaBroker, Trouble
 from brokerstream.testing.transcript import transcript
 from tests.support.gateways import Client
+from tests.support.patience import wait_until
 
 
 def connect(broker: KafkaBroker, number: int = 1) -> Client:
@@ -285,3 +286,39 @@ def test_a_first_topic_that_is_refused_leaves_nothing_running() -> None:
     with pytest.raises(UserError, match="INVALID_TOPIC_EXCEPTION"):
         KafkaBroker(topics=["a b"]).start()
     assert set(threading.enumerate()) == before
+
+
+def test_a_log_directory_fails_until_the_broker_is_restarted() -> None:
+    disks = {"log.dirs": "/disk-1,/disk-2", "broker.session.timeout.ms": 1000}
+    with KafkaBroker(1, {"orders": 2}, config=disks) as broker:
+        assert [broker.produce("orders", "a", partition=each) for each in (0, 1)] == [0, 0]
+        broker.fail_log_dir("/disk-2")
+        with connect(broker) as client:
+            errors = [client.list_offset("orders", -1, each)["errorCode"] for each in (0, 1)]
+        assert errors == [Error.NONE, Error.KAFKA_STORAGE_ERROR]
+        with pytest.raises(UserError, match="those that have not failed"):
+            broker.fail_log_dir("/disk-2")
+        broker.restart()
+        wait_until(lambda: _listens(broker, 1), "its port is open again")
+        with connect(broker) as client:
+            assert client.list_offset("orders", -1, 1)["offset"] == 1
+        assert len(broker.records("orders")) == 2
+
+
+def test_a_broker_that_has_halted_with_its_first_directory_starts_when_it_is_fenced() -> None:
+    disks = {"log.dirs": "/disk-1,/disk-2"}
+    with KafkaBroker(2, ["orders"], config=disks) as broker:
+        broker.fail_log_dir("/disk-1", broker=2)
+        with pytest.raises(ConnectionRefusedError):
+            connect(broker, 2)
+        broker.advance_time(10_000)
+        broker.restart(2)
+        wait_until(lambda: _listens(broker, 2), "its port is open again")
+
+
+def _listens(broker: KafkaBroker, number: int) -> bool:
+    try:
+        connect(broker, number).close()
+    except ConnectionRefusedError:
+        return False
+    return True

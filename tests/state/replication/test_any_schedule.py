@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerstream.state.cell.check import check
+from brokerstream.state.cluster import failed_dirs
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import batches_from
 from brokerstream.state.replication import reassignments
@@ -27,11 +28,14 @@ Step = tuple[Any, ...]
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "40"))
 
+DISKS = ("/disk-1", "/disk-2")
+"""Log directories: the partition lies in the first; a broker halts with the second one alone."""
+
 SETTINGS: list[dict[str, Any]] = [
     {},
     {"brokerstream_leader_and_isr": True, "num_replica_fetchers": 4},
     {"brokerstream_isr_by_time_only": True, "brokerstream_trace_replication": True},
-    {"log_dirs": ("/disk-1", "/disk-2")},
+    {"log_dirs": DISKS, "given": {"metadata.log.dir": DISKS[1]}},
     {"brokerstream_eligible_leader_replicas_version": 0},
 ]
 """Settings under which nothing that is acknowledged may be lost."""
@@ -54,6 +58,7 @@ STEPS = st.lists(
         st.tuples(st.just("require"), st.sampled_from(["1", "2", "3"])),
         st.tuples(st.just("reassign"), st.sampled_from([*ASSIGNMENTS, None])),
         st.tuples(st.just("throttle"), st.sampled_from(RATES)),
+        st.tuples(st.just("fail"), st.sampled_from(BROKERS)),
     ),
     min_size=5,
     max_size=30,
@@ -95,6 +100,8 @@ class Watched:
             getattr(self, f"_{name}")(*arguments)
             self._look()
         for broker in BROKERS:
+            if self._has_failed(broker):
+                self._stop(broker)
             self._start(broker)
             self._rejoin(broker)
         self._throttle(None)
@@ -153,6 +160,18 @@ class Watched:
 
     def _rejoin(self, broker: int) -> None:
         self.replicas.rejoin(broker)
+
+    def _fail(self, broker: int) -> None:
+        """The log directory of the partition fails, where the broker has several."""
+        has_several = len(self.replicas.bench.settings.broker_settings.log_dirs) > 1
+        if not has_several or self.replicas.is_stopped(broker) or self._has_failed(broker):
+            return
+        self.done["a leader's directory"] += self.replicas.partition().leader == broker
+        self.done["a severed broker's directory"] += self.replicas.is_severed(broker)
+        self.replicas.fail_dir(broker, DISKS[0])
+
+    def _has_failed(self, broker: int) -> bool:
+        return bool(failed_dirs.of(self.replicas.bench.cell.tables.waiting, broker))
 
     def _wait(self, milliseconds: int) -> None:
         self.replicas.bench.tick(milliseconds)
@@ -249,11 +268,13 @@ class Watched:
 
 
 @settings(max_examples=SCHEDULES, deadline=None)
-@given(STEPS, st.sampled_from(["1", "2"]), st.sampled_from([0, 1]))
+@given(STEPS, st.sampled_from(["1", "2"]), st.sampled_from([0, 1]), st.booleans())
 def test_what_was_acknowledged_survives_clean_elections(
-    steps: list[Step], required: str, version: int
+    steps: list[Step], required: str, version: int, has_disks: bool
 ) -> None:
-    Watched(required=required, brokerstream_eligible_leader_replicas_version=version).run(steps)
+    disks = SETTINGS[3] if has_disks else {}
+    version_of = {"brokerstream_eligible_leader_replicas_version": version}
+    Watched(required=required, **version_of, **disks).run(steps)
 
 
 def schedule(seed: int) -> list[Step]:
@@ -280,12 +301,21 @@ def schedule(seed: int) -> list[Step]:
     return steps
 
 
+def failing(steps: list[Step], seed: int) -> list[Step]:
+    """The same with log directories that fail here and there."""
+    random, found = Random(f"failing {seed}"), []
+    for step in steps:
+        found += [("fail", random.choice(BROKERS))] if random.random() < 0.15 else []
+        found.append(step)
+    return found
+
+
 def test_schedules_inject_everything() -> None:
     """Among them what is cut off or taken whole, and Produces that end in every way."""
     done: Counter[str] = Counter()
     for seed in SEEDS:
         watched = Watched(required="12"[seed % 2], **SETTINGS[seed % len(SETTINGS)])
-        watched.run(schedule(seed))
+        watched.run(failing(schedule(seed), seed))
         done += watched.done
         records = [entry["record"] for entry in watched.replicas.bench.records()]
         done.update(record["type"] for record in records)
@@ -299,6 +329,7 @@ def test_schedules_inject_everything() -> None:
     wanted |= {"elect", "election 0", "election 80", "election 84", "reassign", "reassignment 0"}
     wanted |= {"reassignment 0 waits", "cancel 0", "cancel 85"}
     wanted |= {"LogTaken", "LogPlaced", "LineLogged", "held by a leader", "held by a follower"}
+    wanted |= {"fail", "a leader's directory", "a severed broker's directory", "error 56"}
     wanted |= {"require", "nobody in sync", "elected, being eligible", "the last known leader"}
     assert wanted - set(+done) == set()
 
