@@ -196,13 +196,8 @@ def _open(broker: Broker, request: Request, told: Decision) -> list[Place] | Err
             return Error.INVALID_REQUEST
         if not share_sessions.has_any(broker, group_id):
             told.messages += share_partitions.ask_again(broker, group_id)
-        if share_sessions.open_session(broker, group_id, member_id, wanted, connection):
-            return list(dict.fromkeys(wanted))
-        idle = share_sessions.idle(broker)
-        if idle is None:
+        if not share_sessions.open_session(broker, group_id, member_id, wanted, connection):
             return Error.SHARE_SESSION_LIMIT_REACHED
-        joined(close(broker, *idle), told)
-        share_sessions.open_session(broker, group_id, member_id, wanted, connection)
         return list(dict.fromkeys(wanted))
     session = share_sessions.take_up(broker, group_id, member_id, epoch)
     if isinstance(session, Error):

@@ -3,10 +3,11 @@
     sessions   <broker>/share-session/<group>/<member>   ShareSession
 
 A session is opened with epoch 0, each request in it has the next epoch, and -1 closes it. It is not
-durable. It ends with the connection that has opened it, of several the one that was opened last, as
-in Kafka. Not every edge tells of connections: where `group.share.max.share.sessions` are open, the
-one that was silent for longest goes, if that is longer than `IDLE_MS`. Source: `ShareSessionCache`,
-`ShareSession`, `CachedSharePartition`, `SharePartitionManager.newContext` in Kafka; KIP-932.
+durable. It ends with the connection that has opened it, if that has opened none since and none of
+its sessions was closed since: Kafka keeps one session of each connection, and marks that one stale
+whichever is closed. Where `group.share.max.share.sessions` are open nobody gets another one; none
+is evicted, however long it was silent. Source: `ShareSessionCache`, `ShareSession`,
+`CachedSharePartition`, `SharePartitionManager.newContext` in Kafka 4.3.1; KIP-932.
 """
 
 import msgspec
@@ -19,8 +20,6 @@ from brokerstream.state.core.tables import escape, unescape
 
 KIND = "share-session"
 FIRST_EPOCH, FINAL_EPOCH = 0, -1
-IDLE_MS = 60_000
-"""After how long without a request a session may go for another one, as after a lost connection."""
 
 _LAST_EPOCH = 2**31 - 1
 
@@ -44,14 +43,13 @@ class CachedPartition(msgspec.Struct, array_like=True):
 class ShareSession(msgspec.Struct):
     """A member's session: the epoch that comes next, and its partitions in their order.
 
-    `connection` has opened it, at `opened_at`; times are ms since 1970.
+    `connection` has opened it; the session ends with it where `ends_with_it`.
     """
 
     epoch: int
     partitions: list[CachedPartition]
-    used_at: int = 0
     connection: str = ""
-    opened_at: int = 0
+    ends_with_it: bool = True
 
     def update(self, wanted: list[Place], forgotten: list[Place]) -> None:
         """Takes partitions in, to be shown, and others out."""
@@ -90,8 +88,9 @@ def open_session(
     close(broker, group_id, member_id)
     if len(_keys(broker)) >= group_configs.share_max_sessions(broker):
         return False
+    _outlive(broker, connection)
     partitions = [CachedPartition(*place, False) for place in dict.fromkeys(places)]
-    session = ShareSession(FIRST_EPOCH + 1, partitions, broker.now, connection, broker.now)
+    session = ShareSession(FIRST_EPOCH + 1, partitions, connection)
     broker.tables.sessions.put(_key(broker, group_id, member_id), session)
     return True
 
@@ -104,7 +103,6 @@ def take_up(broker: Broker, group_id: str, member_id: str, epoch: int) -> ShareS
     if epoch not in (known.epoch, FINAL_EPOCH):
         return Error.INVALID_SHARE_SESSION_EPOCH
     session = change(broker, group_id, member_id)
-    session.used_at = broker.now
     if epoch != FINAL_EPOCH:
         session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
     return session
@@ -117,7 +115,10 @@ def change(broker: Broker, group_id: str, member_id: str) -> ShareSession:
 
 def close(broker: Broker, group_id: str, member_id: str) -> None:
     """Forgets a session, if there is one."""
-    broker.tables.sessions.drop(_key(broker, group_id, member_id))
+    session = find(broker, group_id, member_id)
+    if session is not None:
+        broker.tables.sessions.drop(_key(broker, group_id, member_id))
+        _outlive(broker, session.connection)
 
 
 def has_any(broker: Broker, group_id: str) -> bool:
@@ -126,32 +127,25 @@ def has_any(broker: Broker, group_id: str) -> bool:
 
 
 def of_connection(broker: Broker, connection: str) -> tuple[str, str] | None:
-    """The group and the member of the session that a connection has opened last."""
-    opened = []
+    """The group and the member of the session that ends with a connection."""
     for key in _keys(broker):
-        session = broker.tables.sessions.get(key, ShareSession)
-        assert session is not None, key
-        if session.connection == connection:
-            opened.append((session.opened_at, key))
-    return _whose(max(opened)[1]) if opened else None
+        if _ends_with(broker, key, connection):
+            _, _, group_id, member_id = key.split("/")
+            return unescape(group_id), unescape(member_id)
+    return None
 
 
-def idle(broker: Broker) -> tuple[str, str] | None:
-    """The group and the member whose session may go for another one."""
-    used = []
-    for key in _keys(broker):
-        session = broker.tables.sessions.get(key, ShareSession)
-        assert session is not None, key
-        used.append((session.used_at, key))
-    if not used or min(used)[0] > broker.now - IDLE_MS:
-        return None
-    return _whose(min(used)[1])
+def _outlive(broker: Broker, connection: str) -> None:
+    """No session that there is ends with a connection, if that is told of at all."""
+    for key in _keys(broker) if connection else ():
+        if _ends_with(broker, key, connection):
+            broker.tables.sessions.change(key, ShareSession).ends_with_it = False
 
 
-def _whose(key: str) -> tuple[str, str]:
-    """The group and the member whose session an item is."""
-    _, _, group_id, member_id = key.split("/")
-    return unescape(group_id), unescape(member_id)
+def _ends_with(broker: Broker, key: str, connection: str) -> bool:
+    session = broker.tables.sessions.get(key, ShareSession)
+    assert session is not None, key
+    return session.ends_with_it and session.connection == connection
 
 
 def _keys(broker: Broker) -> list[str]:

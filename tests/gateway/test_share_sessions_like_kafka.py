@@ -123,6 +123,11 @@ class Members:
         wait_until(has_got)
         return got[-1]
 
+    def end(self, client: Client, member: str) -> Any:
+        """The same of a fetch that ends the session."""
+        self._epochs[member] = -1
+        return self.fetch(client, member)
+
     def reopen(self, client: Client, member: str) -> Any:
         self._epochs[member] = 0
         return self.fetch(client, member)
@@ -153,6 +158,22 @@ def shared(members: Members) -> Iterator[Any]:
     yield members.get(other, "other")
     again = members.connect()
     yield members.fetch(again, "one"), members.fetch(again, "two")
+
+
+def stale(members: Members) -> Iterator[Any]:
+    """A connection ends of whose two sessions another one has closed one: the other one stays."""
+    for closed, left in (("one", "two"), ("two", "one")):
+        opener, closer, last = members.connect(), members.connect(), members.connect()
+        members.reopen(opener, "one")
+        members.reopen(opener, "two")
+        yield members.end(closer, closed)
+        members.write("a")
+        members.get(last, f"last {closed}")
+        opener.close()
+        last.close()
+        members.get(closer, f"closer {closed}")
+        closer.close()
+        yield members.fetch(members.connect(), left) == NO_SESSION
 
 
 def lost(members: Members) -> Iterator[Any]:
@@ -283,11 +304,13 @@ def test_sessions_of_a_real_broker_end_and_are_throttled_as_ours(kafka: str) -> 
     with ExitStack() as stack:
         ours = stack.enter_context(running_gateway()).addresses[1]
         addresses = ours, Address(host, int(port))
-        for scenario in (ended, shared, lost, too_fast):
+        for scenario in (ended, shared, stale, lost, too_fast):
             told = [list(scenario(Members(address, stack, scenario))) for address in addresses]
             assert told[0] == told[1]
             if scenario is ended:
                 assert told[0] == [[(0, 2, 1)], [], [(0, 2, 2)], NO_SESSION]
+            elif scenario is stale:
+                assert told[0][1::2] == [False, False]
 
 
 @pytest.mark.kafka

@@ -20,7 +20,7 @@ RULES: dict[int, Rule] = {
         "The broker knows no share session of this member, or no longer.",
         MANAGER,
         "Clients open a new one by themselves.",
-        "A broker that was started again; a leader that moved; a session that had to make room.",
+        "A broker that was started again; a leader that moved; a session whose connection ended.",
         SESSIONS,
     ),
     Error.INVALID_SHARE_SESSION_EPOCH: Rule(
@@ -31,7 +31,7 @@ RULES: dict[int, Rule] = {
         SESSIONS,
     ),
     Error.SHARE_SESSION_LIMIT_REACHED: Rule(
-        "The broker has as many share sessions as it may, and all are in use.",
+        "The broker has as many share sessions as it may, and evicts none.",
         MANAGER,
         "Clients try again by themselves; raise group.share.max.share.sessions.",
         "More members than the broker was set up for.",
