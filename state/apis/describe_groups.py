@@ -82,7 +82,7 @@ def _describe(broker: Broker, request: Request, group_id: str) -> DescribedGroup
     error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
         return DescribedGroup(group_id=group_id, error_code=error)
-    group = groups.find(broker, group_id)
+    group = groups.shown(broker, group_id)
     if isinstance(group, ClassicGroup):
         described = _of(group)
     else:

@@ -17,7 +17,8 @@ never reach the coordinator; where none is left, the group is not looked at. The
     it names an epoch in which it had not a partition 113 STALE_MEMBER_EPOCH
     metadata longer than offset.metadata.max.bytes    12, for that partition alone
 
-A commit with a generation below 0 makes a group that is not there yet ("simple"). The time of the
+A commit with a generation below 0 makes a group that is not there yet ("simple"); where each offset
+is refused with 12 nothing of it is written (`groups.begin`). The time of the
 commit is the event's; it expires at a time of its own only where versions 2 to 4 give a retention.
 With `brokerstream.commit.while.loading` (seed 003) a commit is taken while the group is loaded, of
 anybody: it lies in the log behind what is read, which therefore does not take its place.
@@ -238,7 +239,7 @@ def _commit(
     broker: Machine, request: Request, accepted: list[_Accepted], answers: "Answers"
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
-    group_error, version = NONE, request.header.request_api_version
+    group, group_error, version = None, NONE, request.header.request_api_version
     if isinstance(broker, Broker):
         group = groups.find(broker, body.group_id)
         group_error = _group_error(broker, group, body, version, accepted)
@@ -257,6 +258,8 @@ def _commit(
             answered.append(_answer(partition.partition_index, error))
         by_coordinator.append(CommittedTopic.of(each.wanted, version, answered))
     answers.merge(by_coordinator)
+    if isinstance(broker, Broker) and group is None and group_error is NONE and not records:
+        groups.begin(broker, body.group_id)
     return records
 
 

@@ -14,14 +14,20 @@ Source: KIP-98, KIP-447, KIP-890; `KafkaApis.handleTxnOffsetCommitRequest`,
 
 Then the transaction's coordinator is asked whether the group's partition of `__consumer_offsets`
 is part of the transaction; from version 5 on it is made a part of it (KIP-890). What it answers is
-what the client is told, but 90 is 47, 13 is 14, and 120 is 48 below version 4. Then, as with
-OffsetCommit:
+what the client is told, but 90 is 47, 13 is 14, and 120 is 48 below version 4. Nobody is asked
+where that partition knows the producer in a later epoch (47), or has offsets of it in this one that
+wait for their marker. Then, as with OffsetCommit:
 
     no such group, generation >= 0                    22
     members, generations                              as `group_rules.commit_error` says
     metadata longer than offset.metadata.max.bytes    12, for that partition alone
+    producer id, but no epoch (-1)                    -1 for everything
+    an epoch below the producer's in that partition   47 for everything
 
-What is left is pending until the marker (`state/transactions/transactional_offsets.py`).
+What is left is pending until the marker (`state/transactions/transactional_offsets.py`); without a
+producer id it counts at once. The last three lines can only be met where nobody is asked
+(`transaction.partition.verification.enable`): only then a partition without followers remembers
+epochs. Offsets that are all refused with 12 make a group (`groups.begin`), as in Kafka.
 """
 
 from typing import Annotated
@@ -40,13 +46,25 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Batch, TransactionalOffset, TransactionalOffsetsWritten
+from brokerstream.state.core.records import (
+    Batch,
+    OffsetCommitted,
+    ProducerNoted,
+    Record,
+    TransactionalOffset,
+    TransactionalOffsetsWritten,
+)
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
 from brokerstream.state.core.tables import decode_item
 from brokerstream.state.groups import groups
 from brokerstream.state.groups.group_rules import Commit
 from brokerstream.state.groups.kinds import kind_of
+from brokerstream.state.logs import producer as producers
+from brokerstream.state.logs.producer import Producer
+from brokerstream.state.replication import internal_logs
 from brokerstream.state.transactions import transaction_verification as verifications
+from brokerstream.state.transactions import transactional_offsets
+from brokerstream.state.transactions.transactional_offsets import NO_PRODUCER_ID
 
 KNOWS_ABORTABLE_SINCE = 4
 """The first version whose clients know TRANSACTION_ABORTABLE."""
@@ -162,16 +180,18 @@ def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
     if not is_v2 and not broker.settings.transaction_partition_verification_enable:
         return _commit(broker, state, version)
     body = state.body
-    topic = broker.topic_by_name(coordinators.GROUP_TOPIC)
-    assert topic is not None, body.group_id
-    partition = coordinators.partition_for(body.group_id, len(topic.partitions))
+    known = _known(broker, body)
+    if known is not None and body.producer_epoch < known.producer_epoch:
+        return _answer(state, Error.INVALID_PRODUCER_EPOCH)
+    if known is not None and body.producer_epoch == known.producer_epoch and _is_open(broker, body):
+        return _commit(broker, state, version)
     batch = Batch(
         base_offset=-1,
         last_offset_delta=0,
         producer_id=body.producer_id,
         producer_epoch=body.producer_epoch,
     )
-    asked = {coordinators.GROUP_TOPIC: [partition]}
+    asked = {coordinators.GROUP_TOPIC: [_place(broker, body)[1]]}
     message = verifications.message(broker, body.transactional_id, batch, asked, is_v2)
     if message is None:
         return _answer(state, Error.COORDINATOR_NOT_AVAILABLE)
@@ -227,15 +247,75 @@ def _commit(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
         for partition in topic.partitions
         if (topic.name, partition.partition_index) not in too_large
     ]
-    decision = _answer(state, Error.NONE, too_large)
+    error = _write_error(broker, state.body) if offsets else Error.NONE
+    if error is not Error.NONE:
+        return _answer(state, error)
+    decision, body = _answer(state, Error.NONE, too_large), state.body
     if offsets:
-        body = state.body
-        decision.records = [
-            TransactionalOffsetsWritten(
-                body.group_id, body.producer_id, broker.now, offsets, body.producer_epoch
-            )
-        ]
+        decision.records = _records(broker, body, offsets)
+    elif groups.find(broker, body.group_id) is None:
+        groups.begin(broker, body.group_id)
     return decision
+
+
+def _write_error(broker: Broker, body: TxnOffsetCommitRequest) -> Error:
+    """Why the group's partition does not take a producer's batch, if so."""
+    if body.producer_id == NO_PRODUCER_ID:
+        return Error.NONE
+    if body.producer_epoch == producers.NO_PRODUCER_EPOCH:
+        return Error.UNKNOWN_SERVER_ERROR
+    known = _known(broker, body)
+    is_old = known is not None and body.producer_epoch < known.producer_epoch
+    return Error.INVALID_PRODUCER_EPOCH if is_old else Error.NONE
+
+
+def _known(broker: Broker, body: TxnOffsetCommitRequest) -> Producer | None:
+    """What the group's partition knows of the producer."""
+    key = producers.producer_key(broker.id, *_place(broker, body), body.producer_id)
+    return broker.tables.producers.get(key, Producer)
+
+
+def _is_open(broker: Broker, body: TxnOffsetCommitRequest) -> bool:
+    """Whether the group's partition has offsets of the producer that wait for their marker."""
+    partition = _place(broker, body)[1]
+    return bool(transactional_offsets.groups_of(broker, body.producer_id, partition))
+
+
+def _records(
+    broker: Broker, body: TxnOffsetCommitRequest, offsets: list[TransactionalOffset]
+) -> list[Record]:
+    """What is written: offsets of nobody's transaction count at once.
+
+    Where nobody verifies, the partition has to remember the epoch.
+    """
+    if body.producer_id == NO_PRODUCER_ID:
+        return [
+            OffsetCommitted(
+                group_id=body.group_id,
+                topic=each.topic,
+                partition=each.partition,
+                offset=each.offset,
+                leader_epoch=each.leader_epoch,
+                metadata=each.metadata,
+                commit_timestamp=broker.now,
+                topic_id=each.topic_id,
+            )
+            for each in offsets
+        ]
+    ids, epoch = (body.group_id, body.producer_id), body.producer_epoch
+    records: list[Record] = [TransactionalOffsetsWritten(*ids, broker.now, offsets, epoch)]
+    place = _place(broker, body)
+    is_unverified = not broker.settings.transaction_partition_verification_enable
+    if is_unverified and not internal_logs.has_followers(broker, place):
+        records.append(ProducerNoted(*place, body.producer_id, epoch, broker.now))
+    return records
+
+
+def _place(broker: Broker, body: TxnOffsetCommitRequest) -> tuple[Uuid, int]:
+    """The partition of `__consumer_offsets` that has the group."""
+    topic = broker.topic_by_name(coordinators.GROUP_TOPIC)
+    assert topic is not None, body.group_id
+    return topic.topic_id, coordinators.partition_for(body.group_id, len(topic.partitions))
 
 
 def _group_error(broker: Broker, body: TxnOffsetCommitRequest, version: int) -> Error:

@@ -25,7 +25,7 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import BatchAppended, EndMarker, Record
+from brokerstream.state.core.records import Batch, BatchAppended, EndMarker, ProducerNoted, Record
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.logs import control_batches
 from brokerstream.state.logs import producer as producers
@@ -111,15 +111,41 @@ class _Writer:
         has_followers = len(topic.partitions[log.partition].replicas) > 1
         if has_followers or self._broker.settings.brokerstream_internal_logs:
             error = self._append(marker, topic, log)
-            if error is not Error.NONE:
-                return error
+        elif not self._broker.settings.transaction_partition_verification_enable:
+            error = self._note(marker, topic, log)
+        else:
+            error = Error.NONE
+        if error is not Error.NONE:
+            return error
         self.records += transactional_offsets.ended(
             self._broker, marker.producer_id, log.partition, marker.transaction_result
         )
         return Error.NONE
 
     def _append(self, marker: Marker, topic: Topic, log: Log) -> Error:
+        batch = self._batch(marker, topic, log)
+        error = self._check(marker, log, batch)
+        if error is not Error.NONE:
+            return error
         place = (log.topic_id, log.partition)
+        verifications.forget(
+            self._broker.tables.waiting, self._broker.id, *place, marker.producer_id
+        )
+        self._ends[place] = batch.last_offset + 1
+        self.records.append(BatchAppended(*place, batch))
+        return Error.NONE
+
+    def _note(self, marker: Marker, topic: Topic, log: Log) -> Error:
+        """A partition without a log remembers the marker's epochs."""
+        error = self._check(marker, log, self._batch(marker, topic, log))
+        if error is Error.NONE:
+            ids = (log.topic_id, log.partition, marker.producer_id)
+            now = self._broker.now
+            epochs = (marker.producer_epoch, now, marker.coordinator_epoch)
+            self.records.append(ProducerNoted(*ids, *epochs))
+        return error
+
+    def _batch(self, marker: Marker, topic: Topic, log: Log) -> Batch:
         batch = control_batches.end_batch(
             marker.producer_id,
             marker.producer_epoch,
@@ -128,21 +154,19 @@ class _Writer:
                 coordinator_epoch=marker.coordinator_epoch,
                 is_append_time=self._broker.rules_of(topic).records.takes_append_time,
             ),
-            self._ends.get(place, log.log_end_offset),
+            self._ends.get((log.topic_id, log.partition), log.log_end_offset),
             self._broker.now,
         )
         batch.partition_leader_epoch = log.leader_epoch
-        known = self._known(place, marker.producer_id)
+        return batch
+
+    def _check(self, marker: Marker, log: Log, batch: Batch) -> Error:
+        """Whether the producer's state lets the marker in, which it then has."""
+        known = self._known((log.topic_id, log.partition), marker.producer_id)
         error = producers.check_marker(known, batch, marker.transaction_version)
-        if error is not Error.NONE:
-            return error
-        producers.update(known, batch)
-        verifications.forget(
-            self._broker.tables.waiting, self._broker.id, *place, marker.producer_id
-        )
-        self._ends[place] = batch.last_offset + 1
-        self.records.append(BatchAppended(log.topic_id, log.partition, batch))
-        return Error.NONE
+        if error is Error.NONE:
+            producers.update(known, batch)
+        return error
 
     def _known(self, place: tuple[Uuid, int], producer_id: int) -> Producer:
         """A copy of what the partition knows of the producer, with the markers of this request."""

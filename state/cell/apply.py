@@ -64,6 +64,7 @@ from brokerstream.state.core.records import (
     ProducerIdBlockReceived,
     ProducerIdBlockWritten,
     ProducerIdIssued,
+    ProducerNoted,
     ProducersExpired,
     Record,
     ReplicasAssigned,
@@ -241,6 +242,10 @@ def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -
     producer.expire(tables.producers, machine, record)
 
 
+def _producer_noted(tables: Tables, machine: int, record: ProducerNoted) -> None:
+    producer.note(tables.producers, machine, record)
+
+
 def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
     place = (machine, record.topic_id, record.partition)
     deleted_times.note(tables.logs, machine, record)
@@ -397,6 +402,7 @@ _APPLIERS: dict[type, Applier] = {
     TransactionMarkersWritten: _markers_written,
     TransactionalIdExpired: _transactional_id_expired,
     ProducersExpired: _producers_expired,
+    ProducerNoted: _producer_noted,
     LogStartMoved: _log_start_moved,
     LogCleaned: _log_cleaned,
     HighWatermarkMoved: _high_watermark_moved,

@@ -336,6 +336,17 @@ class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
     producer_ids: list[int]
 
 
+class ProducerNoted(msgspec.Struct, tag=True, rename="camel"):
+    """A partition of `__consumer_offsets` that keeps no log has a producer's offsets or marker."""
+
+    topic_id: Uuid
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    timestamp: int
+    coordinator_epoch: int = -1
+
+
 class LogStartMoved(msgspec.Struct, tag=True, rename="camel", omit_defaults=True):
     """Records below `log_start_offset` are deleted (DeleteRecords, retention).
 
@@ -542,6 +553,7 @@ Record = (
     | ProducerIdIssued
     | BatchAppended
     | ProducersExpired
+    | ProducerNoted
     | LogStartMoved
     | LogCleaned
     | HighWatermarkMoved

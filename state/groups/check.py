@@ -8,7 +8,7 @@ from brokerstream.state.core.check import ALL, Touched, Violations, by_kind
 from brokerstream.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokerstream.state.core.tables import Tables, escape
 from brokerstream.state.groups import groups
-from brokerstream.state.groups.classic_group import ClassicGroup
+from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
 from brokerstream.state.groups.committed_offsets import Committed
 from brokerstream.state.groups.kinds import kind_of
 
@@ -65,9 +65,10 @@ def _groups(tables: Tables, known: dict[int, Known]) -> Violations:
             for violation in kind_of(group).check(group, running):
                 yield f"group {group_id!r} of broker {broker}: {violation}"
             is_written = group_id in written
-            if isinstance(group, ClassicGroup) and not (
-                group.members or group.pending or is_written
-            ):
+            is_begun = isinstance(group, ClassicGroup) and (
+                group.generation_id or group.state is not GroupState.EMPTY
+            )
+            if is_begun and not (group.members or group.pending or is_written):
                 yield f"group {group_id!r} of broker {broker} lives without anybody"
         for name in sorted(timers):
             yield f"the timer {name} of broker {broker} is of no group that lives"

@@ -80,7 +80,7 @@ def _describe(broker: Broker, request: Request, kind: Describing[Shown], group_i
     error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
         return kind.refused(group_id, error, None)
-    group = groups.find(broker, group_id)
+    group = groups.shown(broker, group_id)
     if not isinstance(group, kind.kind):
         why = "not found." if group is None else f"is not {kind.name}."
         return kind.refused(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")

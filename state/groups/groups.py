@@ -10,8 +10,10 @@ What is known of a group lies in three tables, with `/` and `%` of its id escape
 The tag `type` of an item says of which kind the group is; what a kind does is in `kinds.py`. A
 broker that restarts, or takes a group over, reads it from its records; who was waiting, and for how
 long, it forgets. A classic group that commits without members has no item in `sessions`; other
-groups never have one, since all of them but their timers is durable. `drop` takes all three away;
-nobody else touches these items. Offsets have their own (`committed_offsets.py`).
+groups never have one, since all of them but their timers is durable. One whose first commit stored
+nothing (12) has that item alone until something is written of it: requests to its coordinator find
+it, who asks for groups does not, as in Kafka before the coordinator writes on. `drop` takes all
+three away; nobody else touches these items. Offsets have their own (`committed_offsets.py`).
 
 The timers of a classic group are `join` (the rebalance time-out, or the initial delay), `sync`, and
 of each member, or id that was given away, `heartbeat/<member>`: so a heartbeat costs the same in a
@@ -81,6 +83,24 @@ def all_groups(broker: Broker) -> list[Group]:
     """Every group that the broker coordinates, to be read only, by id."""
     found = [find(broker, group_id) for group_id in written_ids(broker.tables, broker.id)]
     return [group for group in found if group is not None]
+
+
+def shown(broker: Broker, group_id: str) -> Group | None:
+    """The group, to be read only, where something is written of it: what is told of groups."""
+    is_written = written(broker.tables.groups, broker.id, group_id) is not None
+    return find(broker, group_id) if is_written else None
+
+
+def held(broker: Broker) -> list[Group]:
+    """`all_groups`, and those of which nothing is written."""
+    ids = {*written_ids(broker.tables, broker.id), *living_ids(broker.tables, broker.id)}
+    found = [find(broker, group_id) for group_id in sorted(ids)]
+    return [group for group in found if group is not None]
+
+
+def begin(broker: Broker, group_id: str) -> None:
+    """A group is there of which nothing is written: its first commit has stored no offset."""
+    save(broker.tables, broker.id, restored(group_id, None))
 
 
 def known(tables: Tables, broker: int, group_id: str) -> Group | None:

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 import msgspec
 
 from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.records import Batch, ProducersExpired
+from brokerstream.state.core.records import Batch, ProducerNoted, ProducersExpired
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table, kept
 
@@ -260,6 +260,16 @@ def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Bat
         return
     key = producer_key(broker, topic_id, partition, batch.producer_id)
     update(table.ensure(key, Producer), batch)
+
+
+def note(table: Table, broker: int, record: ProducerNoted) -> None:
+    """Remembers what a producer, or a marker of its, has written where no log is kept."""
+    key = producer_key(broker, record.topic_id, record.partition, record.producer_id)
+    producer = table.ensure(key, Producer)
+    producer.producer_epoch = record.producer_epoch
+    producer.last_timestamp = record.timestamp
+    if record.coordinator_epoch != NO_COORDINATOR_EPOCH:
+        producer.coordinator_epoch = record.coordinator_epoch
 
 
 def update(producer: Producer, batch: Batch) -> None:

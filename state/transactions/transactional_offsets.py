@@ -91,17 +91,22 @@ def unstable(table: Table, broker: int, group_id: str) -> set[tuple[str, int]]:
     return {(each.offset.topic, each.offset.partition) for each in offsets}
 
 
-def ended(broker: Broker, producer_id: int, partition: int, is_commit: bool) -> list[Record]:
-    """The records of a marker in a partition of `__consumer_offsets`."""
-    table = broker.tables.groups
-    index = table.get(_index_key(broker.id, producer_id), PendingIn)
+def groups_of(broker: Broker, producer_id: int, partition: int) -> list[str]:
+    """The groups in a partition of `__consumer_offsets` that a producer has pending offsets in."""
+    index = broker.tables.groups.get(_index_key(broker.id, producer_id), PendingIn)
     topic = broker.topic_by_name(GROUP_TOPIC)
     assert topic is not None, partition
-    group_ids = [
+    return [
         group_id
         for group_id in (index.group_ids if index is not None else [])
         if partition_for(group_id, len(topic.partitions)) == partition
     ]
+
+
+def ended(broker: Broker, producer_id: int, partition: int, is_commit: bool) -> list[Record]:
+    """The records of a marker in a partition of `__consumer_offsets`."""
+    table = broker.tables.groups
+    group_ids = groups_of(broker, producer_id, partition)
     if not group_ids:
         return []
     records: list[Record] = []

@@ -32,12 +32,14 @@ NO_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 SHARING = f"odd-{uuid.uuid4().hex[:6]}"
 """A share group, which nobody else has."""
 
+UNHEARD = f"{SHARING}-unheard"
+
 
 @pytest.fixture(scope="module")
 def sides(kafka: str) -> Iterator[Sides]:
     with both_sides(kafka, TOPICS) as found:
         for side in found:
-            side.begin([SHARING], {})
+            side.begin([SHARING, UNHEARD], {})
             side.begin_transactions("odd-nobody")
             wait_until(lambda side=side: not side.answer(set_to((FIRST, [0])), [])["errorCode"])
         yield found
@@ -283,6 +285,34 @@ SHARES = [
 ]
 
 
+def first_commit(metadata: str) -> Step:
+    partitions = [{"partitionIndex": 0, "committedOffset": 1, "committedMetadata": metadata}]
+    body = {"groupId": UNHEARD, "generationIdOrMemberEpoch": -1, "memberId": ""}
+    return Step("OFFSET_COMMIT", 9, {**body, "topics": [{"name": FIRST, "partitions": partitions}]})
+
+
+TOO_LONG = first_commit("x" * 4_097)
+DELETION = Step("DELETE_GROUPS", 2, {"groupsNames": [UNHEARD]})
+WITHOUT_OFFSETS = [{"name": FIRST, "partitions": [{"partitionIndex": 0}]}]
+SHARER = {"groupId": UNHEARD, "memberId": ZERO, "memberEpoch": 0, "rackId": None}
+UNWRITTEN = [
+    TOO_LONG,
+    Step("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []}),
+    *(
+        Step(f"{kind}DESCRIBE{name}", version, {field: [UNHEARD]})
+        for kind, name, version, field in (
+            ("", "_GROUPS", 6, "groups"),
+            ("CONSUMER_GROUP_", "", 1, "groupIds"),
+            ("SHARE_GROUP_", "", 1, "groupIds"),
+        )
+    ),
+    Step("OFFSET_DELETE", 0, {"groupId": UNHEARD, "topics": WITHOUT_OFFSETS}),
+    Step("SHARE_GROUP_HEARTBEAT", 1, {**SHARER, "subscribedTopicNames": [FIRST]}),
+    *(DELETION, DELETION, TOO_LONG, first_commit("x"), DELETION, DELETION),
+]
+"""A group of which its coordinator alone knows: it stores nothing of the first commit."""
+
+
 def in_order(answer: Any) -> Any:
     """An answer with its lists in one order, without who answers."""
     if isinstance(answer, dict):
@@ -290,8 +320,10 @@ def in_order(answer: Any) -> Any:
     return sorted(map(in_order, answer), key=str) if isinstance(answer, list) else answer
 
 
-@pytest.mark.parametrize("steps", [QUOTAS, LOOKS, NAMELESS, CREATIONS, SETTINGS, DATA, SHARES])
+@pytest.mark.parametrize(
+    "steps", [QUOTAS, LOOKS, NAMELESS, CREATIONS, SETTINGS, DATA, SHARES, UNWRITTEN]
+)
 def test_an_odd_request_has_kafkas_answer(sides: Sides, steps: list[Step]) -> None:
     for step in steps:
-        ours, theirs = (in_order(side.answer(step, [])) for side in sides)
+        ours, theirs = (in_order(side.answer(step, [UNHEARD])) for side in sides)
         assert ours == theirs, step

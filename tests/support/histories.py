@@ -105,6 +105,7 @@ def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
             brokerstream_broker_racks=choice.of([(), ("1:east", "2:west", "3:west")]),
             log_dirs=choice.of([(), ("/disk-1", "/disk-2", "/disk-3")]),
             brokerstream_internal_logs=choice.one_in(3),
+            transaction_partition_verification_enable=not choice.one_in(4),
         ),
     )
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokerstream.state.cell import check
 from brokerstream.state.cluster.coordinators import partition_for
 from brokerstream.state.core import outputs
 from brokerstream.state.core.java_hashes import java_hash
@@ -113,6 +114,37 @@ def test_example_11_off_metadata_too_large() -> None:
     groups = Groups()
     assert groups.commit((0, 1, "x" * 4096), (1, 1, "x" * 4097)) == {0: 0, 1: 12}
     assert groups.offsets(0, 1) == [(1, -1, "x" * 4096, 0), MISSING]
+
+
+def test_a_first_commit_that_stores_nothing_makes_a_group_of_which_nothing_is_written() -> None:
+    """Who asks for groups is not told of it; it goes when it is deleted, or with a restart."""
+    groups = Groups()
+    bench, hidden = groups.bench, {"groups": ["g"]}
+
+    def deleted() -> int:
+        return int(
+            bench.request("DELETE_GROUPS", 2, {"groupsNames": ["g"]})["results"][0]["errorCode"]
+        )
+
+    assert groups.commit((0, 1, "x" * 4097), (9, 1)) == {0: 12, 9: 3}
+    assert bench.request("LIST_GROUPS", 5, {})["groups"] == []
+    assert bench.request("DESCRIBE_GROUPS", 6, hidden)["groups"][0]["errorCode"] == 69
+    removal = {"groupId": "g", "topics": [{"name": "a", "partitions": [{"partitionIndex": 0}]}]}
+    assert bench.request("OFFSET_DELETE", 0, removal)["errorCode"] == 0
+    assert check.check(bench.cell) == []
+    assert (deleted(), deleted()) == (0, 69)
+    groups.commit((0, 1, "x" * 4097))
+    groups.commit((0, 1, "x"))
+    assert bench.request("DESCRIBE_GROUPS", 6, hidden)["groups"][0]["groupState"] == "Empty"
+
+
+@pytest.mark.parametrize("fields", [{"generationIdOrMemberEpoch": 0}, {}])
+def test_no_group_is_made_by_a_commit_that_its_coordinator_does_not_see(fields: Any) -> None:
+    """Of an unknown generation, or of no partition that there is."""
+    groups = Groups()
+    groups.commit((0 if fields else 9, 1, "x" * 4097), **fields)
+    deletion = groups.bench.request("DELETE_GROUPS", 2, {"groupsNames": ["g"]})
+    assert deletion["results"] == [{"groupId": "g", "errorCode": 69}]
 
 
 def test_example_12_a_fetch_tells_offset_and_epoch_of_each_partition() -> None:

@@ -214,6 +214,19 @@ def test_a_group_without_offsets_and_members_goes_with_a_check() -> None:
     assert listed(bench) == []
 
 
+def test_a_group_of_which_nothing_is_written_goes_with_a_check() -> None:
+    """Its first commit was refused; until the check its coordinator can delete it."""
+    for waits, error in ((999, 0), (1_001, 69)):
+        bench = groups_of()
+        partitions = [{"partitionIndex": 0, "committedOffset": 7, "committedMetadata": "x" * 5000}]
+        body = {"groupId": GROUP, "topics": [{"name": "first", "partitions": partitions}]}
+        answer = bench.request("OFFSET_COMMIT", 9, body)
+        assert answer["topics"][0]["partitions"][0]["errorCode"] == 12
+        bench.after(waits)
+        deletion = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
+        assert deletion["results"][0]["errorCode"] == error
+
+
 def test_what_expires_is_a_tombstone_in_the_topic_of_offsets() -> None:
     bench = groups_of()
     commit(bench, "first")

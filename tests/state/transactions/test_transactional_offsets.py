@@ -6,11 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokerstream.state.cell import check
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokerstream.state.groups import groups
 from brokerstream.state.transactions import transactional_offsets
 from tests.support.transactions import TransactionBench
 
 STABLE, UNSTABLE = 0, 88
+TOO_LARGE, OLD_EPOCH = 12, 47
 
 
 def commit(bench: TransactionBench, offset: int, partition: int = 0) -> None:
@@ -175,6 +178,57 @@ def test_a_deleted_groups_pending_offsets_are_gone() -> None:
     bench.end("t1", holder)
     assert groups.written(bench.cell.tables.groups, 1, "g") is None
     assert bench.dead_letters() == []
+
+
+def marker(bench: TransactionBench, producer_id: int, epoch: int, coordinator_epoch: int) -> int:
+    """The error of an end marker in the partition that has the group."""
+    topic = {"name": GROUP_TOPIC, "partitionIndexes": [partition_for("g", 50)]}
+    told = {"producerId": producer_id, "producerEpoch": epoch, "transactionResult": False}
+    told |= {"coordinatorEpoch": coordinator_epoch, "topics": [topic]}
+    answer = bench.request("WRITE_TXN_MARKERS", 1, {"markers": [told]})
+    return int(answer["markers"][0]["topics"][0]["partitions"][0]["errorCode"])
+
+
+def test_where_nobody_verifies_the_partition_remembers_epochs() -> None:
+    """Those of offsets and of markers, beyond the transaction; others than 47 are told first."""
+    bench = TransactionBench(transaction_partition_verification_enable=False)
+    assert bench.commit_offset("t1", (7, 3), 5) == 0
+    assert bench.commit_offset("t1", (7, 2), 6, version=2) == OLD_EPOCH
+    assert bench.commit_offset("t1", (7, 2), 6, metadata="x" * 4097) == TOO_LARGE
+    assert bench.commit_offset("t1", (7, -1), 6) == -1
+    assert bench.commit_offset("t1", (8, 0), 6) == 0, "another producer"
+    assert [marker(bench, 7, *epochs) for epochs in ((2, 9), (3, 9), (4, 8), (5, 9))] == [
+        *(OLD_EPOCH, 0, 52, 0)
+    ]
+    assert bench.commit_offset("t1", (7, 4), 6) == OLD_EPOCH
+    assert bench.commit_offset("t1", (7, 5), 6) == 0
+    assert check.check(bench.cell) == []
+    bench.reload()
+    assert bench.commit_offset("t1", (7, 4), 6) == OLD_EPOCH
+
+
+def test_a_coordinator_is_not_asked_of_what_the_partition_knows() -> None:
+    """An epoch that is old there, or offsets that wait there for their marker."""
+    bench = TransactionBench(transaction_partition_verification_enable=False)
+    assert bench.commit_offset("t1", (7, 3), 5, version=5) == 49
+    assert bench.commit_offset("t1", (7, 3), 5) == 0
+    told = [bench.commit_offset("t1", (7, epoch), 6, version=5) for epoch in (2, 3, 4)]
+    assert told == [OLD_EPOCH, 0, 49]
+    marker(bench, 7, 3, 0)
+    assert bench.commit_offset("t1", (7, 3), 6, version=5) == 49
+
+
+def test_offsets_of_no_producer_count_at_once_where_nobody_verifies() -> None:
+    bench = TransactionBench(transaction_partition_verification_enable=False)
+    assert bench.commit_offset("t1", (-1, -1), 5) == 0
+    assert bench.committed_offset(require_stable=True) == (STABLE, 5)
+
+
+def test_a_first_commit_in_a_transaction_that_stores_nothing_makes_a_group() -> None:
+    bench = TransactionBench(transaction_partition_verification_enable=False)
+    assert bench.commit_offset("t1", (7, 3), 5, metadata="x" * 4097) == TOO_LARGE
+    deletion = bench.request("DELETE_GROUPS", 2, {"groupsNames": ["g"]})
+    assert deletion["results"] == [{"groupId": "g", "errorCode": 0}]
 
 
 def test_what_a_transaction_commits_goes_to_the_compacted_offsets() -> None:
