@@ -13,10 +13,10 @@ with, in this order:
 
 A topic that the client may not READ has 29, one that there is not 3. Where a partition below 0 is
 to be set, nothing is, and the request has -1: Kafka cannot ask share coordinators that. A group
-that there is not is made. Then the share coordinators begin the partitions' states in the group's
-epoch; what they say of a partition is its answer. Kafka waits for `__share_group_state`; here it is
-created where there is something to begin, and the client is told 15 COORDINATOR_NOT_AVAILABLE until
-it is there.
+that there is not is made where any topic is there, whichever of its partitions are named. Then the
+share coordinators begin the partitions' states in the group's epoch; what they say of a partition
+is its answer. Kafka waits for `__share_group_state`; here it is created where there is something to
+begin, and the client is told 15 COORDINATOR_NOT_AVAILABLE until it is there.
 """
 
 import msgspec
@@ -34,6 +34,7 @@ from brokerstream.state.groups import share_offsets
 from brokerstream.state.groups.consumer_group import Refused
 from brokerstream.state.groups.share_group import ShareGroup
 from brokerstream.state.groups.share_offsets import WORDS, Answered, Offsets
+from brokerstream.state.groups.share_states import Places
 from brokerstream.state.share.state_bodies import ShareGroupStateResponse
 
 _FROM_STATE = "Error in initialize state RPC. "
@@ -111,24 +112,25 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(error, WORDS[error])
     if isinstance(group, Refused):
         return _refuse(group.error, group.message)
-    answer, offsets = _sorted_out(broker, request)
-    if not offsets:
-        return Decision(response=answer)
+    answer, offsets, places = _sorted_out(broker, request)
+    group = group or ShareGroup(body.group_id)
+    if not any(offsets.values()):
+        records = share_offsets.begin(broker, group, places) if places else []
+        return Decision(response=answer, records=records)
     if broker.topic_by_name(SHARE_TOPIC) is None:
         error = Error.COORDINATOR_NOT_AVAILABLE
         refusal = _refuse(error, WORDS[error])
         refusal.messages = internal_topics.creation(broker, [SHARE_TOPIC])
         return refusal
-    group = group or ShareGroup(body.group_id)
     odd = next(((topic, p) for topic, asked in offsets.items() for p in asked if p < 0), None)
     if odd is not None:
         text = f"Initialize share group parameters has invalid partitionId - {body.group_id}"
         refusal = _refuse(Error.UNKNOWN_SERVER_ERROR, f"{text} {odd[0]} {odd[1]}")
-        refusal.records = share_offsets.begin(broker, group, offsets)
+        refusal.records = share_offsets.begin(broker, group, places)
         return refusal
     state = AlterState(body.group_id, answer, group.group_epoch, offsets)
     decision = _go_on(broker, state, share_offsets.NOBODY)
-    decision.records = share_offsets.begin(broker, group, offsets)
+    decision.records = share_offsets.begin(broker, group, places)
     return decision
 
 
@@ -137,16 +139,20 @@ def _refuse(error: Error, message: str | None) -> Decision:
     return Decision(response=response)
 
 
-def _sorted_out(broker: Broker, request: Request) -> tuple[AlterShareGroupOffsetsResponse, Offsets]:
-    """The answer if all goes well, topics that are refused first; and what is to be set.
+def _sorted_out(
+    broker: Broker, request: Request
+) -> tuple[AlterShareGroupOffsetsResponse, Offsets, Places]:
+    """The answer if all goes well, topics that are refused first; what is to be set, and to begin.
 
     A topic that comes twice is answered once, one that there is not without partitions not at all.
+    What is written of it is what comes last, as by Kafka.
     """
     body: AlterShareGroupOffsetsRequest = request.body
     denied = broker.denied_topics(request, Operation.READ, (t.topic_name for t in body.topics))
     refused: dict[str, AlteredTopicResult] = {}
     taken: dict[str, AlteredTopicResult] = {}
     offsets: Offsets = {}
+    places: Places = {}
     for asked in body.topics:
         topic = broker.topic_by_name(asked.topic_name)
         name, topic_id = asked.topic_name, topic.topic_id if topic else ZERO_UUID
@@ -158,15 +164,19 @@ def _sorted_out(broker: Broker, request: Request) -> tuple[AlterShareGroupOffset
             continue
         told = AlteredTopicResult(name, topic_id, [])
         told = (taken if count else refused).setdefault(name, told)
+        if count:
+            offsets.setdefault(topic_id, {})
+            numbers = [each.partition_index for each in asked.partitions]
+            places[topic_id] = [each for each in dict.fromkeys(numbers) if each < count]
         for each in asked.partitions:
             result = AlteredPartitionResult(partition_index=each.partition_index)
             if each.partition_index < count:
-                offsets.setdefault(told.topic_id, {})[each.partition_index] = each.start_offset
+                offsets[topic_id][each.partition_index] = each.start_offset
             else:
                 result.error_code, result.error_message = error, WORDS[error]
             told.partitions.append(result)
     responses = [*refused.values(), *taken.values()]
-    return AlterShareGroupOffsetsResponse(responses=responses), offsets
+    return AlterShareGroupOffsetsResponse(responses=responses), offsets, places
 
 
 def _go_on(broker: Broker, state: AlterState, after: int) -> Decision:

@@ -7,9 +7,11 @@ KIP-229. Each group has its own answer, in this order:
     this broker does not coordinate the group     16 NOT_COORDINATOR
     no such group                                 69 GROUP_ID_NOT_FOUND
     it has members                                68 NON_EMPTY_GROUP
+    share coordinators cannot be asked            -1 UNKNOWN_SERVER_ERROR, once
 
 Kafka waits for the share coordinators before a share group goes; here they are told. First it is
-written that their states are to go, as in Kafka.
+written that their states are to go, as in Kafka: after that they can be asked
+(`share_states.is_odd`).
 
 Offsets of open transactions go, too (`OffsetMetadataManager.deleteAllOffsets`): their markers find
 nothing to commit.
@@ -57,6 +59,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     results = []
     for group_id in dict.fromkeys(body.groups_names):
         error = _error(broker, request, group_id)
+        group = groups.find(broker, group_id) if error is Error.NONE else None
+        if isinstance(group, ShareGroup) and share_states.is_odd(group):
+            error = Error.UNKNOWN_SERVER_ERROR
+            records.extend(share_offsets.deleting_all(broker, group))
         results.append(DeletedGroup(group_id=group_id, error_code=error))
         if error is Error.NONE:
             records.extend(_tombstones(broker, group_id))

@@ -105,10 +105,10 @@ def answers_in(response: ShareGroupStateResponse) -> dict[Uuid, dict[int, Answer
 # Offsets are set
 
 
-def begin(broker: Broker, group: ShareGroup, offsets: Offsets) -> list[Record]:
+def begin(broker: Broker, group: ShareGroup, places: Places) -> list[Record]:
     """The partitions' states are to begin anew."""
     coordinator = ShareGroupCoordinator(broker, group)
-    initializing = coordinator.initializing_too(_places(offsets))
+    initializing = coordinator.initializing_too(places)
     coordinator.write_states(initializing, group.initialized)
     return coordinator.records
 
@@ -119,7 +119,7 @@ def begun(broker: Broker, group_id: str, offsets: Offsets) -> list[Record]:
     if not isinstance(group, ShareGroup):
         return []
     coordinator = ShareGroupCoordinator(broker, group)
-    coordinator.initialized(_places(offsets))
+    coordinator.initialized({each: found for each, found in _places(offsets).items() if found})
     return coordinator.records
 
 

@@ -73,6 +73,21 @@ def all_asked(broker: Broker) -> list[Message]:
     ]
 
 
+def is_odd(group: ShareGroup) -> bool:
+    """Whether share coordinators cannot be asked to delete a group's states.
+
+    AlterShareGroupOffsets has named a partition below 0, or one topic without partitions among
+    others. Kafka makes the same of topics that are to be deleted already: of all their partitions.
+    """
+    known = [*group.initializing.items(), *group.initialized.items()]
+    by_topic: dict[Uuid, set[int]] = {}
+    for topic_id, states in known:
+        by_topic.setdefault(topic_id, set()).update(states.partitions)
+    partitions = list(by_topic.values())
+    has_none = any(partitions) and not all(partitions)
+    return has_none or any(min(each, default=0) < 0 for each in partitions)
+
+
 def deletions(broker: Broker, group: ShareGroup) -> list[Message]:
     """What share coordinators are told when a group goes: its partitions' states go, too."""
     places = {

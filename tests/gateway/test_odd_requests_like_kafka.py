@@ -32,14 +32,14 @@ NO_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 SHARING = f"odd-{uuid.uuid4().hex[:6]}"
 """A share group, which nobody else has."""
 
-UNHEARD = f"{SHARING}-unheard"
+UNHEARD, MADE = f"{SHARING}-unheard", f"{SHARING}-made"
 
 
 @pytest.fixture(scope="module")
 def sides(kafka: str) -> Iterator[Sides]:
     with both_sides(kafka, TOPICS) as found:
         for side in found:
-            side.begin([SHARING, UNHEARD], {})
+            side.begin([SHARING, UNHEARD, MADE], {})
             side.begin_transactions("odd-nobody")
             wait_until(lambda side=side: not side.answer(set_to((FIRST, [0])), [])["errorCode"])
         yield found
@@ -247,12 +247,12 @@ DATA = [
 ]
 
 
-def set_to(*topics: tuple[str, list[int]]) -> Step:
+def set_to(*topics: tuple[str, list[int]], group: str = SHARING) -> Step:
     told = [
         {"topicName": name, "partitions": [{"partitionIndex": p, "startOffset": 1} for p in each]}
         for name, each in topics
     ]
-    return Step("ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": SHARING, "topics": told})
+    return Step("ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": group, "topics": told})
 
 
 def where(*topics: tuple[str, list[int]], group: str = SHARING) -> Step:
@@ -261,8 +261,8 @@ def where(*topics: tuple[str, list[int]], group: str = SHARING) -> Step:
     return Step("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)
 
 
-def forgotten(*topics: str) -> Step:
-    body = {"groupId": SHARING, "topics": [{"topicName": name} for name in topics]}
+def forgotten(*topics: str, group: str = SHARING) -> Step:
+    body = {"groupId": group, "topics": [{"topicName": name} for name in topics]}
     return Step("DELETE_SHARE_GROUP_OFFSETS", 0, body)
 
 
@@ -282,6 +282,32 @@ SHARES = [
     where((FIRST, [0]), group=""),
     where((NOWHERE, [-1]), group=""),
     forgotten(NOWHERE, NOWHERE, FIRST, FIRST),
+]
+
+
+MAKES = [
+    [(FIRST, [])],
+    [(FIRST, [9])],
+    [(NOWHERE, [0]), (NOWHERE, [])],
+    [(FIRST, []), (NOWHERE, [1])],
+    [(FIRST, []), (SECOND, [])],
+    [(FIRST, []), (SECOND, [0])],
+    [(FIRST, [0]), (FIRST, [])],
+    [(FIRST, [0, -1])],
+]
+"""What a share group is to have that there is not; some make it, some cannot go at once."""
+
+MAKING = [
+    step
+    for topics in MAKES
+    for step in (
+        set_to(*topics, group=MADE),
+        Step("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []}),
+        Step("SHARE_GROUP_DESCRIBE", 1, {"groupIds": [MADE]}),
+        Step("DESCRIBE_SHARE_GROUP_OFFSETS", 1, {"groups": [{"groupId": MADE, "topics": None}]}),
+        forgotten(FIRST, group=MADE),
+        *[Step("DELETE_GROUPS", 2, {"groupsNames": [MADE]})] * 3,
+    )
 ]
 
 
@@ -321,9 +347,9 @@ def in_order(answer: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "steps", [QUOTAS, LOOKS, NAMELESS, CREATIONS, SETTINGS, DATA, SHARES, UNWRITTEN]
+    "steps", [QUOTAS, LOOKS, NAMELESS, CREATIONS, SETTINGS, DATA, SHARES, MAKING, UNWRITTEN]
 )
 def test_an_odd_request_has_kafkas_answer(sides: Sides, steps: list[Step]) -> None:
     for step in steps:
-        ours, theirs = (in_order(side.answer(step, [UNHEARD])) for side in sides)
+        ours, theirs = (in_order(side.answer(step, [UNHEARD, MADE])) for side in sides)
         assert ours == theirs, step

@@ -45,6 +45,13 @@ def left() -> ShareBench:
     return bench
 
 
+def deleted(bench: Bench, group: str) -> int:
+    """The error of DeleteGroups."""
+    return int(
+        bench.request("DELETE_GROUPS", 2, {"groupsNames": [group]})["results"][0]["errorCode"]
+    )
+
+
 def codes(answer: Any) -> list[int]:
     return [each["errorCode"] for topic in answer["responses"] for each in topic["partitions"]]
 
@@ -70,6 +77,34 @@ def test_a_group_that_there_is_not_is_made() -> None:
     asked = {"groupIds": ["new"], "includeAuthorizedOperations": False}
     (group,) = bench.request("SHARE_GROUP_DESCRIBE", 1, asked)["groups"]
     assert (group["errorCode"], group["groupState"]) == (0, "Empty")
+
+
+@pytest.mark.parametrize("offsets", [(), ((9, 7),)])
+def test_a_group_is_made_by_a_topic_without_any_of_its_partitions(offsets: Any) -> None:
+    bench = left()
+    answer = alter(bench, "foo", *offsets, group="new")
+    assert (answer["errorCode"], codes(answer)) == (0, [3] * len(offsets))
+    assert isinstance(groups.written(bench.cell.tables.groups, 1, "new"), ShareGroup)
+    assert described(bench, "new") == {}
+    assert forget(bench, "foo", group="new")["responses"][0]["errorCode"] == 3
+    assert [deleted(bench, "new") for _ in range(2)] == [0, 69]
+    alter(bench, "none", (0, 1), group="new")
+    assert deleted(bench, "new") == 69
+
+
+@pytest.mark.parametrize("partition", [-1, None])
+def test_what_share_coordinators_cannot_be_asked_to_delete_they_are_asked_the_next_time(
+    partition: int | None,
+) -> None:
+    """A partition below 0, or a topic of which there is none beside one of which there is one."""
+    bench = left()
+    alter(bench, "bar", (0, 5), group="new")
+    alter(bench, "foo", *([] if partition is None else [(partition, 0)]), group="new")
+    assert deleted(bench, "new") == -1
+    assert described(bench, "new") == {}
+    assert [deleted(bench, "new") for _ in range(2)] == [0, 69]
+    alter(bench, "bar", group="new")
+    assert described(bench, "new", [{"topicName": "bar", "partitions": [0]}]) == {"bar": [(-1, -1)]}
 
 
 def test_who_joins_goes_on_where_it_was_set() -> None:
