@@ -93,6 +93,19 @@ class RecordsSeen:
 
     # At the end
 
+    def read_further(self, logs: Mapping[TopicPartition, Log]) -> list[str]:
+        """Where members have read behind the ends of these logs; in words.
+
+        What a producer has given up may be under way still, and is written after that.
+        """
+        ends = {at: log[-1][0] if log else -1 for at, log in logs.items()}
+        return [
+            f"{at.topic}-{at.partition} ends before {name}, which was read at {offset}"
+            for (at, offset), name in self._at.items()
+            if offset > ends.get(at, offset)
+            and not self._losses.may_be_gone(at, offset, self.sent[name].written_at)
+        ]
+
     def hold(
         self, logs: Mapping[TopicPartition, Log], committed: Mapping[TopicPartition, Log]
     ) -> None:

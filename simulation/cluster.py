@@ -64,6 +64,7 @@ def settings_of(plan: Plan) -> CellSettings:
             group_initial_rebalance_delay_ms=200,
             group_min_session_timeout_ms=1_000,
             min_insync_replicas=plan.in_sync_min,
+            log_dirs=plan.disks,
             log_initial_task_delay_ms=500,
             log_retention_check_interval_ms=RETENTION_CHECK_MS[plan.has(Fault.RETENTION)],
             offsets_commit_timeout_ms=2_000,
@@ -76,6 +77,7 @@ def settings_of(plan: Plan) -> CellSettings:
             brokerstream_transaction_version=plan.transaction_version,
             given={
                 **_of_share_groups(plan),
+                **({"metadata.log.dir": "/metadata"} if plan.disks else {}),
                 "min.insync.replicas": str(plan.in_sync_min),
                 "transaction.state.log.min.isr": str(plan.in_sync_min),
                 "transaction.state.log.replication.factor": str(plan.replicas),
@@ -145,10 +147,11 @@ class Cluster(ABC):
         event = {"cluster": CLUSTER, "time": self._clock.now, "nonce": f"n{self._count}", **fields}
         self.take(self.cell_of(fields["broker"]), _json.encode(event))
 
-    def intervene(self, kind: Kind, broker: int) -> None:
+    def intervene(self, kind: Kind, broker: int, **fields: Any) -> None:
         """Does to a broker what `ABOUT_BROKERS` names."""
         self._count += 1
-        self.request({"id": f"intervention-{self._count}", "kind": kind, "broker": broker})
+        named = {"id": f"intervention-{self._count}", "kind": kind, "broker": broker}
+        self.request({**named, **fields})
 
     def disconnect(self, broker: int, connection: str) -> None:
         """A connection to a broker has ended."""

@@ -25,11 +25,12 @@ POISON = (
 )
 """Documents that are no events; %d stands for a number that no other has."""
 
-_ENDS: dict[Fault, tuple[Kind, Kind]] = {
+_ENDS: dict[Fault, tuple[Kind, ...]] = {
     Fault.STOP: (Kind.STOP_BROKER, Kind.START_BROKER),
     Fault.KILL: (Kind.KILL_BROKER, Kind.START_BROKER),
     Fault.ISOLATE: (Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER),
     Fault.SEVER: (Kind.SEVER_BROKER, Kind.REJOIN_BROKER),
+    Fault.DISK: (Kind.FAIL_LOG_DIR, Kind.STOP_BROKER, Kind.START_BROKER),
 }
 
 
@@ -66,7 +67,7 @@ class Faults:
         self._say = say
         self._on_away = on_away
         self._administer = administer
-        self._away: dict[int, Kind] = {}
+        self._away: dict[int, list[Kind]] = {}
         self.operator = Operator(cluster, self._operated)
 
     def plan(self, injections: Sequence[Injection]) -> None:
@@ -109,16 +110,18 @@ class Faults:
         is_full = len(self._away) >= self._cluster.plan.away_max
         if broker is None or broker in self._away or is_full:
             return ""
-        begin, end = _ENDS[injection.fault]
-        self._away[broker] = end
+        begin, *ends = _ENDS[injection.fault]
+        self._away[broker] = ends
         self._on_away(injection.fault)
-        self._cluster.intervene(begin, broker)
+        failed: dict[str, str] = {}
+        if begin is Kind.FAIL_LOG_DIR:
+            failed["directory"] = pick(self._cluster.plan.disks, injection.whom * 7 % 1) or ""
+        self._cluster.intervene(begin, broker, **failed)
         self._later(injection, lambda: self._back(broker))
-        return f"broker {broker}"
+        return " ".join([f"broker {broker}", *failed.values()])
 
     def _back(self, broker: int) -> None:
-        end = self._away.pop(broker, None)
-        if end is not None:
+        for end in self._away.pop(broker, ()):
             self._say(f"broker {broker}: {end}")
             self._cluster.intervene(end, broker)
 

@@ -100,6 +100,7 @@ class Fault(StrEnum):
     RETENTION = "records grow old"
     TOPIC = "topic comes and goes"
     DENY = "writing is denied"
+    DISK = "log directory fails"
 
 
 WEIGHTS: dict[Fault, int] = {
@@ -128,9 +129,12 @@ OPERATED_MAX = 3
 OF_ADMINS = (Fault.DELETE_RECORDS, Fault.RETENTION, Fault.TOPIC)
 """What an administrator does, in ADMINISTERED of the runs; beside that ACLs, in DENIED of them."""
 
+DISKS, DISKS_MAX = 0.1, 3
+"""In how many of the runs with several brokers log directories fail, and how often at most."""
+
 OF_JOBS = frozenset({Fault.LOST_TASK, Fault.RESTART})
 OF_SEVERAL = frozenset({Fault.ISOLATE, Fault.SEVER})
-OF_BROKERS = frozenset({Fault.STOP, Fault.KILL, Fault.ISOLATE, Fault.SEVER})
+OF_BROKERS = frozenset({Fault.STOP, Fault.KILL, Fault.ISOLATE, Fault.SEVER, Fault.DISK})
 OUTLIVES_SESSIONS = frozenset({Fault.PAUSE, Fault.ZOMBIE})
 """These last twice as long: whoever comes back is often no member any more."""
 
@@ -182,6 +186,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def has(self, fault: Fault) -> bool:
         """Whether a fault comes."""
         return any(each.fault is fault for each in self.injections)
+
+    @property
+    def disks(self) -> tuple[str, ...]:
+        """The log directories of each broker, where it has several."""
+        return ("/disk-1", "/disk-2") if self.has(Fault.DISK) else ()
 
     @property
     def writers(self) -> tuple[str, ...]:
@@ -237,6 +246,7 @@ def draw(seed: int) -> Plan:
     )
     plan = _administered(plan, Random(f"{seed}/admin"))
     plan = _denied(plan, Random(f"{seed}/acls"))
+    plan = _with_disks(plan, Random(f"{seed}/disks"))
     return _shared(plan, Random(f"{seed}/share"))
 
 
@@ -263,6 +273,22 @@ def _denied(plan: Plan, chance: Random) -> Plan:
     at_ms = chance.randrange(1_000, ACTIVE_MS // 2)
     lasts_ms = chance.randint(1_000, LONGEST_MS)
     return _with(plan, Injection(at_ms, Fault.DENY, chance.random(), lasts_ms))
+
+
+def _with_disks(plan: Plan, chance: Random) -> Plan:
+    """With two log directories for each of several brokers, which fail at times, in few runs."""
+    if plan.brokers == 1 or chance.random() >= DISKS:
+        return plan
+    failures = tuple(
+        Injection(
+            chance.randrange(1_000, ACTIVE_MS - 2_000),
+            Fault.DISK,
+            chance.random(),
+            chance.randint(1_000, LONGEST_MS),
+        )
+        for _ in range(chance.randint(1, DISKS_MAX))
+    )
+    return _with(plan, *failures)
 
 
 def _with(plan: Plan, *injections: Injection) -> Plan:

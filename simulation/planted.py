@@ -232,8 +232,8 @@ PLANTED: tuple[Planted, ...] = (
         "elect-in-sync",
         "who is elected is in sync",
         "brokerstream.state.replication.elections",
-        "        if broker in may_lead and rules.is_active(broker):\n",
-        "        if rules.is_active(broker):\n",
+        "        if broker in may_lead and rules.may_lead(partition, broker):\n",
+        "        if rules.may_lead(partition, broker):\n",
     ),
     Planted(
         "leaves-in-time",

@@ -120,7 +120,10 @@ APPLICATIONS: tuple[Planted, ...] = (
         "preferred-in-sync",
         "the preferred leader is elected where it is in sync",
         "brokerstream.state.replication.elections",
-        "        if broker in may_lead and rules.is_active(broker):\n",
-        "        if (broker in may_lead or broker in first) and rules.is_active(broker):\n",
+        "        if broker in may_lead and rules.may_lead(partition, broker):\n",
+        (
+            "        if (broker in may_lead or broker in first)"
+            " and rules.may_lead(partition, broker):\n"
+        ),
     ),
 )

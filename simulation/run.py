@@ -169,7 +169,8 @@ class Simulation:
         self._cluster.hold()
 
     def _wrong(self, logs: Logs) -> list[str]:
-        return [*logs.unsettled, *self._copies(logs), *self._effects.wrong(logs)]
+        further = self._auditor.records.read_further(logs.whole)
+        return [*logs.unsettled, *further, *self._copies(logs), *self._effects.wrong(logs)]
 
     # Clients
 

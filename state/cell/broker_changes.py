@@ -114,7 +114,7 @@ class BrokerChanges(ABC):
         Fetches end on both sides; those of other partitions are sent again.
         """
         if network.is_stopped(self._tables.waiting, broker_id):
-            raise Refused(Reason.NOT_POSSIBLE, f"broker {broker_id} is stopped")
+            raise Refused(Reason.BROKER_STOPPED, f"broker {broker_id} is stopped")
         broker = self._broker(broker_id)
         refused = directories.refusal(broker, path)
         if refused is not None:

@@ -563,8 +563,8 @@ MUTANTS = (
     ),
     Mutant(
         "who is elected is in sync",
-        "        if broker in may_lead and rules.is_active(broker):\n",
-        "        if rules.is_active(broker):\n",
+        "        if broker in may_lead and rules.may_lead(partition, broker):\n",
+        "        if rules.may_lead(partition, broker):\n",
         ELECTIONS + "test_example_20_the_assignment_says_who_comes_first",
     ),
     Mutant(

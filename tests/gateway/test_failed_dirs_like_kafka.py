@@ -1,0 +1,360 @@
+"""A log directory that fails while its broker runs: a real cluster and the gateway answer alike.
+
+Three brokers with three directories each. Kafka is free in which of them a new log goes first, so
+one is chosen in which the second broker has what is asked for: its directory is taken away. In
+Kafka that is noticed when the broker writes its checkpoint of high watermarks, some seconds later.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from brokerstream.gateway import control
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.control import Control
+from brokerstream.gateway.local_engine import LocalEngine
+from tests.support.batches import batch
+from tests.support.gateways import Client, produce_body, running_gateway
+from tests.support.kafka_clusters import kafka_cluster
+from tests.support.patience import wait_until
+
+DISKS = 3
+BROKER = 2
+"""Whose directory fails."""
+
+TOPICS = {
+    "led": [[2, 1, 3]] * DISKS,
+    "followed": [[3, 2, 1]] * DISKS,
+    "solo": [[2]] * DISKS,
+}
+"""On each disk of the broker there is one partition of each: Kafka fills them evenly."""
+
+FAILED = 1
+"""The disk that fails, the second; a broker halts with the first, where its metadata lies."""
+
+UNSTABLE = (
+    "clusterId",
+    "controllerId",
+    "logDir",
+    "totalBytes",
+    "usableBytes",
+    "topicId",
+    "host",
+    "port",
+    "timestamp",
+)
+
+
+class Cluster(NamedTuple):
+    """A cluster to be asked, by broker, and what is done to it.
+
+    Attributes:
+        clients: by the broker's id.
+        disks: the broker's log directories, the first of them that of its metadata.
+        fail: takes a log directory of the broker away.
+        restart: stops the broker, puts the directory back, and starts it.
+    """
+
+    clients: dict[int, Client]
+    disks: list[str]
+    fail: Callable[[], Any]
+    restart: Callable[[], Client]
+
+
+@contextmanager
+def gateway(home: Path) -> Iterator[Cluster]:
+    """Three brokers of a gateway."""
+    disks = [f"/disk-{number}" for number in range(1, DISKS + 1)]
+    taking = partial(LocalEngine, may_intervene=True)
+    settings = {"log.dirs": ",".join(disks)}
+    with running_gateway(settings, brokers=3, engine_type=taking) as running:  # type: ignore[arg-type]
+        made, path = Control(running.engine, home / "control"), home / "control"
+        running.run(made.open())
+
+        def restart() -> Client:
+            for kind in ("stop-broker", "start-broker"):
+                control.ask(path, ask=kind, broker=BROKER)
+            return opened(running.addresses[BROKER])
+
+        def fail() -> None:
+            told = control.ask(path, ask="fail-log-dir", broker=BROKER, directory=disks[FAILED])
+            assert told == {"response": {}}
+
+        clients = {each: running.client(each) for each in (1, 2, 3)}
+        yield Cluster(clients, disks, fail, restart)
+        for client in clients.values():
+            client.close()
+        running.run(made.close())
+
+
+@contextmanager
+def kafka(home: Path) -> Iterator[Cluster]:
+    """Three brokers of Kafka."""
+    with kafka_cluster(home, 3, disks=DISKS) as nodes:
+        own = home / str(BROKER)
+        disks = [own / "data", *(own / f"disk-{number}" for number in range(2, DISKS + 1))]
+        away = own / "away"
+
+        def restart() -> Client:
+            node, _ = nodes[BROKER]
+            node.stop()
+            away.rename(disks[FAILED])
+            return opened(address_of(node.start()))
+
+        clients = {each: opened(address_of(address)) for each, (_, address) in nodes.items()}
+        yield Cluster(clients, [*map(str, disks)], lambda: disks[FAILED].rename(away), restart)
+        for client in clients.values():
+            client.close()
+
+
+def address_of(bootstrap: str) -> Address:
+    host, _, port = bootstrap.rpartition(":")
+    return Address(host, int(port))
+
+
+def opened(address: Address) -> Client:
+    """A client, as soon as the broker listens."""
+    found: list[Client] = []
+
+    def listens() -> bool:
+        try:
+            found.append(Client(address))
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    wait_until(listens, "the broker listens")
+    return found[0]
+
+
+class Asking:
+    """Asks a cluster of partitions by where they lie on the broker, and notes what it answers.
+
+    Of each topic partition 0 lies on the disk that fails, 1 on the first one, 2 on the last.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.told: list[Any] = []
+        self._numbers: dict[str, dict[int, int]] = {}
+
+    def look(self) -> None:
+        """Finds out which partition lies where."""
+        found: dict[str, dict[int, int]] = {name: {} for name in TOPICS}
+        answer = self.cluster.clients[BROKER].call("DESCRIBE_LOG_DIRS", 4, {"topics": None})
+        for each in answer["results"]:
+            disk = self.cluster.disks.index(each["logDir"])
+            for topic in each["topics"]:
+                for partition in topic["partitions"]:
+                    place = {FAILED: 0, 0: 1, 2: 2}[disk]
+                    found[topic["name"]][place] = partition["partitionIndex"]
+        assert all(sorted(each) == [0, 1, 2] for each in found.values()), found
+        self._numbers = found
+
+    def number(self, topic: str, place: int) -> int:
+        """The number of a partition in the cluster."""
+        return self._numbers[topic][place]
+
+    def each(self, field: str, places: tuple[int, ...] = (0, 1, 2), **more: Any) -> Any:
+        """The partitions of all topics, as requests name them."""
+        return [
+            {
+                "name": topic,
+                "topic": topic,
+                "partitions": [{field: self.number(topic, each), **more} for each in places],
+            }
+            for topic in TOPICS
+        ]
+
+    def ask(self, broker: int, api: str, version: int, body: dict[str, Any]) -> Any:
+        """Notes the answer of a broker."""
+        answer = self.cluster.clients[broker].call(api, version, body)
+        self.told.append((api, version, broker, self._stable(answer)))
+        return answer
+
+    def produce(self, broker: int, topic: str, place: int, acks: int = -1) -> Any:
+        """Produces a record."""
+        body = produce_body(topic, batch(b"x"), self.number(topic, place), acks)
+        return self.ask(broker, "PRODUCE", 9, body)
+
+    def _stable(self, answer: Any, topic: str = "") -> Any:
+        """An answer with places in place of numbers, without what is not compared, in order."""
+        if isinstance(answer, list):
+            return sorted((self._stable(each, topic) for each in answer), key=str)
+        if not isinstance(answer, dict):
+            return answer
+        names = [answer[key] for key in ("name", "topic", "topicName") if key in answer]
+        topic = str(names[0]) if names else topic
+        found = {
+            key: self._stable(value, topic) for key, value in answer.items() if key not in UNSTABLE
+        }
+        for key in ("partitionIndex", "index", "partition", "partitionId"):
+            if topic in self._numbers and isinstance(found.get(key), int):
+                places = {number: place for place, number in self._numbers[topic].items()}
+                found[key] = places[found[key]]
+        if "logDir" in answer:
+            found["disk"] = self.cluster.disks.index(answer["logDir"])
+        return found
+
+    def leaders(self, topic: str) -> list[tuple[int, int, list[int]]]:
+        """Leader, epoch and in-sync set of each partition, as each broker knows them by now."""
+        known = []
+        for client in self.cluster.clients.values():
+            (found,) = client.call("METADATA", 12, {"topics": [{"name": topic}]})["topics"]
+            known.append(
+                [
+                    (each["leaderId"], each["leaderEpoch"], sorted(each["isrNodes"]))
+                    for each in sorted(found["partitions"], key=lambda p: int(p["partitionIndex"]))
+                ]
+            )
+        assert all(isinstance(each, list) for each in known)
+        return known[0] if all(each == known[0] for each in known) else []
+
+
+def prepare(asking: Asking) -> None:
+    """Topics on all disks, with a record in each partition, on all replicas."""
+    wanted = [
+        {
+            "name": name,
+            "numPartitions": -1,
+            "replicationFactor": -1,
+            "assignments": [
+                {"partitionIndex": number, "brokerIds": brokers}
+                for number, brokers in enumerate(assignment)
+            ],
+        }
+        for name, assignment in TOPICS.items()
+    ]
+    for each in wanted:  # one by one: each is dealt out evenly
+        body = {"topics": [each], "timeoutMs": 30_000}
+        answer = asking.cluster.clients[1].call("CREATE_TOPICS", 7, body)
+        assert answer["topics"][0]["errorCode"] == 0
+
+    def is_known() -> bool:
+        try:
+            asking.look()
+        except AssertionError:
+            return False
+        return all(len(asking.leaders(name)) == DISKS for name in TOPICS)
+
+    wait_until(is_known, "all brokers know the topics")
+    for name, ((leader, *_), *_) in TOPICS.items():
+        for place in range(DISKS):
+            wait_until(
+                lambda: (
+                    asking.produce(leader, name, place)["responses"][0][  # noqa: B023
+                        "partitionResponses"
+                    ][0]["errorCode"]
+                    == 0
+                ),
+                "the leader serves",
+            )
+    asking.told.clear()
+
+
+def questions(asking: Asking) -> None:
+    """All that says something of replicas, asked while the directory is away."""
+    named = {"topics": [{"name": name} for name in TOPICS]}
+    for broker in (1, BROKER):
+        for version in (0, 1, 5, 8, 12):
+            asking.ask(broker, "METADATA", version, named)
+        asking.ask(broker, "DESCRIBE_TOPIC_PARTITIONS", 0, named)
+    for topic in TOPICS:
+        for place in range(DISKS):
+            asking.produce(BROKER, topic, place)
+            asking.produce(BROKER, topic, place, acks=1)
+    of_all: dict[str, Any] = {"replicaId": -1, "timeoutMs": 3000, "isolationLevel": 0}
+    listed = asking.each("partitionIndex", timestamp=-1)
+    asking.ask(BROKER, "LIST_OFFSETS", 7, {**of_all, "topics": listed})
+    epochs = asking.each("partition", leaderEpoch=0, currentLeaderEpoch=-1)
+    asking.ask(BROKER, "OFFSET_FOR_LEADER_EPOCH", 4, {**of_all, "topics": epochs})
+    epochs = asking.each("partition", (0,), leaderEpoch=0, currentLeaderEpoch=7)
+    asking.ask(BROKER, "OFFSET_FOR_LEADER_EPOCH", 4, {**of_all, "topics": epochs})
+    deleted = asking.each("partitionIndex", (0, 1), offset=0)
+    asking.ask(BROKER, "DELETE_RECORDS", 2, {**of_all, "topics": deleted})
+    for epoch in (-1, 0, 9):
+        wanted = asking.each(
+            "partition", fetchOffset=0, partitionMaxBytes=1000, currentLeaderEpoch=epoch
+        )
+        body = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 10_000, "sessionEpoch": -1}
+        asking.ask(BROKER, "FETCH", 12, {**body, "topics": wanted})
+    numbers = [
+        {"name": topic, "partitionIndexes": [asking.number(topic, each) for each in (0, 1, 2)]}
+        for topic in TOPICS
+    ]
+    asking.ask(BROKER, "DESCRIBE_PRODUCERS", 0, {"topics": numbers})
+    marker = {"producerId": 1, "producerEpoch": 0, "transactionResult": True, "topics": numbers}
+    body = {"markers": [{**marker, "coordinatorEpoch": 0}]}
+    asking.ask(BROKER, "WRITE_TXN_MARKERS", 1, body)
+    for version in (1, 4, 5):
+        asking.ask(BROKER, "DESCRIBE_LOG_DIRS", version, {"topics": None})
+    asked = [{"topic": "led", "partitions": [asking.number("led", each) for each in (0, 1)]}]
+    asking.ask(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": asked})
+    elections: dict[str, Any] = {"timeoutMs": 10_000}
+    elections["topicPartitions"] = [
+        {"topic": topic, "partitions": [asking.number(topic, each) for each in (0, 1)]}
+        for topic in TOPICS
+    ]
+    for kind in (0, 1):
+        asking.ask(1, "ELECT_LEADERS", 2, {**elections, "electionType": kind})
+
+
+def moves(asking: Asking) -> None:
+    """Logs are to lie elsewhere: each where it lies, and on each other disk."""
+    for target, path in enumerate(asking.cluster.disks):
+        named = {"name": "led", "partitions": [asking.number("led", each) for each in (0, 1, 2)]}
+        wanted = [{"path": path, "topics": [named, {"name": "nowhere", "partitions": [target]}]}]
+        asking.ask(BROKER, "ALTER_REPLICA_LOG_DIRS", 2, {"dirs": wanted})
+
+
+def lead_through(cluster: Cluster) -> list[Any]:
+    """What a cluster answers while a directory is away, and when it is there again."""
+    asking = Asking(cluster)
+    prepare(asking)
+    cluster.fail()
+
+    def is_offline() -> bool:
+        return all((-1, 1, []) in asking.leaders(each) for each in ("solo",)) and all(
+            any(BROKER not in isr for _, _, isr in asking.leaders(each)) for each in TOPICS
+        )
+
+    wait_until(is_offline, "others lead")
+    questions(asking)
+    moves(asking)
+    asking.produce(1, "led", 0)
+    late = [{"partitionIndex": each, "brokerIds": [BROKER, 1]} for each in (0, 1)]
+    wanted = {"name": "late", "numPartitions": -1, "replicationFactor": -1, "assignments": late}
+    cluster.clients[1].call("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    wait_until(lambda: len(asking.leaders("late")) == len(late), "the new topic is known")
+    asking.ask(BROKER, "METADATA", 12, {"topics": [{"name": "late"}]})
+    cluster.clients[BROKER].close()
+    cluster.clients[BROKER] = cluster.restart()
+
+    def is_back() -> bool:
+        found = {name: asking.leaders(name) for name in TOPICS}
+        sizes = [len(isr) == len(TOPICS[name][0]) for name in found for *_, isr in found[name]]
+        return len(sizes) == DISKS * len(TOPICS) and all(sizes)
+
+    wait_until(is_back, "all are in sync")
+    for topic in TOPICS:
+        asking.ask(1, "METADATA", 12, {"topics": [{"name": topic}]})
+    described = [{"topic": name, "partitions": list(range(DISKS))} for name in TOPICS]
+    asking.ask(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": described})
+    asking.produce(BROKER, "solo", 0)
+    asking.produce(BROKER, "led", 0)
+    return asking.told
+
+
+@pytest.mark.kafka
+def test_what_is_answered_of_a_failed_log_directory(tmp_path: Path) -> None:
+    with gateway(tmp_path) as ours:
+        answers = lead_through(ours)
+    with kafka(tmp_path) as real:
+        expected = lead_through(real)
+    assert len(answers) == len(expected)
+    differing = [pair for pair in zip(answers, expected, strict=True) if pair[0] != pair[1]]
+    assert differing == []

@@ -1,0 +1,64 @@
+"""Rules of log directories that fail, broken like those of `table.py`."""
+
+from tests.mutants.table import Mutant
+
+FAILED = "replication/test_failed_dirs.py::"
+ASSIGNED = "replication/test_assign_replicas.py::"
+
+MUTANTS = (
+    Mutant(
+        "nobody leads from a log directory that has failed",
+        "        return self.is_active(broker) and not self.is_offline(partition, broker)\n",
+        "        return self.is_active(broker)\n",
+        FAILED
+        + "test_a_partition_without_another_replica_has_no_leader_until_the_directory_is_there",
+    ),
+    Mutant(
+        "a broker halts with the directory of its metadata log",
+        "    return path == metadata_dir or alive == [path]\n",
+        "    return alive == [path]\n",
+        FAILED + "test_a_broker_halts_with_the_directory_of_its_metadata_or_the_last_one",
+    ),
+    Mutant(
+        "fetches of a replica whose directory has failed wait at no leader",
+        "        self._cut_off(broker_id)\n        for place in directories.fail",
+        "        for place in directories.fail",
+        FAILED + "test_a_replica_that_is_offline_joins_no_in_sync_set",
+    ),
+    Mutant(
+        "a new log goes to no directory that has failed",
+        "    there = [each for each in several if each not in broker.failed_dirs]\n",
+        "    there = several\n",
+        FAILED + "test_new_logs_go_to_what_is_left",
+    ),
+    Mutant(
+        "no log moves while a directory is away",
+        "        if broker.failed_dirs:\n            return Error.KAFKA_STORAGE_ERROR\n",
+        "",
+        FAILED + "test_nothing_moves_between_two_directories_while_a_third_one_is_away",
+    ),
+    Mutant(
+        "a broker says where a log has moved",
+        "messages=directories.moves(broker, records)",
+        "messages=[]",
+        FAILED + "test_a_log_that_has_moved_to_a_directory_goes_with_it",
+    ),
+    Mutant(
+        "who has gone from a partition has no directory there",
+        "        now.directories = _those_of(former.directories, record.replicas)\n",
+        "        now.directories = dict(former.directories)\n",
+        ASSIGNED + "test_the_errors_of_an_assignment",
+    ),
+    Mutant(
+        "a broker with one directory has its replicas there",
+        "    return {broker: dirs[0] for broker, dirs in known.items() if len(dirs) == 1}\n",
+        "    return {}\n",
+        ASSIGNED + "test_a_broker_with_one_directory_has_its_replicas_there",
+    ),
+    Mutant(
+        "a leader knows the partition epoch of an assignment",
+        "        decision.copies += _altered_in_epoch(broker, place)\n",
+        "        pass\n",
+        ASSIGNED + "test_a_leader_goes_on_in_the_partition_epoch_that_an_assignment_begins",
+    ),
+)
