@@ -31,9 +31,17 @@ class AlteredSettings:
         engine: decides.
         stores_of: what is looked into.
         passwords: where secrets of stores go.
+        heed: is told when they have changed.
     """
 
-    def __init__(self, engine: Engine, stores_of: StoresOf, passwords: StorePasswords) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        stores_of: StoresOf,
+        passwords: StorePasswords,
+        heed: Callable[[], None],
+    ) -> None:
+        self._heed = heed
         self._engine = engine
         self._stores_of = stores_of
         self._passwords = passwords
@@ -55,6 +63,7 @@ class AlteredSettings:
             answered = await self._engine.submit(hidden)
         if secrets and own is not None and not body.get("validateOnly") and _is_done(answered, own):
             self._passwords.put(asked.broker, secrets)
+            self._heed()
         return answered
 
     def _then(

@@ -10,6 +10,7 @@ Source: `SslFactory.reconfigure`, `SslConfigs.RECONFIGURABLE_CONFIGS` in Kafka (
 
 import ssl
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import structlog
@@ -42,10 +43,19 @@ class AlteredStores:
 
     Args:
         given: TLS by the settings of the start.
+        start: those settings, where `given` has others besides: `own`.
+        own: what it has besides.
     """
 
-    def __init__(self, given: Tls) -> None:
-        self._given = _Altered({}, given, _loaded(given.properties))
+    def __init__(
+        self,
+        given: Tls,
+        start: BrokerProperties | None = None,
+        own: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._start = start or given.properties
+        known = self._start.named(OF_LISTENERS, own)
+        self._given = _Altered(known, given, _loaded(given.properties))
         self._altered: dict[int, _Altered] = {}
 
     def context(self, broker: int, now: Changed) -> ssl.SSLContext:
@@ -55,8 +65,8 @@ class AlteredStores:
     def fault(self, broker: int, now: Changed, then: Changed) -> str | None:
         """What Kafka has against the settings `then`, in the place of those that hold now."""
         known = self._now(broker, now)
-        before = self._given.tls.properties.altered(known.own)
-        after = self._given.tls.properties.altered(self._own(then))
+        before = self._start.altered(known.own)
+        after = self._start.altered(self._own(then))
         if all(before.given(each) == after.given(each) for each in OF_LISTENERS):
             return None
         stores = _loaded(before) or known.stores
@@ -65,7 +75,7 @@ class AlteredStores:
     def _own(self, now: Changed) -> dict[str, str]:
         """The listener's own; a secret whose text is not known is that of the start."""
         changed, passwords = now
-        own = self._given.tls.properties.named(OF_LISTENERS, changed)
+        own = self._start.named(OF_LISTENERS, changed)
         return {
             name: passwords.get(name, "") if is_secret(name) else text
             for name, text in own.items()
@@ -76,9 +86,11 @@ class AlteredStores:
         own = self._own(now)
         known = self._altered.get(broker, self._given)
         if own != known.own:
-            properties = self._given.tls.properties.altered(own)
+            properties = self._start.altered(own)
             try:
-                known = _Altered(own, Tls(properties), _loaded(properties)) if own else self._given
+                is_given = own == self._given.own
+                tls = self._given.tls if is_given else Tls(properties)
+                known = _Altered(own, tls, _loaded(properties))
                 _log.info("stores altered", broker=broker)
             except UserError as error:
                 _log.warning("stores not altered", broker=broker, reason=error.message)

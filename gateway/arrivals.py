@@ -37,6 +37,7 @@ class Arrival(asyncio.Protocol):
         broker: the logical broker that it came to.
         begin: makes what serves it; None where it is refused after all.
         arrivals: where it waits.
+        place: by what it came.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class Arrival(asyncio.Protocol):
         broker: int,
         begin: "Callable[[Arrival], asyncio.Protocol | None]",
         arrivals: "Arrivals",
+        place: object = None,
     ) -> None:
         self.broker = broker
+        self.place = place
         self.begin = begin
         self.host = ""
         self.transport: asyncio.Transport
@@ -137,11 +140,12 @@ class Arrivals:
         for broker in list(self._doors):
             self._advance(broker)
 
-    def abort(self, brokers: Collection[int]) -> None:
-        """Close those that wait for these brokers, or are held."""
+    def abort(self, brokers: Collection[int], place: object = None) -> None:
+        """Close those that wait for these brokers, or are held; of one place if it is named."""
         for arrival in [each for each in (*self.waiting, *self.held) if each.broker in brokers]:
-            self.gone(arrival)
-            arrival.transport.abort()
+            if place in (None, arrival.place):
+                self.gone(arrival)
+                arrival.transport.abort()
 
     def end(self) -> None:
         """Close those that wait, and whoever comes from here on."""

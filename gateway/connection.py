@@ -30,6 +30,7 @@ from brokerstream.gateway.denials import RESOURCE_TYPES, Denials
 from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
 from brokerstream.gateway.features import UPDATE_FEATURES, Features
 from brokerstream.gateway.limits import Limits
+from brokerstream.gateway.listeners import Listener
 from brokerstream.gateway.protocol.frames import (
     SIZE_BYTES,
     Request,
@@ -39,7 +40,6 @@ from brokerstream.gateway.protocol.frames import (
 )
 from brokerstream.gateway.protocol.primitives import MalformedError, NotEncodableError
 from brokerstream.gateway.request_times import RequestTimes, Stopwatch
-from brokerstream.gateway.security import Security
 from brokerstream.gateway.traffic import Traffic
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import Reason
@@ -71,7 +71,7 @@ class Context(NamedTuple):
     engine: Engine
     addresses: Addresses
     limits: Limits
-    security: Security
+    listener: Listener
     on_lost: Callable[["Connection"], None]
     traffic: Traffic
     denials: Denials
@@ -102,6 +102,7 @@ class Connection(asyncio.Protocol):
         name: what events and the log call it.
 
     Attributes:
+        listener: by which it came.
         last_active: when it last had a request or an answer, by the event loop's clock.
         is_busy: whether a request is not answered yet.
     """
@@ -109,6 +110,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, context: Context, broker: int, name: str) -> None:
         self.broker = broker
         self.name = name
+        self.listener = context.listener
         self.is_busy = False
         self._is_lost = False
         self._tells_end = False
@@ -141,12 +143,12 @@ class Connection(asyncio.Protocol):
             return
         peer = transport.get_extra_info("peername")
         self._host, self._port = (str(peer[0]), int(peer[1])) if peer else ("", 0)
-        self._authentication = self._context.security.authentication(
+        self._authentication = self.listener.security.authentication(
             self._transport, self._context.features, self._context.tokens, self.broker
         )
         if not self._authentication.is_complete:
             self._late = self._loop.call_later(
-                self._context.security.time_max_s, self.close, "not authenticated in time"
+                self.listener.security.time_max_s, self.close, "not authenticated in time"
             )
         self._writable.set()
         self.last_active = self._loop.time()
@@ -321,7 +323,7 @@ class Connection(asyncio.Protocol):
             return
         if api_key in delegation_tokens.APIS:
             await self._produced_answered(watch)
-            may_ask = self._context.security.may_ask_for_tokens(self._authentication)
+            may_ask = self.listener.security.may_ask_for_tokens(self._authentication)
             asked = self._edge_request(request)
             await self._reply(request, await self._context.tokens.answer(asked, may_ask), watch)
             await self._writable.wait()
@@ -353,7 +355,7 @@ class Connection(asyncio.Protocol):
             await self._writable.wait()
 
     async def _about_users(self, request: Request) -> Answer:
-        sasl = self._context.security.sasl
+        sasl = self.listener.security.sasl
         credentials = None if sasl is None else sasl.credentials
         asked = self._edge_request(request)
         engine, api_key = self._context.engine, request.api_key
@@ -375,7 +377,7 @@ class Connection(asyncio.Protocol):
             self._context.traffic.failed_authentications += 1
             said = {"host": self._host, **claimed, "reason": outcome.reason}
             self._log.warning("authentication failed", **said)
-            await asyncio.sleep(self._context.security.failure_delay_s)
+            await asyncio.sleep(self.listener.security.failure_delay_s)
         if outcome.answer is not None:
             self._write(outcome.answer)
         if outcome.reason is not None:
@@ -399,7 +401,7 @@ class Connection(asyncio.Protocol):
             self._host,
             request.header,
             request.body,
-            self._context.security.protocol if request.api_key in SAYS_WHERE else "",
+            self.listener.told if request.api_key in SAYS_WHERE else "",
         )
 
     async def _produce(self, request: Request, watch: Stopwatch) -> None:

@@ -18,6 +18,7 @@ from brokerstream.state.configs.codecs import Codec
 from brokerstream.state.core.events import Kind, LogMark
 from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.records import LogCleaned
+from brokerstream.state.core.settings import BrokerSettings
 
 NONCE_BYTES = 16
 NONCES_DRAWN = 256
@@ -122,6 +123,9 @@ class Engine(Protocol):
 
     def known_features(self) -> list[Body] | None:
         """The finalized features with their levels; None where they have to be asked for."""
+
+    def settings_of(self, broker: int) -> BrokerSettings:
+        """The settings that hold for a broker, without secrets."""
 
     def changed_settings(self, broker: int) -> Mapping[str, str]:
         """The settings that hold for a broker other than those that it was started with."""

@@ -381,6 +381,10 @@ class LocalEngine:
         table, given = self._cell.tables.metadata, self._settings.broker_settings
         return KnownSettings(table, broker, given)
 
+    def settings_of(self, broker: int) -> BrokerSettings:
+        """The settings that hold for a broker, without secrets."""
+        return self._known(broker).of(broker)
+
     def changed_settings(self, broker: int) -> Mapping[str, str]:
         """The settings that hold for a broker other than those that it was started with."""
         return self._known(broker).changed(broker)

@@ -6,6 +6,7 @@ The settings have Kafka's own names; the credentials are in a file of their own 
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from brokerstream.errors import UserError
@@ -72,6 +73,9 @@ class Security(NamedTuple):
     """What the ports speak; the listener has its name."""
     secrets: Path | None = None
     """Where passwords of stores are kept that are altered."""
+    given: Mapping[str, str] = MappingProxyType({})
+    credentials: Path | None = None
+    """Of what it was made."""
 
     def may_ask_for_tokens(self, known: Authentication) -> bool:
         """Whether requests about delegation tokens may come from there (`allowTokenRequests`)."""
@@ -86,6 +90,7 @@ class Security(NamedTuple):
         given: Mapping[str, str],
         credentials: Path | None = None,
         secrets: Path | None = None,
+        listener: str | None = None,
     ) -> "Security":
         """What broker settings make of a protocol.
 
@@ -94,6 +99,7 @@ class Security(NamedTuple):
             given: broker settings by Kafka's names, secrets too.
             credentials: the credentials file.
             secrets: where altered passwords of stores are kept; None: in memory only.
+            listener: the listener's name; None: that of the protocol.
 
         Raises:
             UserError: something is missing, cannot be read, or is not served.
@@ -103,10 +109,11 @@ class Security(NamedTuple):
                 f"--credentials has no use with {protocol}.",
                 "Give --security-protocol SASL_SSL (or SASL_PLAINTEXT).",
             )
-        properties = BrokerProperties(given, protocol)
+        name = listener or protocol
+        properties = BrokerProperties(given, name)
         warnings: list[str] = []
         if protocol is SecurityProtocol.SASL_SSL:
-            properties = _without_client_auth(given, properties, warnings)
+            properties = _without_client_auth(given, name, warnings)
         secured = Tls(properties) if protocol.has_tls else None
         sasl = _sasl(protocol, properties, credentials, warnings) if protocol.has_sasl else None
         return cls(
@@ -119,7 +126,20 @@ class Security(NamedTuple):
             given.get(delegation_tokens.SETTING),
             protocol,
             secrets,
+            given,
+            credentials,
         )
+
+    def of_listener(
+        self, name: str, protocol: SecurityProtocol, own: Mapping[str, str]
+    ) -> "Security":
+        """How another listener is secured, by what was given and its own settings.
+
+        Raises:
+            UserError: as `of`.
+        """
+        credentials = self.credentials if protocol.has_sasl else None
+        return Security.of(protocol, {**self.given, **own}, credentials, listener=name)
 
     def authentication(
         self,
@@ -175,18 +195,19 @@ def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
 
 
 def _without_client_auth(
-    given: Mapping[str, str], properties: BrokerProperties, warnings: list[str]
+    given: Mapping[str, str], listener: str, warnings: list[str]
 ) -> BrokerProperties:
     """With SASL_SSL only the listener's own `ssl.client.auth` counts (KIP-684)."""
+    properties = BrokerProperties(given, listener)
     if _CLIENT_AUTH not in given or properties.of_listener(_CLIENT_AUTH) is not None:
         return properties
     protocol = SecurityProtocol.SASL_SSL
     if given[_CLIENT_AUTH].strip() != "none":
         warnings.append(
             f"{_CLIENT_AUTH} has no effect with {protocol}, as in Kafka; "
-            f"{prefix_of(protocol)}{_CLIENT_AUTH} has"
+            f"{prefix_of(listener)}{_CLIENT_AUTH} has"
         )
-    return BrokerProperties({k: v for k, v in given.items() if k != _CLIENT_AUTH}, protocol)
+    return BrokerProperties({k: v for k, v in given.items() if k != _CLIENT_AUTH}, listener)
 
 
 def _sasl(

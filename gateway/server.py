@@ -18,6 +18,7 @@ from brokerstream.gateway.denials import Denials
 from brokerstream.gateway.engine import Engine
 from brokerstream.gateway.features import Features
 from brokerstream.gateway.limits import Limits
+from brokerstream.gateway.listeners import AddedListeners, Listener
 from brokerstream.gateway.request_times import RequestTimes
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.store_passwords import StorePasswords
@@ -68,9 +69,12 @@ class Gateway:
         self._advertise = advertise
         self._limits = limits or Limits()
         self._security = security or Security()
-        self._stores = AlteredStores(self._security.tls) if self._security.tls else None
+        self._own: dict[int, Listener] = {}
         self._passwords = StorePasswords(self._security.secrets)
-        self._altered = AlteredSettings(engine, self._stores_of, self._passwords)
+        ports = self._listen_at, self._end_listener
+        self._added = AddedListeners(engine, self._security, self._passwords, ports)
+        heed = self._added.heed
+        self._altered = AlteredSettings(engine, self._stores_of, self._passwords, heed)
         self._tokens = Tokens(engine, self._security.token_key)
         self.features = Features(engine)
         self._handshakes: dict[TlsHandshake, Connection] = {}
@@ -83,7 +87,7 @@ class Gateway:
         self._opens = asyncio.Lock()
         self._openings: set[asyncio.Task[None]] = set()
         engine.heed_broker = self._heed_broker
-        engine.heed_settings = self._arrivals.limits_changed
+        engine.heed_settings = self._heed_settings
         self._watch: asyncio.Task[None] | None = None
         self._count = 0
 
@@ -103,6 +107,7 @@ class Gateway:
         self.features.begin()
         try:
             for place, broker in enumerate(self._engine.brokers):
+                self._own[broker] = Listener(self._security.protocol, self._security)
                 port = self._listen.port + place if self._listen.port else 0
                 bound = await self._open(broker, port)
                 self._bound[broker] = self.addresses[broker] = Address(self._listen.host, bound)
@@ -123,11 +128,20 @@ class Gateway:
 
     async def _open(self, broker: int, port: int) -> int:
         """Listen for a broker; gives back the port."""
+        server = await self._listen_at(broker, self._own[broker], self._listen.host, port)
+        self._servers[broker] = server
+        self._added.begin(broker, self._own[broker])
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    async def _listen_at(
+        self, broker: int, listener: Listener, host: str | None, port: int
+    ) -> asyncio.Server:
         context = Context(
             self._engine,
             self.addresses,
             self._limits,
-            self._security,
+            listener,
             self._lost,
             self.traffic,
             Denials(),
@@ -136,19 +150,27 @@ class Gateway:
             self._times,
             self._altered,
         )
-        server = await asyncio.get_running_loop().create_server(
-            lambda: Arrival(broker, partial(self._accept, context), self._arrivals),
-            self._listen.host,
+        return await asyncio.get_running_loop().create_server(
+            lambda: Arrival(broker, partial(self._accept, context), self._arrivals, listener),
+            host,
             port,
             backlog=BACKLOG,
         )
-        self._servers[broker] = server
-        bound: int = server.sockets[0].getsockname()[1]
-        return bound
+
+    def _end_listener(self, broker: int, listener: Listener, server: asyncio.Server) -> None:
+        """Listen no longer, and end what has come by a listener."""
+        _stop_listening(server)
+        self._disconnect([broker], listener)
 
     def _stores_of(self, broker: int) -> list[AlteredStores]:
         """The key and trust stores of a broker's listeners."""
-        return [self._stores] if self._stores is not None else []
+        found = (each.stores for each in (self._own[broker], *self._added.of(broker)))
+        return [each for each in found if each is not None]
+
+    def _heed_settings(self) -> None:
+        """Settings of brokers may have changed."""
+        self._arrivals.limits_changed()
+        self._added.heed()
 
     def _limits_of(self, broker: int) -> Limits:
         """What clients may take of a broker now."""
@@ -174,6 +196,7 @@ class Gateway:
         if server is not None:
             _log.info("broker stopped", broker=broker)
             _stop_listening(server)
+            self._added.end(broker)
             self.disconnect([broker])
 
     async def _open_again(self, broker: int) -> None:
@@ -199,10 +222,11 @@ class Gateway:
         self._count += 1
         connection = Connection(context, broker, f"c{self._count}")
         self._connections[connection] = arrival.host
-        if self._stores is None:
+        stores = context.listener.stores
+        if stores is None:
             return connection
         now = self._engine.changed_settings(broker), self._passwords.of(broker)
-        tls = self._stores.context(broker, now)
+        tls = stores.context(broker, now)
         handshake = TlsHandshake(connection, tls, self._security.time_max_s, self._shaken)
         self._handshakes[handshake] = connection
         return handshake
@@ -236,19 +260,24 @@ class Gateway:
 
     def disconnect(self, brokers: Collection[int]) -> None:
         """Close the connections to these brokers; they may connect again."""
+        self._disconnect(brokers, None)
+
+    def _disconnect(self, brokers: Collection[int], by: Listener | None) -> None:
+        """The same, of one listener alone if it is named."""
         for connection in list(self._connections):
-            if connection.broker in brokers:
+            if connection.broker in brokers and by in (None, connection.listener):
                 connection.abort()
         for handshake, connection in list(self._handshakes.items()):
-            if connection.broker in brokers:
+            if connection.broker in brokers and by in (None, connection.listener):
                 handshake.abort()
-        self._arrivals.abort(brokers)
+        self._arrivals.abort(brokers, by)
 
     async def close(self) -> None:
         """Close every connection and end the engine."""
         if self._watch is not None:
             self._watch.cancel()
         await asyncio.gather(*self._openings)
+        await self._added.close()
         for server in self._servers.values():
             _stop_listening(server)
         self._arrivals.end()

@@ -43,6 +43,7 @@ from brokerstream.state.configs.codecs import Codec
 from brokerstream.state.core.events import EVENT_BYTES_MAX, Kind, Reason
 from brokerstream.state.core.kafka_apis import API_VERSIONS
 from brokerstream.state.core.outputs import BrokerChange
+from brokerstream.state.core.settings import BrokerSettings
 
 ANSWER_TIMEOUT_S = 60.0
 """How long the job may be silent before those who wait for it are sent away."""
@@ -349,6 +350,10 @@ class SparkEngine:
             _log.error("settings that make no sense", error=str(error))
             return
         self.heed_settings()
+
+    def settings_of(self, broker: int) -> BrokerSettings:
+        """The settings that hold for a broker, without secrets."""
+        return BrokerSettings() if self._told is None else self._told.known.of(broker)
 
     def changed_settings(self, broker: int) -> Mapping[str, str]:
         """The settings that hold for a broker other than those that it was started with."""

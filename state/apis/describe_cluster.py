@@ -64,18 +64,14 @@ def handle(broker: Broker, request: Request) -> Decision:
         message = f"Unsupported endpoint type {body.endpoint_type}"
         return _refused(Error.UNSUPPORTED_ENDPOINT_TYPE, message)
     asked = body.include_cluster_authorized_operations
+    alive = broker.alive_brokers()
+    asked_for = broker.registered_brokers() if body.include_fenced_brokers else alive
+    reached = broker.reached(request.listener, asked_for)
+    controller = next(iter(alive), NO_CONTROLLER)
     response = DescribeClusterResponse(
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
-        controller_id=next(iter(broker.alive_brokers()), NO_CONTROLLER),
-        brokers=[
-            _described(broker, node, endpoint)
-            for node, endpoint in broker.reached(
-                request.listener,
-                broker.registered_brokers()
-                if body.include_fenced_brokers
-                else broker.alive_brokers(),
-            ).items()
-        ],
+        controller_id=controller if controller in reached else NO_CONTROLLER,
+        brokers=[_described(broker, node, endpoint) for node, endpoint in reached.items()],
     )
     if asked:
         response.cluster_authorized_operations = cluster_operations(broker, request)

@@ -1,0 +1,201 @@
+"""The listeners that brokers are given while they run (`listeners`), opened and closed.
+
+A broker begins with the gateway's own listener, which has the name of what it speaks. Those that
+`listeners` names beside the ones of the start are opened where it says, and speak what
+`listener.security.protocol.map` says; one that is no longer named is closed, with its connections.
+Clients are not told of them, as by Kafka. One that cannot be opened is warned of, and not tried
+again before its settings change.
+
+Source: `DynamicListenerConfig.reconfigure`, `SocketServer.addListeners` in Kafka.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import structlog
+
+from brokerstream.errors import UserError
+from brokerstream.gateway.altered_stores import AlteredStores, Changed
+from brokerstream.gateway.broker_properties import BrokerProperties, prefix_of
+from brokerstream.gateway.engine import Engine
+from brokerstream.gateway.security import Security
+from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokerstream.gateway.store_passwords import StorePasswords
+from brokerstream.state.configs import listeners
+from brokerstream.state.configs.config_keys import InvalidConfigError
+
+_log = structlog.get_logger("brokerstream.gateway")
+
+
+class Listener:
+    """By what connections come.
+
+    Args:
+        name: its name.
+        security: how it is secured.
+        start: how the gateway's own is, where this one was added.
+        own: the settings that it was given then.
+
+    Attributes:
+        told: what the machines are told of it; nothing where another one has its name.
+        stores: its key and trust stores, if it has TLS.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        security: Security,
+        start: Security | None = None,
+        own: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.name = self.told = name
+        self.security = security
+        self.stores: AlteredStores | None = None
+        if security.tls is not None:
+            before = BrokerProperties((start or security).given, name)
+            self.stores = AlteredStores(security.tls, before, own)
+
+
+class _Wanted(NamedTuple):
+    """What a listener is by the settings: where, and how secured, by its own settings."""
+
+    place: listeners.Listener
+    protocol: str
+    own: Mapping[str, str]
+
+
+class _Added(NamedTuple):
+    """A listener that is there; without a server it could not be opened."""
+
+    wanted: _Wanted
+    listener: Listener | None = None
+    server: asyncio.Server | None = None
+
+
+Open = Callable[[int, Listener, str | None, int], Awaitable[asyncio.Server]]
+"""Listens for a broker, by a listener, at a host and a port. Raises OSError."""
+
+Close = Callable[[int, Listener, asyncio.Server], None]
+"""Ends that, and the connections that have come by it."""
+
+
+class AddedListeners:
+    """Those of all brokers, beside the gateway's own.
+
+    Args:
+        engine: has the brokers' settings.
+        security: how the gateway's own listener is secured, with what else was given.
+        passwords: those of stores that were altered.
+        ports: how a port is opened, and closed.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        security: Security,
+        passwords: StorePasswords,
+        ports: tuple[Open, Close],
+    ) -> None:
+        self._engine = engine
+        self._security = security
+        self._passwords = passwords
+        self._open, self._close = ports
+        self._added: dict[tuple[int, str], _Added] = {}
+        self._is_there: dict[int, Listener] = {}
+        self._turn = asyncio.Lock()
+        self._is_due = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, broker: int, own: Listener) -> None:
+        """A broker is there, with the gateway's own listener."""
+        self._is_there[broker] = own
+        self.heed()
+
+    def end(self, broker: int) -> None:
+        """A broker has stopped: it has no listeners."""
+        self._is_there.pop(broker, None)
+        for each, name in list(self._added):
+            if each == broker:
+                self._shut(broker, name)
+
+    def heed(self) -> None:
+        """Settings may have changed: do as they say, soon."""
+        if self._is_there and not self._is_due:
+            self._is_due = True
+            task = asyncio.get_running_loop().create_task(self.settle())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End all."""
+        for broker in list(self._is_there):
+            self.end(broker)
+        await asyncio.gather(*self._tasks)
+
+    def of(self, broker: int) -> list[Listener]:
+        """The listeners of a broker that are open, beside the gateway's own."""
+        found = (added.listener for (each, _), added in self._added.items() if each == broker)
+        return [each for each in found if each is not None]
+
+    async def settle(self) -> None:
+        """Have the listeners that the settings name now."""
+        self._is_due = False
+        async with self._turn:
+            for broker, own in list(self._is_there.items()):
+                wanted = self._wanted(broker)
+                own.told = "" if own.name in wanted else own.name
+                for each, name in list(self._added):
+                    if each == broker and name not in wanted:
+                        self._shut(broker, name)
+                for name, one in wanted.items():
+                    known = self._added.get((broker, name))
+                    if known is None or (known.server is None and known.wanted != one):
+                        await self._add(broker, one)
+
+    def _wanted(self, broker: int) -> dict[str, _Wanted]:
+        settings = self._engine.settings_of(broker)
+        changed, passwords = self._changed(broker)
+        try:
+            protocols = listeners.protocols_of(settings)
+            found = listeners.opened(settings)
+        except InvalidConfigError as error:  # they were checked: another version wrote them
+            _log.error("listeners not understood", broker=broker, reason=str(error))
+            return {}
+        wanted = {}
+        for place in found:
+            prefix = prefix_of(place.name)
+            given = {**changed, **passwords}
+            own = {name: given[name] for name in changed if name.startswith(prefix)}
+            wanted[place.name] = _Wanted(place, protocols[place.name], own)
+        return wanted
+
+    def _changed(self, broker: int) -> Changed:
+        return self._engine.changed_settings(broker), self._passwords.of(broker)
+
+    async def _add(self, broker: int, wanted: _Wanted) -> None:
+        name, host, port = wanted.place
+        said = {"broker": broker, "listener": name}
+        self._added[broker, name] = _Added(wanted)
+        try:
+            protocol = SecurityProtocol(wanted.protocol)
+            security = self._security.of_listener(name, protocol, wanted.own)
+            listener = Listener(name, security, self._security, wanted.own)
+            server = await self._open(broker, listener, host or None, port)
+        except UserError as error:
+            _log.error("a listener cannot be opened", **said, reason=error.message)
+            return
+        except (OSError, OverflowError, UnicodeError) as error:
+            _log.error("a listener cannot be opened", **said, reason=str(error))
+            return
+        _log.info("listener opened", **said, port=server.sockets[0].getsockname()[1])
+        self._added[broker, name] = _Added(wanted, listener, server)
+        if broker not in self._is_there:
+            self._shut(broker, name)
+
+    def _shut(self, broker: int, name: str) -> None:
+        added = self._added.pop((broker, name))
+        if added.listener is not None and added.server is not None:
+            self._close(broker, added.listener, added.server)
+            _log.info("listener closed", broker=broker, listener=name)

@@ -1,0 +1,115 @@
+"""Listeners that are added while a gateway serves, on their own."""
+
+import ssl
+from functools import partial
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.gateway.security import Security
+from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokerstream.kafka_io.kafka_broker import _free_port
+from brokerstream.state.core.events import Kind
+from tests.support.certificates import Authority, of_pkcs12
+from tests.support.configs import BROKER, DELETE, SET, alter
+from tests.support.gateways import HOST, Client, Running, running_gateway
+from tests.support.patience import wait_until
+
+MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SECOND:PLAINTEXT,SECURE:SSL"
+GIVEN = {
+    "listeners": "PLAINTEXT://:9092",
+    "advertised.listeners": "PLAINTEXT://localhost:9092",
+    "listener.security.protocol.map": MAP,
+}
+SECOND = "PLAINTEXT://:9092,SECOND://127.0.0.1:{}"
+PASSWORD = "geheim"
+
+
+def altered(client: Client, broker: int = 1, **changes: str | None) -> int:
+    """What becomes of settings, whose names have `_` for `.`."""
+    wanted = [
+        (name.replace("_", "."), DELETE if text is None else SET, text)
+        for name, text in changes.items()
+    ]
+    answer = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, str(broker), wanted)])
+    return int(answer["responses"][0]["errorCode"])
+
+
+def is_served(port: int) -> bool:
+    try:
+        with Client(Address(HOST, port)) as client:
+            return client.call("METADATA", 12)["brokers"] == []
+    except OSError:
+        return False
+
+
+def stop(running: Running, kind: Kind) -> None:
+    async def intervene() -> None:
+        await running.engine.intervene(kind, 1)
+
+    running.run(intervene())
+
+
+def test_a_listener_is_there_again_after_a_restart_and_gone_while_its_broker_is_stopped(
+    tmp_path: Path,
+) -> None:
+    port, journal = _free_port(), tmp_path / "journal"
+    with running_gateway(GIVEN, brokers=2, journal=journal) as running:
+        with running.client() as client:
+            assert altered(client, listeners=SECOND.format(port)) == 0
+            wait_until(lambda: is_served(port))
+        with running.client(2) as client:
+            assert len(client.call("METADATA", 12)["brokers"]) == 2, "of broker 2 nothing changes"
+    assert not is_served(port)
+    engine_type = partial(LocalEngine, may_intervene=True)
+    with running_gateway(GIVEN, 2, journal, engine_type=engine_type) as running:
+        wait_until(lambda: is_served(port))
+        with Client(Address(HOST, port)) as client:
+            stop(running, Kind.STOP_BROKER)
+            wait_until(lambda: not is_served(port))
+            assert client.is_closed()
+        stop(running, Kind.START_BROKER)
+        wait_until(lambda: is_served(port))
+
+
+def test_a_listener_without_a_key_store_is_opened_when_it_has_one(tmp_path: Path) -> None:
+    port, store = _free_port(), tmp_path / "broker.p12"
+    authority = Authority()
+    store.write_bytes(of_pkcs12(authority.issue("broker", HOST), PASSWORD))
+    trust = ssl.create_default_context(cadata=authority.certificate)
+    stores = {"location": str(store), "password": PASSWORD}
+    own = {f"listener.name.secure.ssl.keystore.{name}": text for name, text in stores.items()}
+    listeners = f"PLAINTEXT://:9092,SECURE://127.0.0.1:{port}"
+    with running_gateway(GIVEN) as running, running.client() as client:
+        with capture_logs() as logs:
+            assert altered(client, listeners=listeners) == 0
+            wait_until(lambda: [each for each in logs if each["log_level"] == "error"] != [])
+            assert altered(client, max_connections="77") == 0
+            running.run(running.gateway._added.settle())
+        failed = [each["reason"] for each in logs if each["event"] == "a listener cannot be opened"]
+        assert failed == ["TLS needs the broker's certificate and key."], "it is not tried again"
+        assert altered(client, **own) == 0
+        wait_until(lambda: running.gateway._added.of(1) != [])
+        with Client(Address(HOST, port), tls=trust) as secured:
+            assert secured.call("METADATA", 12)["brokers"] == []
+
+
+def test_one_of_the_name_of_the_gateways_own_is_another_one(tmp_path: Path) -> None:
+    """The settings name no SSL at the start, though the gateway speaks it."""
+    port, authority = _free_port(), Authority()
+    authority.issue("broker", HOST).store(tmp_path / "broker.pem")
+    trust = ssl.create_default_context(cadata=authority.certificate)
+    given = {"ssl.keystore.location": str(tmp_path / "broker.pem")}
+    security = Security.of(SecurityProtocol.SSL, given)
+    listeners = f"PLAINTEXT://:9092,SSL://127.0.0.1:{port}"
+    with (
+        running_gateway(GIVEN, security=security) as running,
+        Client(running.addresses[1], tls=trust) as client,
+    ):
+        assert altered(client, listeners=listeners) == 0
+        wait_until(lambda: running.gateway._added.of(1) != [])
+        with Client(Address(HOST, port), tls=trust) as other:
+            assert other.call("METADATA", 12)["brokers"] == []
+        assert len(client.call("METADATA", 12)["brokers"]) == 1
