@@ -3,7 +3,7 @@
 The machine acts on most settings; on what is before it, the edge does: codecs of topics, quotas of
 connections and of the edge's own time, limits of connections. A gateway with the machine in its
 process looks into the tables, one before a job asks with an event `tell-settings`. Values that may
-be credentials are not told.
+be credentials are not told; of those that were altered the names are.
 """
 
 import msgspec
@@ -42,10 +42,14 @@ def of(broker: Broker) -> SettingsTold:
             codecs[topic.topic_id] = codecs[topic.name] = own
     return SettingsTold(
         _shown(broker.cell.broker_settings.given),
-        {unescape(name): _shown(configs) for name, configs in changed.items()},
+        {unescape(name): _hidden(configs) for name, configs in changed.items()},
         client_quotas.all_quotas(table, broker.id),
         codecs,
     )
+
+
+def _hidden(configs: dict[str, str]) -> dict[str, str]:
+    return {name: "" if is_sensitive(name) else text for name, text in configs.items()}
 
 
 def _shown(configs: dict[str, str]) -> dict[str, str]:

@@ -448,8 +448,8 @@ MUTANTS = (
     ),
     Mutant(
         "a new log goes where the fewest are",
-        "fewest = min(several, key=counts.__getitem__)",
-        "fewest = several[0]",
+        "fewest = min(there, key=counts.__getitem__)",
+        "fewest = there[0]",
         "replication/test_disk.py::test_a_new_log_goes_where_the_fewest_are",
     ),
     Mutant(

@@ -32,9 +32,10 @@ def test_a_gateway_is_told_codecs_quotas_and_brokers_settings() -> None:
     bench.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
     bench.now += 1
     codec = {"compression.type": "gzip"}
+    changed = {"max.connections": "5", "no.such.password": ""}
     assert told(bench) == {
         **nothing,
-        "brokers": {"1": {"max.connections": "5"}, "cluster": {"max.connections": "5"}},
+        "brokers": {"1": changed, "cluster": changed},
         "quotas": [{"entity": {"ip": None}, "values": {"connection_creation_rate": 2.0}}],
         "codecs": {packed: codec, "packed": codec},
     }
