@@ -23,7 +23,7 @@ of their transaction 55, as above. Then the coordinator, for all partitions alik
     verifyOnly: partitions that are not part of it    120 TRANSACTION_ABORTABLE
 
 What is told of all partitions alike, of those that were added too, comes as often as the request
-names them; else each partition comes once.
+names them; else, and with `verifyOnly`, each partition comes once, in the order of hash maps.
 
 Not done: 14 while a coordinator loads its partition of `__transaction_state`; it never does.
 """
@@ -37,6 +37,13 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.java_hashes import (
+    JavaMap,
+    hash_map_order,
+    java_hash,
+    partition_hash,
+    scala_order,
+)
 from brokerstream.state.transactions import transaction_coordinator, transactions
 from brokerstream.state.transactions.transaction_coordinator import Outcome
 from brokerstream.state.transactions.transaction_verification import (
@@ -140,8 +147,19 @@ def _attempted(broker: Broker, transaction: Transaction, denied: Set[str]) -> _J
             errors[topic, partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
     if not errors:
         return None
-    all_errors = {place: errors.get(place, Error.OPERATION_NOT_ATTEMPTED) for place in places}
+    ordered = _in_order(places)
+    all_errors = {place: errors.get(place, Error.OPERATION_NOT_ATTEMPTED) for place in ordered}
     return _Judged(Outcome(), all_errors)
+
+
+def _in_order(places: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Each partition once, in the order of a map in Scala that has them."""
+    named = dict.fromkeys(places)
+    return scala_order(named, _hash)
+
+
+def _hash(place: tuple[str, int]) -> int:
+    return partition_hash(*place)
 
 
 def _add(broker: Broker, transaction: Transaction) -> _Judged:
@@ -157,7 +175,8 @@ def _verify(broker: Broker, transaction: Transaction) -> _Judged:
     error = known if isinstance(known, Error) else Error.NONE
     if not isinstance(known, Error):
         error = transactions.verification_error(known, _holder(transaction))
-    places = _places(transaction.topics)
+    named = dict.fromkeys(_places(transaction.topics))
+    places = hash_map_order(named, _hash, len(named))
     errors = dict.fromkeys(places, error)
     if known is not None and not isinstance(known, Error) and error is Error.NONE:
         for topic, partition in places:
@@ -184,7 +203,12 @@ def _places(topics: list[TxnTopic]) -> list[tuple[str, int]]:
 def _results(topics: list[TxnTopic], judged: _Judged) -> list[TxnTopicResult]:
     asked = [(topic.name, topic.partitions) for topic in topics]
     if not judged.is_as_asked:
-        asked = [(name, list(dict.fromkeys(each))) for name, each in _by_topic(topics).items()]
+        grouped: JavaMap[str, list[int]] = JavaMap(java_hash)
+        for name, partition in judged.errors:
+            if name not in grouped:
+                grouped[name] = []
+            grouped[name].append(partition)
+        asked = [(name, grouped[name]) for name in grouped]
     return [
         TxnTopicResult(
             name=name,

@@ -1,7 +1,8 @@
 """The order in which Java goes through a `HashMap`, where Kafka shows it to clients.
 
-Source: `String.hashCode`, `HashMap.hash`, `HashMap.resize` in Java; `Uuid.hashCode` and, for the
-maps of a coordinator's state (`TimelineHashMap`), `BaseHashTable.findSlot` in Kafka.
+Source: `String.hashCode`, `HashMap.hash`, `HashMap.resize` in Java, `mutable.HashMap` in Scala
+2.13; `Uuid.hashCode`, `TopicPartition.hashCode` and, for the maps of a coordinator's state
+(`TimelineHashMap`), `BaseHashTable.findSlot` in Kafka.
 """
 
 import base64
@@ -52,6 +53,28 @@ def hash_map_order(keys: Iterable[T], hash_code: Callable[[T], int], most: int) 
 def hash_order(keys: Iterable[str], most: int) -> list[str]:
     """`hash_map_order` of strings."""
     return hash_map_order(keys, java_hash, most)
+
+
+def scala_order(keys: Mapping[T, object], hash_code: Callable[[T], int]) -> list[T]:
+    """Keys as a mutable `HashMap` or `HashSet` of Scala goes through them.
+
+    It is full at three quarters, not above, and has each bucket in the order of hashes.
+    """
+    capacity = CAPACITY
+    while len(keys) >= capacity * 3 // 4:
+        capacity *= 2
+
+    def place(key: T) -> tuple[int, int]:
+        hashed = hash_code(key) & 0xFFFFFFFF
+        mixed = hashed ^ hashed >> 16
+        return mixed & (capacity - 1), mixed - (1 << 32) if mixed >= 1 << 31 else mixed
+
+    return sorted(keys, key=place)
+
+
+def partition_hash(topic: str, partition: int) -> int:
+    """`TopicPartition.hashCode`."""
+    return 31 * (31 + partition) + java_hash(topic)
 
 
 def uuid_hash(uuid: str) -> int:

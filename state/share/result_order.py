@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 from brokerstream.state.core.java_hashes import (
-    CAPACITY,
     hash_map_order,
-    java_hash,
     own_hash,
+    partition_hash,
+    scala_order,
     uuid_hash,
 )
 from brokerstream.state.core.schema import Int32, Uuid
@@ -42,18 +42,9 @@ def partitions(asked: list[Partition]) -> list[Partition]:
 
 
 def fetched(names: Mapping[tuple[Uuid, int], str]) -> list[tuple[Uuid, int]]:
-    """Partitions in an answer with records, by the names of their topics, as Scala has them.
+    """Partitions in an answer with records, by the names of their topics, as Scala has them."""
 
-    Its `HashMap` is full at three quarters, not above, and has each bucket in the order of hashes.
-    """
-    capacity = CAPACITY
-    while len(names) >= capacity * 3 // 4:
-        capacity *= 2
+    def hash_code(key: tuple[Uuid, int]) -> int:
+        return 31 * (31 + uuid_hash(key[0])) + partition_hash(names[key], key[1])
 
-    def place(key: tuple[Uuid, int]) -> tuple[int, int]:
-        of_partition = 31 * (31 + key[1]) + java_hash(names[key])
-        hashed = (31 * (31 + uuid_hash(key[0])) + of_partition) & 0xFFFFFFFF
-        mixed = hashed ^ hashed >> 16
-        return mixed & (capacity - 1), mixed - (1 << 32) if mixed >= 1 << 31 else mixed
-
-    return sorted(names, key=place)
+    return scala_order(names, hash_code)

@@ -8,7 +8,7 @@ value takes back what the key names.
 
 import struct
 
-from brokerstream.state.core.java_hashes import hash_map_order, hash_order, java_hash
+from brokerstream.state.core.java_hashes import hash_map_order, hash_order, partition_hash
 from brokerstream.state.core.kafka_bytes import Writer
 from brokerstream.state.core.records import (
     Record,
@@ -74,7 +74,7 @@ def _value(metadata: TransactionMetadata, version: int) -> bytes:
 def _in_hash_order(partitions: dict[str, list[int]]) -> list[tuple[str, list[int]]]:
     """The partitions by topic in the order of Kafka's hash tables of `TopicPartition`."""
     every = [(topic, number) for topic, numbers in partitions.items() for number in numbers]
-    every = hash_map_order(every, lambda p: 31 * (31 + p[1]) + java_hash(p[0]), len(every))
+    every = hash_map_order(every, lambda p: partition_hash(*p), len(every))
     names = hash_order(dict.fromkeys(topic for topic, _ in every), len(partitions))
     return [(name, [number for topic, number in every if topic == name]) for name in names]
 

@@ -4,6 +4,7 @@ Each of them once had another answer. Names come twice, lists are empty, numbers
 range. The order of lists is aside.
 """
 
+import random
 import uuid
 from base64 import b64encode
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ from tests.support.walk_sides import ZERO, Sides, Step, both_sides
 
 pytestmark = pytest.mark.kafka
 
-TOPICS = {"odd-0": 2, "odd-1": 1}
-FIRST, SECOND = TOPICS
+TOPICS = {"odd-0": 2, "odd-1": 1, "odd-many": 20}
+FIRST, SECOND, MANY = TOPICS
 NOWHERE = "odd-missing"
 TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32
 UNKNOWN_CHANGE = 4
@@ -352,4 +353,29 @@ def in_order(answer: Any) -> Any:
 def test_an_odd_request_has_kafkas_answer(sides: Sides, steps: list[Step]) -> None:
     for step in steps:
         ours, theirs = (in_order(side.answer(step, [UNHEARD, MADE])) for side in sides)
+        assert ours == theirs, step
+
+
+def asked_at_random(chance: random.Random) -> Step:
+    """Partitions of several transactions of nobody, to be looked up or to join."""
+
+    def topics() -> list[dict[str, Any]]:
+        names = chance.sample([FIRST, SECOND, MANY, MANY, NOWHERE], chance.choice([1, 2, 3]))
+        most = {**dict.fromkeys(names, 3), MANY: 20}
+        drawn = {name: chance.choices(range(most[name]), k=chance.randint(0, 9)) for name in names}
+        return [{"name": name, "partitions": numbers} for name, numbers in drawn.items()]
+
+    told = [
+        {"transactionalId": name, "producerId": 1, "producerEpoch": 5}
+        | {"verifyOnly": chance.random() < 0.6, "topics": topics()}
+        for name in chance.sample(["odd-nobody", ""], chance.choice([1, 2]))
+    ]
+    return Step("ADD_PARTITIONS_TO_TXN", chance.choice([4, 5]), {"transactions": told})
+
+
+def test_partitions_of_transactions_are_told_in_kafkas_order(sides: Sides) -> None:
+    chance = random.Random(18)
+    for _ in range(60):
+        step = asked_at_random(chance)
+        ours, theirs = (side.answer(step, []) for side in sides)
         assert ours == theirs, step

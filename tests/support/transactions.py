@@ -85,7 +85,8 @@ class TransactionBench(Bench):
         }
         answer = self.request("ADD_PARTITIONS_TO_TXN", 4, {"transactions": [transaction]})
         (topic,) = answer["resultsByTransaction"][0]["topicResults"]
-        return [p["partitionErrorCode"] for p in topic["resultsByPartition"]]
+        told = {p["partitionIndex"]: p["partitionErrorCode"] for p in topic["resultsByPartition"]}
+        return [told[each] for each in partitions]
 
     def end(
         self,

@@ -321,3 +321,48 @@ def test_in_v2_partitions_are_added_though_nothing_is_verified() -> None:
     (part,) = bench.request("PRODUCE", V2, body)["responses"][0]["partitionResponses"]
     assert part["errorCode"] == 0
     end(bench, holder)
+
+
+@pytest.mark.parametrize(
+    ("asked", "verifies", "told"),
+    [
+        (
+            [("pr-1", [0, 0, 2]), ("pr-0", [0, 0])],
+            False,
+            [("pr-0", [(0, 55)]), ("pr-1", [(2, 3), (0, 55)])],
+        ),
+        (
+            [("pr-0", [0, 0]), ("aa", [2, 0, 2])],
+            True,
+            [("aa", [(0, 3), (2, 3)]), ("pr-0", [(0, 55)])],
+        ),
+        ([("pr-0", [0]), ("no", [0])], False, [("no", [(0, 3)]), ("pr-0", [(0, 55)])]),
+        ([("no", [0]), ("pr-0", [2])], True, [("pr-0", [(2, 3)]), ("no", [(0, 3)])]),
+        ([("pr-0", [0, 1, 0])], True, [("pr-0", [(1, 49), (0, 49)])]),
+        ([("pr-1", [0]), ("pr-0", [])], True, [("pr-1", [(0, 49)])]),
+        (
+            [("pr-1", [0, 0]), ("pr-0", [0]), ("no", [])],
+            False,
+            [("pr-1", [(0, 49), (0, 49)]), ("pr-0", [(0, 49)]), ("no", [])],
+        ),
+    ],
+)
+def test_what_is_told_of_partitions_one_by_one_comes_in_the_order_of_kafkas_maps(
+    asked: list[tuple[str, list[int]]], verifies: bool, told: list[tuple[str, list[Any]]]
+) -> None:
+    """As a real broker has answered; what is told of all alike comes as it was asked."""
+    bench = Bench()
+    bench.topic("pr-0", 2)
+    bench.topic("pr-1", 1)
+    bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [NAME]})
+    topics = [{"name": name, "partitions": partitions} for name, partitions in asked]
+    transaction = {"transactionalId": NAME, "producerId": 1, "producerEpoch": 0, "topics": topics}
+    body = {"transactions": [{**transaction, "verifyOnly": verifies}]}
+    (result,) = bench.request("ADD_PARTITIONS_TO_TXN", 5, body)["resultsByTransaction"]
+    assert [
+        (
+            topic["name"],
+            [(p["partitionIndex"], p["partitionErrorCode"]) for p in topic["resultsByPartition"]],
+        )
+        for topic in result["topicResults"]
+    ] == told
