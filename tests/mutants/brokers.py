@@ -95,8 +95,8 @@ MUTANTS = (
     ),
     Mutant(
         "a severed broker that is elected does not know",
-        "    if partition is None or partition.leader != broker.id:\n        return\n"
-        "    leadership = changeable(broker, place)\n"
+        "    if partition is None or partition.leader != broker.id or broker.has_lost(*place):\n"
+        "        return\n    leadership = changeable(broker, place)\n"
         "    if broker.settings.brokerstream_isr_by_time_only:\n",
         "    leadership = changeable(broker, place)\n"
         "    if broker.settings.brokerstream_isr_by_time_only:\n",
