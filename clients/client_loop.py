@@ -426,6 +426,8 @@ class ClientLoop(ABC):
         if request is None:
             return
         response = msgspec.convert(event.body, RESPONSES[request.api])
+        throttle_ms = event.body.get("throttleTimeMs", 0)
+        self.network.throttled(request.node, request.api, request.version, throttle_ms, now)
         if isinstance(response, MetadataResponse):
             self.network.metadata_answered(request.node, response, request.version, now)
             return

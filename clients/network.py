@@ -17,7 +17,11 @@ The caller does what the actions say and tells what became of it: `connected`, `
 `draw` gives numbers in [0, 1) for jitter and for the node to begin with.
 `clients/client_loop.py` joins it with what a consumer or a producer sends.
 
-Not done: throttled nodes, telemetry, rebootstrap after a time (half of KIP-1102).
+A broker that has throttled a client is sent nothing until the time that its answer says is over
+(KIP-219, `NetworkClient.maybeThrottle`): the broker would not read it. Answers of which this holds
+are in `THROTTLING_SINCE`; clients of 0.10 know none.
+
+Not done: telemetry, rebootstrap after a time (half of KIP-1102).
 """
 
 from collections.abc import Callable
@@ -40,6 +44,38 @@ from brokerstream.state.apis.metadata import MetadataResponse
 from brokerstream.state.core.errors import Error
 
 IN_FLIGHT_MS_0_10 = 2**31 - 1
+NEVER = 2**15
+"""No version of any API."""
+
+
+THROTTLING_SINCE = {
+    "ADD_OFFSETS_TO_TXN": 1,
+    "ADD_PARTITIONS_TO_TXN": 1,
+    "CREATE_TOPICS": 3,
+    "DELETE_GROUPS": 1,
+    "DELETE_RECORDS": 1,
+    "DELETE_TOPICS": 2,
+    "DESCRIBE_CONFIGS": 2,
+    "DESCRIBE_GROUPS": 2,
+    "END_TXN": 1,
+    "FETCH": 8,
+    "FIND_COORDINATOR": 2,
+    "HEARTBEAT": 2,
+    "INIT_PRODUCER_ID": 1,
+    "JOIN_GROUP": 3,
+    "LEAVE_GROUP": 2,
+    "LIST_GROUPS": 2,
+    "LIST_OFFSETS": 3,
+    "METADATA": 6,
+    "OFFSET_COMMIT": 4,
+    "OFFSET_DELETE": 0,
+    "OFFSET_FETCH": 4,
+    "PRODUCE": 6,
+    "SYNC_GROUP": 2,
+    "TXN_OFFSET_COMMIT": 1,
+}
+"""From which version on an answer's throttle time is the client's to keep
+(`shouldClientThrottle`); of other APIs the broker alone keeps it."""
 
 Draw = Callable[[], float]
 """Gives a number in [0, 1) with each call."""
@@ -118,6 +154,7 @@ class NetworkClient:
         self._draw = draw
         self._in_flight: dict[int, list[InFlight]] = {}
         self._in_progress: RequestAndVersion | None = None
+        self._throttled_until: dict[int, int] = {}
         self._actions: list[Action] = []
 
     # The loop
@@ -127,18 +164,22 @@ class NetworkClient:
         metadata_timeout = self._maybe_update(now)
         actions, self._actions = self._actions, []
         select = min(timeout_ms, metadata_timeout, self.settings.request_timeout_ms)
+        for until in self._throttled_until.values():
+            select = min(select, until - now) if until > now else select
         return Poll(actions, metadata_timeout, select)
 
     def ready(self, node: Node, now: int) -> bool:
         """Whether a request can go to the node now; if it can not, it is connected to."""
-        if self.can_send(node.id):
+        if self.can_send(node.id, now):
             return True
         if self.connections.can_connect(node.id, now):
             self._connect(node, now)
         return False
 
-    def can_send(self, node: int) -> bool:
-        """Whether the connection stands and has room for a request."""
+    def can_send(self, node: int, now: int) -> bool:
+        """Whether the connection stands, has room for a request, and is not throttled."""
+        if self._throttled_until and self._throttled_until.get(node, 0) > now:
+            return False
         under_way = len(self._in_flight.get(node, ()))
         room = under_way < self.settings.max_in_flight_requests_per_connection
         return self.connections.is_ready(node) and room
@@ -152,7 +193,7 @@ class NetworkClient:
         nodes = list(self._metadata.snapshot.nodes.values())
         start = int(self._draw() * len(nodes))
         nodes = nodes[start:] + nodes[:start]
-        able = [node for node in nodes if self.can_send(node.id)]
+        able = [node for node in nodes if self.can_send(node.id, now)]
         if able:
             return min(able, key=lambda node: len(self._in_flight.get(node.id, ())))
         connecting = [node for node in nodes if self.connections.is_connecting(node.id)]
@@ -169,6 +210,9 @@ class NetworkClient:
         """How long a sender waits for a node that is not ready."""
         if self._is_0_10 and self.connections.is_connecting(node):
             return UNLIMITED_MS
+        throttled = self._throttled_until.get(node, 0) - now
+        if throttled > 0 and self.connections.is_ready(node):
+            return throttled
         return self.connections.delay_ms(node, now)
 
     def _maybe_update(self, now: int) -> int:
@@ -183,7 +227,7 @@ class NetworkClient:
         return self._ask(node, now) if node is not None else self._nobody_ms()
 
     def _ask(self, node: Node, now: int) -> int:
-        if self.can_send(node.id):
+        if self.can_send(node.id, now):
             self._in_progress = self._metadata.new_request(now)
             self._sent(node.id, None, now)
             self._actions.append(SendMetadata(node, self._in_progress))
@@ -225,6 +269,15 @@ class NetworkClient:
     def answered(self, node: int, request_id: int) -> None:
         """Its answer has come."""
         self._done(node, request_id)
+
+    def throttled(self, node: int, api: str, version: int, throttle_ms: int, now: int) -> None:
+        """An answer has said for how long the broker reads nothing; it is never less than before.
+
+        Of an API or version of which the client need not care nothing is kept.
+        """
+        if throttle_ms > 0 and version >= THROTTLING_SINCE.get(api, NEVER) and not self._is_0_10:
+            until = max(self._throttled_until.get(node, 0), now + throttle_ms)
+            self._throttled_until[node] = until
 
     def metadata_answered(
         self, node: int, response: MetadataResponse, version: int, now: int

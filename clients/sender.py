@@ -12,8 +12,6 @@ will have. Passes follow one another until one sends nothing.
       time and retries are left
     anything else                                   failed; a gap is closed by an epoch bump
     no answer: connection closed, request timeout   as a retriable error; its outcome is unknown
-
-Not done: throttling.
 """
 
 import msgspec

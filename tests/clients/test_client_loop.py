@@ -249,3 +249,30 @@ def test_a_turn_says_how_long_there_is_nothing_to_do() -> None:
     turn = member.turn(made.now)
     assert turn.actions == []
     assert 0 < turn.timeout_ms <= 3_000
+
+
+def test_a_broker_that_throttles_is_sent_nothing_until_that_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """KIP-219: it reads nothing from this client meanwhile."""
+    made = world((1,))
+    producer = made.producer()
+    network = made.networks[producer]
+    send(made, producer, 1)
+    made.run(3_000)
+    told = network._answer
+
+    def throttled(event_id: str) -> Answered:
+        answered = told(event_id)
+        body = {**answered.body, "throttleTimeMs": 2_000}
+        return Answered(answered.node, answered.request_id, body, answered.records)
+
+    monkeypatch.setattr(network, "_answer", throttled)
+    before = network.asked["PRODUCE"]
+    for _ in range(10):
+        send(made, producer, 1)
+        made.run(300)
+    assert network.asked["PRODUCE"] - before == 2
+    monkeypatch.undo()
+    made.run(3_000)
+    assert [type(event) for event in producer.events()] == [Acked] * 11

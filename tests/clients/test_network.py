@@ -5,6 +5,7 @@ from brokerstream.clients.metadata import (
     MetadataError,
     MetadataSettings,
     ProducerMetadata,
+    Rules,
 )
 from brokerstream.clients.network import (
     Connect,
@@ -233,3 +234,40 @@ def test_failures_in_a_row_wait_longer_and_give_the_next_try_longer() -> None:
     assert connections.delay_ms(0, NOW) == UNLIMITED_MS
     connections.disconnected(0, NOW, 0.5)
     assert connections.delay_ms(0, NOW + 20) == 30
+
+
+def test_a_throttled_node_takes_nothing_until_its_time_is_over() -> None:
+    """KIP-219."""
+    client = Client(0, 1)
+    client.connect(0, 1)
+    nodes = client.metadata.snapshot.nodes
+    client.throttled(0, "PRODUCE", 9, 300, NOW)
+    client.throttled(0, "FETCH", 13, 100, NOW + 50)
+    client.throttled(1, "PRODUCE", 5, 300, NOW)
+    client.throttled(1, "OFFSET_FOR_LEADER_EPOCH", 4, 300, NOW)
+    assert not client.ready(nodes[0], NOW + 299)
+    assert client.ready(nodes[1], NOW)
+    assert client.least_loaded(NOW + 299) == 1
+    assert client.poll_delay_ms(0, NOW + 100) == 200
+    assert client.poll(FOREVER, NOW + 100).select_timeout_ms == 200
+    assert client.ready(nodes[0], NOW + 300)
+    assert client.poll_delay_ms(0, NOW + 300) == UNLIMITED_MS
+
+
+def test_a_lost_connection_does_not_end_the_time() -> None:
+    client = Client(0)
+    client.connect(0)
+    client.throttled(0, "HEARTBEAT", 4, 5_000, NOW)
+    client.disconnected(0, NOW)
+    assert client.poll_delay_ms(0, NOW) < 5_000
+    node = client.metadata.snapshot.nodes[0]
+    assert not client.ready(node, NOW + 1_000)
+    client.connected(0)
+    assert [client.ready(node, NOW + after) for after in (4_999, 5_000)] == [False, True]
+
+
+def test_clients_of_0_10_know_no_throttling() -> None:
+    settings = MetadataSettings(rules=Rules.KAFKA_0_10)
+    client = NetworkClient(ProducerMetadata(settings), first)
+    client.throttled(0, "PRODUCE", 9, 300, NOW)
+    assert client.poll_delay_ms(0, NOW) == 0
