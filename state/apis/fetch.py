@@ -28,9 +28,7 @@ What a follower's fetch says of it moves the high watermark and the in-sync set
 (`state/replication/leader.py`); the answer has the high watermark from before.
 
 From version 11 on every replica serves consumers, and a leader may send a consumer to one in its
-rack (`state/replication/preferred_replica.py`).
-
-Not done: remote storage.
+rack (`state/replication/preferred_replica.py`). Not done: remote storage.
 """
 
 from collections.abc import Container
@@ -511,16 +509,18 @@ def _answer(
     for item in fetch.refused:
         reads.append(reading.refused(item.requested, item.requested.identity, item.error))
         reads[-1].was_screened = True
+    shown = reads
+    session_id = context.session_id
+    refused = [item.requested for item in fetch.refused]
+    if fetch_errors.cannot_be_told(refused, asker.version) and not cache.is_superseded(context):
+        return _failed(Error.UNKNOWN_SERVER_ERROR, session_id)
     throttle = _throttle_ms(broker, fetch, reads, asker)
     if throttle:
         return Decision(response=_throttled(cache, context, throttle))
-    shown = reads
-    session_id = context.session_id
     if context.kind is INCREMENTAL:
         selected = cache.select(context, reads, quiet)
         if selected is None:
-            error = int(Error.INVALID_FETCH_SESSION_EPOCH)
-            return Decision(response=FetchResponse(error_code=error, session_id=session_id))
+            return _failed(Error.INVALID_FETCH_SESSION_EPOCH, session_id)
         shown = list(compress(reads, selected))
     elif context.kind is ContextKind.FULL:
         new = NewSession(
@@ -546,6 +546,10 @@ def _answer(
         return Decision(response=FetchResponse(session_id=session_id, responses=named))
     by_id = [AnsweredTopicById(one.topic_id, parts) for one, parts in runs]
     return Decision(response=FetchResponseById(session_id=session_id, responses=by_id))
+
+
+def _failed(error: Error, session_id: int) -> Decision:
+    return Decision(response=FetchResponse(error_code=int(error), session_id=session_id))
 
 
 def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker) -> int:

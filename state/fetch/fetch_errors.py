@@ -1,18 +1,32 @@
 """Why a partition that a Fetch asks for is not read.
 
-Source: `FetchRequest.optionalEpoch`, `ReplicaManager.readFromLog`,
+Source: `FetchRequest.optionalEpoch`, `FetchResponse.matchingTopic`, `ReplicaManager.readFromLog`,
 `Partition.followerReplicaOrThrow` in Kafka.
 """
+
+from collections.abc import Sequence
 
 from brokerstream.state.cluster.image import NO_EPOCH, Partition
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.errors import NONE, Error
+from brokerstream.state.core.schema import ZERO_UUID
+from brokerstream.state.fetch.fetch_session import TOPIC_ID_VERSION
 from brokerstream.state.fetch.session_items import FetchPartition
 
 
 def epoch_of(wanted: FetchPartition) -> int:
     """The leader's epoch that is asked for; any negative one is none, in a Fetch alone."""
     return max(wanted.current_leader_epoch, NO_EPOCH)
+
+
+def cannot_be_told(refused: Sequence[FetchPartition], version: int) -> bool:
+    """Whether Kafka fails at an answer whose last partitions are these, and the request has -1.
+
+    Behind one of the topic id of zeros it compares names, and by ids there is none.
+    """
+    if version < TOPIC_ID_VERSION:
+        return False
+    return any(each.topic_id == ZERO_UUID for each in refused[:-1])
 
 
 def of_gone(broker: Broker, wanted: FetchPartition) -> Error:

@@ -191,3 +191,38 @@ def test_special_times_of_every_version(sides: Sides, version: int) -> None:
             shown = each[0]["partitions"][0]
             shown["timestamp"] = shown["timestamp"] >= 0  # each side wrote at its own time
         assert found[0] == found[1], (version, name, at, epoch)
+
+
+NAMELESS = [
+    [("zero", 0), ("zero", 0)],
+    [("zero", 0), ("zero", 1)],
+    [("zero", 0), ("filled", 0)],
+    [("zero", 0), ("nowhere", 0)],
+    [("nowhere", 0), ("zero", 0)],
+    [("zero", 0), ("filled", 9)],
+    [("filled", 9), ("zero", 0), ("filled", 0)],
+]
+"""Topics, and a partition of each; the topic id of zeros is none's."""
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("version", [13, 18])
+@pytest.mark.parametrize("named", NAMELESS)
+def test_a_topic_id_of_zeros(sides: Sides, version: int, named: list[tuple[str, int]]) -> None:
+    """Kafka fails where it tells of another partition behind it; sessions go on."""
+    told = [list(with_zeros(side, version, named)) for side in sides]
+    assert told[0] == told[1]
+
+
+def with_zeros(side: Side, version: int, named: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
+    """What is told without a session, of a new one, and in one of another topic."""
+    ids = {"filled": topic_id(side, "filled"), "staying": topic_id(side, "staying")}
+    ids |= {"zero": wire_zero(), "nowhere": uuid.UUID(int=1 << 70).hex}
+    names = {ident: each for each, ident in ids.items()}
+    topics = [asked(version, each, ids[each], partition=at) for each, at in named]
+    for epoch in (-1, 0):
+        yield plain(fetch(side, version, topics, sessionEpoch=epoch), names)
+    session = fetch(side, version, [asked(version, "staying", ids["staying"])], sessionEpoch=0)
+    for epoch, more in enumerate((topics, [], []), 1):
+        fields = {"sessionId": session["sessionId"], "sessionEpoch": epoch}
+        yield plain(fetch(side, version, more, **fields), names)

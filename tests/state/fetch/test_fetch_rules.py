@@ -14,6 +14,9 @@ from brokerstream.state.logs.log import Log, log_key
 from tests.support.machine import Bench, header
 
 READ_COMMITTED = 1
+NOWHERE = "AAAAAAAAAAAAAAAAAAAAAQ"
+"""The id of no topic."""
+
 BATCH = header(size=1070)
 IN_TRANSACTION = {"isTransactional": True, "producerId": 7, "producerEpoch": 0, "baseSequence": 0}
 
@@ -236,3 +239,39 @@ def test_who_waits_is_not_ended_by_a_partition_that_a_later_request_of_its_sessi
     answer = bench.answers[waiting]["response"]
     assert answer["errorCode"] == Error.INVALID_FETCH_SESSION_EPOCH
     assert bench.dead_letters(bench.last) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "is_told"),
+    [
+        ([(ZERO_UUID, 0)], True),
+        ([(ZERO_UUID, 0), (ZERO_UUID, 0)], True),
+        ([(ZERO_UUID, 0), (ZERO_UUID, 1)], False),
+        ([(ZERO_UUID, 0), ("a", 0)], True),
+        ([(ZERO_UUID, 0), ("a", 9)], False),
+        ([(ZERO_UUID, 0), (NOWHERE, 0)], False),
+        ([(NOWHERE, 0), (ZERO_UUID, 0)], True),
+    ],
+)
+def test_behind_a_topic_id_of_zeros_nothing_can_be_told(
+    named: list[tuple[str, int]], is_told: bool
+) -> None:
+    """An answer has partitions that are read first; a session goes on all the same."""
+    reader = Reader()
+    topics = [
+        {
+            "topicId": reader.topic_id if name == "a" else name,
+            "partitions": [{"partition": at, "fetchOffset": 0, "partitionMaxBytes": 1}],
+        }
+        for name, at in named
+    ]
+    body = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 1 << 20, "topics": []}
+    opened = reader.request("FETCH", 16, {**body, "sessionEpoch": 0})["sessionId"]
+    for session in ((0, -1), (0, 0), (opened, 1), (opened, 2)):
+        more = {"sessionId": session[0], "sessionEpoch": session[1]}
+        more["topics"] = [] if session[1] == 2 else topics
+        answer = reader.request("FETCH", 16, {**body, **more})
+        assert (answer["errorCode"], bool(answer["responses"])) == (
+            (0, True) if is_told else (-1, False)
+        )
+        assert answer["sessionId"] == session[0] or (is_told and session[1] == 0)
