@@ -1,4 +1,4 @@
-"""When a query has ended: a planned batch commits first, and one that only looks for news is left."""
+"""When a query has ended: a planned batch commits first, and one that looks for news is left."""
 
 from collections.abc import Callable
 from pathlib import Path

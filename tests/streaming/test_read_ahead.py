@@ -138,9 +138,7 @@ class Reader:
         self.at, self.ends = [0] * len(sizes), [0] * len(sizes)
         self.paused: set[int] = set()
 
-    def get_watermark_offsets(
-        self, at: TopicPartition, *_: float, **__: bool
-    ) -> tuple[int, int]:
+    def get_watermark_offsets(self, at: TopicPartition, *_: float, **__: bool) -> tuple[int, int]:
         """The first and the end offset; the latter as of the last fetch."""
         if at.partition not in self.paused:
             self.ends[at.partition] = len(self.sizes[at.partition])

@@ -35,8 +35,14 @@ def fetch(
 ) -> Any:
     """A consumer's answer from broker 1 or `broker`; None while it waits."""
     wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
-    body: dict[str, Any] = {"replicaId": replica, "rackId": rack, "maxWaitMs": wait_ms, "minBytes": 1}
-    body |= {"sessionId": session[0], "sessionEpoch": session[1], "isolationLevel": isolation}
+    body: dict[str, Any] = {"replicaId": replica, "rackId": rack}
+    body |= {
+        "maxWaitMs": wait_ms,
+        "minBytes": 1,
+        "sessionId": session[0],
+        "sessionEpoch": session[1],
+        "isolationLevel": isolation,
+    }
     partition = wanted | {"currentLeaderEpoch": epoch}
     body["topics"] = [{"topic": TOPIC, "partitions": [partition]}] if session[1] < 1 else []
     return replicas.bench.request("FETCH", version, body, **{"broker": 1} | event)
