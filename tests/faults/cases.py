@@ -7,15 +7,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
-from brokerstream.kafka_io.topic_reader import consumer, end_offsets
-from brokerstream.kafka_io.topics import REQUESTS, full_name
 from brokerstream.streaming import checkpoint_log
+from tests.faults.overload import BATCH_BYTES, BATCH_EVENTS, OVERLOAD_S, overload
 from tests.faults.processes import Server, break_connections, kill_all, stopped
 from tests.faults.stand import ANSWER_TIMEOUT_S, JAVA, WORKERS, Stand
 from tests.support.patience import PATIENCE_S, wait_until
@@ -37,8 +35,6 @@ on a busy machine an executor's first task takes more than a minute."""
 
 CUT_S, CUT_EVERY_S = STOPPED_S, 0.1
 POISON = 200
-OVERLOAD_EVENTS, OVERLOAD_S, OVERLOAD_BATCH = 10_000, 20, 2_000
-NO_TOPIC = {"topics": []}
 
 
 class Case(NamedTuple):
@@ -51,6 +47,7 @@ class Case(NamedTuple):
         home: a file system of its own, of so many MiB, for `kafka` or `checkpoint`.
         has_faked_time: whether the gateway runs under libfaketime.
         max_offsets: `max_offsets_per_trigger` of the job; 0 for its default.
+        max_bytes: the same of `max_bytes_per_trigger`.
         delay_s: how much later each packet to the broker, and from it, comes, all the time.
         on_cluster: whether the job runs on a standalone cluster of Spark.
         answer_timeout_s: how long the gateway waits for an answer.
@@ -63,6 +60,7 @@ class Case(NamedTuple):
     home: str = ""
     has_faked_time: bool = False
     max_offsets: int = 0
+    max_bytes: int = 0
     delay_s: float = 0
     on_cluster: bool = False
     answer_timeout_s: int = ANSWER_TIMEOUT_S
@@ -264,73 +262,6 @@ def poisonous(count: int) -> Iterator[bytes]:
         ][number % 10]
 
 
-def overload(stand: Stand) -> None:
-    """Events come three times as fast as the job decides them, as far as this machine can.
-
-    It lags, and answers all of them; no micro-batch takes more than it is told to.
-    """
-    rate = ask(stand, OVERLOAD_EVENTS) / wait_until_done(stand)
-    before = checkpoint_log.committed(stand.bench.checkpoint)
-    most = asked = 0
-    begin = time.monotonic()
-    while (passed := time.monotonic() - begin) < OVERLOAD_S:
-        asked += ask(stand, OVERLOAD_EVENTS // 5)
-        most = max(most, written(stand) - taken(stand))
-        time.sleep(max(asked / (3 * rate) - passed, 0))
-    times = asked / passed / rate
-    assert most > 2 * OVERLOAD_BATCH, f"it lags by {most} events only, of {times:.1f} times as many"
-    drained = wait_until_done(stand)
-    newest = checkpoint_log.committed(stand.bench.checkpoint)
-    ends = [taken(stand, batch) for batch in range(before, newest + 1)]
-    sizes = [end - begin for begin, end in pairwise(ends)]
-    assert max(sizes) <= OVERLOAD_BATCH, f"a micro-batch of {max(sizes)} events"
-    stand.says(
-        f"{rate:.0f} events a second, {times:.1f} times as many for {OVERLOAD_S} s: a lag of"
-        f" {most}, drained in {drained:.0f} s, at most {max(sizes)} events in a micro-batch"
-    )
-
-
-def ask(stand: Stand, count: int) -> int:
-    """Write requests past the gateway, each with an id of its own."""
-    header = {"requestApiKey": 3, "requestApiVersion": 1}
-    begin = uuid.uuid4()
-    events = (
-        {"id": f"{begin}-{number}", "cluster": "a", "requestHeader": header, "request": NO_TOPIC}
-        for number in range(count)
-    )
-    stand.bench.produce((json.dumps(event).encode() for event in events), b"a")
-    return count
-
-
-def written(stand: Stand) -> int:
-    """How many events there are."""
-    reader = consumer(stand.bench.client)
-    try:
-        topic, partitions = requests_of(stand), stand.bench.settings.requests_partitions
-        return sum(end_offsets(reader, topic, partitions).values())
-    finally:
-        reader.close()
-
-
-def taken(stand: Stand, batch: int | None = None) -> int:
-    """How many events the micro-batches up to one have taken; without it all that committed."""
-    checkpoint = stand.bench.checkpoint
-    newest = checkpoint_log.committed(checkpoint) if batch is None else batch
-    return sum(checkpoint_log.end_offsets(checkpoint, newest).get(requests_of(stand), {}).values())
-
-
-def requests_of(stand: Stand) -> str:
-    """The topic's name."""
-    return full_name(stand.bench.prefix, REQUESTS)
-
-
-def wait_until_done(stand: Stand) -> float:
-    """Until every event is decided that is there now; how long it took, in seconds."""
-    begin, there = time.monotonic(), written(stand)
-    wait_until(lambda: taken(stand) >= there, "the job lags", 4 * PATIENCE_S)
-    return time.monotonic() - begin
-
-
 # -- the checkpoint
 
 
@@ -461,7 +392,9 @@ CASES = (
         "overload",
         f"up to three times the events that it can decide, for {OVERLOAD_S} s",
         overload,
-        max_offsets=OVERLOAD_BATCH,
+        max_offsets=BATCH_EVENTS,
+        max_bytes=BATCH_BYTES,
+        is_borne=True,
     ),
     Case("torn-commit", "the newest file of `commits` is empty", tear("commits")),
     Case("torn-plan", "the newest file of `offsets` is empty", tear("offsets")),

@@ -69,6 +69,8 @@ def standing(case: Case, say: Say) -> Iterator[Stand]:
     environment: dict[str, str] = {}
     if case.max_offsets:
         environment["BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER"] = str(case.max_offsets)
+    if case.max_bytes:
+        environment["BROKERSTREAM_MAX_BYTES_PER_TRIGGER"] = str(case.max_bytes)
     is_done = False
     try:
         with ExitStack() as around:
