@@ -18,6 +18,9 @@ CHUNK = 4
 MINIMUM_SEEDS = 120
 """With fewer, a kind may be missing by chance alone."""
 
+REACHING_SEEDS = 250
+"""The same of what comes about, which no plan names."""
+
 APIS = frozenset(
     {
         *("PRODUCE", "FETCH", "LIST_OFFSETS", "METADATA", "API_VERSIONS", "FIND_COORDINATOR"),
@@ -73,7 +76,7 @@ class Tally(msgspec.Struct):
         return [
             *sorted(APIS - self.asked.keys()),
             *(fault for fault in Fault if not self.faults[fault]),
-            *(each for each in Reach if not self.reached[each]),
+            *(r for r in Reach if self.seeds >= REACHING_SEEDS and not self.reached[r]),
             *(role for role in Role if not self.roles[role]),
         ]
 

@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 
 from brokerstream.simulation.clock import Clock
+from brokerstream.simulation.deliveries import CountedAtOnce, CountedDrawn, Draws
 from brokerstream.simulation.plan import Fault, Plan
 from brokerstream.simulation.reach import Reach
 from brokerstream.state.access.authorizer import CLASS_NAME
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.check import Checker, hold
-from brokerstream.state.cell.delivery import AtOnce, Drawn, Schedule
+from brokerstream.state.cell.delivery import Schedule
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
@@ -71,6 +72,7 @@ def settings_of(plan: Plan) -> CellSettings:
             offsets_topic_num_partitions=2,
             offsets_topic_replication_factor=plan.replicas,
             replica_fetch_backoff_ms=300,
+            replica_fetch_max_bytes=plan.follower_bytes,
             replica_lag_time_max_ms=2_500,
             transaction_abort_timed_out_transaction_cleanup_interval_ms=500,
             transaction_state_log_num_partitions=2,
@@ -209,31 +211,6 @@ class Cluster(ABC):
         self._clock.at(deadline, due)
 
 
-class Draws:
-    """Numbers that are drawn, and the same again for events that are decided again."""
-
-    def __init__(self, chance: Random) -> None:
-        self._chance = chance
-        self._drawn: list[int] = []
-        self._at = 0
-
-    def __call__(self, stop: int) -> int:
-        """The next number below `stop`."""
-        if self._at == len(self._drawn):
-            self._drawn.append(self._chance.randrange(stop))
-        self._at += 1
-        return self._drawn[self._at - 1]
-
-    def again(self) -> None:
-        """From the first on."""
-        self._at = 0
-
-    def forget(self) -> None:
-        """Those so far do not come again."""
-        self._drawn.clear()
-        self._at = 0
-
-
 class _RowsHeld(Rows):
     """Holds what an event gives when it is decided again against what was told of it.
 
@@ -291,7 +268,9 @@ class LocalCluster(Cluster):
             self._draws.forget()
         self._commits = commits
         self._draws.again()
-        return Drawn(self._draws) if self.plan.is_any_order else AtOnce()
+        if not self.plan.is_any_order:
+            return CountedAtOnce(self.reached)
+        return CountedDrawn(self._draws, self.reached)
 
     def take(self, cell: str, document: bytes) -> None:
         """Decides it."""

@@ -3,9 +3,13 @@
 A micro-batch takes from each cell's events those behind the last commit, up to a drawn end. It
 begins with the state of that commit, as bytes, and takes a drawn time. Then its rows are in their
 topics and its state is committed; or a task was lost, or the job: then some of its rows are in the
-topics, its state is gone, and the same events come again, with the state as it was. So rows come
-twice, and readers drop the repeats by their id; each repeat has to have the same bytes. What cells
-tell each other lies in the topic twice, and the cell that hears it has to notice.
+topics, the first ones or any, its state is gone, and the same events come again, with the state as
+it was. So rows come twice, and readers drop the repeats by their id; each repeat has to have the
+same bytes. What cells tell each other lies in the topic twice, or without what was told before it,
+and the cell that hears it has to notice.
+
+Where nothing is under way between cells that have committed, now and then, what they know is put
+together as if they were to be one, and must hold as in one.
 """
 
 from collections.abc import Callable
@@ -16,14 +20,24 @@ import msgspec
 
 from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.cluster import CLUSTER, Cluster
+from brokerstream.simulation.deliveries import CountedAtOnce
 from brokerstream.simulation.plan import Plan
 from brokerstream.simulation.reach import Reach
+from brokerstream.state.cell import resharding
 from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.check import ViolationError, hold
+from brokerstream.state.cell.delivery import Schedule
 from brokerstream.state.core import outputs
 from brokerstream.state.core.layers import Base
 from brokerstream.state.core.outputs import Output
 
 TAKES_MIN_MS, TAKES_MAX_MS = 5, 90
+GAPS = 0.7
+"""How often what a lost task has put out is any part of its rows, not the first ones."""
+
+TOGETHER_EVERY = 10
+"""How often cells are held against each other, of the times when they could be."""
+
 SPLIT = 0.3
 """How often a micro-batch ends somewhere before the last event."""
 
@@ -54,7 +68,7 @@ class JobCluster(Cluster):
         self._bases: dict[tuple[str, str], Base] = {}
         self._rows: dict[tuple[str, str], Output] = {}
         self._is_running = False
-        self._starts_at = 0
+        self._starts_at = self._quiet = 0
         for name in self._topic:
             self.begin(name, self._cell(name))
 
@@ -71,7 +85,13 @@ class JobCluster(Cluster):
 
     def _cell(self, name: str) -> Cell:
         settings = msgspec.structs.replace(self.settings, name=name)
-        return Cell(settings, self._columns[name], read_base=partial(self._read_base, name))
+        read_base = partial(self._read_base, name)
+        return Cell(
+            settings, self._columns[name], read_base=read_base, make_schedule=self._schedule
+        )
+
+    def _schedule(self) -> Schedule:
+        return CountedAtOnce(self.reached)
 
     def _read_base(self, name: str, table: str, packed: bytes) -> Base:
         """As a worker keeps the bases that it has read (`streaming/kept_bases.py`)."""
@@ -111,7 +131,7 @@ class JobCluster(Cluster):
         if self.lost_tasks:
             self.lost_tasks -= 1
             self.on_batch(events, False)
-            self._put(rows[: self._chance.randint(0, len(rows))])
+            self._put(self._lost(rows))
             again = max(self._starts_at, self._clock.now + TAKES_MIN_MS)
             self._clock.at(again, lambda: self._run(ends))
             return
@@ -122,7 +142,42 @@ class JobCluster(Cluster):
         self._committed = ends
         self._is_running = False
         self._put(rows)
+        self._quiet += self._is_quiet
+        if self._is_quiet and self._quiet % TOGETHER_EVERY == 0:
+            self._hold_together()
         self._clock.after(0, self._begin)
+
+    def _lost(self, rows: list[tuple[str, Output]]) -> list[tuple[str, Output]]:
+        """What of a micro-batch that lost a task is in its topics."""
+        count = self._chance.randint(0, len(rows))
+        if self._chance.random() >= GAPS:
+            return rows[:count]
+        kept = sorted(self._chance.sample(range(len(rows)), count))
+        self.reached[Reach.GAPS] += kept != list(range(count))
+        return [rows[at] for at in kept]
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether there are cells between which nothing is under way."""
+        ends = self._committed.items()
+        return len(ends) > 1 and all(len(self._topic[name]) == end for name, end in ends)
+
+    def hold(self) -> None:
+        """Checks every cell, and what they know of each other. Raises ViolationError."""
+        super().hold()
+        if self._is_quiet:
+            self._hold_together()
+
+    def _hold_together(self) -> None:
+        """Raises ViolationError where one cell with what all have would not be as it should."""
+        columns = {name: cell.columns() for name, cell in self.cells.items()}
+        found = resharding.resharded(columns, {CLUSTER: self.settings.brokers})
+        if isinstance(found, str):
+            if "under way" in found:
+                raise ViolationError(f"nothing is in the topic, and {found}")
+            return
+        self.reached[Reach.TOGETHER] += 1
+        hold(Cell(msgspec.structs.replace(self.settings, cells={}), found[CLUSTER]))
 
     def _put(self, rows: list[tuple[str, Output]]) -> None:
         """Rows in their topics: those for cells every time, others to their readers once."""

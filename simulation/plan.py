@@ -29,6 +29,10 @@ TWO_AWAY = 0.5
 ALL_IN_SYNC = 0.25
 """How often a broker that is away is one too many: nothing is acknowledged until it has left."""
 
+FETCH_BYTES, SMALL_FETCH_BYTES = 1_048_576, 150
+SMALL_FETCHES = 0.3
+"""`replica.fetch.max.bytes` as in Kafka, or, so often, so small that one batch fills an answer."""
+
 BEFORE_KIP_890 = 0.3
 """How often transactions go as they did before KIP-890 (`transaction.version` 1)."""
 
@@ -166,6 +170,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         away_max: how many brokers may be away at a time.
         is_all_in_sync: whether `min.insync.replicas` is all of them: no broker may be away then.
         transaction_version: the level of the feature `transaction.version`.
+        follower_bytes: `replica.fetch.max.bytes`.
         is_checked_whole: whether every check of the state looks at all of it.
     """
 
@@ -181,6 +186,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     away_max: int = 1
     is_all_in_sync: bool = False
     transaction_version: int = 2
+    follower_bytes: int = FETCH_BYTES
     is_checked_whole: bool = False
 
     def has(self, fault: Fault) -> bool:
@@ -231,6 +237,7 @@ def draw(seed: int) -> Plan:
     cells = chance.choice((1, 1, brokers)) if is_job else 1
     wider = Random(f"{seed}/wider")
     protocol = Random(f"{seed}/protocol")
+    is_small = brokers > 1 and Random(f"{seed}/fetches").random() < SMALL_FETCHES
     plan = Plan(
         seed=seed,
         engine=engine,
@@ -243,6 +250,7 @@ def draw(seed: int) -> Plan:
         away_max=2 if brokers > 2 and wider.random() < TWO_AWAY else 1,
         is_all_in_sync=wider.random() < ALL_IN_SYNC,
         transaction_version=1 if protocol.random() < BEFORE_KIP_890 else 2,
+        follower_bytes=SMALL_FETCH_BYTES if is_small else FETCH_BYTES,
     )
     plan = _administered(plan, Random(f"{seed}/admin"))
     plan = _denied(plan, Random(f"{seed}/acls"))

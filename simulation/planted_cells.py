@@ -1,4 +1,7 @@
-"""Rules of what cells decide again that are broken on purpose; `planted.py` has the others."""
+"""Rules of cells and of followers that are broken on purpose; `planted.py` has the others.
+
+Of what is decided again, of what cells tell each other, of what followers have in the end.
+"""
 
 from brokerstream.simulation.planting import Planted
 
@@ -9,5 +12,30 @@ PLANTED_CELLS: tuple[Planted, ...] = (
         "brokerstream.state.cell.cell",
         "        self.meta = self._meta_before\n",
         "",
+    ),
+    Planted(
+        "settings-between-cells",
+        "brokers of other cells hear of the settings of topics",
+        "brokerstream.state.cell.between_cells",
+        "            self._tell(cell, Kind.METADATA, RecordTold(record))\n",
+        (
+            "            kind = type(record).__name__, getattr(record, 'resource_type', 0)\n"
+            "            if kind != ('ConfigChanged', 2):\n"
+            "                self._tell(cell, Kind.METADATA, RecordTold(record))\n"
+        ),
+    ),
+    Planted(
+        "follower-start",
+        "a follower's log begins no earlier than its leader's",
+        "brokerstream.state.replication.follower",
+        "        records.append(LogStartMoved(*place, start))\n",
+        "        pass\n",
+    ),
+    Planted(
+        "follower-last-watermark",
+        "a follower that has all hears of the high watermark",
+        "brokerstream.state.replication.reading",
+        "replica.told_high_watermark != log.high_watermark",
+        "replica.told_high_watermark < 0",
     ),
 )

@@ -162,6 +162,7 @@ class Simulation:
             logs = Logs(asker, self._plan.topics, has_losses)
         for text in self._wrong(logs):
             self._auditor.violate(f"in the end {text}")
+        self._cluster.reached[Reach.FOLLOWED] += logs.followed
         self._auditor.records.hold(logs.whole, logs.committed)
         self._hold_letters()
         for text in self._cluster.differing:
@@ -265,14 +266,18 @@ class Simulation:
 
     def _hold_letters(self) -> None:
         """Nothing but poison, and requests to brokers that are away, is refused."""
-        letters = self._cluster.dead_letters
-        wrong = [each for each in letters if each["reason"] not in EXPECTED]
-        poisoned = [e for e in wrong if "poison-" in str(e) or "requestHeader" not in str(e)]
+        letters, reached = self._cluster.dead_letters, self._cluster.reached
+        reached[Reach.EARLY] += sum(each["reason"] == Reason.OUT_OF_SEQUENCE for each in letters)
+        expected = EXPECTED | ({Reason.OUT_OF_SEQUENCE} if reached[Reach.GAPS] else set())
+        refused = [each for each in letters if "poison-" not in str(each)]
+        wrong = [each for each in refused if each["reason"] not in expected]
+        without_id = [each for each in wrong if "requestHeader" not in str(each)]
         for each in wrong:
-            if each not in poisoned:
+            if each not in without_id:
                 self._auditor.violate(f"a request was refused: {each['reason']}: {each['detail']}")
-        if len(poisoned) != self._faults.poisoned:
-            text = f"{self._faults.poisoned} poison events gave {len(poisoned)} dead letters"
+        poisoned = len(letters) - len(refused) + len(without_id)
+        if poisoned != self._faults.poisoned:
+            text = f"{self._faults.poisoned} poison events gave {poisoned} dead letters"
             self._auditor.violate(text)
 
 

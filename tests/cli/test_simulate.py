@@ -22,7 +22,9 @@ def run(*words: str, code: int = 0) -> str:
 
 
 def outcomes(*violations: str) -> Outcomes:
-    return Outcomes(list(violations), Counter(), Counter(), Counter(), 7, 100, 3, ["     1 ms  a line"])
+    return Outcomes(
+        list(violations), Counter(), Counter(), Counter(), 7, 100, 3, ["     1 ms  a line"]
+    )
 
 
 def test_a_run_is_told_line_by_line() -> None:

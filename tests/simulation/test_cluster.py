@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from brokerstream.simulation.cluster import Draws
+from brokerstream.simulation.deliveries import Draws
 from brokerstream.simulation.plan import ClientPlan, Engine, Fault, Injection, Plan, Role
 from brokerstream.simulation.reach import Reach
 from brokerstream.simulation.run import Outcomes, simulate

@@ -1,0 +1,73 @@
+"""What brokers of one cell tell each other: in which order they hear of it, and what it is.
+
+Both schedules count what a leader sends a follower that has room for a part of its log only.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+from brokerstream.simulation.reach import Reach
+from brokerstream.state.cell.delivery import AtOnce, Drawn
+from brokerstream.state.core.decision import FollowedPartition, ReplicaAnswer, Sent
+
+
+class Draws:
+    """Numbers that are drawn, and the same again for events that are decided again."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self._drawn: list[int] = []
+        self._at = 0
+
+    def __call__(self, stop: int) -> int:
+        """The next number below `stop`."""
+        if self._at == len(self._drawn):
+            self._drawn.append(self._chance.randrange(stop))
+        self._at += 1
+        return self._drawn[self._at - 1]
+
+    def again(self) -> None:
+        """From the first on."""
+        self._at = 0
+
+    def forget(self) -> None:
+        """Those so far do not come again."""
+        self._drawn.clear()
+        self._at = 0
+
+
+class CountedAtOnce(AtOnce):
+    """In the order in which it was told."""
+
+    def __init__(self, reached: Counter[Reach]) -> None:
+        super().__init__()
+        self._reached = reached
+
+    def send(self, messages: Sequence[Sent]) -> None:
+        """Takes what a machine tells others."""
+        _count(messages, self._reached)
+        super().send(messages)
+
+
+class CountedDrawn(Drawn):
+    """In any order that keeps what one machine tells another in its order."""
+
+    def __init__(self, draws: Draws, reached: Counter[Reach]) -> None:
+        super().__init__(draws)
+        self._reached = reached
+
+    def send(self, messages: Sequence[Sent]) -> None:
+        """Takes what a machine tells others."""
+        _count(messages, self._reached)
+        super().send(messages)
+
+
+def _count(messages: Sequence[Sent], reached: Counter[Reach]) -> None:
+    for message in messages:
+        if type(message) is ReplicaAnswer:
+            reached[Reach.PART] += sum(map(_is_part, message.partitions))
+
+
+def _is_part(answer: FollowedPartition) -> bool:
+    return bool(answer.batches) and answer.batches[-1].last_offset + 1 < answer.log_end_offset
