@@ -64,14 +64,19 @@ def _groups(tables: Tables, known: dict[int, Known]) -> Violations:
             running = {groups.timer_of(name)[1] for name in mine}
             for violation in kind_of(group).check(group, running):
                 yield f"group {group_id!r} of broker {broker}: {violation}"
-            is_written = group_id in written
-            is_begun = isinstance(group, ClassicGroup) and (
-                group.generation_id or group.state is not GroupState.EMPTY
-            )
-            if is_begun and not (group.members or group.pending or is_written):
+            if (
+                isinstance(group, ClassicGroup)
+                and _has_begun(group)
+                and not (group.members or group.pending or group_id in written)
+            ):
                 yield f"group {group_id!r} of broker {broker} lives without anybody"
         for name in sorted(timers):
             yield f"the timer {name} of broker {broker} is of no group that lives"
+
+
+def _has_begun(group: ClassicGroup) -> bool:
+    """Whether anybody has ever joined; a commit that stores nothing makes a group, too."""
+    return group.generation_id > 0 or group.state is not GroupState.EMPTY
 
 
 def _waits(tables: Tables, brokers: Sequence[int]) -> Violations:
