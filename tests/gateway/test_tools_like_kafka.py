@@ -4,15 +4,27 @@ Names, numbers and times that no two brokers share are aside. What the gateway d
 in `tests/support/tool_steps.py`, with the reason.
 """
 
+import msgspec
 import pytest
 
+from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.gateway.persistence import JournalOptions
 from brokerstream.kafka_io import properties
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
+from brokerstream.state.core.settings import BrokerSettings
 from tests.support.gateways import running_gateway
 from tests.support.kafka_tools import ToolProcess
 from tests.support.tool_sides import Found, Side, differing, explains, take_all, unexplained
 from tests.support.tool_steps import CLASSES, DIFFERENCES, SETTINGS, STEPS, write_files
+
+
+def with_rows(
+    cluster: str, brokers: list[int], settings: BrokerSettings, journal: JournalOptions | None
+) -> LocalEngine:
+    """As `brokerstream gateway` makes it: internal topics can be read, and no setting says so."""
+    settings = msgspec.structs.replace(settings, brokerstream_internal_logs=True)
+    return LocalEngine(cluster, brokers, settings, journal)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +35,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, Found]:
     try:
         bootstrap = kafka.start(SETTINGS)
         given = properties.read(kafka.home / "server.properties")
-        with running_gateway(given) as gateway, ToolProcess() as one, ToolProcess() as other:
+        made = running_gateway(given, engine_type=with_rows)
+        with made as gateway, ToolProcess() as one, ToolProcess() as other:
             sides = Side(bootstrap, one, files), Side(gateway.bootstrap, other, files)
             take_all(*sides, STEPS, DIFFERENCES)
             return sides[0].found, sides[1].found

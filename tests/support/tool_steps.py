@@ -68,6 +68,9 @@ FILES = {
 
 PAIRS = "".join(f"key-{number}:value-{number}\n" for number in range(20))
 READ = "kafka-console-consumer --from-beginning"
+ROWS = "kafka-console-consumer --offset earliest --timeout-ms 2000"
+OFFSETS_READ = f"{TOOLS}.consumer.OffsetsMessageFormatter"
+STATES_READ = f"{TOOLS}.consumer.TransactionLogMessageFormatter"
 SHOWN = "--formatter-property print.key=true --formatter-property print.partition=true"
 
 
@@ -297,6 +300,8 @@ GROUPS: list[Step | Act] = [
     Step(
         "kafka-consumer-groups --group fresh --reset-offsets --to-offset 3 --topic notes --execute"
     ),
+    Step(f"{ROWS} --topic __consumer_offsets --partition 46 --formatter {OFFSETS_READ}"),
+    Step(f"{ROWS} --topic __transaction_state --partition 46 --formatter {STATES_READ}"),
     Step(
         "kafka-consumer-groups --group fresh --reset-offsets --to-current --topic absent --execute"
     ),
