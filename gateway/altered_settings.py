@@ -14,11 +14,14 @@ from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine
 from brokerstream.gateway.store_passwords import StorePasswords
 from brokerstream.state.access.redaction import HIDDEN
 from brokerstream.state.cluster.config_changes import Change, is_broker_id
-from brokerstream.state.configs.dynamic_configs import is_secret
+from brokerstream.state.configs.dynamic_configs import is_of_store, is_secret
 
 REPLACE, ALTER = 33, 44
 APIS = frozenset({REPLACE, ALTER})
 _BROKER = 4
+
+Secrets = dict[str, str | None]
+"""Texts by the names of settings; None where there is to be none."""
 
 StoresOf = Callable[[int], Iterable[AlteredStores]]
 """The stores of a broker's listeners."""
@@ -66,27 +69,27 @@ class AlteredSettings:
             self._heed()
         return answered
 
-    def _then(
-        self, broker: int, resource: Body, api_key: int
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        """The broker's settings as they would be, and the texts of secrets among what is given."""
-        then = {} if api_key == REPLACE else dict(self._engine.changed_settings(broker))
-        secrets = {}
+    def _then(self, broker: int, resource: Body, api_key: int) -> tuple[dict[str, str], Secrets]:
+        """The broker's settings as they would be, and what becomes of secrets of its stores."""
+        then: dict[str, str] = {}
+        secrets: Secrets = dict.fromkeys(self._passwords.of(broker))
+        if api_key == ALTER:
+            then, secrets = dict(self._engine.changed_settings(broker)), {}
         for each in resource["configs"]:
             name, value = each["name"], each["value"]
             if each.get("configOperation", Change.SET) == Change.DELETE:
+                value = None
                 then.pop(name, None)
             elif value is not None:
                 then[name] = value
-                if is_secret(name):
-                    secrets[name] = value
+            if is_secret(name) and is_of_store(name):
+                secrets[name] = value
         return then, secrets
 
-    def _fault(
-        self, broker: int, then: Mapping[str, str], secrets: Mapping[str, str]
-    ) -> str | None:
+    def _fault(self, broker: int, then: Mapping[str, str], secrets: Secrets) -> str | None:
         changed, known = self._engine.changed_settings(broker), self._passwords.of(broker)
-        now, wanted = (changed, known), (then, {**known, **secrets})
+        texts = {name: text for name, text in {**known, **secrets}.items() if text is not None}
+        now, wanted = (changed, known), (then, texts)
         faults = (stores.fault(broker, now, wanted) for stores in self._stores_of(broker))
         return next((each for each in faults if each is not None), None)
 

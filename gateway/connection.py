@@ -484,6 +484,8 @@ class Connection(asyncio.Protocol):
             self._mute(answer.mute_ms)
             return
         engine, addresses = self._context.engine, self._context.addresses
+        if self.listener.is_added and api_key != answers.DESCRIBE_QUORUM:
+            addresses = {}
         if answer.error is None:
             answered = Answered(engine, addresses, request.version, request.body, body, writes)
             put_bytes = answers.READ_BYTES.get(api_key)

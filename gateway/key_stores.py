@@ -11,6 +11,7 @@ that read it are no longer kept. Its keys are hidden by a stream of SHA-1 digest
 Sources: `DefaultSslEngineFactory` in Kafka; KIP-651 (PEM); RFC 7292 (PKCS12).
 """
 
+import errno
 import hashlib
 import hmac
 import secrets
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 TYPES = (PEM, PKCS12, JKS)
+
+STORE_BYTES_MAX = 16 * 1024 * 1024
+"""A larger file is not read."""
 
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _DER_SEQUENCE = 0x30
@@ -77,7 +81,7 @@ def content(file: Path, name: str, declared: str | None) -> tuple[str, bytes]:
     if declared not in (None, PEM) and str(declared).upper() not in (PKCS12, JKS):
         raise UserError(f"{name}.type {declared}: read are {', '.join(TYPES)}.")
     try:
-        data = file.read_bytes()
+        data = bytes_of(file)
     except OSError as error:
         raise UserError(f"{name}.location {file} cannot be read: {error.strerror}.") from None
     kind = JKS if data.startswith(_JKS_MAGIC) else PKCS12 if data[:1] == b"\x30" else PEM
@@ -86,6 +90,16 @@ def content(file: Path, name: str, declared: str | None) -> tuple[str, bytes]:
             f"{name}.type {declared}: {file} looks like {kind}.", f"Give {name}.type={kind}."
         )
     return kind, data
+
+
+def bytes_of(file: Path) -> bytes:
+    """A store's bytes; clients name files, too. Raises OSError for what is no file of a store."""
+    if not file.is_file():
+        file.stat()
+        raise OSError(errno.EINVAL, "it is not a file")
+    if file.stat().st_size > STORE_BYTES_MAX:
+        raise OSError(errno.EFBIG, f"it has more than {STORE_BYTES_MAX} bytes")
+    return file.read_bytes()
 
 
 def read(kind: str, data: bytes, name: str, password: str | None, of_key: str | None) -> KeyStore:

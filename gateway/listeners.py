@@ -17,7 +17,7 @@ from typing import NamedTuple
 import structlog
 
 from brokerstream.errors import UserError
-from brokerstream.gateway.altered_stores import AlteredStores, Changed
+from brokerstream.gateway.altered_stores import AlteredStores
 from brokerstream.gateway.broker_properties import BrokerProperties, prefix_of
 from brokerstream.gateway.engine import Engine
 from brokerstream.gateway.security import Security
@@ -25,6 +25,7 @@ from brokerstream.gateway.security_protocol import SecurityProtocol
 from brokerstream.gateway.store_passwords import StorePasswords
 from brokerstream.state.configs import listeners
 from brokerstream.state.configs.config_keys import InvalidConfigError
+from brokerstream.state.configs.dynamic_configs import is_secret
 
 _log = structlog.get_logger("brokerstream.gateway")
 
@@ -35,10 +36,11 @@ class Listener:
     Args:
         name: its name.
         security: how it is secured.
-        start: how the gateway's own is, where this one was added.
+        start: what was given for it at the start, where it was added later.
         own: the settings that it was given then.
 
     Attributes:
+        is_added: whether it was added while its broker runs; clients are not told of it.
         told: what the machines are told of it; nothing where another one has its name.
         stores: its key and trust stores, if it has TLS.
     """
@@ -47,15 +49,15 @@ class Listener:
         self,
         name: str,
         security: Security,
-        start: Security | None = None,
+        start: BrokerProperties | None = None,
         own: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.name = self.told = name
         self.security = security
         self.stores: AlteredStores | None = None
+        self.is_added = start is not None
         if security.tls is not None:
-            before = BrokerProperties((start or security).given, name)
-            self.stores = AlteredStores(security.tls, before, own)
+            self.stores = AlteredStores(security.tls, start, own)
 
 
 class _Wanted(NamedTuple):
@@ -156,7 +158,9 @@ class AddedListeners:
 
     def _wanted(self, broker: int) -> dict[str, _Wanted]:
         settings = self._engine.settings_of(broker)
-        changed, passwords = self._changed(broker)
+        changed, passwords = self._engine.changed_settings(broker), self._passwords.of(broker)
+        known = {name: text for name, text in changed.items() if not is_secret(name)}
+        known |= {name: text for name, text in passwords.items() if name in changed}
         try:
             protocols = listeners.protocols_of(settings)
             found = listeners.opened(settings)
@@ -166,13 +170,9 @@ class AddedListeners:
         wanted = {}
         for place in found:
             prefix = prefix_of(place.name)
-            given = {**changed, **passwords}
-            own = {name: given[name] for name in changed if name.startswith(prefix)}
+            own = {name: text for name, text in known.items() if name.startswith(prefix)}
             wanted[place.name] = _Wanted(place, protocols[place.name], own)
         return wanted
-
-    def _changed(self, broker: int) -> Changed:
-        return self._engine.changed_settings(broker), self._passwords.of(broker)
 
     async def _add(self, broker: int, wanted: _Wanted) -> None:
         name, host, port = wanted.place
@@ -181,7 +181,8 @@ class AddedListeners:
         try:
             protocol = SecurityProtocol(wanted.protocol)
             security = self._security.of_listener(name, protocol, wanted.own)
-            listener = Listener(name, security, self._security, wanted.own)
+            start = self._security.properties_of(name, protocol)
+            listener = Listener(name, security, start, wanted.own)
             server = await self._open(broker, listener, host or None, port)
         except UserError as error:
             _log.error("a listener cannot be opened", **said, reason=error.message)

@@ -109,11 +109,8 @@ class Security(NamedTuple):
                 f"--credentials has no use with {protocol}.",
                 "Give --security-protocol SASL_SSL (or SASL_PLAINTEXT).",
             )
-        name = listener or protocol
-        properties = BrokerProperties(given, name)
         warnings: list[str] = []
-        if protocol is SecurityProtocol.SASL_SSL:
-            properties = _without_client_auth(given, name, warnings)
+        properties = _properties(protocol, given, listener or protocol, warnings)
         secured = Tls(properties) if protocol.has_tls else None
         sasl = _sasl(protocol, properties, credentials, warnings) if protocol.has_sasl else None
         return cls(
@@ -140,6 +137,10 @@ class Security(NamedTuple):
         """
         credentials = self.credentials if protocol.has_sasl else None
         return Security.of(protocol, {**self.given, **own}, credentials, listener=name)
+
+    def properties_of(self, name: str, protocol: SecurityProtocol) -> BrokerProperties:
+        """What was given for another listener."""
+        return _properties(protocol, self.given, name, [])
 
     def authentication(
         self,
@@ -194,14 +195,14 @@ def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
     return names | prefixed | (of_mechanisms if protocol.has_sasl else set())
 
 
-def _without_client_auth(
-    given: Mapping[str, str], listener: str, warnings: list[str]
+def _properties(
+    protocol: SecurityProtocol, given: Mapping[str, str], listener: str, warnings: list[str]
 ) -> BrokerProperties:
     """With SASL_SSL only the listener's own `ssl.client.auth` counts (KIP-684)."""
     properties = BrokerProperties(given, listener)
-    if _CLIENT_AUTH not in given or properties.of_listener(_CLIENT_AUTH) is not None:
+    is_bare = _CLIENT_AUTH in given and properties.of_listener(_CLIENT_AUTH) is None
+    if protocol is not SecurityProtocol.SASL_SSL or not is_bare:
         return properties
-    protocol = SecurityProtocol.SASL_SSL
     if given[_CLIENT_AUTH].strip() != "none":
         warnings.append(
             f"{_CLIENT_AUTH} has no effect with {protocol}, as in Kafka; "

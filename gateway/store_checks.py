@@ -214,7 +214,7 @@ def _certificates(text: str, said_of_none: str, said_of_bad: str) -> list[bytes]
 
 def _text(location: str) -> str:
     try:
-        return Path(location).read_text("utf-8", "replace")
+        return key_stores.bytes_of(Path(location)).decode("utf-8", "replace")
     except OSError:
         return ""
 

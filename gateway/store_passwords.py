@@ -41,10 +41,15 @@ class StorePasswords:
         self._refresh()
         return self._texts.get(str(broker), {})
 
-    def put(self, broker: int, texts: Mapping[str, str]) -> None:
-        """Keep what a broker was given; a file that cannot be written is warned of."""
+    def put(self, broker: int, texts: Mapping[str, str | None]) -> None:
+        """Keep what a broker was given, forget what is None.
+
+        A file that cannot be written is warned of.
+        """
         self._refresh()
-        self._texts[str(broker)] = {**self._texts.get(str(broker), {}), **texts}
+        known = {**self._texts.get(str(broker), {}), **texts}
+        kept = {name: text for name, text in known.items() if text is not None}
+        self._texts[str(broker)] = kept
         if self._file is None:
             return
         try:

@@ -55,6 +55,11 @@ def is_secret(name: str) -> bool:
     return key is None or key.type is Type.PASSWORD
 
 
+def is_of_store(name: str) -> bool:
+    """Whether a setting is about the key or trust store of a listener."""
+    return _base(name) != name and _base(name) in OF_LISTENERS
+
+
 def is_dynamic(name: str) -> bool:
     """Whether a setting can be changed without a restart, as DescribeConfigs has it."""
     return name in _CHECKED

@@ -21,7 +21,7 @@ from brokerstream.gateway.tls import LOOKS_EVERY_S, Tls
 from brokerstream.kafka_io.java import java_executable
 from brokerstream.state.core.errors import Error
 from tests.support.certificates import Authority, Identity, hidden, of_pkcs12
-from tests.support.configs import BROKER, alter
+from tests.support.configs import BROKER, DELETE, SET, alter
 from tests.support.gateways import HOST, Client, running_gateway
 from tests.support.patience import wait_until
 
@@ -239,12 +239,57 @@ def test_an_altered_password_counts_is_written_nowhere_else_and_outlives_the_gat
         assert served() == [True, False], "without the password it is the store of the start"
 
 
+def test_passwords_of_stores_are_forgotten_with_their_settings_and_others_are_not_kept(
+    tmp_path: Path,
+) -> None:
+    identity = Authority().issue("broker", HOST)
+    (tmp_path / "first.p12").write_bytes(of_pkcs12(identity, SECRET))
+    given = {"ssl.keystore.location": str(tmp_path / "first.p12")}
+    given["ssl.keystore.password"] = SECRET
+    passwords = tmp_path / "passwords.json"
+    security = Security.of(SSL, given, secrets=passwords)
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    name = "listener.name.ssl.ssl.key.password"
+    with (
+        running_gateway(security=security) as running,
+        Client(running.addresses[1], tls=trust) as client,
+    ):
+        for api in ("INCREMENTAL_ALTER_CONFIGS", "ALTER_CONFIGS"):
+            changes = [(name, SET, SECRET), ("listener.name.ssl.plain.sasl.jaas.config", SET, "x")]
+            alter(client, api, 1, [(BROKER, "1", changes)], validate_only=True)
+            assert running.gateway._passwords.of(1) == {}
+            alter(client, api, 1, [(BROKER, "1", changes)])
+            assert StorePasswords(passwords).of(1) == {name: SECRET}
+            gone = [(name, DELETE, None)] if api.startswith("INCREMENTAL") else []
+            alter(client, api, 1, [(BROKER, "1", gone)])
+            assert StorePasswords(passwords).of(1) == {}
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "pipe", "large"])
+def test_what_is_no_file_of_a_store_is_not_read(tmp_path: Path, place: str) -> None:
+    """A client that names it does not make the gateway read for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(key_stores.STORE_BYTES_MAX + 1)
+    given = {"ssl.keystore.password": SECRET}
+    for kind in ("PEM", "JKS"):
+        wanted = {"ssl.keystore.location": str(tmp_path / place), "ssl.keystore.type": kind}
+        properties = BrokerProperties(wanted if kind == "PEM" else {**given, **wanted}, SSL)
+        assert "SSL keystore" in (store_checks.fault(None, properties) or "")
+        with pytest.raises(UserError, match="cannot be read"):
+            Security.of(SSL, {**given, **wanted})
+
+
 def test_passwords_are_those_of_the_file_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "passwords.json"
     one, other = StorePasswords(file), StorePasswords(file)
     one.put(1, {"a": "x"})
     other.put(2, {"b": "y"})
     assert (one.of(1), one.of(2), other.of(1)) == ({"a": "x"}, {"b": "y"}, {"a": "x"})
+    one.put(1, {"a": None})
+    assert other.of(1) == {}
+    one.put(1, {"a": "x"})
     file.write_text("no")
     assert one.of(1) == {"a": "x"}, "what cannot be read changes nothing"
     with pytest.raises(UserError, match="has no passwords"):
