@@ -24,7 +24,6 @@ from brokerstream.gateway.security import Security
 from brokerstream.gateway.security_protocol import SecurityProtocol
 from brokerstream.gateway.store_passwords import StorePasswords
 from brokerstream.state.configs import listeners
-from brokerstream.state.configs.config_keys import InvalidConfigError
 from brokerstream.state.configs.dynamic_configs import is_secret
 
 _log = structlog.get_logger("brokerstream.gateway")
@@ -40,6 +39,7 @@ class Listener:
         own: the settings that it was given then.
 
     Attributes:
+        is_closed: whether it takes no connections any more.
         is_added: whether it was added while its broker runs; clients are not told of it.
         told: what the machines are told of it; nothing where another one has its name.
         stores: its key and trust stores, if it has TLS.
@@ -55,6 +55,7 @@ class Listener:
         self.name = self.told = name
         self.security = security
         self.stores: AlteredStores | None = None
+        self.is_closed = False
         self.is_added = start is not None
         if security.tls is not None:
             self.stores = AlteredStores(security.tls, start, own)
@@ -161,17 +162,11 @@ class AddedListeners:
         changed, passwords = self._engine.changed_settings(broker), self._passwords.of(broker)
         known = {name: text for name, text in changed.items() if not is_secret(name)}
         known |= {name: text for name, text in passwords.items() if name in changed}
-        try:
-            protocols = listeners.protocols_of(settings)
-            found = listeners.opened(settings)
-        except InvalidConfigError as error:  # they were checked: another version wrote them
-            _log.error("listeners not understood", broker=broker, reason=str(error))
-            return {}
         wanted = {}
-        for place in found:
-            prefix = prefix_of(place.name)
+        for place in listeners.opened(settings):
+            prefix, protocol = prefix_of(place.name), listeners.protocols_of(settings)[place.name]
             own = {name: text for name, text in known.items() if name.startswith(prefix)}
-            wanted[place.name] = _Wanted(place, protocols[place.name], own)
+            wanted[place.name] = _Wanted(place, protocol, own)
         return wanted
 
     async def _add(self, broker: int, wanted: _Wanted) -> None:

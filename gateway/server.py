@@ -159,6 +159,7 @@ class Gateway:
 
     def _end_listener(self, broker: int, listener: Listener, server: asyncio.Server) -> None:
         """Listen no longer, and end what has come by a listener."""
+        listener.is_closed = True
         _stop_listening(server)
         self._disconnect([broker], listener)
 
@@ -218,6 +219,9 @@ class Gateway:
         broker = arrival.broker
         if broker in self._stopped:
             arrival.refuse(f"broker {broker} is stopped")
+            return None
+        if context.listener.is_closed:
+            arrival.refuse(f"listener {context.listener.name} is closed")
             return None
         self._count += 1
         connection = Connection(context, broker, f"c{self._count}")

@@ -69,6 +69,9 @@ def fault(now: Stores | None, then: BrokerProperties) -> str | None:
                 )
     except StoreError as error:
         return refusal(str(error))
+    except (ValueError, IndexError):  # a certificate that is none
+        location = then.given("ssl.keystore.location") or ""
+        return refusal(not_loaded(location, type_of(then, "ssl.keystore", location)))
     return None
 
 
