@@ -25,6 +25,7 @@ from brokerstream.gateway import (
 from brokerstream.gateway.altered_settings import AlteredSettings
 from brokerstream.gateway.answers import Addresses, Answered, Write
 from brokerstream.gateway.bounded_rates import RequestLimit
+from brokerstream.gateway.credentials import Credentials
 from brokerstream.gateway.delegation_tokens import Tokens
 from brokerstream.gateway.denials import RESOURCE_TYPES, Denials
 from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
@@ -79,6 +80,7 @@ class Context(NamedTuple):
     tokens: Tokens
     times: RequestTimes
     altered: AlteredSettings
+    users: Credentials | None
 
 
 class _Produced(NamedTuple):
@@ -355,10 +357,8 @@ class Connection(asyncio.Protocol):
             await self._writable.wait()
 
     async def _about_users(self, request: Request) -> Answer:
-        sasl = self.listener.security.sasl
-        credentials = None if sasl is None else sasl.credentials
         asked = self._edge_request(request)
-        engine, api_key = self._context.engine, request.api_key
+        engine, api_key, credentials = self._context.engine, request.api_key, self._context.users
         return Answer(await scram_users.answer(engine, credentials, api_key, asked))
 
     async def _about_settings(self, request: Request, watch: Stopwatch) -> Answer:

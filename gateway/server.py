@@ -149,6 +149,7 @@ class Gateway:
             self._tokens,
             self._times,
             self._altered,
+            self._security.sasl.credentials if self._security.sasl is not None else None,
         )
         return await asyncio.get_running_loop().create_server(
             lambda: Arrival(broker, partial(self._accept, context), self._arrivals, listener),

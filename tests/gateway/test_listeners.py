@@ -6,6 +6,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
+from brokerstream.gateway import credentials, scram
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.security import Security
@@ -16,6 +17,8 @@ from tests.support.certificates import Authority, of_pkcs12
 from tests.support.configs import BROKER, DELETE, SET, alter
 from tests.support.gateways import HOST, Client, Running, running_gateway
 from tests.support.patience import wait_until
+from tests.support.sasl import PASSWORD as OF_USER
+from tests.support.sasl import USER, log_in
 
 MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SECOND:PLAINTEXT,SECURE:SSL"
 GIVEN = {
@@ -94,6 +97,23 @@ def test_a_listener_without_a_key_store_is_opened_when_it_has_one(tmp_path: Path
         wait_until(lambda: running.gateway._added.of(1) != [])
         with Client(Address(HOST, port), tls=trust) as secured:
             assert secured.call("METADATA", 12)["brokers"] == []
+
+
+def test_users_are_altered_by_a_listener_that_was_added(tmp_path: Path) -> None:
+    """They are the gateway's, whichever way somebody comes."""
+    port, users = _free_port(), tmp_path / "users.jsonl"
+    mechanism = scram.MECHANISMS["SCRAM-SHA-256"]
+    made = credentials.make(USER, mechanism, OF_USER, scram.ITERATIONS_MIN)
+    credentials.write(users, [made])
+    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, {}, users)
+    with running_gateway(GIVEN, security=security) as running:
+        with running.client() as client:
+            assert log_in(client)["errorCode"] == 0
+            assert altered(client, listeners=SECOND.format(port)) == 0
+        wait_until(lambda: running.gateway._added.of(1) != [])
+        with Client(Address(HOST, port)) as client:
+            found = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, {"users": None})
+            assert [each["user"] for each in found["results"]] == [USER]
 
 
 def test_one_of_the_name_of_the_gateways_own_is_another_one(tmp_path: Path) -> None:
