@@ -1,8 +1,9 @@
-"""Broken rules of brokers' settings that change while they run, and of throttles."""
+"""Broken rules of brokers' settings and listeners that change while they run, and of throttles."""
 
 from tests.mutants.table import Mutant
 
 SETTINGS = "configs/test_brokers_settings.py::"
+LISTENERS = "configs/test_listeners.py::"
 THROTTLES = "replication/test_throttles.py::"
 
 MUTANTS = (
@@ -38,6 +39,30 @@ MUTANTS = (
         "name in SETTINGS and not _may_change(name)",
         "name in KAFKA_SETTINGS and not _may_change(name)",
         SETTINGS + "test_our_own_settings_do_not_change",
+    ),
+    Mutant(
+        "by a listener that was added no broker is reached",
+        "if listener and any(each.name == listener for each",
+        "if listener and any(each.name != each.name for each",
+        LISTENERS + "test_by_a_listener_that_was_added_no_broker_is_reached",
+    ),
+    Mutant(
+        "a listener of the start is none that was added",
+        "    known = {*of_data(given), *_controllers(settings)}\n",
+        "    known = {*_controllers(settings)}\n",
+        LISTENERS + "test_listeners_that_were_added_are_those_beside_the_ones_of_the_start",
+    ),
+    Mutant(
+        "where nothing is advertised for itself no listener goes",
+        "    if not set(told) <= set(names):\n        return (\n",
+        "    if not set(told):\n        return (\n",
+        LISTENERS + "test_a_listener_goes_where_it_is_not_advertised",
+    ),
+    Mutant(
+        "what is wrong with stores is said before what is wrong with what runs",
+        "    refused = of_stores or _refused(then, now)\n",
+        "    refused = _refused(then, now)\n",
+        LISTENERS + "test_what_the_edge_has_against_stores_comes_before_what_runs_has",
     ),
     Mutant(
         "a follower that is in sync is never throttled",
