@@ -10,6 +10,7 @@ group_configs                   those that single groups were given
 topic_rules                     what a topic asks of what is appended to it
 retention_limits                how much of a topic's logs stays
 features                        what the cluster can do, and at which levels it does
+failed_dirs                     log directories that have failed while their broker ran
 metadata_log                    how many records the controller has written
 client_instances                clients that have asked which metrics are wanted of them
 client_quotas, quota_rates      quotas by user and client id, and what they throttle

@@ -15,6 +15,8 @@ preferred_replica      which replica a consumer in a rack had better read
 acks, produce_bodies   who waits for in-sync replicas; the bodies of Produce
 leader_and_isr         commands of a controller of the ZooKeeper era
 fetchers, trace        the threads of followers; lines that brokers of Kafka 0.10 log
+directories            log directories that fail: what the broker tells the controller
+directory_bodies       the bodies in which it does
 checkpoints, disk      what a broker's file has of high watermarks; log directories and their files
 internal_logs          what coordinators write to __consumer_offsets and __transaction_state
 cleaning               what is kept of that: the last record of each key

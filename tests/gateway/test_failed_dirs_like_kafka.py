@@ -69,9 +69,9 @@ class Cluster(NamedTuple):
 def gateway(home: Path) -> Iterator[Cluster]:
     """Three brokers of a gateway."""
     disks = [f"/disk-{number}" for number in range(1, DISKS + 1)]
-    taking = partial(LocalEngine, may_intervene=True)
+    taking: Any = partial(LocalEngine, may_intervene=True)
     settings = {"log.dirs": ",".join(disks)}
-    with running_gateway(settings, brokers=3, engine_type=taking) as running:  # type: ignore[arg-type]
+    with running_gateway(settings, brokers=3, engine_type=taking) as running:
         made, path = Control(running.engine, home / "control"), home / "control"
         running.run(made.open())
 

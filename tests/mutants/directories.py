@@ -41,7 +41,7 @@ MUTANTS = (
         "a broker says where a log has moved",
         "messages=directories.moves(broker, records)",
         "messages=[]",
-        FAILED + "test_a_log_that_has_moved_to_a_directory_goes_with_it",
+        ASSIGNED + "test_a_leader_goes_on_in_the_partition_epoch_that_an_assignment_begins",
     ),
     Mutant(
         "who has gone from a partition has no directory there",

@@ -215,10 +215,11 @@ def test_a_replica_that_is_offline_joins_no_in_sync_set() -> None:
     replicas = replicas_on([2, 1, 3], [2, 1, 3])
     produce(replicas, 2)
     replicas.fail_dir(1, TWO)
+    assert told(replicas)[3] == [2, 3]
     for _ in range(3):
         produce(replicas, 2)
         replicas.bench.tick(40_000)
-    assert told(replicas)[3] == [2, 3]
+        assert told(replicas)[3] == [2, 3]
 
 
 @pytest.mark.parametrize("path", [ONE, TWO])
