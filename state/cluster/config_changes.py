@@ -7,6 +7,7 @@ own, and may change while it runs (`state/configs/dynamic_configs.py`). Then com
 controller, authorization, the operations, the topic's name, a topic's settings as they would be
 together, and whether there is such a topic. An operation that there is not is the broker's own
 INVALID_REQUEST for its settings; of others all that reaches the controller is UNKNOWN_SERVER_ERROR.
+So it is where the controller says a longer text than the wire has room for, but for what it did.
 
 Where the cluster has eligible leader replicas (KIP-966), `min.insync.replicas` lies at the level of
 the cluster and stays there: no broker has it for itself, and it is never removed. With another
@@ -21,6 +22,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from itertools import compress
 from typing import NamedTuple
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -35,6 +37,7 @@ from brokerstream.state.configs.topic_configs import MIN_IN_SYNC
 from brokerstream.state.core.api import NotBuilt
 from brokerstream.state.core.decision import Request
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.kafka_bytes import STRING_BYTES_MAX
 from brokerstream.state.core.records import ConfigChanged, PartitionAltered
 
 TOPIC = 2
@@ -121,7 +124,28 @@ def outcomes(
             raise NotBuilt(f"changes of the settings of {words}")
         else:
             found.append(Outcome(Error.CLUSTER_AUTHORIZATION_FAILED))
-    return found
+    return _as_forwarded(resources, faults, found)
+
+
+def _as_forwarded(
+    resources: Sequence[Resource], faults: list[Outcome | None], found: list[Outcome]
+) -> list[Outcome]:
+    """Outcomes, where the controller's answer cannot be written: a text of its is too long.
+
+    The broker that has forwarded the request answers for what it has refused itself, by the form
+    or as a broker's; of the others it knows nothing, and what they have changed holds.
+    """
+    is_forwarded = [
+        fault is None and not (each.resource_type == BROKER and outcome.error)
+        for each, fault, outcome in zip(resources, faults, found, strict=True)
+    ]
+    texts = [each.text or "" for each in compress(found, is_forwarded)]
+    if not any(len(text.encode()) > STRING_BYTES_MAX for text in texts):
+        return found
+    return [
+        _LOST._replace(records=each.records) if is_lost else each
+        for each, is_lost in zip(found, is_forwarded, strict=True)
+    ]
 
 
 def _decided(

@@ -8,7 +8,7 @@ import random
 import uuid
 from base64 import b64encode
 from collections.abc import Iterator
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kafka
 TOPICS = {"odd-0": 2, "odd-1": 1, "odd-many": 20}
 FIRST, SECOND, MANY = TOPICS
 NOWHERE = "odd-missing"
-TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 UNKNOWN_CHANGE = 4
 LONGEST = "x" * 32_767
 """As long as a text may be on the wire: what is said of it is longer."""
@@ -175,6 +175,17 @@ SETTINGS = [
     changes((BROKER, "1", [("log.retention.ms", UNKNOWN_CHANGE, "5")]), (TOPIC, FIRST, [])),
     changes((GROUP, "g", [("no.such", -1, "5")]), (TOPIC, FIRST, [("retention.ms", 0, None)])),
     changes((BROKER, "1", [("log.retention.ms", 0, LONGEST)])),
+    *(
+        changes(*resources)
+        for other in (
+            *((kind, "x", []) for kind in (0, 99, BROKER)),
+            (BROKER, "1", [("log.retention.ms", 0, "x")]),
+            (BROKER, "1", [("log.retention.ms", 0, "50000")]),
+            (LOGGER, "1", [("no.such", 0, "INFO")]),
+            (TOPIC, SECOND, [("retention.ms", 0, "5")]),
+        )
+        for resources in permutations([(TOPIC, FIRST, [("retention.ms", 0, LONGEST)]), other])
+    ),
 ]
 
 
