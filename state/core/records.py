@@ -184,11 +184,7 @@ class BrokerRegistrationChanged(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ReplicasAssigned(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's PartitionChangeRecords with directories: where a broker's replicas of a topic lie.
-
-    `directories` has the id of the log directory by the partition's number. It raises the
-    partition epochs.
-    """
+    """Where a broker's replicas of a topic lie: directory ids by number; partition epochs rise."""
 
     broker: int
     topic_id: Uuid
