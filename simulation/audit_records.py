@@ -103,6 +103,7 @@ class RecordsSeen:
             f"{at.topic}-{at.partition} ends before {name}, which was read at {offset}"
             for (at, offset), name in self._at.items()
             if offset > ends.get(at, offset)
+            and name in self.sent
             and not self._losses.may_be_gone(at, offset, self.sent[name].written_at)
         ]
 

@@ -123,10 +123,11 @@ RULES: dict[int, Rule] = {
     ),
     Error.KAFKA_STORAGE_ERROR: Rule(
         "The broker cannot read or write the partition's log directory.",
-        "KIP-112; LogDirFailureChannel, LocalLog",
-        "Look at the broker's disks and its log. Clients fetch metadata and try again.",
+        "KIP-112; ReplicaManager.handleLogDirFailure, LogDirFailureChannel",
+        "Look at the broker's disks and its log; DescribeLogDirs says which directory has failed."
+        " Clients fetch metadata and try again.",
         "A disk that is full or broken.",
-        "gateway/answers.py",
+        "state/cluster/machines.py",
     ),
     Error.LOG_DIR_NOT_FOUND: Rule(
         "The broker has no log directory of this path.",
