@@ -11,7 +11,15 @@ from brokerstream.simulation.audit_losses import EVERYBODY
 from brokerstream.simulation.auditor import Auditor
 from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.cluster import Cluster
-from brokerstream.simulation.plan import PASSING, Fault, Injection, pick
+from brokerstream.simulation.plan import (
+    DENIED_GROUP,
+    DENIED_ID,
+    DENIED_TOPIC,
+    PASSING,
+    Fault,
+    Injection,
+    pick,
+)
 from brokerstream.state.access.authorizer import (
     Operation,
     PatternType,
@@ -27,6 +35,16 @@ TOPIC_RESOURCE = 2
 SET, DELETE = 0, 1
 READ_UP_TO = 0.8
 """How much of what is acknowledged of a partition may be deleted at once."""
+
+Resource = tuple[ResourceType, str]
+Right = tuple[Operation, Permission, str]
+ORDERS = (ResourceType.TOPIC, DENIED_TOPIC)
+RIGHTS: dict[Fault, tuple[Resource, Operation]] = {
+    Fault.DENY_READ: (ORDERS, Operation.READ),
+    Fault.DENY_GROUP: ((ResourceType.GROUP, DENIED_GROUP), Operation.READ),
+    Fault.DENY_ID: ((ResourceType.TRANSACTIONAL_ID, DENIED_ID), Operation.WRITE),
+}
+"""What is denied, and of what."""
 
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
@@ -71,6 +89,8 @@ class Admin:
             case Fault.DENY:
                 user = pick((EVERYBODY, *self._cluster.plan.writers), injection.whom) or EVERYBODY
                 what, steps = f"orders, to {user}", self._denial(injection.lasts_ms, user)
+            case Fault.DENY_READ | Fault.DENY_GROUP | Fault.DENY_ID:
+                what, steps = "everybody", self._denial_of(injection.fault, injection.lasts_ms)
             case _:
                 what, steps = PASSING, _passing(injection.lasts_ms)
         if steps:
@@ -121,15 +141,29 @@ class Admin:
         """A user, or nobody, may write to `orders` for a while; all else is allowed."""
         losses = self._auditor.losses
         losses.denies(user)
-        allow = (Operation.ALL, Permission.ALLOW, EVERYBODY)
         deny = (Operation.WRITE, Permission.DENY, user)
-        created = {"creations": [_acl(*allow), _acl(*deny)]}
-        gone = {"filters": [_filter(*deny)]}
+        return self._for_a_while(ORDERS, deny, lasts_ms, losses.denied)
+
+    def _denial_of(self, fault: Fault, lasts_ms: int) -> list[Step]:
+        """Nobody may do something else for a while."""
+        denials = self._auditor.denials
+        denials.denies(fault)
+        resource, operation = RIGHTS[fault]
+        deny = (operation, Permission.DENY, EVERYBODY)
+        return self._for_a_while(resource, deny, lasts_ms, denials.denied)
+
+    def _for_a_while(
+        self, resource: Resource, deny: Right, lasts_ms: int, denied: Callable[[int, int], None]
+    ) -> list[Step]:
+        """All else is allowed; `denied` is told from when on, and until when."""
+        allow = (Operation.ALL, Permission.ALLOW, EVERYBODY)
+        created = {"creations": [_acl(resource, *allow), _acl(resource, *deny)]}
+        gone = {"filters": [_filter(resource, *deny)]}
 
         def is_created(told: dict[str, Any]) -> bool:
             is_done = not any(each["errorCode"] for each in told["results"])
             if is_done:
-                losses.denied(self._clock.now, self._clock.now + lasts_ms)
+                denied(self._clock.now, self._clock.now + lasts_ms)
             return is_done
 
         def is_gone(told: dict[str, Any]) -> bool:
@@ -187,11 +221,14 @@ def _limits(operation: int) -> dict[str, Any]:
     return {"resources": [topic]}
 
 
-def _acl(operation: Operation, permission: Permission, user: str) -> dict[str, Any]:
-    """One of a user's, or everybody's, about `orders`."""
+def _acl(
+    resource: Resource, operation: Operation, permission: Permission, user: str
+) -> dict[str, Any]:
+    """One of a user's, or everybody's, about something."""
+    kind, name = resource
     return {
-        "resourceType": int(ResourceType.TOPIC),
-        "resourceName": "orders",
+        "resourceType": int(kind),
+        "resourceName": name,
         "resourcePatternType": int(PatternType.LITERAL),
         "principal": f"User:{user}",
         "host": "*",
@@ -200,12 +237,14 @@ def _acl(operation: Operation, permission: Permission, user: str) -> dict[str, A
     }
 
 
-def _filter(operation: Operation, permission: Permission, user: str) -> dict[str, Any]:
+def _filter(
+    resource: Resource, operation: Operation, permission: Permission, user: str
+) -> dict[str, Any]:
     """What picks it."""
     names = {"resourceType": "resourceTypeFilter", "resourceName": "resourceNameFilter"}
     names |= {"resourcePatternType": "patternTypeFilter", "principal": "principalFilter"}
     names |= {"host": "hostFilter"}
-    acl = _acl(operation, permission, user)
+    acl = _acl(resource, operation, permission, user)
     return {names.get(name, name): value for name, value in acl.items()}
 
 

@@ -10,6 +10,7 @@ of share groups (`audit_shares.py`)  no record is two members' at a time, comes 
 was accepted, or is lost
 of work (`audit_work.py`)           no task is run by two clients
 of losses (`audit_losses.py`)       what an administrator has deleted, and nothing else, is gone
+of denials (`audit_denials.py`)     what an ACL denies is not granted
 of epochs (`audit_epochs.py`)       who was fenced is acknowledged nothing that it asks later
 here                                high watermarks, last stable offsets and log starts that a
 broker tells on one connection do not go back
@@ -17,6 +18,7 @@ broker tells on one connection do not go back
 
 from typing import Any
 
+from brokerstream.simulation.audit_denials import Denials
 from brokerstream.simulation.audit_epochs import Epochs
 from brokerstream.simulation.audit_groups import Groups
 from brokerstream.simulation.audit_losses import Losses
@@ -46,6 +48,7 @@ class Auditor:
         self.violations: list[str] = []
         self.trace: list[str] | None = [] if is_traced else None
         self.losses = Losses(self.violate)
+        self.denials = Denials(self.violate)
         self.records = RecordsSeen(self.violate, self.losses)
         self.groups = Groups(self.violate, SESSION_MS)
         self.epochs = Epochs(self.violate)
@@ -79,6 +82,7 @@ class Auditor:
         if self.trace is not None and send.api != "API_VERSIONS":
             self.say(f"{client} asks broker {asked.connection.broker} {_brief(send)}")
         self.epochs.asked(client, asked.id, send.body)
+        self.denials.asks(asked.id, send.api, send.body, self._clock.now)
         match send.api:
             case "OFFSET_COMMIT":
                 self.groups.commits(asked.id, self._clock.now, send.body)
@@ -101,6 +105,7 @@ class Auditor:
         if self.trace is not None and api not in ("API_VERSIONS", "METADATA"):
             self.say(f"{client} is told by broker {asked.connection.broker} {_told(api, body)}")
         self.epochs.answered(client, asked.id, api, body)
+        self.denials.told(asked.id, api, body, now, not self.has_lost_brokers)
         match api:
             case "FETCH":
                 self._fetched(asked, body)

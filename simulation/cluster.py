@@ -56,7 +56,7 @@ def settings_of(plan: Plan) -> CellSettings:
         writes_records=False,
         broker_settings=BrokerSettings(
             allow_everyone_if_no_acl_found=True,
-            authorizer_class_name=CLASS_NAME if plan.has(Fault.DENY) else "",
+            authorizer_class_name=CLASS_NAME if plan.has_acls else "",
             auto_create_topics_enable=False,
             broker_session_timeout_ms=BROKER_SESSION_MS,
             default_replication_factor=plan.replicas,

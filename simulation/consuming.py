@@ -63,6 +63,12 @@ class MemberActor(Actor):
         self._driver = self.driver_of(self.client, self.sockets)
         self._next_at = 0
         self._has: set[TopicPartition] = set()
+        self._has_failed = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the consumer can do nothing any more."""
+        return self._has_failed
 
     @property
     def is_at_rest(self) -> bool:
@@ -89,7 +95,9 @@ class MemberActor(Actor):
         auditor.say(f"{self.name}: {event}")
         match event:
             case Failed(error):
-                auditor.violate(f"{self.name} ends with {error.name}")
+                self._has_failed = True
+                if error not in auditor.denials.errors:
+                    auditor.violate(f"{self.name} ends with {error.name}")
             case Assigned(partitions):
                 if twice := self._has.intersection(partitions):
                     auditor.violate(f"{self.name} is given {sorted(twice)}, and has them")
@@ -130,8 +138,8 @@ class CopierActor(MemberActor):
 
     @property
     def is_over(self) -> bool:
-        """Whether the producer can do nothing any more."""
-        return self._writer.transactions.is_over
+        """Whether the consumer or the producer can do nothing any more."""
+        return super().is_over or self._writer.transactions.is_over
 
     @property
     def is_at_rest(self) -> bool:

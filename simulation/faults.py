@@ -10,7 +10,7 @@ from brokerstream.simulation.cluster import Cluster
 from brokerstream.simulation.edge import Edge
 from brokerstream.simulation.micro_batches import JobCluster
 from brokerstream.simulation.operating import Operator
-from brokerstream.simulation.plan import OF_ADMINS, OF_OPERATORS, Fault, Injection, pick
+from brokerstream.simulation.plan import OF_ADMINS, OF_DENIALS, OF_OPERATORS, Fault, Injection, pick
 from brokerstream.state.core.events import Kind
 
 UNKNOWN_API = (
@@ -93,7 +93,7 @@ class Faults:
             whom = self._on_broker(injection)
         elif injection.fault in (Fault.BREAK, Fault.MUTE, Fault.PAUSE, Fault.CRASH, Fault.ZOMBIE):
             whom = self._on_client(injection)
-        elif injection.fault in (*OF_ADMINS, Fault.DENY):
+        elif injection.fault in (*OF_ADMINS, Fault.DENY, *OF_DENIALS):
             whom = self._administer(injection)
         else:
             whom = self._on_all(injection)

@@ -38,7 +38,7 @@ BEFORE_KIP_890 = 0.3
 
 ADMINISTERED = 0.1
 CHANGES_MAX = 3
-DENIED = 0.05
+DENIED, DENIED_ELSE = 0.05, 0.12
 SHARES = 0.18
 """How often there is a share group; half of the time no broker is away then."""
 
@@ -105,6 +105,9 @@ class Fault(StrEnum):
     TOPIC = "topic comes and goes"
     DENY = "writing is denied"
     DISK = "log directory fails"
+    DENY_READ = "reading is denied"
+    DENY_GROUP = "a group is denied"
+    DENY_ID = "a transactional id is denied"
 
 
 WEIGHTS: dict[Fault, int] = {
@@ -135,6 +138,10 @@ OF_ADMINS = (Fault.DELETE_RECORDS, Fault.RETENTION, Fault.TOPIC)
 
 DISKS, DISKS_MAX = 0.1, 3
 """In how many of the runs with several brokers log directories fail, and how often at most."""
+
+OF_DENIALS = (Fault.DENY_READ, Fault.DENY_GROUP, Fault.DENY_ID)
+DENIED_TOPIC, DENIED_GROUP, DENIED_ID = "orders", "billing", "orders-tx"
+"""What is denied to everybody in DENIED_ELSE of the runs without other ACLs, and of what."""
 
 OF_JOBS = frozenset({Fault.LOST_TASK, Fault.RESTART})
 OF_SEVERAL = frozenset({Fault.ISOLATE, Fault.SEVER})
@@ -199,6 +206,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return ("/disk-1", "/disk-2") if self.has(Fault.DISK) else ()
 
     @property
+    def has_acls(self) -> bool:
+        """Whether there is an authorizer."""
+        return any(map(self.has, (Fault.DENY, *OF_DENIALS)))
+
+    @property
     def writers(self) -> tuple[str, ...]:
         """Who writes to `orders`."""
         roles = (Role.PRODUCER, Role.TRANSACTIONS)
@@ -255,7 +267,8 @@ def draw(seed: int) -> Plan:
     plan = _administered(plan, Random(f"{seed}/admin"))
     plan = _denied(plan, Random(f"{seed}/acls"))
     plan = _with_disks(plan, Random(f"{seed}/disks"))
-    return _shared(plan, Random(f"{seed}/share"))
+    plan = _shared(plan, Random(f"{seed}/share"))
+    return _denied_else(plan, Random(f"{seed}/other acls"))
 
 
 def _administered(plan: Plan, chance: Random) -> Plan:
@@ -297,6 +310,15 @@ def _with_disks(plan: Plan, chance: Random) -> Plan:
         for _ in range(chance.randint(1, DISKS_MAX))
     )
     return _with(plan, *failures)
+
+
+def _denied_else(plan: Plan, chance: Random) -> Plan:
+    """With an ACL that denies something else than writing, in some runs without applications."""
+    if chance.random() >= DENIED_ELSE or plan.has(Fault.DENY) or plan.application is not None:
+        return plan
+    kinds = OF_DENIALS if any(c.name == DENIED_ID for c in plan.clients) else OF_DENIALS[:2]
+    at_ms, lasts_ms = chance.randrange(1_000, ACTIVE_MS // 2), chance.randint(2_500, LONGEST_MS)
+    return _with(plan, Injection(at_ms, chance.choice(kinds), chance.random(), lasts_ms))
 
 
 def _with(plan: Plan, *injections: Injection) -> Plan:

@@ -2,6 +2,7 @@
 
 from brokerstream.simulation.planted_applications import APPLICATIONS
 from brokerstream.simulation.planted_cells import PLANTED_CELLS
+from brokerstream.simulation.planted_denials import PLANTED_DENIALS
 from brokerstream.simulation.planted_losses import PLANTED_LOSSES
 from brokerstream.simulation.planted_shares import PLANTED_SHARES
 from brokerstream.simulation.planting import Planted
@@ -448,5 +449,6 @@ PLANTED: tuple[Planted, ...] = (
     *PLANTED_CELLS,
     *APPLICATIONS,
     *PLANTED_LOSSES,
+    *PLANTED_DENIALS,
 )
 """What breaks each is the least change of its text that makes it another rule."""

@@ -15,12 +15,11 @@ PLANTED_CELLS: tuple[Planted, ...] = (
     ),
     Planted(
         "settings-between-cells",
-        "brokers of other cells hear of the settings of topics",
+        "brokers of other cells hear of settings",
         "brokerstream.state.cell.between_cells",
         "            self._tell(cell, Kind.METADATA, RecordTold(record))\n",
         (
-            "            kind = type(record).__name__, getattr(record, 'resource_type', 0)\n"
-            "            if kind != ('ConfigChanged', 2):\n"
+            '            if type(record).__name__ != "ConfigChanged":\n'
             "                self._tell(cell, Kind.METADATA, RecordTold(record))\n"
         ),
     ),

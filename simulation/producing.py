@@ -129,6 +129,7 @@ class Writer:
         """A record, or a producer, is given up only for what may be."""
         auditor = self._actor.place.auditor
         may_be = WITHOUT_TRANSACTIONS if self.client.transactions is None else IN_TRANSACTIONS
+        may_be |= auditor.denials.errors
         if auditor.losses.may_be_denied(self._actor.name):
             may_be |= WHERE_DENIED
         if auditor.has_lost_brokers or self._has_passing:

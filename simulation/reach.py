@@ -13,3 +13,4 @@ class Reach(StrEnum):
     TOGETHER = "cells are held against each other"
     PART = "a follower is sent a part of what there is"
     FOLLOWED = "a follower's log is read in the end"
+    REFUSED = "a client is refused what an ACL denies, beside writing"

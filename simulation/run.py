@@ -163,6 +163,7 @@ class Simulation:
         for text in self._wrong(logs):
             self._auditor.violate(f"in the end {text}")
         self._cluster.reached[Reach.FOLLOWED] += logs.followed
+        self._cluster.reached[Reach.REFUSED] += self._auditor.denials.refused
         self._auditor.records.hold(logs.whole, logs.committed)
         self._hold_letters()
         for text in self._cluster.differing:

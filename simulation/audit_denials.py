@@ -1,0 +1,105 @@
+"""What an ACL denies for a while beside writing: reading `orders`, a group, a transactional id.
+
+From when it is asked for on clients may be refused so. From a while after its answer on, until it
+is to go again, nothing that they ask is granted.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from brokerstream.simulation.audit_losses import HEARD_MS
+from brokerstream.simulation.plan import DENIED_GROUP, DENIED_ID, DENIED_TOPIC, Fault
+from brokerstream.state.core.errors import Error
+
+REFUSALS: dict[Fault, Error] = {
+    Fault.DENY_READ: Error.TOPIC_AUTHORIZATION_FAILED,
+    Fault.DENY_GROUP: Error.GROUP_AUTHORIZATION_FAILED,
+    Fault.DENY_ID: Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+APIS: dict[Fault, frozenset[str]] = {
+    Fault.DENY_READ: frozenset({"FETCH"}),
+    Fault.DENY_GROUP: frozenset(
+        {"JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "OFFSET_COMMIT"}
+    ),
+    Fault.DENY_ID: frozenset({"INIT_PRODUCER_ID", "ADD_PARTITIONS_TO_TXN", "END_TXN"}),
+}
+"""What needs the right that is denied."""
+
+
+class Denials:
+    """One denial in a run.
+
+    Attributes:
+        refused: how many requests were refused by it.
+    """
+
+    def __init__(self, violate: Callable[[str], None]) -> None:
+        self._violate = violate
+        self._fault: Fault | None = None
+        self._range = range(0)
+        self._asked: dict[str, int] = {}
+        self._topic_ids: set[str] = set()
+        self.refused = 0
+
+    @property
+    def errors(self) -> frozenset[Error]:
+        """By what clients may be refused."""
+        return frozenset() if self._fault is None else frozenset({REFUSALS[self._fault]})
+
+    def denies(self, fault: Fault) -> None:
+        """From now on clients may be refused."""
+        self._fault = fault
+
+    def denied(self, now: int, until: int) -> None:
+        """They are, until it is allowed again."""
+        self._range = range(now + HEARD_MS, until)
+
+    def asks(self, request_id: str, api: str, body: Any, now: int) -> None:
+        """A client asks for something."""
+        if self._fault is not None and api in APIS[self._fault] and self._is_about(body):
+            self._asked[request_id] = now
+
+    def _is_about(self, body: Any) -> bool:
+        if self._fault is Fault.DENY_GROUP:
+            return bool(body.group_id == DENIED_GROUP)
+        if self._fault is Fault.DENY_ID:
+            return DENIED_ID in (
+                getattr(body, "transactional_id", None),
+                getattr(body, "v3_and_below_transactional_id", None),
+            )
+        return True
+
+    def told(
+        self, request_id: str, api: str, body: Mapping[str, Any], now: int, is_steady: bool
+    ) -> None:
+        """The answer has come; `is_steady`: every broker has heard of the ACL."""
+        if api == "METADATA":
+            self._topic_ids.update(
+                topic.get("topicId", "")
+                for topic in body["topics"]
+                if topic["name"] == DENIED_TOPIC
+            )
+        sent = self._asked.pop(request_id, None)
+        if sent is None:
+            return
+        codes = self._codes(api, body)
+        self.refused += any(code in self.errors for code in codes)
+        if is_steady and sent in self._range and now in self._range and Error.NONE in codes:
+            self._violate(f"{api} is granted at {now}; {self._fault}")
+
+    def _codes(self, api: str, body: Mapping[str, Any]) -> list[int]:
+        """The error codes of what needs the right; of a Fetch only where there is something."""
+        if api == "FETCH":
+            return [
+                each["errorCode"]
+                for topic in body["responses"]
+                if topic.get("topic") == DENIED_TOPIC or topic.get("topicId") in self._topic_ids
+                for each in topic["partitions"]
+                if each["batches"] or each["errorCode"]
+            ]
+        if api == "OFFSET_COMMIT":
+            return [each["errorCode"] for t in body["topics"] for each in t["partitions"]]
+        if api == "ADD_PARTITIONS_TO_TXN":
+            topics = body.get("resultsByTopicV3AndBelow") or ()
+            return [e["partitionErrorCode"] for t in topics for e in t["resultsByPartition"]]
+        return [body["errorCode"]]
