@@ -258,8 +258,11 @@ def _commit(
             answered.append(_answer(partition.partition_index, error))
         by_coordinator.append(CommittedTopic.of(each.wanted, version, answered))
     answers.merge(by_coordinator)
-    if isinstance(broker, Broker) and group is None and group_error is NONE and not records:
-        groups.begin(broker, body.group_id)
+    is_new = group is None and group_error is NONE and not records
+    if is_new and isinstance(broker, Broker):
+        is_loading = coordinators.group_error(broker, body.group_id) is not NONE
+        if not is_loading:
+            groups.begin(broker, body.group_id)
     return records
 
 
