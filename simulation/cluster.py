@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.deliveries import CountedAtOnce, CountedDrawn, Draws
+from brokerstream.simulation.deliveries import Counted, Draws
 from brokerstream.simulation.plan import Fault, Plan
 from brokerstream.simulation.reach import Reach
 from brokerstream.state.access.authorizer import CLASS_NAME
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.check import Checker, hold
-from brokerstream.state.cell.delivery import Schedule
+from brokerstream.state.cell.delivery import AtOnce, Drawn, Schedule
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
@@ -269,8 +269,8 @@ class LocalCluster(Cluster):
         self._commits = commits
         self._draws.again()
         if not self.plan.is_any_order:
-            return CountedAtOnce(self.reached)
-        return CountedDrawn(self._draws, self.reached)
+            return Counted(AtOnce(), self.reached)
+        return Counted(Drawn(self._draws), self.reached)
 
     def take(self, cell: str, document: bytes) -> None:
         """Decides it."""

@@ -1,15 +1,16 @@
 """What brokers of one cell tell each other: in which order they hear of it, and what it is.
 
-Both schedules count what a leader sends a follower that has room for a part of its log only.
+Counted is what a leader sends a follower that has room for a part of its log only.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 
 from brokerstream.simulation.reach import Reach
-from brokerstream.state.cell.delivery import AtOnce, Drawn
+from brokerstream.state.cell.delivery import Schedule, Step
 from brokerstream.state.core.decision import FollowedPartition, ReplicaAnswer, Sent
+from brokerstream.state.core.records import Record
 
 
 class Draws:
@@ -37,30 +38,25 @@ class Draws:
         self._at = 0
 
 
-class CountedAtOnce(AtOnce):
-    """In the order in which it was told."""
+class Counted:
+    """A schedule of which is counted what it takes."""
 
-    def __init__(self, reached: Counter[Reach]) -> None:
-        super().__init__()
+    def __init__(self, schedule: Schedule, reached: Counter[Reach]) -> None:
+        self._schedule = schedule
         self._reached = reached
+
+    def publish(self, record: Record, brokers: Iterable[int]) -> None:
+        """Takes a metadata record for each of the brokers."""
+        self._schedule.publish(record, brokers)
 
     def send(self, messages: Sequence[Sent]) -> None:
         """Takes what a machine tells others."""
         _count(messages, self._reached)
-        super().send(messages)
+        self._schedule.send(messages)
 
-
-class CountedDrawn(Drawn):
-    """In any order that keeps what one machine tells another in its order."""
-
-    def __init__(self, draws: Draws, reached: Counter[Reach]) -> None:
-        super().__init__(draws)
-        self._reached = reached
-
-    def send(self, messages: Sequence[Sent]) -> None:
-        """Takes what a machine tells others."""
-        _count(messages, self._reached)
-        super().send(messages)
+    def next(self) -> Step | None:
+        """What is delivered next."""
+        return self._schedule.next()
 
 
 def _count(messages: Sequence[Sent], reached: Counter[Reach]) -> None:

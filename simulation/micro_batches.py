@@ -20,13 +20,13 @@ import msgspec
 
 from brokerstream.simulation.clock import Clock
 from brokerstream.simulation.cluster import CLUSTER, Cluster
-from brokerstream.simulation.deliveries import CountedAtOnce
+from brokerstream.simulation.deliveries import Counted
 from brokerstream.simulation.plan import Plan
 from brokerstream.simulation.reach import Reach
 from brokerstream.state.cell import resharding
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.check import ViolationError, hold
-from brokerstream.state.cell.delivery import Schedule
+from brokerstream.state.cell.delivery import AtOnce, Schedule
 from brokerstream.state.core import outputs
 from brokerstream.state.core.layers import Base
 from brokerstream.state.core.outputs import Output
@@ -91,7 +91,7 @@ class JobCluster(Cluster):
         )
 
     def _schedule(self) -> Schedule:
-        return CountedAtOnce(self.reached)
+        return Counted(AtOnce(), self.reached)
 
     def _read_base(self, name: str, table: str, packed: bytes) -> Base:
         """As a worker keeps the bases that it has read (`streaming/kept_bases.py`)."""

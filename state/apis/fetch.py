@@ -483,9 +483,7 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
     for place in fetch.places:
         wanted, topic = place.cached.requested, place.topic
         log = table.get(place.log, logs.Log)
-        if topic is None or log is None:
-            return True
-        if broker.failed_dirs and broker.has_lost(log.topic_id, log.partition):
+        if topic is None or log is None or broker.has_lost(log.topic_id, log.partition):
             return True
         partition = topic.partitions[wanted.partition]
         if fetch_errors.of_broker(broker, partition, wanted, needs_leader) is not NONE:
