@@ -297,6 +297,8 @@ class ClientLoop(ABC):
     def _greeted(self, now: int, event: Answered) -> None:
         node = self._handshakes.pop(event.request_id)
         response = msgspec.convert(event.body, ApiVersionsResponse)
+        throttle_ms = response.throttle_time_ms
+        self.network.throttled(node, "API_VERSIONS", API_VERSIONS_VERSION, throttle_ms, now)
         spoken = {
             KAFKA_APIS[each.api_key].name: (each.min_version, each.max_version)
             for each in response.api_keys

@@ -196,8 +196,13 @@ def _open(broker: Broker, request: Request, told: Decision) -> list[Place] | Err
             return Error.INVALID_REQUEST
         if not share_sessions.has_any(broker, group_id):
             told.messages += share_partitions.ask_again(broker, group_id)
-        if not share_sessions.open_session(broker, group_id, member_id, wanted, connection):
-            return Error.SHARE_SESSION_LIMIT_REACHED
+        opened = (broker, group_id, member_id, wanted, connection)
+        if not share_sessions.open_session(*opened):
+            forsaken = share_sessions.forsaken(broker)
+            if forsaken is None:
+                return Error.SHARE_SESSION_LIMIT_REACHED
+            joined(close(broker, *forsaken), told)
+            share_sessions.open_session(*opened)
         return list(dict.fromkeys(wanted))
     session = share_sessions.take_up(broker, group_id, member_id, epoch)
     if isinstance(session, Error):

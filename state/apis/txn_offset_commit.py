@@ -207,11 +207,12 @@ def resume(
 ) -> Decision:
     """Commits where the coordinator lets it."""
     state = decode_item(waiting.state, TxnOffsetCommitState)
-    errors = verifications.errors_in(response)
+    errors, version = verifications.errors_in(response), waiting.header.request_api_version
     error = next(iter(errors.values()), Error(response.error_code))
-    if error is Error.NONE:
-        return _commit(broker, state, waiting.header.request_api_version)
-    return _answer(state, _told(error, waiting.header.request_api_version))
+    if error is not Error.NONE:
+        return _answer(state, _told(error, version))
+    error = coordinators.group_error(broker, state.body.group_id)  # it may have moved meanwhile
+    return _commit(broker, state, version) if error is Error.NONE else _answer(state, error)
 
 
 def complete(_broker: Broker, waiting: Waiting) -> Decision:

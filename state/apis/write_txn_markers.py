@@ -108,8 +108,9 @@ class _Writer:
 
     def _end_offsets(self, marker: Marker, topic: Topic, log: Log) -> Error:
         """The group coordinator ends a transaction; its log has a marker where it has rows."""
-        has_followers = len(topic.partitions[log.partition].replicas) > 1
-        if has_followers or self._broker.settings.brokerstream_internal_logs:
+        has_rows = len(topic.partitions[log.partition].replicas) > 1
+        has_rows = has_rows or self._broker.settings.brokerstream_internal_logs
+        if has_rows or any(each.producer_id == marker.producer_id for each in log.transactions):
             error = self._append(marker, topic, log)
         elif not self._broker.settings.transaction_partition_verification_enable:
             error = self._note(marker, topic, log)

@@ -8,7 +8,7 @@ from brokerstream.state.core.check import ALL, Touched, Violations, by_kind
 from brokerstream.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokerstream.state.core.tables import Tables, escape
 from brokerstream.state.groups import groups
-from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
+from brokerstream.state.groups.classic_group import ClassicGroup
 from brokerstream.state.groups.committed_offsets import Committed
 from brokerstream.state.groups.kinds import kind_of
 
@@ -64,19 +64,12 @@ def _groups(tables: Tables, known: dict[int, Known]) -> Violations:
             running = {groups.timer_of(name)[1] for name in mine}
             for violation in kind_of(group).check(group, running):
                 yield f"group {group_id!r} of broker {broker}: {violation}"
-            if (
-                isinstance(group, ClassicGroup)
-                and _has_begun(group)
-                and not (group.members or group.pending or group_id in written)
+            if isinstance(group, ClassicGroup) and not (
+                group.members or group.pending or group.is_kept or group_id in written
             ):
                 yield f"group {group_id!r} of broker {broker} lives without anybody"
         for name in sorted(timers):
             yield f"the timer {name} of broker {broker} is of no group that lives"
-
-
-def _has_begun(group: ClassicGroup) -> bool:
-    """Whether anybody has ever joined; a commit that stores nothing makes a group, too."""
-    return group.generation_id > 0 or group.state is not GroupState.EMPTY
 
 
 def _waits(tables: Tables, brokers: Sequence[int]) -> Violations:

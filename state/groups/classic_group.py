@@ -113,6 +113,8 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
 
     `subscribed` are the topics that the members of this generation said they read, when it began;
     None where that is not known. It is not set in a group of an older checkpoint.
+
+    `is_kept` is a group that a commit has made which stored nothing: it lives without anybody.
     """
 
     group_id: str
@@ -133,6 +135,7 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
     supporters: dict[str, int] = {}
     static_members: dict[str, str] = {}
     subscribed: list[str] | msgspec.UnsetType | None = msgspec.UNSET
+    is_kept: bool = False
 
     def move_to(self, state: GroupState, now: int) -> None:
         """Goes over into another state."""

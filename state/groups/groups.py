@@ -100,7 +100,9 @@ def held(broker: Broker) -> list[Group]:
 
 def begin(broker: Broker, group_id: str) -> None:
     """A group is there of which nothing is written: its first commit has stored no offset."""
-    save(broker.tables, broker.id, restored(group_id, None))
+    group = restored(group_id, None)
+    group.is_kept = True
+    save(broker.tables, broker.id, group)
 
 
 def known(tables: Tables, broker: int, group_id: str) -> Group | None:

@@ -315,7 +315,7 @@ def _batch(broker: Broker, place: Place, first: Record) -> Batch:
         base_timestamp=broker.now,
         max_timestamp=broker.now,
     )
-    if isinstance(first, TransactionalOffsetsWritten):
+    if isinstance(first, TransactionalOffsetsWritten) and first.producer_id >= 0:
         batch.producer_id, batch.producer_epoch = first.producer_id, first.producer_epoch
         batch.is_transactional = True
     return batch

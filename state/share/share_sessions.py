@@ -6,8 +6,10 @@ A session is opened with epoch 0, each request in it has the next epoch, and -1 
 durable. It ends with the connection that has opened it, if that has opened none since and none of
 its sessions was closed since: Kafka keeps one session of each connection, and marks that one stale
 whichever is closed. Where `group.share.max.share.sessions` are open nobody gets another one; none
-is evicted, however long it was silent. Source: `ShareSessionCache`, `ShareSession`,
-`CachedSharePartition`, `SharePartitionManager.newContext` in Kafka 4.3.1; KIP-932.
+is evicted, however long it was silent. But a connection's end may never be told (a gateway that is
+killed): one that was silent for longer than `connections.max.idle.ms`, after which Kafka would have
+closed its connection, goes where another needs its place. Source: `ShareSessionCache`,
+`ShareSession`, `CachedSharePartition`, `SharePartitionManager.newContext` in Kafka 4.3.1; KIP-932.
 """
 
 import msgspec
@@ -20,6 +22,8 @@ from brokerstream.state.core.tables import escape, unescape
 
 KIND = "share-session"
 FIRST_EPOCH, FINAL_EPOCH = 0, -1
+IDLE_MS = 600_000
+"""Kafka's default of connections.max.idle.ms; below 0 connections may be silent for ever."""
 
 _LAST_EPOCH = 2**31 - 1
 
@@ -43,13 +47,15 @@ class CachedPartition(msgspec.Struct, array_like=True):
 class ShareSession(msgspec.Struct):
     """A member's session: the epoch that comes next, and its partitions in their order.
 
-    `connection` has opened it; the session ends with it where `ends_with_it`.
+    `connection` has opened it; the session ends with it where `ends_with_it`. `used_at` is when it
+    was last asked, in ms since 1970.
     """
 
     epoch: int
     partitions: list[CachedPartition]
     connection: str = ""
     ends_with_it: bool = True
+    used_at: int = 0
 
     def update(self, wanted: list[Place], forgotten: list[Place]) -> None:
         """Takes partitions in, to be shown, and others out."""
@@ -90,7 +96,7 @@ def open_session(
         return False
     _outlive(broker, connection)
     partitions = [CachedPartition(*place, False) for place in dict.fromkeys(places)]
-    session = ShareSession(FIRST_EPOCH + 1, partitions, connection)
+    session = ShareSession(FIRST_EPOCH + 1, partitions, connection, used_at=broker.now)
     broker.tables.sessions.put(_key(broker, group_id, member_id), session)
     return True
 
@@ -103,6 +109,7 @@ def take_up(broker: Broker, group_id: str, member_id: str, epoch: int) -> ShareS
     if epoch not in (known.epoch, FINAL_EPOCH):
         return Error.INVALID_SHARE_SESSION_EPOCH
     session = change(broker, group_id, member_id)
+    session.used_at = broker.now
     if epoch != FINAL_EPOCH:
         session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
     return session
@@ -130,9 +137,27 @@ def of_connection(broker: Broker, connection: str) -> tuple[str, str] | None:
     """The group and the member of the session that ends with a connection."""
     for key in _keys(broker):
         if _ends_with(broker, key, connection):
-            _, _, group_id, member_id = key.split("/")
-            return unescape(group_id), unescape(member_id)
+            return _whose(key)
     return None
+
+
+def forsaken(broker: Broker) -> tuple[str, str] | None:
+    """The group and the member of the session that was silent for longest, if that is too long."""
+    idle_ms = int(broker.settings.given.get("connections.max.idle.ms", IDLE_MS))
+    used = [
+        (session.used_at, key)
+        for key, session in broker.tables.sessions.items(f"{broker.id}/{KIND}/", ShareSession)
+        if session.ends_with_it
+    ]
+    if idle_ms < 0 or not used or min(used)[0] >= broker.now - idle_ms:
+        return None
+    return _whose(min(used)[1])
+
+
+def _whose(key: str) -> tuple[str, str]:
+    """The group and the member whose session an item is."""
+    _, _, group_id, member_id = key.split("/")
+    return unescape(group_id), unescape(member_id)
 
 
 def _outlive(broker: Broker, connection: str) -> None:

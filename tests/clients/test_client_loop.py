@@ -276,3 +276,23 @@ def test_a_broker_that_throttles_is_sent_nothing_until_that_is_over(
     monkeypatch.undo()
     made.run(3_000)
     assert [type(event) for event in producer.events()] == [Acked] * 11
+
+
+def test_a_handshake_may_throttle_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world((1,))
+    producer = made.producer()
+    network = made.networks[producer]
+    told = network._answer
+
+    def throttled(event_id: str) -> Answered:
+        answered = told(event_id)
+        body = {**answered.body, "throttleTimeMs": 1_500}
+        return Answered(answered.node, answered.request_id, body, answered.records)
+
+    monkeypatch.setattr(network, "_answer", throttled)
+    send(made, producer, 1)
+    made.run(1_000)
+    assert network.asked == {"API_VERSIONS": 1}
+    monkeypatch.undo()
+    made.run(3_000)
+    assert [type(event) for event in producer.events()] == [Acked]

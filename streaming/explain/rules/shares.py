@@ -31,7 +31,7 @@ RULES: dict[int, Rule] = {
         SESSIONS,
     ),
     Error.SHARE_SESSION_LIMIT_REACHED: Rule(
-        "The broker has as many share sessions as it may, and evicts none.",
+        "The broker has as many share sessions as it may; none was silent for too long.",
         MANAGER,
         "Clients try again by themselves; raise group.share.max.share.sessions.",
         "More members than the broker was set up for.",

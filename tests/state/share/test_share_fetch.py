@@ -283,7 +283,7 @@ def test_offsets_that_were_set_hold_for_the_next_session() -> None:
 
 
 def test_there_are_only_so_many_sessions() -> None:
-    """None goes for another one, however long it was silent; who has one may begin it anew."""
+    """None goes for another one, as long as its connection may be; who has one may begin anew."""
     bench = Shared(given={"group.share.max.share.sessions": "2"})
     assert bench.fetch("a") == [(0, 2, 1)]
     assert bench.share("b", 0, 500) is None
@@ -291,12 +291,27 @@ def test_there_are_only_so_many_sessions() -> None:
     assert FULL not in [each["response"]["errorCode"] for each in answered(bench)]
     bench.tick(1)
     assert FULL in [each["response"]["errorCode"] for each in answered(bench)]
-    bench.now += 3_600_000
+    bench.now += 590_000
     assert bench.share("b", 0) is None
     bench.tick(1)
     assert got(answered(bench)[-1]["response"]) == FULL
     assert got(bench.share("a", 0)) == [(0, 2, 2)]
     assert got(bench.share("z", -1)) == got(bench.share("b", 0)) == []
+
+
+@pytest.mark.parametrize(("idle_ms", "answer"), [("700000", FULL), ("600000", [(0, 2, 2)])])
+def test_a_session_whose_connection_was_silent_for_too_long_makes_room(
+    idle_ms: str, answer: object
+) -> None:
+    """Of a gateway that was killed nobody tells that its connections have ended."""
+    given = {"group.share.max.share.sessions": "2", "connections.max.idle.ms": idle_ms}
+    bench = Shared(given=given)
+    assert bench.fetch("a") == [(0, 2, 1)]
+    bench.now += 600_001
+    asked = bench.share("b", 0)
+    bench.tick(1)
+    assert got(asked if asked is not None else answered(bench)[-1]["response"]) == answer
+    assert check.check(bench.cell) == []
 
 
 def test_a_topic_that_goes_takes_its_records_along() -> None:

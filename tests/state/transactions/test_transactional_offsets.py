@@ -7,9 +7,12 @@ import msgspec
 import pytest
 
 from brokerstream.state.cell import check
+from brokerstream.state.cluster import image
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokerstream.state.groups import groups
+from brokerstream.state.logs.log import Log, log_key
 from brokerstream.state.transactions import transactional_offsets
+from tests.support.machine import CLUSTER
 from tests.support.transactions import TransactionBench
 
 STABLE, UNSTABLE = 0, 88
@@ -229,6 +232,59 @@ def test_a_first_commit_in_a_transaction_that_stores_nothing_makes_a_group() -> 
     assert bench.commit_offset("t1", (7, 3), 5, metadata="x" * 4097) == TOO_LARGE
     deletion = bench.request("DELETE_GROUPS", 2, {"groupsNames": ["g"]})
     assert deletion["results"] == [{"groupId": "g", "errorCode": 0}]
+
+
+def test_a_transaction_that_began_with_rows_ends_with_a_marker() -> None:
+    """Though rows are switched off meanwhile: else the log's end would never be stable again."""
+    bench = TransactionBench(brokerstream_internal_logs=True)
+    (holder,) = begun(bench, "t1")
+    assert bench.commit_offset("t1", holder, 5) == 0
+    bench.settings.broker_settings.brokerstream_internal_logs = False
+    bench.end("t1", holder)
+    topic = image.topic_by_name(bench.cell.tables.metadata, 1, GROUP_TOPIC)
+    assert topic is not None
+    key = log_key(1, topic.topic_id, partition_for("g", 50))
+    log = bench.cell.tables.logs.get(key, Log)
+    assert log is not None
+    assert (log.last_stable_offset, log.log_end_offset) == (2, 2)
+
+
+def test_a_commit_whose_group_has_moved_while_its_transaction_was_asked_is_told_16() -> None:
+    """It makes no group there, either: nobody would ever look for it again."""
+    few = {"offsets_topic_num_partitions": 3, "transaction_state_log_num_partitions": 3}
+    bench = TransactionBench(
+        brokers=(1, 2, 3),
+        offsets_topic_replication_factor=3,
+        given={
+            "transaction.state.log.replication.factor": "3",
+            "transaction.state.log.min.isr": "1",
+        },
+        **few,
+    )
+    bench.settings.may_intervene = True
+
+    def coordinator(kind: int, key: str) -> int:
+        asked = {"keyType": kind, "coordinatorKeys": [key]}
+        (found,) = bench.request("FIND_COORDINATOR", 4, asked)["coordinators"]
+        return int(found["nodeId"])
+
+    name = next(f"t{n}" for n in range(50) if coordinator(1, f"t{n}") == 2)
+    group = next(f"g{n}" for n in range(50) if coordinator(0, f"g{n}") == 1)
+    producer_id, epoch, *_ = bench.init(name, broker=2)
+    isolated = {"id": "isolated", "cluster": CLUSTER, "kind": "isolate-broker", "broker": 3}
+    bench.handle({**isolated, "time": bench.now})
+    offset = {"partitionIndex": 0, "committedOffset": 5, "committedMetadata": "x" * 5000}
+    ids = {"transactionalId": name, "producerId": producer_id, "producerEpoch": epoch}
+    body = {**ids, "groupId": group, "topics": [{"name": "a", "partitions": [offset]}]}
+    asked = bench.send("TXN_OFFSET_COMMIT", 5, body, broker=1)
+    assert asked not in bench.answers
+    place = {"partitionIndex": partition_for(group, 3), "replicas": [2]}
+    moved = {"topics": [{"name": GROUP_TOPIC, "partitions": [place]}], "timeoutMs": 10_000}
+    assert bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, moved, broker=2)["errorCode"] == 0
+    bench.handle({**isolated, "id": "back", "kind": "rejoin-broker", "time": bench.now})
+    (topic,) = bench.answers[asked]["response"]["topics"]
+    assert [each["errorCode"] for each in topic["partitions"]] == [16]
+    assert groups.living_ids(bench.cell.tables, 1) == []
 
 
 def test_what_a_transaction_commits_goes_to_the_compacted_offsets() -> None:
