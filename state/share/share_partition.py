@@ -323,13 +323,19 @@ class SharePartition(msgspec.Struct):
     def written(self, told: Sequence[StateBatch], is_written: bool, now: int) -> bool:
         """A share coordinator has answered, or has not: what was said of records holds, or not.
 
-        Gives back whether the start offset has moved.
+        What was told of a lock that was over holds in any case, and its records may have been
+        acquired and told of anew meanwhile: that is left to the answer to the latter. Gives back
+        whether the start offset has moved.
         """
-        wanted = {(each.first_offset, each.last_offset) for each in told}
-        offsets = {offset for first, last in wanted for offset in range(first, last + 1)}
+        said = {
+            offset: (each.delivery_state, each.delivery_count)
+            for each in told
+            for offset in range(each.first_offset, each.last_offset + 1)
+        }
         for batch in self.batches:
             for first, last, record in batch.parts():
-                if record.former is None or first not in offsets:
+                is_meant = said.get(first) == (record.state, record.delivery_count)
+                if record.former is None or not is_meant:
                     continue
                 if not is_written:
                     self._count(first, last, record, -1)

@@ -115,6 +115,20 @@ def test_a_lock_ends_and_the_records_come_again() -> None:
     assert partition.fetch("b", records=2) == [(1, 2, 2)]
 
 
+def test_that_a_lock_was_over_and_is_not_written_says_nothing_of_what_came_after() -> None:
+    """As in Kafka, where `releaseAcquisitionLockOnTimeout` goes on whatever becomes of its write."""
+    partition = Partition()
+    partition.fetch("a", records=1)
+    partition.now = LOCK_MS
+    partition.unanswered.append(partition.share.expire(partition.limits, partition.now))
+    assert partition.fetch("b", records=3) == [(0, 2, 2)]
+    assert partition.say("b", 0, 2, ACCEPT) is Error.NONE
+    partition.answer(is_written=False)
+    assert partition.states()[0] == (RecordState.ACKNOWLEDGED, "", 2)
+    partition.answer(is_written=True)
+    assert partition.share.start_offset == 3
+
+
 def test_a_record_that_nobody_accepts_is_a_dead_end() -> None:
     """After half of its deliveries it comes in smaller parts, the last time alone."""
     partition = Partition()
