@@ -131,14 +131,16 @@ class BrokerChanges(ABC):
         self._fetch_again(broker_id)
 
     def _rejoin(self, broker: int) -> None:
-        """What a severed broker has asked arrives, and it reads; its heartbeat is the last."""
+        """A severed broker reads, and what it has asked arrives; its heartbeat is the last.
+
+        What the controller makes of that is behind what the broker has not read yet.
+        """
         was_severed = network.is_severed(self._tables.waiting, broker)
         unread, unsaid = network.rejoin(self._tables.waiting, broker)
         if was_severed and not network.is_stopped(self._tables.waiting, broker):
-            self._delivery.send([undelayed(message) for message in unsaid])
-            self._until_quiet()
             for record in unread:
                 self._here.publish(record, [broker])
+            self._delivery.send([undelayed(message) for message in unsaid])
             self._until_quiet()
             if not registrations.has_session(self._tables.waiting, broker):
                 self._register(RegistrationTold(broker, False, False))

@@ -26,6 +26,18 @@ MUTANTS = (
         FAILED + "test_a_replica_that_is_offline_joins_no_in_sync_set",
     ),
     Mutant(
+        "who rejoins reads what it has missed before what its word brings about",
+        "            for record in unread:\n"
+        "                self._here.publish(record, [broker])\n"
+        "            self._delivery.send([undelayed(message) for message in unsaid])\n",
+        "            self._delivery.send([undelayed(message) for message in unsaid])\n"
+        "            self._until_quiet()\n"
+        "            for record in unread:\n"
+        "                self._here.publish(record, [broker])\n",
+        FAILED
+        + "test_a_severed_broker_reads_what_it_has_missed_before_what_its_word_brings_about",
+    ),
+    Mutant(
         "a new log goes to no directory that has failed",
         "    there = [each for each in several if each not in broker.failed_dirs]\n",
         "    there = several\n",

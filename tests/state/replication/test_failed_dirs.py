@@ -267,6 +267,33 @@ def test_a_severed_broker_tells_it_when_it_rejoins() -> None:
     assert told(replicas) == (0, 2, 1, [2, 3], [1])
 
 
+def test_a_severed_broker_reads_what_it_has_missed_before_what_its_word_brings_about() -> None:
+    replicas = replicas_on([3, 1, 2], [1, 2, 3])
+    produce(replicas, 3)
+    replicas.sever(1)
+    replicas.fail_dir(1, TWO)
+    replicas.stop(3)
+    assert told(replicas, broker=2)[:3] == (0, 1, 1), "the controller has not heard of it"
+    replicas.rejoin(1)
+    assert told(replicas, broker=2) == (0, 2, 2, [2], [3, 1])
+    assert told(replicas, broker=1) == told(replicas, broker=2)
+    assert [produce(replicas, each, acks=1) for each in (1, 2)] == [STORAGE_ERROR, 0]
+
+
+def test_a_severed_broker_reads_in_order_what_has_changed_of_a_partition_it_has_lost() -> None:
+    replicas = replicas_on([1, 2], [1, 2])
+    produce(replicas, 1)
+    replicas.sever(1)
+    replicas.fail_dir(1, TWO)
+    wanted = {"name": OTHER, "partitions": [{"partitionIndex": 0, "replicas": [1, 2, 3]}]}
+    body = {"timeoutMs": 1000, "topics": [wanted]}
+    replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, body, broker=2)
+    replicas.rejoin(1)
+    replicas.bench.tick(10_000)
+    assert told(replicas, broker=2)[:2] == (0, 2)
+    assert told(replicas, broker=1) == told(replicas, broker=2) == told(replicas, broker=3)
+
+
 def test_a_log_that_has_moved_to_a_directory_goes_with_it() -> None:
     replicas = replicas_on()
     moves = [{"path": TWO, "topics": [{"name": OTHER, "partitions": [1]}]}]
