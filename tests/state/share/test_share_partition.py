@@ -116,7 +116,7 @@ def test_a_lock_ends_and_the_records_come_again() -> None:
 
 
 def test_that_a_lock_was_over_and_is_not_written_says_nothing_of_what_came_after() -> None:
-    """As in Kafka, where `releaseAcquisitionLockOnTimeout` goes on whatever becomes of its write."""
+    """As in Kafka: `releaseAcquisitionLockOnTimeout` goes on whatever becomes of its write."""
     partition = Partition()
     partition.fetch("a", records=1)
     partition.now = LOCK_MS
