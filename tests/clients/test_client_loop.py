@@ -17,7 +17,7 @@ from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_client import ProducerClient
 from brokerstream.clients.producer_events import Acked, Failed
 from brokerstream.state.core.errors import Error
-from tests.support.bench_network import World
+from tests.support.bench_network import BenchNetwork, World
 
 TOPIC = "orders"
 PARTITIONS = 3
@@ -251,6 +251,18 @@ def test_a_turn_says_how_long_there_is_nothing_to_do() -> None:
     assert 0 < turn.timeout_ms <= 3_000
 
 
+def throttle(network: BenchNetwork, throttle_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer says so from now on."""
+    told = network._answer
+
+    def throttled(event_id: str) -> Answered:
+        answered = told(event_id)
+        body = {**answered.body, "throttleTimeMs": throttle_ms}
+        return Answered(answered.node, answered.request_id, body, answered.records)
+
+    monkeypatch.setattr(network, "_answer", throttled)
+
+
 def test_a_broker_that_throttles_is_sent_nothing_until_that_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -260,14 +272,7 @@ def test_a_broker_that_throttles_is_sent_nothing_until_that_is_over(
     network = made.networks[producer]
     send(made, producer, 1)
     made.run(3_000)
-    told = network._answer
-
-    def throttled(event_id: str) -> Answered:
-        answered = told(event_id)
-        body = {**answered.body, "throttleTimeMs": 2_000}
-        return Answered(answered.node, answered.request_id, body, answered.records)
-
-    monkeypatch.setattr(network, "_answer", throttled)
+    throttle(network, 2_000, monkeypatch)
     before = network.asked["PRODUCE"]
     for _ in range(10):
         send(made, producer, 1)
@@ -282,14 +287,7 @@ def test_a_handshake_may_throttle_too(monkeypatch: pytest.MonkeyPatch) -> None:
     made = world((1,))
     producer = made.producer()
     network = made.networks[producer]
-    told = network._answer
-
-    def throttled(event_id: str) -> Answered:
-        answered = told(event_id)
-        body = {**answered.body, "throttleTimeMs": 1_500}
-        return Answered(answered.node, answered.request_id, body, answered.records)
-
-    monkeypatch.setattr(network, "_answer", throttled)
+    throttle(network, 1_500, monkeypatch)
     send(made, producer, 1)
     made.run(1_000)
     assert network.asked == {"API_VERSIONS": 1}
