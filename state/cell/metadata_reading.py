@@ -37,6 +37,9 @@ class MetadataReading(BrokerChanges):
         if isinstance(record, PartitionAltered):
             self._read_of_altered(broker, record)
             return
+        older: frozenset[int] = frozenset()
+        if isinstance(record, PartitionsAdded):
+            older = disk.without_place(self._broker(broker), record.topic_id)
         self._apply(broker, record)
         if isinstance(record, BrokerRegistrationChanged):
             self._carry_on(broker, copying.registration_changed(self._broker(broker)))
@@ -46,7 +49,7 @@ class MetadataReading(BrokerChanges):
             for side in throttles.Side:
                 self._carry_on(broker, copying.go_on(self._broker(broker), side))
         if isinstance(record, TopicCreated | PartitionsAdded):
-            self._place_logs(self._broker(broker), record.topic_id)
+            self._place_logs(self._broker(broker), record.topic_id, older)
         if isinstance(record, ReplicasAssigned):
             self._carry_on(broker, copying.assigned(self._broker(broker), record))
         if isinstance(record, BrokerRegistered) and record.broker == broker:
@@ -86,10 +89,11 @@ class MetadataReading(BrokerChanges):
         broker, place = self._broker(broker_id), (record.topic_id, record.partition)
         former = copying.partition_of(broker, place)
         assert former is not None, record
+        older = disk.without_place(broker, record.topic_id)
         self._apply(broker_id, record)
         if broker.held_log(*place) is None:
             checkpoints.forget(broker, place)
-        self._place_logs(broker, record.topic_id)
+        self._place_logs(broker, record.topic_id, older)
         self._carry_on(broker_id, copying.altered(broker, record, former))
         if record.leader is not None:
             self._carry_on(broker_id, copying.fetches(broker, [place]))
@@ -99,9 +103,11 @@ class MetadataReading(BrokerChanges):
             self._effects.to_copy(broker_id, place)  # no high watermark rises by who is eligible
         self._effects.log_changed(broker_id, logs.log_key(broker_id, *place))
 
-    def _place_logs(self, broker: Broker, topic_id: Uuid) -> None:
+    def _place_logs(
+        self, broker: Broker, topic_id: Uuid, older: frozenset[int] = frozenset()
+    ) -> None:
         """New logs of a topic go into log directories, where the broker has several: it says so."""
-        placed = disk.placed(broker, topic_id)
+        placed = disk.placed(broker, topic_id, older)
         for each in placed:
             self._apply(broker.id, each)
         if placed:

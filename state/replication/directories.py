@@ -27,7 +27,7 @@ from brokerstream.state.core.records import BrokerRegistrationChanged, LogPlaced
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import elections
+from brokerstream.state.replication import disk, elections
 from brokerstream.state.replication.directory_bodies import (
     ASSIGN_KEY,
     HEARTBEAT_KEY,
@@ -141,11 +141,11 @@ def _misplaced(broker: Broker, topic_ids: Iterable[Uuid] | None) -> Iterator[tup
         topic = broker.topic_by_id(topic_id)
         for number, partition in enumerate(topic.partitions if topic is not None else ()):
             log = broker.held_log(topic_id, number)
-            if log is None or not log.directory:
+            if log is None:
                 continue
-            known = partition.directories.get(broker.id)
-            if known != directory_id(broker.cell, broker.id, log.directory):
-                yield log, log.directory
+            known, path = partition.directories.get(broker.id), disk.directory_of(broker, log)
+            if known != directory_id(broker.cell, broker.id, path):
+                yield log, path
 
 
 def _logs(broker: Broker) -> list[Log]:

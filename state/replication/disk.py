@@ -70,24 +70,46 @@ def _wishes_key(broker: int) -> str:
     return f"{broker}/wished-dirs"
 
 
-def placed(broker: Broker, topic_id: Uuid) -> list[LogPlaced]:
-    """Where a broker puts the logs of a topic that have no place yet; wishes for them are over."""
+def without_place(broker: Broker, topic_id: Uuid) -> frozenset[int]:
+    """The partitions of a topic whose logs came when there was one directory: the first has them.
+
+    No log has a place there; where there are several, one is without it until somebody notes it.
+    """
+    topic = broker.topic_by_id(topic_id)
+    if len(broker.settings.log_dirs) < 2 or topic is None:
+        return frozenset()
+    logs = (broker.held_log(topic_id, number) for number in range(len(topic.partitions)))
+    return frozenset(log.partition for log in logs if log is not None and not log.directory)
+
+
+def placed(broker: Broker, topic_id: Uuid, older: frozenset[int] = frozenset()) -> list[LogPlaced]:
+    """Where a broker puts the logs of a topic that have no place yet; wishes for them are over.
+
+    The `older` ones were there before: they stay in the first directory, even if it has failed.
+    """
     several = broker.settings.log_dirs
     topic = broker.topic_by_id(topic_id)
     if len(several) < 2 or topic is None:
         return []
     there = [each for each in several if each not in broker.failed_dirs]
-    counts = Counter(log.directory for log in _logs(broker))
+    counts = Counter(
+        directory_of(broker, log)
+        for log in _logs(broker)
+        if log.directory or log.topic_id != topic_id or log.partition in older
+    )
     wishes = _wishes(broker)
     found = []
     for partition in range(len(topic.partitions)):
         log = broker.held_log(topic_id, partition)
-        if log is not None and not log.directory:
+        if log is None or log.directory:
+            continue
+        directory = several[0]
+        if partition not in older:
             fewest = min(there, key=counts.__getitem__)
             wished = wishes.pop(f"{topic.name}-{partition}", fewest)
             directory = wished if wished in there else fewest
             counts[directory] += 1
-            found.append(LogPlaced(topic_id, partition, directory))
+        found.append(LogPlaced(topic_id, partition, directory))
     if found and wishes != _wishes(broker):
         _keep_wishes(broker, wishes)
     return found
@@ -100,9 +122,10 @@ def files(broker: Broker) -> dict[str, str]:
     """
     several = broker.settings.log_dirs
     named = several if len(several) > 1 else ()
+    first = named[0] if named else ""
     by_directory: dict[str, list[Log]] = {name: [] for name in named}
     for log in _logs(broker):
-        by_directory.setdefault(log.directory, []).append(log)
+        by_directory.setdefault(log.directory or first, []).append(log)
     found = {}
     for directory, logs in by_directory.items():
         if (directory or broker.log_dirs[0]) in broker.failed_dirs:

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.replication import disk
 from tests.support.machine import CLUSTER, Bench, header, produce_body
 from tests.support.replicas import BROKERS, Replicas
+from tests.support.replicas import TOPIC as ORDERS
 
 ONE, TWO = "/disk-1", "/disk-2"
 OTHER = "other"
@@ -240,6 +242,49 @@ def test_a_broker_with_one_directory_halts_with_it_and_says_nothing_before() -> 
     assert replicas.partition().directories == {}
     replicas.fail_dir(1, "/only")
     assert replicas.is_stopped(1)
+
+
+def with_another_dir(given: dict[str, str]) -> Replicas:
+    """`orders` lies in the one directory that there was; its brokers have two of them now."""
+    bench = Bench(BROKERS, given={"log.dirs": ONE})
+    replicas = Replicas(bench=bench, min_insync_replicas="1")
+    replicas.produce()
+    bench.settings.broker_settings = msgspec.structs.replace(
+        bench.settings.broker_settings, log_dirs=(ONE, TWO), given=given
+    )
+    bench.reload()
+    return replicas
+
+
+def test_what_lay_in_the_only_directory_is_lost_with_it_when_there_are_several() -> None:
+    replicas = with_another_dir({"metadata.log.dir": "/metadata"})
+    replicas.fail_dir(1, ONE)
+    found = replicas.partition()
+    assert (found.leader, found.isr) == (2, [2, 3])
+    body = produce_body(ORDERS, header(1), acks=1, timeoutMs=1000)
+    answer = replicas.bench.request("PRODUCE", 9, body, broker=1)
+    assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == STORAGE_ERROR
+    lying = replicas.bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}, broker=1)
+    assert [each["topics"] for each in lying["results"]] == [[], []]
+
+
+def test_what_lay_in_the_only_directory_stays_there_when_its_partition_changes() -> None:
+    replicas = with_another_dir({})
+    bench = replicas.bench
+    late: dict[str, Any] = {"name": "late", "numPartitions": -1, "replicationFactor": -1}
+    late["assignments"] = [{"partitionIndex": 0, "brokerIds": [1, 2, 3]}]
+    bench.request("CREATE_TOPICS", 7, {"topics": [late], "timeoutMs": 1000})
+    replicas.stop(3)
+    wanted = {"topics": [{"name": ORDERS, "count": 2, "assignments": [{"brokerIds": [1, 2]}]}]}
+    bench.request("CREATE_PARTITIONS", 3, {**wanted, "timeoutMs": 1000})
+    lying = bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}, broker=1)
+    found = {
+        (topic["name"], each["partitionIndex"]): directory["logDir"]
+        for directory in lying["results"]
+        for topic in directory["topics"]
+        for each in topic["partitions"]
+    }
+    assert (found[ORDERS, 0], found["late", 0]) == (ONE, TWO)
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "", TWO])
