@@ -209,8 +209,11 @@ def whole(broker: Broker, place: Place, known: PartitionTaken) -> BatchAppended:
 
 
 def write(broker: Broker, records: list[Record]) -> Written | None:
-    """How records are written; None where no follower has to have any of them."""
-    places = [_followed_place(broker, record) for record in records]
+    """How records are written; None where no follower has to have any of them.
+
+    What lies in a directory that has failed takes nothing, whether it has followers or not.
+    """
+    places = [_followed_place(broker, each) or _lost_place(broker, each) for each in records]
     if not any(places):
         return None
     required = dict.fromkeys(place for place in places if place is not None)
@@ -288,6 +291,12 @@ def _followed_place(broker: Broker, record: Record) -> Place | None:
         if partition is None or partition.leader != broker.id:
             return None
     return place if place is not None and has_followers(broker, place) else None
+
+
+def _lost_place(broker: Broker, record: Record) -> Place | None:
+    """The partition of a coordinator's record, if its directory has failed."""
+    place = place_of(broker, record) if broker.failed_dirs else None
+    return place if place is not None and broker.has_lost(*place) else None
 
 
 def _error(broker: Broker, place: Place) -> Error:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.replication import disk
 from tests.support.machine import CLUSTER, Bench, header, produce_body
@@ -355,6 +356,32 @@ def test_a_moved_leader_lies_on_its_new_brokers_own_disks() -> None:
     replicas.bench.handle({**moved, "broker": 1, "time": replicas.bench.now})
     assert told(replicas) == (0, 2, 1, [2], [])
     assert produce(replicas, 2) == 0
+
+
+def test_a_severed_coordinator_whose_log_is_lost_takes_no_commit_without_followers_either() -> None:
+    sizes = {"offsets_topic_num_partitions": 2, "offsets_topic_replication_factor": 1}
+    bench = Bench(BROKERS, log_dirs=(ONE, TWO), **sizes)
+    replicas = Replicas(bench=bench, min_insync_replicas="1")
+    bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["a"]})
+    broker = Broker(1, bench.cell.tables, bench.settings, bench.now)
+    offsets = next(each for each in broker.all_topics() if each.name == GROUP_TOPIC)
+    led = next(n for n, each in enumerate(offsets.partitions) if each.leader == 1)
+    log = broker.held_log(offsets.topic_id, led)
+    assert log is not None
+    assert log.directory == TWO
+    group = next(name for name in "abcdefgh" if partition_for(name, 2) == led)
+    partition = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
+    body = {"groupId": group, "generationIdOrMemberEpoch": -1, "memberId": ""}
+    wanted = {**body, "topics": [{"name": ORDERS, "partitions": [partition]}]}
+
+    def commit() -> int:
+        answer = bench.request("OFFSET_COMMIT", 8, wanted, broker=1)
+        return int(answer["topics"][0]["partitions"][0]["errorCode"])
+
+    replicas.sever(1)
+    assert commit() == 0
+    replicas.fail_dir(1, TWO)
+    assert commit() == 16
 
 
 def test_coordinators_of_what_is_lost_move_too() -> None:
