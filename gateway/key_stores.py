@@ -94,8 +94,12 @@ def content(file: Path, name: str, declared: str | None) -> tuple[str, bytes]:
 
 def bytes_of(file: Path) -> bytes:
     """A store's bytes; clients name files, too. Raises OSError for what is no file of a store."""
-    if not file.is_file():
+    try:
+        is_file = file.is_file()
         file.stat()
+    except ValueError:  # a NUL, or half a character
+        raise OSError(errno.EINVAL, "it is not a path") from None
+    if not is_file:
         raise OSError(errno.EINVAL, "it is not a file")
     if file.stat().st_size > STORE_BYTES_MAX:
         raise OSError(errno.EFBIG, f"it has more than {STORE_BYTES_MAX} bytes")

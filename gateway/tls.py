@@ -215,7 +215,7 @@ class Tls:
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
     """What changes where a file changes; None where there is none."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # ValueError: it is not a path
         found = file.stat()
         return found.st_mtime_ns, found.st_ino, found.st_size
     return None

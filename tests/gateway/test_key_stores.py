@@ -369,3 +369,12 @@ def test_stores_that_java_made_are_served(tmp_path: Path, kind: str) -> None:
     if kind == "JKS":
         with pytest.raises(UserError, match="cannot be opened"):
             Security.of(SSL, without)
+
+
+@pytest.mark.parametrize("location", ["/tmp/a\0b", "/tmp/\ud800"])
+def test_what_is_no_path_is_no_store(location: str) -> None:
+    given = {"ssl.keystore.location": location, "ssl.keystore.password": SECRET}
+    with pytest.raises(UserError, match="it is not a path"):
+        Tls(BrokerProperties(given, SSL))
+    with pytest.raises(store_checks.StoreError, match="Failed to load SSL keystore"):
+        store_checks.load(BrokerProperties(given, SSL))
