@@ -135,7 +135,7 @@ class AddedListeners:
         """End all."""
         for broker in list(self._is_there):
             self.end(broker)
-        await asyncio.gather(*self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def of(self, broker: int) -> list[Listener]:
         """The listeners of a broker that are open, beside the gateway's own."""
@@ -182,7 +182,7 @@ class AddedListeners:
         except UserError as error:
             _log.error("a listener cannot be opened", **said, reason=error.message)
             return
-        except (OSError, OverflowError, UnicodeError) as error:
+        except Exception as error:  # noqa: BLE001 (one listener does not stop the others)
             _log.error("a listener cannot be opened", **said, reason=str(error))
             return
         _log.info("listener opened", **said, port=server.sockets[0].getsockname()[1])

@@ -1,17 +1,24 @@
 """Listeners that are added while a gateway serves, on their own."""
 
+import asyncio
 import ssl
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 from structlog.testing import capture_logs
 
 from brokerstream.gateway import credentials, scram
 from brokerstream.gateway.answers import Address
+from brokerstream.gateway.engine import Engine
+from brokerstream.gateway.listeners import AddedListeners, Listener, _Wanted
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokerstream.gateway.store_passwords import StorePasswords
 from brokerstream.kafka_io.kafka_broker import _free_port
+from brokerstream.state.configs import listeners as of_settings
 from brokerstream.state.core.events import Kind
 from tests.support.certificates import Authority, of_pkcs12
 from tests.support.configs import BROKER, DELETE, SET, alter
@@ -133,3 +140,59 @@ def test_one_of_the_name_of_the_gateways_own_is_another_one(tmp_path: Path) -> N
         with Client(Address(HOST, port), tls=trust) as other:
             assert other.call("METADATA", 12)["brokers"] == []
         assert len(client.call("METADATA", 12)["brokers"]) == 1
+
+
+class Ports:
+    """Listeners on their own: `opens` says what becomes of each one that is to be opened."""
+
+    def __init__(self, opens: dict[str, Exception], ends: int | None = None) -> None:
+        self.tried: list[tuple[int, str]] = []
+        self.opens, self.ends = opens, ends
+        engine = SimpleNamespace(settings_of=lambda _: None, changed_settings=lambda _: {})
+        passwords = StorePasswords(None)
+        ports = self._open, lambda *_: None
+        self.added = AddedListeners(cast(Engine, engine), Security(), passwords, ports)
+        places = [of_settings.Listener(name, "", 0) for name in ("A", "B")]
+        wanted = {each.name: _Wanted(each, "PLAINTEXT", {}) for each in places}
+        self.added._wanted = lambda _: wanted  # type: ignore[method-assign]
+
+    async def _open(
+        self, broker: int, listener: Listener, host: str | None, port: int
+    ) -> asyncio.Server:
+        self.tried.append((broker, listener.name))
+        if self.ends is not None:
+            self.added.end(self.ends)
+        if listener.name in self.opens:
+            raise self.opens[listener.name]
+        return await asyncio.get_running_loop().create_server(asyncio.Protocol, HOST, 0)
+
+
+def test_a_listener_that_cannot_be_opened_stops_no_other() -> None:
+    async def opened() -> list[str]:
+        ports = Ports({"A": ValueError("embedded null byte")})
+        ports.added.begin(1, Listener("OWN", Security()))
+        await ports.added.settle()
+        names = [each.name for each in ports.added.of(1)]
+        await ports.added.close()
+        return names
+
+    with capture_logs() as logs:
+        assert asyncio.run(opened()) == ["B"]
+    assert [each["reason"] for each in logs if each["log_level"] == "error"] == [
+        "embedded null byte"
+    ]
+
+
+def test_a_task_that_has_failed_does_not_keep_the_others_from_their_end() -> None:
+    async def ended_while_it_runs() -> None:
+        ports = Ports({})
+
+        async def fails() -> None:
+            await asyncio.sleep(0)
+            raise KeyError("A")
+
+        ports.added.settle = fails  # type: ignore[method-assign]
+        ports.added.begin(1, Listener("OWN", Security()))
+        await ports.added.close()
+
+    asyncio.run(ended_while_it_runs())
