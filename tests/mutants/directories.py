@@ -34,8 +34,7 @@ MUTANTS = (
         "            self._until_quiet()\n"
         "            for record in unread:\n"
         "                self._here.publish(record, [broker])\n",
-        FAILED
-        + "test_a_severed_broker_reads_what_it_has_missed_before_what_its_word_brings_about",
+        FAILED + "test_a_severed_broker_reads_what_it_has_missed_before_what_its_word_brings_about",
     ),
     Mutant(
         "a new log goes to no directory that has failed",
