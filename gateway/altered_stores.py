@@ -92,8 +92,8 @@ class AlteredStores:
                 tls = self._given.tls if is_given else Tls(properties)
                 known = _Altered(own, tls, _loaded(properties))
                 _log.info("stores altered", broker=broker)
-            except UserError as error:
-                _log.warning("stores not altered", broker=broker, reason=error.message)
+            except (UserError, ValueError, OSError) as error:
+                _log.warning("stores not altered", broker=broker, reason=str(error))
                 known = known._replace(own=own)
             self._altered[broker] = known
         return known

@@ -147,6 +147,8 @@ class AddedListeners:
         self._is_due = False
         async with self._turn:
             for broker, own in list(self._is_there.items()):
+                if self._is_there.get(broker) is not own:
+                    continue  # it has stopped while another one's were opened
                 wanted = self._wanted(broker)
                 own.told = "" if own.name in wanted else own.name
                 for each, name in list(self._added):
@@ -179,11 +181,11 @@ class AddedListeners:
             start = self._security.properties_of(name, protocol)
             listener = Listener(name, security, start, wanted.own)
             server = await self._open(broker, listener, host or None, port)
-        except UserError as error:
-            _log.error("a listener cannot be opened", **said, reason=error.message)
-            return
         except Exception as error:  # noqa: BLE001 (one listener does not stop the others)
-            _log.error("a listener cannot be opened", **said, reason=str(error))
+            reason = error.message if isinstance(error, UserError) else str(error)
+            _log.error("a listener cannot be opened", **said, reason=reason)
+            if broker not in self._is_there:
+                self._added.pop((broker, name), None)  # it is tried again when the broker starts
             return
         _log.info("listener opened", **said, port=server.sockets[0].getsockname()[1])
         self._added[broker, name] = _Added(wanted, listener, server)

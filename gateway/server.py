@@ -224,14 +224,15 @@ class Gateway:
         if context.listener.is_closed:
             arrival.refuse(f"listener {context.listener.name} is closed")
             return None
+        stores, tls = context.listener.stores, None
+        if stores is not None:
+            now = self._engine.changed_settings(broker), self._passwords.of(broker)
+            tls = stores.context(broker, now)
         self._count += 1
         connection = Connection(context, broker, f"c{self._count}")
         self._connections[connection] = arrival.host
-        stores = context.listener.stores
-        if stores is None:
+        if tls is None:
             return connection
-        now = self._engine.changed_settings(broker), self._passwords.of(broker)
-        tls = stores.context(broker, now)
         handshake = TlsHandshake(connection, tls, self._security.time_max_s, self._shaken)
         self._handshakes[handshake] = connection
         return handshake

@@ -78,6 +78,7 @@ class KafkaBroker:
         texts = {**DEFAULTS, **{name: _text(value) for name, value in (config or {}).items()}}
         settings = _settings(texts)
         security, self._folder = securing.security_of(security_protocol, texts, users or {})
+        self._has_ended = False
         self._engine = TroubledEngine("test", list(range(1, brokers + 1)), settings)
         limits = Limits.of(settings.given)
         self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits, security)
@@ -88,6 +89,8 @@ class KafkaBroker:
         """Listen, and create the first topics; a `with` does it."""
         if self._loop is not None:
             raise UserError("The broker is running already.")
+        if self._has_ended:
+            raise UserError("The broker has been closed.", "Make a new one.")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="kafka_broker", daemon=True
@@ -108,13 +111,16 @@ class KafkaBroker:
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
-        self._run(self._gateway.close())
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(TIMEOUT_S)
-        loop.close()
-        self._loop = self._thread = None
-        if self._folder is not None:
-            self._folder.cleanup()
+        try:
+            self._run(self._gateway.close())
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(TIMEOUT_S)
+            loop.close()
+        finally:
+            self._loop = self._thread = None
+            self._has_ended = True
+            if self._folder is not None:
+                self._folder.cleanup()
 
     def __enter__(self) -> "KafkaBroker":
         return self.start()

@@ -37,12 +37,16 @@ def security_of(
             raise UserError("users log in by SASL.", "Give security_protocol='SASL_PLAINTEXT'.")
         return Security.of(spoken, given), None
     folder = tempfile.TemporaryDirectory(prefix="kafka_broker-")
-    path = Path(folder.name, "credentials")
-    entries = [
-        credentials.make(user, mechanism, password, ITERATIONS_MIN)
-        for user, password in users.items()
-        for mechanism in SCRAM.values()
-    ]
-    credentials.write(path, entries)
-    given = {"sasl.enabled.mechanisms": MECHANISMS, **given}
-    return Security.of(spoken, given, path), folder
+    try:
+        path = Path(folder.name, "credentials")
+        entries = [
+            credentials.make(user, mechanism, password, ITERATIONS_MIN)
+            for user, password in users.items()
+            for mechanism in SCRAM.values()
+        ]
+        credentials.write(path, entries)
+        given = {"sasl.enabled.mechanisms": MECHANISMS, **given}
+        return Security.of(spoken, given, path), folder
+    except BaseException:
+        folder.cleanup()
+        raise

@@ -1,5 +1,6 @@
 """A test double whose ports speak TLS or SASL."""
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,23 @@ def test_the_users_are_gone_with_the_broker() -> None:
         assert folder is not None
         assert Path(folder.name, "credentials").is_file()
     assert not Path(folder.name).exists()
+
+
+def test_a_broker_that_has_ended_does_not_begin_again() -> None:
+    broker = KafkaBroker()
+    with broker:
+        pass
+    with pytest.raises(UserError, match="has been closed"):
+        broker.start()
+
+
+def test_users_of_a_broker_that_is_refused_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(UserError, match=r"ssl\.keystore\.location"):
+        KafkaBroker(security_protocol="SASL_SSL", users=USERS)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
