@@ -6,6 +6,7 @@ Kafka; answers of 4.3.1. For each partition, in this order:
     no ALTER on the cluster                       31 CLUSTER_AUTHORIZATION_FAILED
     a topic's name too long for a log that moves  17 INVALID_TOPIC_EXCEPTION
     no such directory                             57 LOG_DIR_NOT_FOUND
+    that directory is cordoned                    39 INVALID_REPLICA_ASSIGNMENT
     that directory, or the log's own, has failed  56 KAFKA_STORAGE_ERROR
     the broker has no such replica                3 UNKNOWN_TOPIC_OR_PARTITION; its log will lie
                                                   there when it comes, until the broker stops
@@ -106,6 +107,8 @@ def _move(broker: Broker, name: str, partition: int, path: str, records: list[Lo
         return Error.INVALID_TOPIC_EXCEPTION
     if path not in broker.log_dirs:
         return Error.LOG_DIR_NOT_FOUND
+    if path in broker.cordoned_dirs:
+        return Error.INVALID_REPLICA_ASSIGNMENT
     topic = broker.topic_by_name(name)
     is_lost = topic is not None and broker.has_lost(topic.topic_id, partition)
     if path in broker.failed_dirs or is_lost:

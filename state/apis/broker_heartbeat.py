@@ -8,7 +8,8 @@ Runs on the controller. Sources: KIP-631; `ReplicationControlManager.processBrok
     process of that epoch has stopped                    77 STALE_BROKER_EPOCH
 
 Log directories that the broker names as failed are offline from then on, with the replicas in them
-(`state/replication/directories.py`; version 1 and later). Not done: cordoned ones.
+(`state/replication/directories.py`; version 1 and later). Of cordoned ones the controller knows by
+the broker's settings.
 """
 
 from brokerstream.state.access.authorizer import Operation

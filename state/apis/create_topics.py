@@ -203,7 +203,8 @@ def _replicas(controller: Controller, topic: NewTopic) -> list[list[int]] | _Ref
     factor = settings.default_replication_factor if factor == BY_DEFAULT else factor
     fault = topics.unreachable(factor, controller.usable_brokers())
     if fault is not None:
-        return _Refused(Error.INVALID_REPLICATION_FACTOR, fault)
+        text = f"Unable to replicate the partition {factor} time(s): {fault}"
+        return _Refused(Error.INVALID_REPLICATION_FACTOR, text)
     return topics.place(topic.name, controller.usable_brokers(), 0, count, factor)
 
 

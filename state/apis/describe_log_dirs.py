@@ -87,11 +87,13 @@ def handle(broker: Broker, request: Request) -> Decision:
         described = DescribedLog(partition_index=log.partition, partition_size=size)
         of_directory = found.setdefault(log.directory or names[0], {})
         of_directory.setdefault(log.topic, []).append(described)
+    cordoned = broker.cordoned_dirs
     results = [
         DescribedDir(
             error_code=Error.KAFKA_STORAGE_ERROR if name in broker.failed_dirs else Error.NONE,
             log_dir=name,
             topics=[DescribedTopic(name=topic, partitions=logs) for topic, logs in topics.items()],
+            is_cordoned=name in cordoned,
         )
         for name, topics in found.items()
     ]

@@ -19,7 +19,7 @@ from brokerstream.state.cluster import (
 )
 from brokerstream.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
 from brokerstream.state.cluster.topic_rules import TopicRules
-from brokerstream.state.configs import listeners
+from brokerstream.state.configs import listeners, log_dirs
 from brokerstream.state.configs.topic_configs import MIN_IN_SYNC, value_of
 from brokerstream.state.core.decision import CONTROLLER, Request
 from brokerstream.state.core.errors import NONE, Error
@@ -35,7 +35,6 @@ PORT = 9092
 
 NO_LEADER = -1
 
-DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 
 Endpoint = tuple[str, int]
 """Host and port."""
@@ -341,9 +340,12 @@ class Broker(Machine):
     @property
     def log_dirs(self) -> list[str]:
         """The log directories, failed ones, too; the first is that of logs without a place."""
-        given = self.settings.given
-        wanted = given.get("log.dirs") or given.get("log.dir") or DEFAULT_LOG_DIR
-        return list(self.settings.log_dirs) or [each.strip() for each in wanted.split(",")]
+        return log_dirs.of(self.settings)
+
+    @property
+    def cordoned_dirs(self) -> list[str]:
+        """Those that get no new logs."""
+        return log_dirs.cordoned(self.settings)
 
     def leader_error(self, partition: Partition, current_leader_epoch: int) -> Error:
         """Why this broker does not serve a partition: 74 or 75 for its epoch, 6, or NONE.
@@ -385,11 +387,16 @@ class Controller(Machine):
         return broker in self.registered_brokers() and self.registration(broker).epoch == epoch
 
     def usable_brokers(self) -> Usable:
-        """The brokers that may get partitions: not those that are about to go."""
-        there = self.registered_brokers()
+        """The brokers that may get partitions: none that is about to go, or has cordoned all."""
+        there = [each for each in self.registered_brokers() if self._takes_logs(each)]
         fenced = [broker for broker in there if not self.is_alive(broker)]
         racks = {broker: rack for broker in there if (rack := self.rack_of(broker)) is not None}
         return Usable([broker for broker in there if self.is_active(broker)], fenced, racks)
+
+    def _takes_logs(self, broker: int) -> bool:
+        given = self.cell.broker_settings
+        metadata = self.tables.metadata
+        return log_dirs.takes_logs(broker_configs.settings_of(metadata, CONTROLLER, broker, given))
 
     def min_in_sync_for_eligible(self, topic: Topic) -> int | None:
         """With fewer in sync replicas become eligible; None where the cluster has none of these.

@@ -139,19 +139,17 @@ def unreachable(replication_factor: int, brokers: Usable) -> str | None:
     count = len(brokers.alive) + len(brokers.fenced)
     if 0 < replication_factor <= count and brokers.alive:
         return None
-    prefix = f"Unable to replicate the partition {replication_factor} time(s):"
     if replication_factor <= 0:
         return (
-            f"{prefix} Invalid replication factor {replication_factor}: the replication factor"
-            " must be positive."
+            f"Invalid replication factor {replication_factor}: the replication factor must be"
+            " positive."
         )
     if not brokers.alive:
-        cordoned = "or have all their log directories cordoned."
-        return f"{prefix} All brokers are currently fenced, {cordoned}"
+        return "All brokers are currently fenced, or have all their log directories cordoned."
     return (
-        f"{prefix} The target replication factor of {replication_factor} cannot be reached because"
-        f" only {count} broker(s) are registered or some brokers have all their log"
-        " directories cordoned."
+        f"The target replication factor of {replication_factor} cannot be reached because only"
+        f" {count} broker(s) are registered or some brokers have all their log directories"
+        " cordoned."
     )
 
 

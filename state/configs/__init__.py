@@ -11,6 +11,7 @@ setting_texts                   what each setting is for: texts_of_brokers, text
 dynamic_configs                 which settings of brokers change while they run, and what then holds
 broker_checks                   what is asked of all of them together
 connection_checks, listeners    of those of connections and classes, and of listeners
+log_dirs                        log directories, and those that get no new logs
 
 The tables of settings are Kafka 4.3.1's own, in its order: they change with Kafka's version alone.
 """

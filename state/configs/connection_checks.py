@@ -8,7 +8,7 @@ Source: `KafkaConfig.validateValues`, `ConnectionQuotas`, `DynamicMetricsReporte
 
 import re
 
-from brokerstream.state.configs import listeners
+from brokerstream.state.configs import listeners, log_dirs
 from brokerstream.state.configs.config_keys import InvalidConfigError, Type
 from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.configs.listeners import names_of, pairs_of, text_of
@@ -17,7 +17,6 @@ from brokerstream.state.core.settings import BrokerSettings
 PER_IP_OVERRIDES = "max.connections.per.ip.overrides"
 _BUILDER = "principal.builder.class"
 _REPORTERS = "metric.reporters"
-_CORDONED = "cordoned.log.dirs"
 _OF_KAFKA = ("org.apache.kafka.", "java.")
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 _POSITIVE = ("max.connections", "max.connection.creation.rate")
@@ -52,10 +51,11 @@ def required(then: BrokerSettings) -> str | None:
         listeners.check(then)
     except InvalidConfigError as error:
         return str(error)
-    missing = [each for each in names_of(then, _CORDONED) if each not in {"*", *_log_dirs(then)}]
+    known = {log_dirs.ALL, *log_dirs.of(then)}
+    missing = [each for each in names_of(then, log_dirs.CORDONED) if each not in known]
     if missing:
         return (
-            f"requirement failed: All entries in {_CORDONED} must be present in log.dirs or"
+            f"requirement failed: All entries in {log_dirs.CORDONED} must be present in log.dirs or"
             f" log.dir. Missing entries : {', '.join(missing)}"
         )
     builder = text_of(then, _BUILDER)
@@ -94,7 +94,3 @@ def _int(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]+", text) or not -(2**31) <= int(text) < 2**31:
         raise InvalidConfigError(f'For input string: "{text}"')
     return int(text)
-
-
-def _log_dirs(settings: BrokerSettings) -> list[str]:
-    return names_of(settings, "log.dirs") or names_of(settings, "log.dir")

@@ -92,6 +92,7 @@ def placed(broker: Broker, topic_id: Uuid, older: frozenset[int] = frozenset()) 
     if len(several) < 2 or topic is None:
         return []
     there = [each for each in several if each not in broker.failed_dirs]
+    there = [each for each in there if each not in broker.cordoned_dirs] or there[:1]
     counts = Counter(
         directory_of(broker, log)
         for log in _logs(broker)

@@ -222,14 +222,13 @@ def test_fenced_brokers_get_partitions_too_where_others_are_too_few(replicas: Re
     assert (added["replicaNodes"][2], sorted(added["isrNodes"])) == (3, [1, 2])
     assert added["offlineReplicas"] == [3]
     beat(replicas, 1, wantShutDown=True)
-    prefix = "Unable to replicate the partition 3 time(s):"
     text = (
-        f"{prefix} The target replication factor of 3 cannot be reached because only 2 broker(s)"
+        "The target replication factor of 3 cannot be reached because only 2 broker(s)"
         " are registered or some brokers have all their log directories cordoned."
     )
     assert grow(replicas, 3) == (Error.INVALID_REPLICATION_FACTOR, text)
     beat(replicas, 2, wantFence=True)
-    text = f"{prefix} All brokers are currently fenced, or have all their log directories cordoned."
+    text = "All brokers are currently fenced, or have all their log directories cordoned."
     assert grow(replicas, 3) == (Error.INVALID_REPLICATION_FACTOR, text)
 
 

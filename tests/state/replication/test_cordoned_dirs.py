@@ -1,0 +1,68 @@
+"""Log directories that get no new logs (KIP-1066)."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.core.errors import Error
+from tests.support.machine import Bench
+
+DISKS = ("/disk-1", "/disk-2")
+
+
+def cordon(bench: Bench, text: str, broker: int = 1) -> None:
+    setting = {"name": "cordoned.log.dirs", "configOperation": 0, "value": text}
+    resource = {"resourceType": 4, "resourceName": str(broker), "configs": [setting]}
+    body = {"resources": [resource]}
+    (answer,) = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, broker=broker)["responses"]
+    assert answer["errorCode"] == 0, answer
+
+
+def described(bench: Bench) -> dict[str, tuple[bool, int]]:
+    """By directory: whether it is cordoned, and how many logs it has."""
+    answer = bench.request("DESCRIBE_LOG_DIRS", 5, {"topics": None})
+    return {
+        each["logDir"]: (each["isCordoned"], sum(len(t["partitions"]) for t in each["topics"]))
+        for each in answer["results"]
+    }
+
+
+def create(bench: Bench, name: str, **more: Any) -> int:
+    wanted = {"name": name, "numPartitions": 2, "replicationFactor": 1, **more}
+    (topic,) = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})["topics"]
+    return int(topic["errorCode"])
+
+
+def test_new_logs_lie_elsewhere_and_none_moves_there() -> None:
+    bench = Bench(log_dirs=DISKS)
+    cordon(bench, "/disk-2")
+    assert create(bench, "orders") == 0
+    assert described(bench) == {"/disk-1": (False, 2), "/disk-2": (True, 0)}
+    topics = [{"name": name, "partitions": [0]} for name in ("orders", "later")]
+    body = {"dirs": [{"path": "/disk-2", "topics": topics}]}
+    results = bench.request("ALTER_REPLICA_LOG_DIRS", 2, body)["results"]
+    told = [each["partitions"][0]["errorCode"] for each in results]
+    assert told == [Error.INVALID_REPLICA_ASSIGNMENT] * 2
+
+
+@pytest.mark.parametrize("text", ["*", "/disk-2,/disk-1"])
+def test_a_broker_without_any_that_takes_logs_gets_partitions_by_name_alone(text: str) -> None:
+    bench = Bench(log_dirs=DISKS)
+    cordon(bench, text)
+    assert create(bench, "orders") == Error.INVALID_REPLICATION_FACTOR
+    named = {"numPartitions": -1, "replicationFactor": -1}
+    named["assignments"] = [{"partitionIndex": 0, "brokerIds": [1]}]  # type: ignore[assignment]
+    assert create(bench, "named", **named) == 0
+    assert described(bench) == {"/disk-1": (True, 1), "/disk-2": (True, 0)}
+    cordon(bench, "")
+    assert create(bench, "orders") == 0
+
+
+def test_others_get_what_a_cordoned_broker_does_not() -> None:
+    bench = Bench((1, 2))
+    cordon(bench, "*", broker=2)
+    assert create(bench, "orders") == 0
+    asked = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
+    (topic,) = asked["topics"]
+    assert {each["leaderId"] for each in topic["partitions"]} == {1}
+    assert create(bench, "wide", replicationFactor=2) == Error.INVALID_REPLICATION_FACTOR
