@@ -134,11 +134,7 @@ def _partition(
         isr_nodes=partition.isr,
         eligible_leader_replicas=partition.eligible_leader_replicas,
         last_known_elr=partition.last_known_elr,
-        offline_replicas=[
-            each
-            for each in partition.replicas
-            if each not in reached or broker.is_replica_offline(partition, each)
-        ],
+        offline_replicas=broker.offline_replicas(partition, reached),
     )
 
 

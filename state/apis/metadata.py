@@ -110,11 +110,11 @@ class MetadataResponse(Body):
 class _Seen(NamedTuple):
     """What a client can reach, by which listener, and the version in which it is told.
 
-    And which replicas lie in log directories that have failed.
+    And what gives the replicas that are offline, as `Machine.offline_replicas`.
     """
 
     reached: Reached
-    is_offline: Callable[[Partition, int], bool]
+    offline: Callable[[Partition, Reached], list[int]]
     listener: str
     version: int
 
@@ -131,7 +131,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
     if error is not Error.NONE:
         return Decision(response=_refusal(body, error))
     reached = broker.reached(request.listener, broker.alive_brokers())
-    seen = _Seen(reached, broker.is_replica_offline, request.listener, request.version)
+    seen = _Seen(reached, broker.offline_replicas, request.listener, request.version)
     missing: list[str] = []
     hidden: list[TopicMetadata] = []
     if body.topics is None or (not body.topics and request.version == 0):
@@ -262,11 +262,7 @@ def _partition(index: int, partition: Partition, seen: _Seen) -> PartitionMetada
         leader_epoch=partition.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
-        offline_replicas=[
-            each
-            for each in partition.replicas
-            if each not in reached or seen.is_offline(partition, each)
-        ],
+        offline_replicas=seen.offline(partition, reached),
     )
 
 

@@ -26,8 +26,9 @@ wait for their marker. Then, as with OffsetCommit:
 
 What is left is pending until the marker (`state/transactions/transactional_offsets.py`); without a
 producer id it counts at once. The last three lines can only be met where nobody is asked
-(`transaction.partition.verification.enable`): only then a partition without followers remembers
-epochs. Offsets that are all refused with 12 make a group (`groups.begin`), as in Kafka.
+(`transaction.partition.verification.enable`), or where the partition's log has rows: else a
+partition without followers remembers no epochs. Offsets that are all refused with 12 make a group
+(`groups.begin`), as in Kafka.
 """
 
 from typing import Annotated

@@ -4,7 +4,7 @@ Both are views on the tables of their cell: the keys of what they own begin with
 handler reads through them; only `apply` (in `state/cell/apply.py`) writes durable state.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from brokerstream.state.access import authorizer
@@ -34,7 +34,6 @@ PORT = 9092
 """Stand for where the edge is reached; to the port the broker's id is added."""
 
 NO_LEADER = -1
-
 
 Endpoint = tuple[str, int]
 """Host and port."""
@@ -239,6 +238,14 @@ class Machine:
         """Whether a replica lies in a log directory that has failed, as far as it is known."""
         return image.is_replica_offline(self.tables.metadata, self.id, partition, broker)
 
+    def offline_replicas(self, partition: Partition, reached: Container[int]) -> list[int]:
+        """Replicas that a client does not reach, or that lie in a directory that has failed."""
+        return [
+            each
+            for each in partition.replicas
+            if each not in reached or self.is_replica_offline(partition, each)
+        ]
+
     def registration(self, broker: int) -> Registration:
         """What the controller says of a broker, as far as this machine knows."""
         return image.registration(self.tables.metadata, self.id, broker)
@@ -341,6 +348,11 @@ class Broker(Machine):
     def log_dirs(self) -> list[str]:
         """The log directories, failed ones, too; the first is that of logs without a place."""
         return log_dirs.of(self.settings)
+
+    @property
+    def live_dirs(self) -> list[str]:
+        """Those that have not failed."""
+        return [each for each in self.log_dirs if each not in self.failed_dirs]
 
     @property
     def cordoned_dirs(self) -> list[str]:

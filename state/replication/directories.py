@@ -38,8 +38,7 @@ from brokerstream.state.replication.directory_bodies import (
     BrokerHeartbeatRequest,
 )
 from brokerstream.state.replication.registrations import State
-
-Place = tuple[Uuid, int]
+from brokerstream.state.replication.throttles import Place
 
 _ANY_OFFSET = -1
 """In a heartbeat that names directories: the broker does not say how far it has read."""
@@ -54,7 +53,7 @@ def directory_id(cell: CellSettings, broker: int, path: str) -> Uuid:
 
 def refusal(broker: Broker, path: str) -> str | None:
     """Why a log directory cannot fail; None where it can."""
-    alive = [each for each in broker.log_dirs if each not in broker.failed_dirs]
+    alive = broker.live_dirs
     if path in alive:
         return None
     return f"broker {broker.id} has no log directory {path!r}; those that have not failed: {alive}"
@@ -62,24 +61,19 @@ def refusal(broker: Broker, path: str) -> str | None:
 
 def is_fatal(broker: Broker, path: str) -> bool:
     """Whether a broker halts when a directory fails: its metadata lies there, or it is the last."""
-    alive = [each for each in broker.log_dirs if each not in broker.failed_dirs]
     metadata_dir = broker.settings.given.get("metadata.log.dir") or broker.log_dirs[0]
-    return path == metadata_dir or alive == [path]
+    return path == metadata_dir or broker.live_dirs == [path]
 
 
 def fail(broker: Broker, path: str) -> list[Place]:
     """A directory of a broker fails; the partitions whose logs lie there."""
     failed_dirs.note(broker.tables.waiting, broker.id, path)
     broker.failed_dirs = failed_dirs.of(broker.tables.waiting, broker.id)
-    return [
-        (each.topic_id, each.partition)
-        for each in _logs(broker)
-        if broker.has_lost(*place_of(each))
-    ]
+    places = [_place_of(each) for each in disk.logs_of(broker)]
+    return [each for each in places if broker.has_lost(*each)]
 
 
-def place_of(log: Log) -> Place:
-    """The partition of a log."""
+def _place_of(log: Log) -> Place:
     return log.topic_id, log.partition
 
 
@@ -102,7 +96,7 @@ def assignments(broker: Broker, topic_ids: Iterable[Uuid] | None = None) -> list
     """
     if len(broker.cell.broker_settings.log_dirs) < 2:
         return []
-    return _assign(broker, [(place_of(log), path) for log, path in _misplaced(broker, topic_ids)])
+    return _assign(broker, [(_place_of(log), path) for log, path in _misplaced(broker, topic_ids)])
 
 
 def moves(broker: Broker, moved: Iterable[LogPlaced]) -> list[Message]:
@@ -146,10 +140,6 @@ def _misplaced(broker: Broker, topic_ids: Iterable[Uuid] | None) -> Iterator[tup
             known, path = partition.directories.get(broker.id), disk.directory_of(broker, log)
             if known != directory_id(broker.cell, broker.id, path):
                 yield log, path
-
-
-def _logs(broker: Broker) -> list[Log]:
-    return [log for _, log in broker.tables.logs.items(f"{broker.id}/log/", Log)]
 
 
 def online(controller: Controller, broker: int) -> list[Uuid]:

@@ -91,8 +91,8 @@ def placed(broker: Broker, topic_id: Uuid, older: frozenset[int] = frozenset()) 
     topic = broker.topic_by_id(topic_id)
     if len(several) < 2 or topic is None:
         return []
-    there = [each for each in several if each not in broker.failed_dirs]
-    there = [each for each in there if each not in broker.cordoned_dirs] or there[:1]
+    live, cordoned = broker.live_dirs, broker.cordoned_dirs
+    there = [each for each in live if each not in cordoned] or live[:1]
     counts = Counter(
         directory_of(broker, log)
         for log in _logs(broker)
@@ -172,6 +172,10 @@ def _place(log: Log) -> tuple[str, int]:
     return log.topic, log.partition
 
 
+def logs_of(broker: Broker) -> list[Log]:
+    """The logs that a broker holds, those in failed directories, too."""
+    return [log for _, log in broker.tables.logs.items(f"{broker.id}/log/", Log)]
+
+
 def _logs(broker: Broker) -> list[Log]:
-    found = [log for _, log in broker.tables.logs.items(f"{broker.id}/log/", Log)]
-    return sorted(found, key=_place)
+    return sorted(logs_of(broker), key=_place)

@@ -42,6 +42,27 @@ def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
         assert client.produce("kept", batch(b"later"))["baseOffset"] == 100
 
 
+@pytest.mark.parametrize(
+    ("words", "rows"), [((), 1), (("--set", "brokerstream.internal.logs=false"), 0)]
+)
+def test_internal_topics_are_written_unless_that_is_switched_off(
+    words: tuple[str, ...], rows: int
+) -> None:
+    few = ("--set", "offsets.topic.num.partitions=1")
+    with gateway(*few, *words) as (_, addresses), Client(addresses[1]) as client:
+        client.topic("t")
+        client.call("FIND_COORDINATOR", 4, {"coordinatorKeys": ["g"]})
+        offset = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
+        body = {"groupId": "g", "topics": [{"name": "t", "partitions": [offset]}]}
+        client.call("OFFSET_COMMIT", 8, body)
+        asked = {
+            "name": "__consumer_offsets",
+            "partitions": [{"partitionIndex": 0, "timestamp": -1}],
+        }
+        (topic,) = client.call("LIST_OFFSETS", 7, {"replicaId": -1, "topics": [asked]})["topics"]
+        assert [each["offset"] for each in topic["partitions"]] == [rows]
+
+
 PARTITIONS = 200
 METADATA = "m" * 4096
 

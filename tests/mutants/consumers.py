@@ -318,4 +318,18 @@ MUTANTS = (
         "elif error is Error.FENCED",
         COORDINATOR + "test_who_is_told_by_a_commit_that_it_is_no_member_joins_again",
     ),
+    _of_clients(
+        "a broker that throttles is sent nothing meanwhile",
+        "        if self._throttled_until and self._throttled_until.get(node, 0) > now:\n"
+        "            return False\n",
+        "",
+        "test_client_loop.py::test_a_broker_that_throttles_is_sent_nothing_until_that_is_over",
+    ),
+    _of_clients(
+        "a handshake may throttle, too",
+        '        self.network.throttled(node, "API_VERSIONS", API_VERSIONS_VERSION,'
+        " throttle_ms, now)\n",
+        "        pass\n",
+        "test_client_loop.py::test_a_handshake_may_throttle_too",
+    ),
 )

@@ -3,6 +3,7 @@
 from tests.mutants.table import Mutant
 
 FAILED = "replication/test_failed_dirs.py::"
+CORDONED = "replication/test_cordoned_dirs.py::"
 ASSIGNED = "replication/test_assign_replicas.py::"
 
 MUTANTS = (
@@ -15,8 +16,8 @@ MUTANTS = (
     ),
     Mutant(
         "a broker halts with the directory of its metadata log",
-        "    return path == metadata_dir or alive == [path]\n",
-        "    return alive == [path]\n",
+        "    return path == metadata_dir or broker.live_dirs == [path]\n",
+        "    return broker.live_dirs == [path]\n",
         FAILED + "test_a_broker_halts_with_the_directory_of_its_metadata_or_the_last_one",
     ),
     Mutant(
@@ -38,8 +39,8 @@ MUTANTS = (
     ),
     Mutant(
         "a new log goes to no directory that has failed",
-        "    there = [each for each in several if each not in broker.failed_dirs]\n",
-        "    there = several\n",
+        "    live, cordoned = broker.live_dirs, broker.cordoned_dirs\n",
+        "    live, cordoned = several, broker.cordoned_dirs\n",
         FAILED + "test_new_logs_go_to_what_is_left",
     ),
     Mutant(
@@ -71,5 +72,29 @@ MUTANTS = (
         "        decision.copies += _altered_in_epoch(broker, place)\n",
         "        pass\n",
         ASSIGNED + "test_a_leader_goes_on_in_the_partition_epoch_that_an_assignment_begins",
+    ),
+    Mutant(
+        "a new log goes to no directory that is cordoned",
+        "    there = [each for each in live if each not in cordoned] or live[:1]\n",
+        "    there = live\n",
+        CORDONED + "test_new_logs_lie_elsewhere_and_none_moves_there",
+    ),
+    Mutant(
+        "no log moves to a directory that is cordoned",
+        "    if path in broker.cordoned_dirs:\n        return Error.INVALID_REPLICA_ASSIGNMENT\n",
+        "",
+        CORDONED + "test_new_logs_lie_elsewhere_and_none_moves_there",
+    ),
+    Mutant(
+        "the star cordons all directories",
+        "    return [each for each in of(settings) if ALL in named or each in named]\n",
+        "    return [each for each in of(settings) if each in named]\n",
+        CORDONED + "test_a_broker_without_any_that_takes_logs_gets_partitions_by_name_alone",
+    ),
+    Mutant(
+        "the controller gives a broker nothing that has cordoned all",
+        "there = [each for each in self.registered_brokers() if self._takes_logs(each)]",
+        "there = self.registered_brokers()",
+        CORDONED + "test_others_get_what_a_cordoned_broker_does_not",
     ),
 )
