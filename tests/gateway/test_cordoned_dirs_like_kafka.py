@@ -1,5 +1,6 @@
 """Log directories that get no new logs (KIP-1066): a gateway and a real broker, asked the same."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,7 @@ class Side:
 
     def cordon(self, text: str, of: str = BROKER) -> tuple[int, str | None]:
         """Sets what is cordoned, `1` and `2` for the directories; waits until topics go by that."""
-        for number, disk in enumerate(self._disks, 1):
-            text = text.replace(str(number), disk)
+        text = re.sub("[12]", lambda number: self._disks[int(number[0]) - 1], text)
         setting = {"name": "cordoned.log.dirs", "configOperation": 0, "value": text}
         resource = {"resourceType": 4, "resourceName": of, "configs": [setting]}
         body = {"resources": [resource], "validateOnly": False}
