@@ -170,7 +170,7 @@ def _sorted_out(
             places[topic_id] = [each for each in dict.fromkeys(numbers) if each < count]
         for each in asked.partitions:
             result = AlteredPartitionResult(partition_index=each.partition_index)
-            if each.partition_index < count:
+            if count and each.partition_index < count:
                 offsets[topic_id][each.partition_index] = each.start_offset
             else:
                 result.error_code, result.error_message = error, WORDS[error]

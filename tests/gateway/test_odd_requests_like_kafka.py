@@ -287,6 +287,7 @@ SHARES = [
             [(FIRST, [-1, 0])],
             [(FIRST, []), (SECOND, [0])],
             [(NOWHERE, []), (SECOND, [0])],
+            [(NOWHERE, [-1, 0])],
         )
     ),
     set_to((NOWHERE, [0]), (NOWHERE, [0, 1])),

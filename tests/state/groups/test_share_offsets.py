@@ -127,6 +127,7 @@ def test_what_is_not_there_is_said_of_each_partition() -> None:
     bench = left()
     assert codes(alter(bench, "bar", (0, 1), (2, 1))) == [0, 3]
     assert codes(alter(bench, "nope", (0, 1))) == [3]
+    assert codes(alter(bench, "nope", (-1, 0), (1, 0))) == [3, 3]
     unknown = [{"topicName": "nope", "partitions": [0]}]
     assert described(bench, topics=unknown) == {"nope": [(-1, -1)]}
 
