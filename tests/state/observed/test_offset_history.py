@@ -1,5 +1,6 @@
 """Who moved which offset: the rows of `__consumer_offsets` as a history."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerstream.state.core.kafka_bytes import uuid_of
+from brokerstream.state.core.streams_records import (
+    MemberTasks,
+    StreamsGroupCurrentMemberAssignmentWritten,
+    StreamsGroupMemberMetadataWritten,
+    StreamsGroupMetadataWritten,
+    StreamsGroupTopologyWritten,
+    StreamsMemberAssignment,
+    StreamsMemberMetadata,
+    StreamsRecord,
+    StreamsTopology,
+    Subtopology,
+    TopicInfo,
+)
 from brokerstream.state.groups.offset_records import OffsetKey
+from brokerstream.state.groups.streams_rows import ENCODERS
 from brokerstream.state.observed.offset_history import (
     OUTSIDER,
     Direction,
@@ -68,6 +83,34 @@ def test_it_was_the_member_of_a_consumer_group() -> None:
     assert moves_of(*rows, *left, commit(5, topic_id=TOPIC_ID))[0].by == (
         "one of generation 4, of whom none has the partition: a (client client at h)"
     )
+
+
+def streams_rows() -> Iterator[tuple[bytes, bytes | None]]:
+    """A streams group: `a` runs the task of partition 1 of `orders`, `b` that of partition 0."""
+    reads = Subtopology("0", ["orders"])
+    counts = Subtopology("1", repartition_source_topics=[TopicInfo("counts", 1)])
+    records: list[StreamsRecord] = [
+        StreamsGroupMetadataWritten("g", 4),
+        StreamsGroupTopologyWritten("g", StreamsTopology(1, [reads, counts])),
+    ]
+    nothing = MemberTasks()
+    for member, tasks in (("a", {"0": {1: 4}}), ("b", {"0": {0: 4}, "1": {0: 4}})):
+        said = StreamsMemberMetadata(None, None, "client", "/h", 1, 1, "p", None, {})
+        has = StreamsMemberAssignment(4, 3, 0, MemberTasks(tasks), nothing)
+        records += [
+            StreamsGroupMemberMetadataWritten("g", member, said),
+            StreamsGroupCurrentMemberAssignmentWritten("g", member, has),
+        ]
+    return (ENCODERS[type(record)](record) for record in records)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "by"),
+    [("orders", 1, "a"), ("orders", 0, "b"), ("counts", 0, "b"), ("counts", 1, "one of")],
+)
+def test_it_was_the_member_that_runs_the_task(topic: str, partition: int, by: str) -> None:
+    (move,) = moves_of(*streams_rows(), offset_row("g", topic, partition, 5))
+    assert move.by.startswith(f"{by} ")
 
 
 @pytest.mark.parametrize(
