@@ -400,7 +400,8 @@ def _screen(
         place.notes = NO_NOTES
         was_let_in = topic is not None and seen.get(item.topic_id) is topic and is_open
         if not was_let_in or topic is None or item.topic != topic.name:
-            error = _let_in(broker, place, place.identity in named, may_read, denied)
+            is_named = place.identity in named
+            error = _let_in(broker, place, is_named, may_read, denied, request.version)
             if error is not NONE:
                 is_unknown_id = error is Error.UNKNOWN_TOPIC_ID
                 (unknown_ids if is_unknown_id else unknown_partitions).append(
@@ -414,7 +415,12 @@ def _screen(
 
 
 def _let_in(
-    broker: Broker, place: Place, is_named: bool, may_read: bool, denied: frozenset[str]
+    broker: Broker,
+    place: Place,
+    is_named: bool,
+    may_read: bool,
+    denied: frozenset[str],
+    version: int,
 ) -> Error:
     """Whether a partition can be read, as far as its topic goes; notes the topic, and its name."""
     item = place.cached.requested
@@ -424,35 +430,11 @@ def _let_in(
             item.topic = topic.name
     else:
         topic = broker.topic_by_name(item.topic)
-    error = _refusal(broker, item, topic, may_read, denied)
+    error = fetch_errors.of_topic(broker, item, topic, may_read, denied, version)
     place.topic = topic if error is NONE else None
     if error is NONE and topic is not None and place.topic_id != topic.topic_id:
         place.lies_in(broker.id, topic.topic_id)
     return error
-
-
-def _refusal(
-    broker: Broker,
-    item: FetchPartition,
-    topic: Topic | None,
-    may_read: bool,
-    denied: frozenset[str],
-) -> Error:
-    """Why a partition is refused before any log is looked at; who may not read asks in vain.
-
-    What an id stands for that a name contradicts is said when it is read.
-    """
-    if not may_read:
-        return Error.TOPIC_AUTHORIZATION_FAILED
-    if topic is None and not item.topic:
-        return Error.UNKNOWN_TOPIC_ID
-    if denied and (item.topic if topic is None else topic.name) in denied:
-        return Error.TOPIC_AUTHORIZATION_FAILED
-    if topic is None:
-        is_said_later = fetch_errors.of_gone(broker, item) is Error.INCONSISTENT_TOPIC_ID
-    else:
-        is_said_later = 0 <= item.partition < len(topic.partitions)
-    return NONE if is_said_later else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _denied(

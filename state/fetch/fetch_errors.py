@@ -6,7 +6,7 @@ Source: `FetchRequest.optionalEpoch`, `FetchResponse.matchingTopic`, `ReplicaMan
 
 from collections.abc import Sequence
 
-from brokerstream.state.cluster.image import NO_EPOCH, Partition
+from brokerstream.state.cluster.image import NO_EPOCH, Partition, Topic
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.errors import NONE, Error
 from brokerstream.state.core.schema import ZERO_UUID
@@ -34,6 +34,32 @@ def of_gone(broker: Broker, wanted: FetchPartition) -> Error:
     other = broker.topic_by_name(wanted.topic) if wanted.topic else None
     has_partition = other is not None and 0 <= wanted.partition < len(other.partitions)
     return Error.INCONSISTENT_TOPIC_ID if has_partition else Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def of_topic(
+    broker: Broker,
+    item: FetchPartition,
+    topic: Topic | None,
+    may_read: bool,
+    denied: frozenset[str],
+    version: int,
+) -> Error:
+    """Why a partition is refused before any log is looked at; who may not read asks in vain.
+
+    What an id stands for that a name contradicts is said when it is read. An empty name is one that
+    nobody has; an id without a name is one only where topics are asked for by id.
+    """
+    if not may_read:
+        return Error.TOPIC_AUTHORIZATION_FAILED
+    if topic is None and not item.topic and version >= TOPIC_ID_VERSION:
+        return Error.UNKNOWN_TOPIC_ID
+    if denied and (item.topic if topic is None else topic.name) in denied:
+        return Error.TOPIC_AUTHORIZATION_FAILED
+    if topic is None:
+        is_said_later = of_gone(broker, item) is Error.INCONSISTENT_TOPIC_ID
+    else:
+        is_said_later = 0 <= item.partition < len(topic.partitions)
+    return NONE if is_said_later else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def of_broker(

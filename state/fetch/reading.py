@@ -133,6 +133,8 @@ def _read(
     end = log.readable_end(level) if level else log.high_watermark
     if offset < log.log_end_offset and diverging is None and not notes.is_held:
         max_bytes = room if room < wanted.max_bytes else wanted.max_bytes
+        if max_bytes < 0 and offset < end:  # `LogSegment.read` throws
+            return refused(wanted, place.identity, int(Error.UNKNOWN_SERVER_ERROR))
         found = logs.read(table, broker.id, log, offset, end, max_bytes, is_first)
     if (
         offset >= end

@@ -111,6 +111,30 @@ def test_every_pair_of_epochs_at_every_offset(sides: Sides, version: int) -> Non
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@pytest.mark.parametrize("level", [0, 1])
+def test_room_below_zero_and_a_topic_without_a_name(sides: Sides, version: int, level: int) -> None:
+    """No batch is cut in the middle: what is left of one is not sent here, as told in docs."""
+    told: tuple[list[Any], list[Any]] = ([], [])
+    for side, answers in zip(sides, told, strict=True):
+        ident = topic_id(side, "filled")
+        names = {ident: "filled", wire_zero(): ""}
+        for offset, own in product((0, 2, RECORDS, RECORDS + 1), (-(2**31), -1, 0, 1, 1 << 20)):
+            wanted = asked(version, "filled", ident, offset, partitionMaxBytes=own)
+            for most in (-1, 0, 1 << 20):
+                answer = fetch(side, version, [wanted], maxBytes=most, isolationLevel=level)
+                answers.append(plain(answer, names))
+        other = topic_id(side, "staying")
+        pair = [asked(version, "filled", ident), asked(version, "staying", other)]
+        pair[1]["partitions"][0]["partitionMaxBytes"] = -1
+        answers.append(plain(fetch(side, version, pair), {**names, other: "staying"}))
+        answers.append(plain(fetch(side, version, [asked(version, "", wire_zero())]), names))
+    assert told[0] == told[1]
+    partitions = [p for each in told[1] for t in each["responses"] for p in t["partitions"]]
+    assert {each["errorCode"] for each in partitions} == {0, 1, -1, 100 if version >= 13 else 3}
+
+
+@pytest.mark.kafka
 @pytest.mark.parametrize("version", [12, 16])
 def test_a_session_whose_topic_is_deleted(sides: Sides, version: int) -> None:
     name = f"going-{uuid.uuid4()}"

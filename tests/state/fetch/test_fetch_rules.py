@@ -7,7 +7,12 @@ import pytest
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch.fetch_session import Answered, NewSession, SessionCache
+from brokerstream.state.fetch.fetch_session import (
+    TOPIC_ID_VERSION,
+    Answered,
+    NewSession,
+    SessionCache,
+)
 from brokerstream.state.fetch.session_items import FetchPartition
 from brokerstream.state.fetch.slices import SHARDS, Slices
 from brokerstream.state.logs.log import Log, log_key
@@ -141,6 +146,35 @@ def test_bytes_beyond_a_partitions_own_limit_do_not_count_for_min_bytes() -> Non
     assert reader.fetch((0, 0), minBytes=1075, maxWaitMs=1500, partition_max_bytes=1000) is None
     (answer,) = reader.fetch((0, 0), minBytes=900, maxWaitMs=1500, partition_max_bytes=1000) or []
     assert len(answer["batches"]) == 1
+
+
+@pytest.mark.parametrize("room", [-1, -(2**31)])
+def test_what_may_be_read_of_room_below_zero_is_a_server_error(room: int) -> None:
+    """`LogSegment.read` throws; where there is nothing to read no segment is asked."""
+    reader = Reader()
+    reader.fill(2)
+    for fields in ({"partition_max_bytes": room}, {"maxBytes": room}):
+        there, at_end = reader.fetch((0, 1), (1, 0), **fields) or []
+        assert (there["errorCode"], there["highWatermark"]) == (Error.UNKNOWN_SERVER_ERROR, -1)
+        assert (at_end["errorCode"], at_end["highWatermark"]) == (0, 0)
+    reader.fill(1, partition=1)
+    partitions = [{"partition": 0, "partitionMaxBytes": 1 << 20}]
+    partitions.append({"partition": 1, "partitionMaxBytes": room})
+    body = {"maxBytes": 1 << 20, "topics": [{"topic": "a", "partitions": partitions}]}
+    first, second = reader.request("FETCH", 12, body)["responses"][0]["partitions"]
+    assert (len(first["batches"]), second["errorCode"]) == (2, Error.UNKNOWN_SERVER_ERROR)
+
+
+def test_an_empty_name_is_one_that_no_topic_has() -> None:
+    reader = Reader()
+    wanted = [{"partition": 0, "partitionMaxBytes": 1 << 20}]
+    for version, error in ((12, Error.UNKNOWN_TOPIC_OR_PARTITION), (13, Error.UNKNOWN_TOPIC_ID)):
+        body = {"maxBytes": 1 << 20, "topics": [{"topic": "", "partitions": wanted}]}
+        if version >= TOPIC_ID_VERSION:
+            body = {"maxBytes": 1 << 20, "topics": [{"topicId": ZERO_UUID, "partitions": wanted}]}
+        answer = reader.request("FETCH", version, body)
+        (told,) = answer["responses"][0]["partitions"]
+        assert told["errorCode"] == error
 
 
 def test_aborted_transactions_are_null_where_the_first_batch_did_not_fit() -> None:
