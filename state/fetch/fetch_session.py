@@ -216,11 +216,15 @@ class SessionCache:
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != INVALID_SESSION_ID:
+                if not self._slices.may_hold(session_id):
+                    return _refused(Error.UNKNOWN_SERVER_ERROR, epoch)
                 self.remove(session_id)
             kind = ContextKind.FULL if epoch == INITIAL_EPOCH else ContextKind.SESSIONLESS
             return Context(kind, INVALID_SESSION_ID, epoch)
         found = self._find(session_id)
         if found is None:
+            if not self._slices.may_hold(session_id):
+                return _refused(Error.UNKNOWN_SERVER_ERROR, epoch)
             return _refused(Error.FETCH_SESSION_ID_NOT_FOUND, epoch)
         session = found.session
         if session.epoch != epoch:

@@ -61,6 +61,13 @@ class Slices(NamedTuple):
         """The slice in which an id belongs."""
         return session_id // self.id_range
 
+    def may_hold(self, session_id: int) -> bool:
+        """Whether an id belongs in any; to look for another one fails (`getCacheShard`).
+
+        Division there is Java's, so that of the ids below 0 a whole range is in the first slice.
+        """
+        return -self.id_range < session_id < self.id_range * self.shards
+
 
 @lru_cache
 def _slices(slots: int, shards: int) -> Slices:

@@ -134,6 +134,28 @@ def test_room_below_zero_and_a_topic_without_a_name(sides: Sides, version: int, 
     assert {each["errorCode"] for each in partitions} == {0, 1, -1, 100 if version >= 13 else 3}
 
 
+SLICE = (2**31 - 1) // 8
+"""Session ids in each of the eight slices of a broker's cache."""
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_ids_of_sessions_that_nobody_has(sides: Sides, version: int) -> None:
+    ids = (1, -1, 1 - SLICE, -SLICE, -(2**31), 8 * SLICE - 1, 8 * SLICE, 2**31 - 1)
+    codes = set()
+    for session_id, epoch in product(ids, (-(2**31), -2, -1, 0, 1)):
+        found = []
+        for side in sides:
+            ident = topic_id(side, "filled")
+            topics, session = [asked(version, "filled", ident)], {"sessionId": session_id}
+            answer = fetch(side, version, topics, **session, sessionEpoch=epoch)
+            is_echoed = answer["sessionId"] == session_id
+            found.append((is_echoed, plain(answer, {ident: "filled"})))
+        assert found[0] == found[1], (session_id, epoch)
+        codes.add(found[0][1]["errorCode"])
+    assert codes == {0, -1, 70}
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", [12, 16])
 def test_a_session_whose_topic_is_deleted(sides: Sides, version: int) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from brokerstream.state.cell.check import check
+from brokerstream.state.core.errors import Error
 from brokerstream.state.fetch.slices import Slices
 from tests.support.machine import Bench
 
@@ -65,3 +66,21 @@ def test_a_cache_keeps_the_slices_with_which_it_has_begun() -> None:
     fetch(bench, sessions[1], epoch=-1)
     assert fetch(bench)
     assert check(bench.cell) == []
+
+
+def error_of(bench: Bench, session_id: int, epoch: int) -> int:
+    body = {"maxWaitMs": 0, "sessionId": session_id, "sessionEpoch": epoch, "topics": []}
+    found: int = bench.request("FETCH", 13, body)["errorCode"]
+    return found
+
+
+@pytest.mark.parametrize(("epoch", "known"), [(-1, 0), (0, 0), (1, 70)])
+@pytest.mark.parametrize("shards", [8, 1])
+def test_an_id_that_no_slice_has_is_a_server_error(shards: int, epoch: int, known: int) -> None:
+    """Eight ranges end before the greatest id does, and Java rounds -1 in ranges up to 0."""
+    bench = bench_of(shards)
+    end = IDS // shards * shards
+    for session_id in (1, -1, 1 - IDS // shards, end - 1):
+        assert error_of(bench, session_id, epoch) == known
+    for session_id in (-(IDS // shards), -IDS - 1, end, IDS):
+        assert error_of(bench, session_id, epoch) == Error.UNKNOWN_SERVER_ERROR
