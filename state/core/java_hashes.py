@@ -37,7 +37,8 @@ def java_hash(text: str) -> int:
 def hash_map_order(keys: Iterable[T], hash_code: Callable[[T], int], most: int) -> list[T]:
     """Keys as a `HashMap` goes through them that has held `most` of them at once.
 
-    Those of one bucket stay in the order given, which is that in which they were put in.
+    Those of one bucket stay in the order given, which is that in which they were put in. Of eight
+    of them Java makes a tree, which has another order; that is not done here.
     """
     capacity = CAPACITY
     while most > capacity * 3 // 4:

@@ -1,0 +1,97 @@
+"""Hashes and orders are those of Java's, Scala's and Kafka's own maps, which are asked.
+
+`HashOrders.java` beside this file puts the same keys into them: random ones, of every size up to
+beyond where they grow, some with equal hashes.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from brokerstream.kafka_io import jars
+from brokerstream.kafka_io.java import java_executable
+from brokerstream.settings import default_home
+from brokerstream.state.cluster.topics import derive_uuid
+from brokerstream.state.core.java_hashes import (
+    JavaMap,
+    hash_order,
+    java_hash,
+    partition_hash,
+    scala_order,
+    timeline_order,
+    uuid_hash,
+)
+
+DRIVER = Path(__file__).with_name("HashOrders.java")
+MOST = 200
+LETTERS = "abcxyzABC019-._ é߿€𝄞😀"
+TWINS = ("Aa", "BB", "AaAa", "BBBB")
+"""Two have one hash each. Of eight texts in one bucket Java would make a tree."""
+
+
+def texts_of(chance: Random, count: int) -> list[str]:
+    """Different texts, in any order."""
+    found: dict[str, None] = {}
+    while len(found) < count:
+        is_twin = chance.random() < 0.1
+        word = "".join(chance.choices(LETTERS, k=chance.randint(1, 12)))
+        found[chance.choice(TWINS) if is_twin else word] = None
+    return list(found)
+
+
+def javas_answers(questions: list[Any]) -> list[Any]:
+    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
+    done = subprocess.run(
+        [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
+        input="".join(f"{json.dumps(each)}\n" for each in questions),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def ours(question: Any) -> Any:
+    texts: list[str] = question["texts"]
+    every: JavaMap[str, str] = JavaMap(java_hash)
+    for each in texts:
+        every[each] = each
+    kept = set(texts[: question["kept"]])
+    shrunk = [each for each in hash_order(texts, len(texts)) if each in kept]
+    return {
+        "hashes": [java_hash(each) for each in texts],
+        "places": [_signed(partition_hash(each, _length(each))) for each in texts],
+        "ids": [_signed(uuid_hash(each)) for each in question["ids"]],
+        "hashMap": hash_order(texts, len(texts)),
+        "shrunk": shrunk,
+        "hashSet": list(JavaMap.holding(java_hash, dict.fromkeys(texts))),
+        "scala": scala_order(dict.fromkeys(texts), java_hash),
+        "timeline": timeline_order(texts, len(texts)),
+    }
+
+
+def _length(text: str) -> int:
+    return len(text.encode("utf-16-be")) // 2
+
+
+def _signed(number: int) -> int:
+    return ((number & 0xFFFFFFFF) ^ 1 << 31) - (1 << 31)
+
+
+@pytest.mark.kafka
+def test_hashes_and_orders_are_those_of_java() -> None:
+    chance = Random(1)
+    questions = []
+    for count in (*range(1, MOST), *[chance.randint(1, MOST) for _ in range(100)]):
+        texts = texts_of(chance, count)
+        ids = [derive_uuid(f"{count}/{each}") for each in texts]
+        questions.append({"texts": texts, "ids": ids, "kept": chance.randint(0, count)})
+    for question, theirs in zip(questions, javas_answers(questions), strict=True):
+        mine = ours(question)
+        for name, told in theirs.items():
+            assert mine[name] == told, (name, question)
