@@ -1,0 +1,153 @@
+"""The scenarios of `tests/conformance` with some fields of their requests changed.
+
+What is changed follows from a seed, the API and the field, not from the order of requests or from
+what a broker has told, so that two brokers are asked the same.
+"""
+
+import copy
+import json
+import struct
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from tests.conformance import runs, wire
+from tests.conformance.harness import S
+from tests.conformance.transcript import REGISTRY, RETRY, codes
+
+NAMES = [name for name in runs.SCENARIOS if not REGISTRY[name]["optional"]]
+PATIENCE = 0.6
+"""Of a scenario that waits for what does not come, of its usual time."""
+
+AS_THEY_ARE = {"CreateTopics", "Metadata", "FindCoordinator", "ApiVersions"}
+"""What scenarios begin with."""
+
+TIMES = {"maxWaitMs", "minBytes", "timeoutMs", "sessionTimeoutMs", "rebalanceTimeoutMs"}
+TIMES |= {"transactionTimeoutMs"}
+VERSIONS = {
+    "".join(word.capitalize() for word in api.name.split("_")): (api.first, api.last)
+    for api in KAFKA_APIS.values()
+} | {"AddPartitionsToTxn": (0, 3)}
+"""A broker's own AddPartitionsToTxn without a transaction Kafka never answers."""
+
+ONCE = {"protocols"}
+"""Of a protocol that a member names twice Kafka's coordinator counts two, and never answers."""
+
+STAYING = {"stateFilters", "producerIdFilters"}
+"""Others than the scenario's would be listed."""
+
+UNWRITABLE = (struct.error, ValueError, TypeError, LookupError, AttributeError)
+"""What the codec raises of a value that is none of its field, and a scenario of an odd answer."""
+
+NUMBERS = (-2, -1, 0, 1, 2, 5, 100, 2**15 - 1, 2**31 - 1, -(2**31), 2**63 - 1)
+
+
+def _changed(chance: Random, field: str, value: Any) -> Any:
+    """Another value of the same kind, as a client at fault might send it."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return chance.choice([-1, 0, 1] if field in TIMES else [*NUMBERS, value - 1, value + 1])
+    if isinstance(value, str):
+        return chance.choice(["", None, f"{value}x", value[:-1], f"{value}é", value + "x" * 300])
+    if isinstance(value, bytes):
+        at = chance.randrange(len(value)) if value else 0
+        flipped = value[:at] + bytes([value[at] ^ 1 << chance.randrange(8)]) if value else b"x"
+        return chance.choice([b"", value[:-1], flipped + value[at + 1 :], value + value])
+    if isinstance(value, list):
+        twice = value[:-1] if field in ONCE else value + copy.deepcopy(value)
+        return chance.choice([[], None, twice, value[::-1]])
+    return chance.choice(["", "x", [], 0])
+
+
+def _kind(field: str, value: Any) -> str:
+    """What two brokers are told alike of a value: ids and names are each one's own."""
+    if isinstance(value, int) and not field.lower().endswith("id"):
+        return str(value) if -10 < value < 100 else "large"
+    return f"{type(value).__name__} {bool(value)}"
+
+
+class Changes:
+    """What a seed changes; `made` says it, a line each.
+
+    Args:
+        seed: of all chance.
+        rate: of the fields so many are changed.
+    """
+
+    def __init__(self, seed: str, rate: float) -> None:
+        self._seed = seed
+        self._rate = rate
+        self.made: dict[str, None] = {}
+
+    def of(self, api: str, version: int, body: Any) -> tuple[int, Any]:
+        """The version and the body that are sent; only what the codec can write is changed."""
+        if api in AS_THEY_ARE:
+            return version, body
+        body = copy.deepcopy(body)
+        self._walk(body, api, lambda: wire.encode_request(api, version, body, 1, None))
+        chance = Random(f"{self._seed} {api} {version}")
+        if chance.random() < self._rate:
+            other = chance.randint(*VERSIONS[api])
+            if _works(lambda: wire.encode_request(api, other, body, 1, None)):
+                self.made[f"{api} v{version} -> v{other}"] = None
+                return other, body
+        return version, body
+
+    def _walk(self, part: Any, path: str, encode: Callable[[], object]) -> None:
+        places: Iterator[tuple[Any, Any]] = iter(
+            list(part.items()) if isinstance(part, dict) else list(enumerate(part))
+        )
+        field = path.rpartition(".")[2]
+        for key, value in places:
+            name = str(key) if isinstance(part, dict) else field
+            at = f"{path}.{key}"
+            chance = Random(f"{self._seed} {at} {_kind(name, value)}")
+            is_leaf = not isinstance(value, dict) and name not in STAYING
+            if is_leaf and chance.random() < self._rate:
+                part[key] = _changed(chance, name, value)
+                if _works(encode):
+                    self.made[f"{at}: {str(value)[:40]!r} -> {str(part[key])[:40]!r}"] = None
+                else:
+                    part[key] = value
+            if isinstance(part[key], dict | list):
+                self._walk(part[key], at, encode)
+
+
+def _works(encode: Callable[[], object]) -> bool:
+    try:
+        encode()
+    except UNWRITABLE:
+        return False
+    return True
+
+
+class ChangedScenario(S):  # type: ignore[no-untyped-call]
+    """A scenario's context that sends what `changes` makes of its requests."""
+
+    changes: Changes
+    met: Counter[str]
+
+    def raw(self, conn: Any, api: str, version: int, body: Any, retry: Any = RETRY) -> Any:
+        version, body = self.changes.of(api, version, body)
+        answer = super().raw(conn, api, version, body, retry)  # type: ignore[no-untyped-call]
+        self.met.update(f"{api} {code}" for code in codes(answer))  # type: ignore[no-untyped-call]
+        return answer
+
+
+def played(name: str, changes: Changes, host: str, port: int, met: Counter[str]) -> list[str]:
+    """The transcript, and how it ended; `met` counts the errors of each API."""
+    limit = REGISTRY[name]["limit"]
+    context = ChangedScenario(host, port, name, uuid.uuid4().hex[:6], PATIENCE, limit)  # type: ignore[no-untyped-call]
+    context.changes, context.met = changes, met
+    ended = "to its end"
+    try:
+        REGISTRY[name]["fn"](context)
+    except (wire.ConnClosed, OSError, RuntimeError, *UNWRITABLE) as error:
+        ended = type(error).__name__
+    finally:
+        context.close()  # type: ignore[no-untyped-call]
+    return [*json.dumps(context.transcript, indent=1, sort_keys=True).splitlines(), ended]
