@@ -125,7 +125,7 @@ def _works(encode: Callable[[], object]) -> bool:
     return True
 
 
-class ChangedScenario(S):  # type: ignore[no-untyped-call]
+class ChangedScenario(S):
     """A scenario's context that sends what `changes` makes of its requests."""
 
     changes: Changes
@@ -133,15 +133,15 @@ class ChangedScenario(S):  # type: ignore[no-untyped-call]
 
     def raw(self, conn: Any, api: str, version: int, body: Any, retry: Any = RETRY) -> Any:
         version, body = self.changes.of(api, version, body)
-        answer = super().raw(conn, api, version, body, retry)  # type: ignore[no-untyped-call]
-        self.met.update(f"{api} {code}" for code in codes(answer))  # type: ignore[no-untyped-call]
+        answer = super().raw(conn, api, version, body, retry)
+        self.met.update(f"{api} {code}" for code in codes(answer))
         return answer
 
 
 def played(name: str, changes: Changes, host: str, port: int, met: Counter[str]) -> list[str]:
     """The transcript, and how it ended; `met` counts the errors of each API."""
     limit = REGISTRY[name]["limit"]
-    context = ChangedScenario(host, port, name, uuid.uuid4().hex[:6], PATIENCE, limit)  # type: ignore[no-untyped-call]
+    context = ChangedScenario(host, port, name, uuid.uuid4().hex[:6], PATIENCE, limit)
     context.changes, context.met = changes, met
     ended = "to its end"
     try:
@@ -149,5 +149,5 @@ def played(name: str, changes: Changes, host: str, port: int, met: Counter[str])
     except (wire.ConnClosed, OSError, RuntimeError, *UNWRITABLE) as error:
         ended = type(error).__name__
     finally:
-        context.close()  # type: ignore[no-untyped-call]
+        context.close()
     return [*json.dumps(context.transcript, indent=1, sort_keys=True).splitlines(), ended]
