@@ -55,9 +55,17 @@ DELETE_RETENTION_MS = 86_400_000
 Key = tuple[str, ...]
 
 
+CHUNK_BYTES = 1 << 18
+"""A log of larger chunks counts as if it had more of them: of 64 there are 16 MiB at most."""
+
+
 def is_due(log: Log) -> bool:
     """Whether the next append begins with a cleaning of the log, an UNSEALED topic's."""
-    return len(log.chunks) >= max(logs.INDEX_CHUNKS_MAX, 2 * log.cleaned_chunks)
+    return _chunks(log) >= max(logs.INDEX_CHUNKS_MAX, 2 * log.cleaned_chunks)
+
+
+def _chunks(log: Log) -> int:
+    return max(len(log.chunks), log.size_in_bytes // CHUNK_BYTES)
 
 
 def clean(table: Table, broker: int, log: Log) -> None:
@@ -67,7 +75,7 @@ def clean(table: Table, broker: int, log: Log) -> None:
     below = [batch for batch in batches if batch.last_offset < end]
     kept = _kept(below, newest - DELETE_RETENTION_MS)
     logs.rewrite(table, broker, log, [*kept, *batches[len(below) :]])
-    log.cleaned_chunks = max(len(log.chunks), 1)
+    log.cleaned_chunks = max(_chunks(log), 1)
 
 
 def _kept(batches: list[StoredBatch], horizon: int) -> list[StoredBatch]:

@@ -50,6 +50,21 @@ def test_a_log_keeps_the_last_record_of_each_key(brokers: Coordinators) -> None:
     assert brokers.committed() == 99
 
 
+def test_large_commits_are_cleaned_before_there_are_many(
+    brokers: Coordinators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 64)
+    monkeypatch.setattr(cleaning, "CHUNK_BYTES", 1000)
+    leader = brokers.coordinator(GROUPS)
+    partition = {"partitionIndex": 0, "committedMetadata": "x" * 900}
+    for offset in range(40):
+        offsets = [{**partition, "committedOffset": offset}]
+        body = {"groupId": "g", "topics": [{"name": "orders", "partitions": offsets}]}
+        assert error_of_commit(brokers.answer(brokers.ask("OFFSET_COMMIT", 8, body, leader))) == 0
+        assert brokers.log(GROUPS, leader).size_in_bytes <= 4 * 1000 + 2 * 1100
+    assert batches(brokers, GROUPS) <= 6
+
+
 def test_a_follower_that_was_away_reads_what_is_left(brokers: Coordinators) -> None:
     away = next(each for each in BROKERS if each != brokers.coordinator(GROUPS))
     brokers.replicas.stop(away)
