@@ -131,7 +131,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
     answers: list[AnsweredTopic] = []
     records: list[Record] = []
     appended: list[Acked] = []
-    for produced in _distinct(body.topic_data):
+    for produced in _distinct(body.topic_data, version):
         topic = _topic(broker, produced, version)
         if verified.denied and _is_denied(verified, topic, produced):
             answers.append(_refused_topic(produced, version, Error.TOPIC_AUTHORIZATION_FAILED))
@@ -139,6 +139,10 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
         told: list[AnsweredPartition] = []
         for each in produced.partition_data:
             outcome = _produce(broker, request, topic, each, verified.errors)
+            if told and told[-1].index == each.index:  # it is no record set, and the one before was
+                told[-1], place_told = outcome.answer, (len(answers), len(told) - 1)
+                appended = [acked for acked in appended if acked.answer_place != place_told]
+                continue
             if outcome.record is not None:
                 records.append(outcome.record)
             if outcome.required_offset and body.acks == ALL_IN_SYNC:
@@ -225,7 +229,7 @@ def _beginnings(
 ) -> Iterator[tuple[Topic, ProducedPartition]]:
     """The partitions led here in which a transaction would begin with this request."""
     version = request.header.request_api_version
-    for produced in _distinct(request.body.topic_data):
+    for produced in _distinct(request.body.topic_data, version):
         topic = _topic(broker, produced, version)
         if topic is None or (verified.denied and _is_denied(verified, topic, produced)):
             continue
@@ -346,8 +350,8 @@ def _is_denied(verified: Verified, topic: Topic | None, produced: ProducedTopic)
 def _refused_topic(
     produced: ProducedTopic, version: int, error: Error, text: str | None = None
 ) -> AnsweredTopic:
-    refused = [_refused(each, error, text).answer for each in produced.partition_data]
-    return AnsweredTopic.of(produced, version, refused)
+    named = {each.index: _refused(each, error, text).answer for each in produced.partition_data}
+    return AnsweredTopic.of(produced, version, list(named.values()))
 
 
 def _refuse_all(
@@ -357,26 +361,43 @@ def _refuse_all(
     throttle = _throttle_ms(broker, request)
     if body.acks == 0:
         return Decision(closes_connection=True)
-    distinct, version = _distinct(body.topic_data), request.version
+    version = request.version
+    distinct = _distinct(body.topic_data, version)
     answers = [_refused_topic(produced, version, error, text) for produced in distinct]
     return Decision(response=ProduceResponse(responses=answers, throttle_time_ms=throttle))
 
 
-def _distinct(topics: list[ProducedTopic]) -> list[ProducedTopic]:
-    """Each topic and partition once: where a request names one twice, the last one counts.
+def _distinct(topics: list[ProducedTopic], version: int) -> list[ProducedTopic]:
+    """Each topic and partition once, but for one of which not all that is written is a record set.
 
     Topics without partitions are left out.
     """
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return topics
-    named: dict[tuple[str, Uuid], dict[int, ProducedPartition]] = {}
+    named: dict[tuple[str, Uuid], dict[int, list[ProducedPartition]]] = {}
     for topic in topics:
         for partition in topic.partition_data:
-            named.setdefault((topic.name, topic.topic_id), {})[partition.index] = partition
+            places = named.setdefault((topic.name, topic.topic_id), {})
+            places.setdefault(partition.index, []).append(partition)
     return [
-        ProducedTopic(name=name, topic_id=topic_id, partition_data=list(partitions.values()))
-        for (name, topic_id), partitions in named.items()
+        ProducedTopic(
+            name=name,
+            topic_id=topic_id,
+            partition_data=[p for each in places.values() for p in _that_count(version, each)],
+        )
+        for (name, topic_id), places in named.items()
     ]
+
+
+def _that_count(version: int, named: list[ProducedPartition]) -> list[ProducedPartition]:
+    """Where a partition is named more often the last record set counts: it is appended.
+
+    But the answer is that to the last one that is none, wherever it comes.
+    """
+    sets, others = [], []
+    for each in named:
+        (sets if _record_set_error(version, each) is NONE else others).append(each)
+    return [*sets[-1:], *others[-1:]]
 
 
 def _topic(broker: Broker, produced: ProducedTopic, version: int) -> Topic | None:

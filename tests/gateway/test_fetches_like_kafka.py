@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets like a real broker: epochs, sessions of a deleted topic, special times."""
+"""Fetch, ListOffsets and Produce like a real broker: epochs, sessions, times, what comes twice."""
 
 import time
 import uuid
@@ -272,3 +272,31 @@ def with_zeros(side: Side, version: int, named: list[tuple[str, int]]) -> Iterat
     for epoch, more in enumerate((topics, [], []), 1):
         fields = {"sessionId": session["sessionId"], "sessionEpoch": epoch}
         yield plain(fetch(side, version, more, **fields), names)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("is_one_topic", [True, False])
+def test_a_produce_that_names_a_partition_twice(sides: Sides, is_one_topic: bool) -> None:
+    """Records in the order of what was appended; the order of partitions is each one's own."""
+    name = f"twice-{uuid.uuid4()}"
+    one, two = (wire.batch(1, ts=START, values=[text]) for text in (b"one", b"two"))
+    sets = {"1": one, "2": two, "empty": b"", "cut": one[:-3], "both": one + two}
+    sets["crc"] = one[:-1] + bytes([one[-1] ^ 1])
+    walked = []
+    for side in sides:
+        side.create(name, {})
+        wait_until(lambda side=side: side.looked_up(name, -1)["errorCode"] == 0)
+        answers = []
+        for first, second in product(sets, sets):
+            parts = [{"index": 0, "records": sets[each]} for each in (first, second)]
+            data = [parts] if is_one_topic else [[each] for each in parts]
+            topics = [{"name": name, "partitionData": each} for each in data]
+            body = {"transactionalId": None, "acks": -1, "timeoutMs": 5000, "topicData": topics}
+            told = side.call("Produce", 11, body)["responses"]
+            answers += [(first, second, topic["partitionResponses"]) for topic in told]
+        read = fetch(side, 12, [asked(12, name, None)])["responses"][0]["partitions"][0]
+        batches = wire.parse_batches(read["records"])
+        answers.append([(each["baseOffset"], each["records"]) for each in batches])
+        walked.append(answers)
+    for ours, theirs in zip(*walked, strict=True):
+        assert ours == theirs

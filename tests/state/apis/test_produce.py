@@ -53,6 +53,37 @@ def test_a_wrong_crc_is_found_before_the_log_is_read_and_bad_records_after(bench
 
 
 @pytest.mark.parametrize(
+    ("named", "error", "appended"),
+    [
+        ([[BATCH], [BATCH | {"sizeInBytes": 80}]], Error.NONE, [80]),
+        ([[BATCH], []], Error.INVALID_RECORD, [70]),
+        ([[], [BATCH]], Error.INVALID_RECORD, [70]),
+        ([[BATCH, BATCH], [BATCH], [BATCH | {"sizeInBytes": 80}]], Error.INVALID_RECORD, [80]),
+        ([[BATCH], [BATCH | {"baseOffset": 4}]], Error.INVALID_RECORD, []),
+        ([[], [BATCH, BATCH]], Error.INVALID_RECORD, []),
+    ],
+)
+def test_of_a_partition_named_twice_the_last_record_set_is_appended(
+    bench: Bench, named: list[Any], error: Error, appended: list[int]
+) -> None:
+    """What is none has its answer all the same (`KafkaApis.handleProduceRequest`)."""
+    for is_one_topic in (True, False):
+        data = [{"index": 0, "batches": batches} for batches in named]
+        other = {"index": 1, "batches": [BATCH]}
+        parts = [[*data, other]] if is_one_topic else [[each] for each in [*data, other]]
+        topics = [{"name": "t", "partitionData": each} for each in parts]
+        before = len(bench.records())
+        answer = bench.request("PRODUCE", 9, {"acks": -1, "timeoutMs": 1, "topicData": topics})
+        (told,) = answer["responses"]
+        codes = {each["index"]: each["errorCode"] for each in told["partitionResponses"]}
+        assert codes == {0: error, 1: 0}
+        assert len(told["partitionResponses"]) == 2
+        written = [each["record"] for each in bench.records()[before:]]
+        sizes = [each["batch"]["sizeInBytes"] for each in written if each.get("partition") == 0]
+        assert sizes == appended
+
+
+@pytest.mark.parametrize(
     ("batch", "index", "first"),
     [
         ({}, 7, Error.UNKNOWN_TOPIC_OR_PARTITION),
