@@ -333,7 +333,8 @@ class NetworkClient:
             for request in requests
             if now > request.deadline
         ]
-        return sorted({*unanswered, *self.connections.overdue(now)})
+        unconnected = self.connections.overdue(now)
+        return sorted({*unanswered, *unconnected}) if unanswered or unconnected else []
 
     def expire(self, now: int) -> Lost:
         """Gives up what is overdue."""

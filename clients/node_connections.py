@@ -127,10 +127,11 @@ class NodeConnections:
 
     def overdue(self, now: int) -> list[int]:
         """The nodes whose connecting has taken too long, by id."""
+        connecting = ConnectionState.CONNECTING
         late = [
             node
             for node, connection in self._nodes.items()
-            if connection.state is ConnectionState.CONNECTING
+            if connection.state is connecting
             and now - connection.last_attempt_ms > connection.setup_timeout_ms
         ]
         return sorted(late)

@@ -84,13 +84,18 @@ class Tally(msgspec.Struct):
 def one(seed: int) -> Result:
     """A seed's run; what raises counts as a violation.
 
-    What a process has loaded before its first one is no garbage: nobody looks through it again.
+    Garbage is collected when it is over, and what a process keeps from run to run is looked through
+    once: a run is short, and its cells and clients live as long as it does.
     """
-    if not gc.get_freeze_count():
-        gc.freeze()
     plan = draw(seed)
     roles = [client.role for client in plan.clients]
-    return Result(seed, outcome_of(plan), roles)
+    gc.freeze()
+    gc.disable()
+    try:
+        return Result(seed, outcome_of(plan), roles)
+    finally:
+        gc.enable()
+        gc.collect()
 
 
 def outcome_of(plan: Plan, *, is_traced: bool = False) -> Outcomes:

@@ -100,12 +100,12 @@ class Cell:
 
     def columns(self) -> dict[str, bytes]:
         """The state: one column for each table, `meta` and `more`."""
-        self.commit()
+        self._make_final()
         return self._with_the_rest(self.tables.columns())
 
     def stored(self) -> dict[str, bytes]:
         """The same as a state row has it: the columns of large tables are in layers."""
-        self.commit()
+        self._make_final()
         return self._with_the_rest(self.tables.stored())
 
     def _with_the_rest(self, columns: dict[str, bytes]) -> dict[str, bytes]:
@@ -150,11 +150,15 @@ class Cell:
 
     def commit(self) -> None:
         """Makes what the events so far have changed final, and encodes it."""
+        self._make_final()
+        self._begin()
+
+    def _make_final(self) -> None:
+        """The same; the next event begins anew, if there is one: a job's cell has none."""
         try:
             self.tables.commit()
         except Exception:  # noqa: BLE001 (an item that cannot be encoded; its event is undone)
             self._undo()
-        self._begin()
 
     def _begin(self) -> None:
         """Notes the point that a fault goes back to."""

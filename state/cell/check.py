@@ -16,6 +16,7 @@ from brokerstream.state.core.check import (
     Touched,
     Violations,
     by_kind,
+    hand_on_kinds,
     kind_of,
     machine_of,
     names_machine,
@@ -141,6 +142,7 @@ class Checker:
         self._since_begun: Keys | None = None
         """What was touched in the cell that is held, and `_not_seen` before it; None: anything."""
         self._not_seen: Keys | None = None
+        self._tables: Tables | None = None
 
     def begin(self, cell: Cell) -> None:
         """A cell before its first event, with the state as of the last commit of the one before.
@@ -148,6 +150,9 @@ class Checker:
         What was touched in the one before is looked at again: it was encoded, or is undone. One
         that begins before anything was held has what the one before it had to look at.
         """
+        for name in TABLE_NAMES if self._tables is not None else ():
+            hand_on_kinds(self._tables[name], cell.tables[name])
+        self._tables = cell.tables
         cell.tables.take_touched()
         self._not_seen, self._since_begun = _joined(self._not_seen, self._since_begun), {}
 
@@ -155,7 +160,9 @@ class Checker:
         """Raises ViolationError where something does not hold after an event."""
         found = cell.tables.take_touched()
         keys = (
-            None if found is None else {name: dict.fromkeys(each) for name, each in found.items()}
+            None
+            if found is None
+            else {name: dict.fromkeys(each) for name, each in found.items() if each}
         )
         self._looks += 1
         self._since_begun = _joined(self._since_begun, keys)

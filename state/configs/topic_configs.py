@@ -26,7 +26,11 @@ from brokerstream.state.configs.config_keys import (
 )
 from brokerstream.state.configs.config_keys import parse as parse_key
 from brokerstream.state.core.java_hashes import hash_order
+from brokerstream.state.core.remembered import remembering
 from brokerstream.state.core.settings import BrokerSettings
+
+VALUES_KEPT = 1_024
+"""Values of settings that are kept as they were read; most topics have the same few."""
 
 _LONG_MAX = "9223372036854775807"
 _MINUTE_MS = 60_000
@@ -181,9 +185,13 @@ def value_of(name: str, configs: Mapping[str, str], settings: BrokerSettings) ->
     Bounds are not looked at: a broker's setting may lie outside those of the topic's.
     """
     effective = _effective(name, configs, settings)
-    if effective is None:
-        return None
-    return parse_key(name, TOPIC_CONFIGS[name].key._replace(least=None, most=None), effective.value)
+    return _unbounded(name, effective.value) if effective is not None else None
+
+
+@remembering(VALUES_KEPT)
+def _unbounded(name: str, text: str) -> Value:
+    """A value wherever its bounds are; to be read only."""
+    return parse_key(name, TOPIC_CONFIGS[name].key._replace(least=None, most=None), text)
 
 
 def effective(configs: Mapping[str, str], settings: BrokerSettings) -> list[Effective]:

@@ -93,10 +93,21 @@ def by_kind(table: Table) -> dict[str, list[str]]:
     return known[1]
 
 
+def hand_on_kinds(before: Table, table: Table) -> None:
+    """Lets `by_kind` begin with what it knows of another table that has most of the same keys."""
+    known = before.derived.pop(_BY_KIND, None)
+    if known is not None:
+        table.derived[_BY_KIND] = known
+
+
 def _by_kind(
     keys: list[str], before: list[str], kinds: dict[str, list[str]]
 ) -> dict[str, list[str]]:
     """The kinds of the keys before, with those that have come and without those that are gone."""
+    if not before:
+        for key in keys:  # they are in order
+            kinds.setdefault(kind_of(key), []).append(key)
+        return kinds
     for key in set(before).difference(keys):
         of_kind = kinds[kind_of(key)]
         del of_kind[bisect_left(of_kind, key)]

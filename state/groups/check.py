@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, leads
 from brokerstream.state.core import waiting
-from brokerstream.state.core.check import ALL, Touched, Violations, by_kind
+from brokerstream.state.core.check import ALL, Touched, Violations, by_kind, machine_of
 from brokerstream.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokerstream.state.core.tables import Tables, escape
 from brokerstream.state.groups import groups
@@ -75,11 +75,13 @@ def _groups(tables: Tables, known: dict[int, Known]) -> Violations:
 def _waits(tables: Tables, brokers: Sequence[int]) -> Violations:
     """Joins and syncs that wait are those of members."""
     waiting_ids: set[str] = set()
-    for broker in brokers:
-        for group_id in groups.living_ids(tables, broker):
-            group = groups.living(tables, broker, group_id)
-            if group is not None and leads(tables, broker, GROUP_TOPIC, group_id):
-                waiting_ids |= _waiting_ids(group)
+    for key in by_kind(tables.sessions).get(LIVING[0], ()):
+        broker, group = machine_of(key), tables.sessions.get(key, ClassicGroup)
+        if group is None or broker is None or broker not in brokers:
+            continue
+        ids = _waiting_ids(group)
+        if ids and leads(tables, broker, GROUP_TOPIC, group.group_id):
+            waiting_ids |= ids
     joins_and_syncs = {
         each.event_id
         for each in waiting.all_waiting(tables.waiting)

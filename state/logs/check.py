@@ -36,7 +36,8 @@ def check(logs: Table, producers: Table, touched: Touched = ALL) -> Violations:
     keys = [*touched.keys("logs", logs), *touched.keys("producers", producers)]
     if not keys:
         return
-    kinds = [kind for kind in OF_A_LOG if kind in by_kind(logs)]
+    found = by_kind(logs)
+    kinds = [kind for kind in OF_A_LOG if kind in found]
     for key in sorted(set(map(_log_of, keys))):
         broker, _, place = key.split("/", 2)
         log = logs.get(key, Log)
@@ -94,16 +95,20 @@ def _log(table: Table, broker: int, log: Log) -> Violations:
         yield f"log start offset {start} <= high watermark {high} <= log end offset {end} fails"
     if not start <= log.last_stable_offset <= high:
         yield f"last stable offset {log.last_stable_offset} is not from {start} to {high}"
-    epochs = [former.epoch for former in log.former_epochs] + [log.leader_epoch]
-    ends = [former.end_offset for former in log.former_epochs] + [end]
-    if epochs != sorted(set(epochs)) or ends != sorted(ends):
-        yield f"leader epochs {epochs} end at {ends}"
+    if log.former_epochs:
+        epochs = [former.epoch for former in log.former_epochs] + [log.leader_epoch]
+        ends = [former.end_offset for former in log.former_epochs] + [end]
+        if epochs != sorted(set(epochs)) or ends != sorted(ends):
+            yield f"leader epochs {epochs} end at {ends}"
     yield from _index(table, broker, log)
     yield from _segments(table, broker, log)
-    firsts = [each.first_offset for each in log.transactions]
-    if firsts != sorted(set(firsts)) or any(first >= end for first in firsts):
-        yield f"transactions begin at {firsts} in a log that ends at {end}"
-    aborted = aborted_index(table, broker, log).between(0, end + 1) if log.aborted else []
+    if log.transactions:
+        firsts = [each.first_offset for each in log.transactions]
+        if firsts != sorted(set(firsts)) or firsts[-1] >= end:
+            yield f"transactions begin at {firsts} in a log that ends at {end}"
+    if not log.aborted:
+        return
+    aborted = aborted_index(table, broker, log).between(0, end + 1)
     for entry in aborted:
         if not entry.first_offset <= entry.last_offset < end:
             yield f"an aborted transaction goes from {entry.first_offset} to {entry.last_offset}"
@@ -196,12 +201,15 @@ def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Violatio
         yield f"chunk {bounds.number} has none or too many batches"
         return
     batches = chunk.batches
-    for one, other in _parted(batches, log):
-        yield f"after offset {one.last_offset} a batch begins at {other.base_offset}"
+    bases = [batch.base_offset for batch in batches]
+    ends = [batch.base_offset + batch.last_offset_delta + 1 for batch in batches]
+    if bases[1:] != ends[:-1]:
+        for one, other in _parted(batches, log):
+            yield f"after offset {one.last_offset} a batch begins at {other.base_offset}"
     found = ChunkBounds(
         bounds.number,
-        batches[0].base_offset,
-        batches[-1].last_offset,
+        bases[0],
+        ends[-1] - 1,
         sum([batch.size_in_bytes for batch in batches]),
         max([NO_TIMESTAMP, *[batch.max_timestamp for batch in batches]]),
     )
