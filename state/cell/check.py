@@ -212,12 +212,12 @@ def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
     if not touched.has("sessions", *fetch.KINDS) and not touched.has("logs", "log"):
         return
     for key in by_kind(tables.sessions).get("cached", []):
-        broker, _, session_id, identity = key.split("/", 3)
-        active = tables.sessions.get(f"{broker}/active/{session_id}", Active)
+        active_key, session_key, session_id, identity = _of_cached(key)
+        active = tables.sessions.get(active_key, Active)
         if not active or identity in active.identities:
             continue
         cached = tables.sessions.get(key, CachedPartition)
-        session = tables.sessions.get(f"{broker}/session/{session_id}", Session)
+        session = tables.sessions.get(session_key, Session)
         if not cached or not session:
             continue
         log = tables.logs.get(cached.watched_log, Log)
@@ -228,6 +228,13 @@ def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
             yield f"session {session_id} has not shown the high watermark of {identity}"
         elif cached.log_start_offset != log.log_start_offset:
             yield f"session {session_id} has not shown the log start offset of {identity}"
+
+
+@remembering(KEYS_KNOWN)
+def _of_cached(key: str) -> tuple[str, str, str, str]:
+    """Of a cached partition: the keys of its session's two items, the session, its identity."""
+    broker, _, session_id, identity = key.split("/", 3)
+    return f"{broker}/active/{session_id}", f"{broker}/session/{session_id}", session_id, identity
 
 
 def _waits(tables: Tables, touched: Touched) -> Violations:

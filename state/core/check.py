@@ -61,7 +61,7 @@ class Touched:
             return True
         gone = self._gone.get((name, kind))
         if gone is None:
-            keys = self._keys.get(name, ())
+            keys = self._keys.get(name, ()) if self.has(name, kind) else ()
             gone = any(key not in table for key in keys if kind_of(key) == kind)
             self._gone[name, kind] = gone
         return gone

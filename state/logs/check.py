@@ -138,7 +138,7 @@ def _segments(table: Table, broker: int, log: Log) -> Violations:
     """Kafka's segments ascend and meet the end; what the index has of the active one is in it."""
     if log.active is None:
         return
-    rolled = list(rolled_segments(table, broker, log))
+    rolled = list(rolled_segments(table, broker, log)) if log.rolled else []
     if log.rolled_bytes != sum(each.size_in_bytes for each in rolled):
         yield f"{log.rolled_bytes} bytes are counted as rolled, which is not what was rolled"
     ends = [each.end_offset for each in rolled]

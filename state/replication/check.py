@@ -1,12 +1,14 @@
 """What must hold between the replicas of a partition: who leads, and what is committed."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.image import Partition, Topic
 from brokerstream.state.core import waiting
-from brokerstream.state.core.check import ALL, Touched, Violations, by_kind
+from brokerstream.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
 from brokerstream.state.core.decision import CONTROLLER
+from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs.log import Log, batches_from, log_key
 from brokerstream.state.replication.leader import Leadership
@@ -118,19 +120,25 @@ def _agree(tables: Tables, name: str, one: tuple[int, Log], other: tuple[int, Lo
         yield f"{name} is not the same on {one[0]} and {other[0]} below {end}"
 
 
+@lru_cache(KEYS_KNOWN)
+def _led(key: str) -> tuple[int, Uuid, int]:
+    """The leader, topic and partition that a key names."""
+    broker, _, topic_id, number = key.split("/")
+    return int(broker), topic_id, int(number)
+
+
 def _leadership(tables: Tables, key: str) -> Violations:
     """What a leader knows is about a partition that it leads, and its replicas."""
-    first, _, topic_id, number = key.split("/")
-    broker = int(first)
+    broker, topic_id, number = _led(key)
     leadership = tables.waiting.get(key, Leadership)
     topic = image.topic_by_id(tables.metadata, broker, topic_id)
     if topic is None or leadership is None:
         yield f"{key} is of no topic"
         return
-    partition = topic.partitions[int(number)]
-    if (partition.leader, partition.leader_epoch) != (broker, leadership.leader_epoch):
+    partition = topic.partitions[number]
+    if partition.leader != broker or partition.leader_epoch != leadership.leader_epoch:
         yield f"{key} is of leader epoch {leadership.leader_epoch}, the partition {partition}"
-    if {broker, *leadership.replicas} != set(partition.replicas):
+    if {broker, *leadership.replicas} != {*partition.replicas}:
         yield f"{key} knows {sorted(leadership.replicas)} of {partition.replicas}"
     if broker not in leadership.isr:
         yield f"{key}: the leader is not in sync itself: {leadership.isr}"
