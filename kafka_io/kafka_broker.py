@@ -38,6 +38,7 @@ STOP_TIMEOUT_S = 30.0
 START_ATTEMPTS = 3
 POLL_S = 0.1
 PORT_ATTEMPTS = 100
+PORT_PATIENCE_S = 10.0
 PORTS = range(20_000, 32_000)
 """Below the ports that Linux gives to outgoing connections, which could take a stopped broker's."""
 
@@ -264,7 +265,10 @@ class EmbeddedKafka:
     def _write_properties(self, settings: Mapping[str, str]) -> None:
         """Choose the ports, the former one if it is free, and write server.properties."""
         former = self._bootstrap_of_last_start()
-        port = _free_port(int(former.rpartition(":")[2]) if former else None)
+        wanted = int(former.rpartition(":")[2]) if former else None
+        if wanted is not None and self._pid_file.exists():  # it was killed, not stopped
+            _await_port(wanted)
+        port = _free_port(wanted)
         controller_port = _free_port()
         client = f"CLIENT://{HOST}:{port}"
         own = {
@@ -372,15 +376,27 @@ def _new_cluster_id() -> str:
             return cluster_id
 
 
+def _is_free(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def _await_port(port: int) -> None:
+    """Wait a while for a port: who was killed has it until the last of its threads has ended."""
+    deadline = time.monotonic() + PORT_PATIENCE_S
+    while not _is_free(port) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
 def _free_port(wanted: int | None = None) -> int:
     """The wanted port if it is free, else a free one of `PORTS`."""
     candidates = random.sample(PORTS, PORT_ATTEMPTS)
     for port in candidates if wanted is None else [wanted, *candidates]:
-        with closing(socket.socket()) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
+        if _is_free(port):
             return port
     raise UserError(f"No free port was found on {HOST} from {PORTS.start} to {PORTS.stop - 1}.")

@@ -135,7 +135,8 @@ class Stand:
         again = []
         if not self.kafka.status().running:
             self.says("Kafka has ended and is started again")
-            self.kafka.start()
+            port = int(self.kafka.start().rpartition(":")[2])
+            assert port == self.kafka_port, "Kafka's port is taken by another process"
             again.append("kafka")
         for name, server in (("job", self.job), ("gateway", self.gateway)):
             if server.code is not None:
