@@ -150,8 +150,9 @@ class Checker:
         What was touched in the one before is looked at again: it was encoded, or is undone. One
         that begins before anything was held has what the one before it had to look at.
         """
-        for name in TABLE_NAMES if self._tables is not None else ():
-            hand_on_kinds(self._tables[name], cell.tables[name])
+        if self._tables is not None:
+            for name in TABLE_NAMES:
+                hand_on_kinds(self._tables[name], cell.tables[name])
         self._tables = cell.tables
         cell.tables.take_touched()
         self._not_seen, self._since_begun = _joined(self._not_seen, self._since_begun), {}
