@@ -394,9 +394,8 @@ def _that_count(version: int, named: list[ProducedPartition]) -> list[ProducedPa
 
     But the answer is that to the last one that is none, wherever it comes.
     """
-    sets, others = [], []
-    for each in named:
-        (sets if _record_set_error(version, each) is NONE else others).append(each)
+    sets = [each for each in named if _record_set_error(version, each) is NONE]
+    others = [each for each in named if each not in sets]
     return [*sets[-1:], *others[-1:]]
 
 
