@@ -84,18 +84,21 @@ class Tally(msgspec.Struct):
 def one(seed: int) -> Result:
     """A seed's run; what raises counts as a violation.
 
-    Garbage is collected when it is over, and what a process keeps from run to run is looked through
-    once: a run is short, and its cells and clients live as long as it does.
+    Garbage is collected when it is over: a run is short, and its cells and clients live as long as
+    it does.
     """
     plan = draw(seed)
     roles = [client.role for client in plan.clients]
+    is_enabled = gc.isenabled()
     gc.freeze()
     gc.disable()
     try:
         return Result(seed, outcome_of(plan), roles)
     finally:
-        gc.enable()
         gc.collect()
+        gc.unfreeze()
+        if is_enabled:
+            gc.enable()
 
 
 def outcome_of(plan: Plan, *, is_traced: bool = False) -> Outcomes:

@@ -140,8 +140,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
         for each in produced.partition_data:
             outcome = _produce(broker, request, topic, each, verified.errors)
             if told and told[-1].index == each.index:  # it is no record set, and the one before was
-                told[-1], place_told = outcome.answer, (len(answers), len(told) - 1)
-                appended = [acked for acked in appended if acked.answer_place != place_told]
+                told[-1] = outcome.answer
                 continue
             if outcome.record is not None:
                 records.append(outcome.record)
@@ -394,9 +393,8 @@ def _that_count(version: int, named: list[ProducedPartition]) -> list[ProducedPa
 
     But the answer is that to the last one that is none, wherever it comes.
     """
-    sets = [each for each in named if _record_set_error(version, each) is NONE]
-    others = [each for each in named if each not in sets]
-    return [*sets[-1:], *others[-1:]]
+    last = {_record_set_error(version, each) is NONE: each for each in named}
+    return [last[is_set] for is_set in (True, False) if is_set in last]
 
 
 def _topic(broker: Broker, produced: ProducedTopic, version: int) -> Topic | None:

@@ -154,7 +154,7 @@ class Cell:
         self._begin()
 
     def _make_final(self) -> None:
-        """The same; the next event begins anew, if there is one: a job's cell has none."""
+        """The same; `handle` begins anew where there is another event: a job's cell has none."""
         try:
             self.tables.commit()
         except Exception:  # noqa: BLE001 (an item that cannot be encoded; its event is undone)

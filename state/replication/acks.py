@@ -74,7 +74,8 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
     state = _state_of(waiting)
     _note(broker, state)
     for each in state.appended:
-        _answer_of(state, each).error_code = int(Error.REQUEST_TIMED_OUT)
+        answer = _answer_of(state, each)
+        answer.error_code = answer.error_code or int(Error.REQUEST_TIMED_OUT)
     return Decision(response=state.response())
 
 
@@ -122,6 +123,8 @@ def _note(broker: Broker, state: AcksState) -> bool:
             pending.append(each)
             continue
         answer = _answer_of(state, each)
+        if answer.error_code:  # the partition is named twice, and once without a record set
+            continue
         answer.error_code = int(error)
         topic = broker.topic_by_id(each.topic_id)
         if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:

@@ -18,6 +18,9 @@ from tests.conformance import runs, wire
 from tests.conformance.harness import S
 from tests.conformance.transcript import REGISTRY, RETRY, codes
 
+WHOLE = "to its end"
+"""How a transcript ends that no odd answer has cut."""
+
 NAMES = [name for name in runs.SCENARIOS if not REGISTRY[name]["optional"]]
 PATIENCE = 0.6
 """Of a scenario that waits for what does not come, of its usual time."""
@@ -143,7 +146,7 @@ def played(name: str, changes: Changes, host: str, port: int, met: Counter[str])
     limit = REGISTRY[name]["limit"]
     context = ChangedScenario(host, port, name, uuid.uuid4().hex[:6], PATIENCE, limit)
     context.changes, context.met = changes, met
-    ended = "to its end"
+    ended = WHOLE
     try:
         REGISTRY[name]["fn"](context)
     except (wire.ConnClosed, OSError, RuntimeError, *UNWRITABLE) as error:

@@ -111,8 +111,10 @@ def real_controller(home: Path, settings: Mapping[str, str] | None = None) -> It
     """A real broker with its controller, with the schemas of Kafka's own jar, and a bench."""
     files = jars.fetch(jars.kafka_jars(), default_home(), None, lambda _: None)
     (jar,) = (each for each in files if re.fullmatch(r"kafka-clients-[\d.]+\.jar", each.name))
+    added = {f"{each}{side}" for each in MESSAGES for side in ("Request", "Response")}
+    added -= wire.EXTRA.keys()
     with zipfile.ZipFile(jar) as archive:
-        for name in (f"{each}{side}" for each in MESSAGES for side in ("Request", "Response")):
+        for name in added:
             text = archive.read(f"common/message/{name}.json").decode()
             wire.EXTRA[name] = json.loads(COMMENT.sub("", text))
     broker = EmbeddedKafka(home, default_home())
@@ -120,3 +122,5 @@ def real_controller(home: Path, settings: Mapping[str, str] | None = None) -> It
         yield Both(broker.home, broker.start(settings or {}))
     finally:
         broker.stop()
+        for name in added:
+            del wire.EXTRA[name]

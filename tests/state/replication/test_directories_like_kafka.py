@@ -164,6 +164,7 @@ def test_what_is_said_of_directories_has_the_same_effect(directories: Directorie
         real, ours = getattr(directories, what)(*said)
         assert real == ours, (what, said)
         codes.add(real[0])
-        codes.update(code for each in real[1] for _, code in each) if what == "assign" else None
+        if what == "assign":
+            codes.update(code for each in real[1] for _, code in each)
         directories.agree((what, said))
     assert codes == {0, 3, 6, 77, 100}

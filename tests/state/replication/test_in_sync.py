@@ -10,7 +10,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.replication import acks, copying, in_sync
 from brokerstream.state.replication.isr_controller import AlterPartitionResponse
 from tests.support.machine import Bench, header
-from tests.support.replicas import BROKERS, Replicas
+from tests.support.replicas import BROKERS, TOPIC, Replicas
 
 LAG_MS = 30_000
 
@@ -35,6 +35,26 @@ def test_the_most_wrong_answer_of_old(replicas: Replicas) -> None:
     assert replicas.isr() == [1]
     assert replicas.produce()["errorCode"] == Error.NOT_ENOUGH_REPLICAS
     assert replicas.watermarks()[1] == (0, 3), "nothing was appended, and the watermark stays"
+
+
+@pytest.mark.parametrize("patience", [0, 60_000])
+def test_of_a_partition_named_twice_the_answer_waits_for_what_was_appended(
+    replicas: Replicas, patience: int
+) -> None:
+    """What is no record set has its answer in the end, whatever becomes of the other."""
+    replicas.isolate(2, 3)
+    named = [{"index": 0, "batches": [header(size=80)]}, {"index": 0, "batches": []}]
+    topics = [{"name": TOPIC, "partitionData": named}]
+    body = {"acks": -1, "timeoutMs": 1000 + patience, "topicData": topics}
+    assert replicas.bench.request("PRODUCE", 10, body, broker=1, id="twice") is None
+    assert replicas.watermarks()[1] == (0, 1)
+    if patience:
+        replicas.rejoin(2, 3)
+    replicas.bench.tick(1000)
+    answer = replicas.bench.answers["twice"]["response"]
+    (told,) = answer["responses"][0]["partitionResponses"]
+    assert told["errorCode"] == Error.INVALID_RECORD
+    assert replicas.watermarks()[1] == ((1, 1) if patience else (0, 1))
 
 
 def test_example_5_the_time_out_says_7_while_the_high_watermark_stays(replicas: Replicas) -> None:
