@@ -123,7 +123,7 @@ def _note(broker: Broker, state: AcksState) -> bool:
             pending.append(each)
             continue
         answer = _answer_of(state, each)
-        if answer.error_code:  # the partition is named twice, and once without a record set
+        if answer.error_code:  # the partition is named again, without a record set
             continue
         answer.error_code = int(error)
         topic = broker.topic_by_id(each.topic_id)

@@ -11,7 +11,7 @@ MUTANTS = (
     ),
     Mutant(
         "and its answer is that to what is none, when the append is copied",
-        "        if answer.error_code:  # the partition is named twice, and once without a record set\n"
+        "        if answer.error_code:  # the partition is named again, without a record set\n"
         "            continue\n",
         "",
         "replication/test_in_sync.py::"
