@@ -172,9 +172,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     requested = fetch_bodies.requested(body)
     forgotten = fetch_bodies.forgotten(body) if body.forgotten_topics_data else []
     context = cache.open(body.session_id, body.session_epoch, version, requested, forgotten)
-    if context.error == Error.UNKNOWN_SERVER_ERROR:
-        return Decision(response=fetch_bodies.refused(body, version, Error.UNKNOWN_SERVER_ERROR))
     if context.error:
+        if context.error == Error.UNKNOWN_SERVER_ERROR:
+            refused = fetch_bodies.refused(body, version, Error.UNKNOWN_SERVER_ERROR)
+            return Decision(response=refused)
         return Decision(response=FetchResponse(error_code=context.error))
     level = logs.LOG_END if replica_id >= 0 else body.isolation_level
     if context.kind is INCREMENTAL:

@@ -60,8 +60,15 @@ CHUNK_BYTES = 1 << 18
 
 
 def is_due(log: Log) -> bool:
-    """Whether the next append begins with a cleaning of the log, an UNSEALED topic's."""
-    return _chunks(log) >= max(logs.INDEX_CHUNKS_MAX, 2 * log.cleaned_chunks)
+    """Whether the next append begins with a cleaning of the log, an UNSEALED topic's.
+
+    Bytes are added up where the newest chunk is a large one: small ones alone never count for more.
+    """
+    most = max(logs.INDEX_CHUNKS_MAX, 2 * log.cleaned_chunks)
+    if len(log.chunks) >= most:
+        return True
+    is_large = bool(log.chunks) and log.chunks[-1].size_in_bytes >= CHUNK_BYTES
+    return is_large and _chunks(log) >= most
 
 
 def _chunks(log: Log) -> int:
