@@ -1,8 +1,8 @@
 """One client's connection: frames in, answers out, in the order of the requests.
 
-The next request is taken when the one before is answered, as a broker does; only Produce and
-FindCoordinator requests are handed over one after the other without waiting. A frame that makes
-no sense ends this connection, with the reason in the log, and no other.
+The next request is taken when the one before is answered, as a broker does; only those of `AHEAD`
+are handed over one after the other without waiting. A frame that makes no sense ends this
+connection, with the reason in the log, and no other.
 """
 
 import asyncio
@@ -47,9 +47,13 @@ from brokerstream.state.core.events import Reason
 from brokerstream.state.core.kafka_apis import API_VERSIONS, BOUND
 
 PRODUCE = 0
-FIND_COORDINATOR = 10
-"""librdkafka sends one every half a second until it has a coordinator, answered or not: one after
-the other, each in a micro-batch of its own, they would be answered ever later, and time out."""
+OFFSET_COMMIT, FIND_COORDINATOR, HEARTBEAT = 8, 10, 12
+HEARTBEATS = frozenset({HEARTBEAT, 68, 76, 88})
+"""Of classic, consumer, share and streams groups."""
+AHEAD = HEARTBEATS | {PRODUCE, OFFSET_COMMIT, FIND_COORDINATOR}
+"""Requests that clients repeat by the clock, answered or not: one after the other, each in a
+micro-batch of its own, they would be answered ever later, and time out. librdkafka asks for its
+coordinator every half a second; who commits each second waits longer than that for a job."""
 SAYS_WHERE = frozenset({answers.METADATA, FIND_COORDINATOR, answers.DESCRIBE_CLUSTER, 75})
 """APIs that tell where brokers are, or whether they are there, for the listener of the client; 75
 is DescribeTopicPartitions."""
@@ -340,7 +344,7 @@ class Connection(asyncio.Protocol):
             request.body["requestSizeInBytes"] = len(frame)
             await self._produce(request, watch)
             return
-        if api_key == FIND_COORDINATOR:
+        if api_key in AHEAD:
             future = self._context.engine.submit(self._edge_request(request))
             await self._reply_in_turn(_Produced(request, future, watch, []))
             return

@@ -255,18 +255,39 @@ def test_produce_requests_do_not_wait_for_each_other_and_all_others_do() -> None
         assert stored == [(number, b"%d" % number) for number in range(20)]
 
 
-def test_who_asks_for_its_coordinator_again_and_again_does_not_wait_for_each_answer() -> None:
+COMMIT = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": []}
+REPEATED = {
+    ("FIND_COORDINATOR", 2): {"keyType": 0, "key": "g"},
+    ("OFFSET_COMMIT", 9): COMMIT,
+    ("HEARTBEAT", 4): {"groupId": "g", "generationId": 1, "memberId": "m"},
+    ("CONSUMER_GROUP_HEARTBEAT", 1): {"groupId": "g", "memberId": "m", "memberEpoch": 1},
+}
+
+
+def test_who_says_the_same_by_the_clock_does_not_wait_for_each_answer() -> None:
     """As librdkafka does: each took a micro-batch of its own, and the last ones timed out."""
     with (
         running_gateway(engine_type=SlowEngine, limits=Limits(requests_ahead=8)) as running,
         running.client() as client,
     ):
         assert isinstance(running.engine, SlowEngine)
-        body = {"keyType": 0, "key": "g"}
-        ids = [client.send("FIND_COORDINATOR", 2, body) for _ in range(20)]
+        ids = [
+            client.send(api, version, body)
+            for _ in range(5)
+            for (api, version), body in REPEATED.items()
+        ]
         ids.append(client.send("METADATA", 9, {"topics": []}))
         assert [struct.unpack(">i", client.receive()[:4])[0] for _ in ids] == ids
         assert 4 <= running.engine.most_in_flight <= 8
+
+
+@pytest.mark.parametrize("api", list(REPEATED))
+def test_each_of_them_is_handed_over_at_once(api: tuple[str, int]) -> None:
+    with running_gateway(engine_type=SlowEngine) as running, running.client() as client:
+        assert isinstance(running.engine, SlowEngine)
+        ids = [client.send(*api, REPEATED[api]) for _ in range(10)]
+        assert [struct.unpack(">i", client.receive()[:4])[0] for _ in ids] == ids
+        assert running.engine.most_in_flight >= 4
 
 
 def test_a_client_that_leaves_before_its_answers_harms_nobody() -> None:

@@ -83,6 +83,7 @@ def under_load(stand: Stand, lasts_s: float, every_s: float, file: Path) -> tupl
             restarts += stand.tend()
             row = {"at": time.monotonic() - begin, **sample(stand, batches)}
             row["done"] = sum(one.done for one in clients)
+            row["timed_out"] = sum(one.timed_out for one in clients)
             rows.append(row)
             out.write(json.dumps(row) + "\n")
             out.flush()
@@ -91,7 +92,7 @@ def under_load(stand: Stand, lasts_s: float, every_s: float, file: Path) -> tupl
                 _collect(stand)
     load.end(clients)
     for one in clients:
-        failed = f"{one.failed} failed {one.failure}"
+        failed = f"{one.failed} failed {one.failure}, {one.timed_out} timed out"
         _say(f"{one.name}: {one.done:,} done, {failed}, {len(one.wrong)} wrong {one.noted}")
     idle = [f"{one.name} has done nothing" for one in clients if not one.done]
     ended = [f"{name} has ended" for name in restarts]

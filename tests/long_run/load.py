@@ -8,6 +8,7 @@ Who comes too late for records finds them deleted by retention. So where somethi
 log is asked where it begins: not at or behind what came instead, and it was lost.
 """
 
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -38,6 +39,8 @@ TRIES, TRY_S = 10, 30.0
 
 TRANSACTION_RECORDS = 5
 TRANSACTION = {"transaction.timeout.ms": 180_000}
+TIMED_OUT = "Request in flight"
+"""What librdkafka logs where a request has no answer in time."""
 OF_BROKER = ("session.timeout.ms", "heartbeat.interval.ms")
 """What members of a consumer group (KIP-848) are told by their coordinator."""
 
@@ -50,6 +53,7 @@ class Client(threading.Thread, ABC):
         wrong: what must not be, in words.
         failed: errors that a client may get, and goes on after.
         failure: the last of them.
+        timed_out: how many of its requests had no answer in time; it goes on after these, too.
         noted: what else there is to tell, in words.
     """
 
@@ -63,7 +67,10 @@ class Client(threading.Thread, ABC):
         self.wrong: list[str] = []
         self.failed = 0
         self.failure = ""
+        self.timed_out = 0
         self.ended = threading.Event()
+        self._logger = logging.getLogger(f"{__name__}.{self.name}.{id(self)}")
+        self._logger.addFilter(self._heard)
 
     def run(self) -> None:
         """Go on, come what may."""
@@ -81,7 +88,14 @@ class Client(threading.Thread, ABC):
 
     def settings(self, role: str, **own: Any) -> dict[str, Any]:
         """Those of a librdkafka client."""
-        return {"bootstrap.servers": self.bootstrap, **time_outs("librdkafka", role), **own}
+        common = {"bootstrap.servers": self.bootstrap, "logger": self._logger}
+        return {**common, **time_outs("librdkafka", role), **own}
+
+    def _heard(self, record: logging.LogRecord) -> bool:
+        """Counts what a client logs; what is no time-out is shown, if anybody wants to see it."""
+        is_late = TIMED_OUT in record.getMessage()
+        self.timed_out += is_late
+        return not is_late
 
 
 class Produces(Client):
