@@ -1,4 +1,4 @@
-"""Scenarios with changed fields beside a real broker: every answer is the same.
+"""Scenarios with changed fields, or requests that come again, beside a real broker: all is the same.
 
 `EXAMPLES=500` plays that many, others each time; no fewer than the suite does.
 """
@@ -20,7 +20,8 @@ from tests.support.gateways import running_gateway
 from tests.support.walk_sides import seeds
 
 SCENARIOS = 40
-RATES = (0.05, 0.15)
+RATES = ((0.05, 0.0), (0.15, 0.0), (0.0, 0.5))
+"""Of the fields so many are changed, behind so many steps a request comes again: by the seed."""
 PROPERTIES = Path(__file__).parent.parent / "conformance" / "broker.properties"
 LEAST = {"apis": 12, "errors": 20, "changes": 50, "whole": 20}
 """So many APIs, errors of an API, changes of a field, and scenarios that they do not break."""
@@ -47,7 +48,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
 
 def both(name: str, seed: int, sides: Sides) -> tuple[Changes, Counter[str], list[list[str]]]:
     """What was changed, what Kafka's errors were, and the transcripts, ours first."""
-    every = [Changes(f"{seed} {name}", RATES[seed % 2]) for _ in sides]
+    every = [Changes(f"{seed} {name}", *RATES[seed % len(RATES)]) for _ in sides]
     met: list[Counter[str]] = [Counter() for _ in sides]
     with ThreadPoolExecutor(len(sides)) as pool:
         told = pool.map(

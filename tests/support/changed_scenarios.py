@@ -1,7 +1,8 @@
-"""The scenarios of `tests/conformance` with some fields of their requests changed.
+"""The scenarios of `tests/conformance` with some fields of their requests changed, or sent again.
 
 What is changed follows from a seed, the API and the field, not from the order of requests or from
-what a broker has told, so that two brokers are asked the same.
+what a broker has told, so that two brokers are asked the same. What is sent again is one of the
+last steps, as a client does that has not got its answer, or a network that brings it late.
 """
 
 import copy
@@ -35,6 +36,15 @@ VERSIONS = {
     for api in KAFKA_APIS.values()
 } | {"AddPartitionsToTxn": (0, 3)}
 """A broker's own AddPartitionsToTxn without a transaction Kafka never answers."""
+
+LATE = 4
+"""So many steps later, at most, a request comes again."""
+
+LATE_S = 0.1
+"""How long before: Kafka tells of a transaction's end before its markers are written."""
+
+NOT_AGAIN = AS_THEY_ARE | {"JoinGroup", "SyncGroup"}
+"""Who joins without an id joins twice, and its group waits for both."""
 
 ONCE = {"protocols"}
 """Of a protocol that a member names twice Kafka's coordinator counts two, and never answers."""
@@ -79,12 +89,23 @@ class Changes:
     Args:
         seed: of all chance.
         rate: of the fields so many are changed.
+        again: behind so many of the steps a request comes again.
     """
 
-    def __init__(self, seed: str, rate: float) -> None:
+    def __init__(self, seed: str, rate: float, again: float = 0) -> None:
         self._seed = seed
         self._rate = rate
+        self._again = again
         self.made: dict[str, None] = {}
+
+    def again(self, step: int) -> int:
+        """How many steps before this one was sent what comes again; 0: this one, -1: nothing."""
+        chance = Random(f"{self._seed} again {step}")
+        if chance.random() >= self._again:
+            return -1
+        back = chance.randint(0, LATE)
+        self.made[f"behind step {step} comes again what was sent {back} before"] = None
+        return back
 
     def of(self, api: str, version: int, body: Any) -> tuple[int, Any]:
         """The version and the body that are sent; only what the codec can write is changed."""
@@ -133,6 +154,18 @@ class ChangedScenario(S):
 
     changes: Changes
     met: Counter[str]
+    steps: list[Any]
+
+    def call(self, conn: Any, api: str, version: int, body: Any, *how: Any, **named: Any) -> Any:
+        answer = super().call(conn, api, version, body, *how, **named)
+        view = how[1] if len(how) > 1 else named.get("view")
+        self.steps.append((conn, api, version, body, view))
+        back = self.changes.again(len(self.steps))
+        if 0 <= back < len(self.steps) and self.steps[-1 - back][1] not in NOT_AGAIN:
+            conn, api, version, body, view = self.steps[-1 - back]
+            self.sleep(LATE_S)
+            self.record(f"again {api} v{version}", self.raw(conn, api, version, body), view)
+        return answer
 
     def raw(self, conn: Any, api: str, version: int, body: Any, retry: Any = RETRY) -> Any:
         version, body = self.changes.of(api, version, body)
@@ -145,7 +178,7 @@ def played(name: str, changes: Changes, host: str, port: int, met: Counter[str])
     """The transcript, and how it ended; `met` counts the errors of each API."""
     limit = REGISTRY[name]["limit"]
     context = ChangedScenario(host, port, name, uuid.uuid4().hex[:6], PATIENCE, limit)
-    context.changes, context.met = changes, met
+    context.changes, context.met, context.steps = changes, met, []
     ended = WHOLE
     try:
         REGISTRY[name]["fn"](context)
