@@ -67,15 +67,20 @@ class Accumulator:
         return list(self._queues.get(partition, ()))
 
     def ready(self, now: int, cluster: MetadataSnapshot) -> Ready:
-        """The nodes that a batch can go to now."""
+        """The nodes that a batch can go to now, and topics of those that have nobody to go to.
+
+        An answer about another topic may have taken the leader's node away.
+        """
         nodes: dict[int, None] = {}
         leaderless: dict[str, None] = {}
         for head in self._heads():
-            known = cluster.partitions.get(head.topic_partition)
-            if known is None or known.leader_id is None:
+            leader = cluster.leader(head.topic_partition)
+            if leader is None:
                 leaderless[head.topic_partition.topic] = None
-            elif not _backs_off(head, known, now) and self._is_sendable(head, now):
-                nodes[known.leader_id] = None
+                continue
+            known = cluster.partitions[head.topic_partition]
+            if not _backs_off(head, known, now) and self._is_sendable(head, now):
+                nodes[leader.id] = None
         return Ready(sorted(nodes), sorted(leaderless))
 
     def _heads(self) -> Iterator[ProducerBatch]:

@@ -1,7 +1,10 @@
 """Batches that wait: when they are ready, and what goes into one request."""
 
+import dataclasses
+
 from brokerstream.clients.accumulator import Accumulator
 from brokerstream.clients.metadata_snapshot import PartitionMetadata
+from brokerstream.clients.partitions import Node
 from brokerstream.clients.producer_batch import BATCH_OVERHEAD, ProducerBatch, Record
 from brokerstream.clients.producer_config import ProducerConfig, checked
 from tests.support.producers import A, B, snapshot
@@ -54,6 +57,14 @@ def test_a_full_batch_is_ready_at_once_and_so_is_everything_when_flushing() -> N
     queues.append(0, A, record())
     queues.is_flushing = True
     assert queues.ready(0, CLUSTER).nodes == [1]
+
+
+def test_a_topic_whose_leader_is_no_node_any_more_is_named() -> None:
+    """Metadata of another topic took the node away, and nothing more was sent or asked."""
+    queues = accumulator(linger_ms=0)
+    queues.append(0, A, record())
+    without = dataclasses.replace(CLUSTER, nodes={2: Node(2, "localhost", 9092)})
+    assert queues.ready(0, without) == ([], [A.topic])
 
 
 def test_topics_without_leader_are_named() -> None:
