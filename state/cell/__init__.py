@@ -12,6 +12,7 @@ check               what must hold between all items; each room has a `check.py`
 timers, told        who is told when a machine's timer fires, or of an event that is no request
 expiry              the checks that come at every multiple of an interval
 committing          what waits until what a coordinator has written is committed
+behind              answers with nothing to write that wait for what was written before
 upgrades            state rows of former versions become those of this one
 resharding          the state of a cluster goes to another number of cells
 loading             a coordinator reads its partition of an internal topic, or forgets it

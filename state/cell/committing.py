@@ -11,6 +11,8 @@ others (joins), assignments, markers, and rows of offsets and groups.
     the transaction's time-out is over  15 for transactions; the id is as it was
     the broker does not lead any more   16
 
+Some answers with no records of their own wait as well (`behind.py`).
+
 A leader that writes a marker says Produce's errors (7, 20, 6), after request.timeout.ms at the
 latest.
 
@@ -23,6 +25,7 @@ import msgspec
 
 from brokerstream.state.apis import sync_group
 from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.cell import behind
 from brokerstream.state.cell.delivery import delayed, undelayed
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC
 from brokerstream.state.cluster.machines import Broker
@@ -120,20 +123,21 @@ def coordinators(error: Error) -> Error:
     return _COORDINATORS.get(error, error)
 
 
-def failed(body: Body, error: Error) -> Body:
+def failed(body: Body, error: Error, accepted: frozenset[Error] = behind.ACCEPTED) -> Body:
     """An answer where nothing was committed: what was accepted (0) has the error instead.
 
     An answer about one thing says nothing else then; one about several keeps what they are.
+    `accepted`: errors that are as good as 0 here.
     """
     changes: dict[str, Any] = {}
     for name in body.__struct_fields__:
         value = getattr(body, name)
         if isinstance(value, list) and value and isinstance(value[0], Body):
-            parts = [failed(each, error) for each in value]
+            parts = [failed(each, error, accepted) for each in value]
             if parts != value:
                 changes[name] = parts
     codes = [name for name in body.__struct_fields__ if name.endswith("error_code")]
-    if not changes and all(getattr(body, name) == Error.NONE for name in codes):
+    if not changes and all(getattr(body, name) in accepted for name in codes):
         changes = dict.fromkeys(codes, int(error))
         if codes == ["error_code"]:
             changes = {**_defaults(type(body)), **changes}
@@ -293,9 +297,9 @@ def _error_of(broker: Broker, required: Required) -> Error | None:
 
 def _add(broker: Broker, state: Committing, deadline: int) -> None:
     keys = [broker.log_key(each.topic_id, each.partition) for each in state.required]
-    first = state.required[0]
+    name = f"{keys[0]}@{state.required[0].offset}"
     waited = Waiting(
-        event_id=f"{keys[0]}@{first.offset}",
+        event_id=name if waiting.get(broker.tables.waiting, name) is None else _beside(name, state),
         broker=broker.id,
         api_key=COMMITTING,
         deadline=deadline,
@@ -307,6 +311,11 @@ def _add(broker: Broker, state: Committing, deadline: int) -> None:
         state=msgspec.msgpack.encode(state),
     )
     waiting.add(broker.tables.waiting, waited)
+
+
+def _beside(name: str, state: Committing) -> str:
+    """Who waits for what another has written is told apart by its own request."""
+    return f"{name}/{state.answers[0].event_id}" if state.answers else name
 
 
 def _client(asked: Asked) -> Waiting:
@@ -339,9 +348,17 @@ def _told(asked: Asked, response: Body) -> Told:
     errors = [Error.REQUEST_TIMED_OUT, Error.NOT_LEADER_OR_FOLLOWER]
     if asked.header.request_api_key != transaction_markers.KEY:
         errors = [coordinators(error) for error in errors]
-    bodies = [response, *(failed(response, error) for error in errors)]
+    bodies = [response, *(_failed(asked, response, error) for error in errors)]
     version = asked.header.request_api_version
     return Told(asked.event_id, *(render(body, version) for body in bodies))
+
+
+def _failed(asked: Asked, response: Body, error: Error) -> Body:
+    api_key = asked.header.request_api_key
+    if api_key in behind.WHOLE:
+        nothing = {**_defaults(type(response)), "error_code": int(error)}
+        return msgspec.structs.replace(response, **nothing)
+    return failed(response, error, behind.accepted(api_key))
 
 
 def _deadline(broker: Broker, written: Written, reply_to: Message | None) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell import (
+    behind,
     between_cells,
     cleaned_logs,
     committing,
@@ -331,13 +332,25 @@ class Run(MetadataReading):
         if decision.records and self._write(machine, decision, source):
             return
         self._tell(machine, decision)
-        if decision.delay is not None:
+        if decision.delay is not None or self._waits_behind(machine, source, decision):
             return
         response: Body | dict[str, Any] | None = None
         if decision.response is not None:
             response = shown(decision.response, source.header.request_api_version)
         closes, mute_ms = decision.closes_connection, decision.mute_ms
         self._rows.response(source, self._now, response, closes, mute_ms)
+
+    def _waits_behind(self, machine: int, source: Asked, decision: Decision) -> bool:
+        """Whether an answer that has nothing to write waits for what was written before."""
+        is_alone = machine == CONTROLLER or len(self._settings.brokers) == 1
+        if is_alone or not isinstance(source, Request) or decision.response is None:
+            return False
+        broker = self._broker(machine)
+        required = behind.required(broker, source, decision.response)
+        if required:
+            answer = Decision(response=decision.response)
+            committing.hold(broker, internal_logs.Written([], [], required), answer, source, None)
+        return bool(required)
 
     def _write(
         self,

@@ -8,7 +8,33 @@ CLEANING = "replication/test_cleaning.py::"
 
 FORWARDING = "groups/test_offset_forwarding.py::"
 
+BEHIND = "cell/test_behind.py::"
+
 MUTANTS = (
+    Mutant(
+        "an answer that has nothing to write waits for what was written before",
+        "log.high_watermark < log.log_end_offset",
+        "False",
+        BEHIND + "test_an_answer_waits_until_followers_have_what_was_written",
+    ),
+    Mutant(
+        "two that wait for the same records are told apart",
+        'f"{name}/{state.answers[0].event_id}" if state.answers else name',
+        "name",
+        BEHIND + "test_two_that_wait_for_the_same_are_both_told",
+    ),
+    Mutant(
+        "a heartbeat of nobody is refused at once",
+        "    return [] if is_told else [request.body.group_id]",
+        "    return [request.body.group_id]",
+        BEHIND + "test_an_error_that_ends_a_request_is_told_at_once_and_so_is_who_reads",
+    ),
+    Mutant(
+        "where time is up an answer says nothing of its parts",
+        "    if api_key in behind.WHOLE:",
+        "    if False:",
+        BEHIND + "test_where_time_is_up_it_is_15",
+    ),
     Mutant(
         "a client sees of a forwarded answer what it may describe",
         "[topic for topic in answer.topics if topic.name not in state.hidden]",
