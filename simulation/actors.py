@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from random import Random
 
 from brokerstream.clients.client_loop import ClientLoop
-from brokerstream.clients.driver import Driver
 from brokerstream.clients.network import Draw
 from brokerstream.simulation.auditor import Auditor
 from brokerstream.simulation.clock import Clock
@@ -39,6 +38,28 @@ class Place:
     def chance(self, name: str) -> Random:
         """The chance of one client alone: what others do does not change it."""
         return Random(f"{self.plan.seed}/{name}")
+
+
+class Driver:
+    """One client on its connections: what has come is taken first.
+
+    So what that gives to do is done in the same turn. A real driver (`clients/driver.py`) waits for
+    what comes after it has sent, and is turned again at once.
+    """
+
+    def __init__(self, client: ClientLoop, sockets: Sockets, clock: Clock) -> None:
+        self._client = client
+        self._sockets = sockets
+        self._clock = clock
+
+    def turn(self, timeout_ms: int) -> None:
+        """Takes what has come, and sends what is due; its sockets know when to turn again."""
+        for event in self._sockets.take():
+            self._client.take(self._clock.now, event)
+        turn = self._client.turn(self._clock.now)
+        for action in turn.actions:
+            self._sockets.do(action)
+        self._sockets.wait_ms = min(timeout_ms, turn.timeout_ms)
 
 
 class Actor(ABC):

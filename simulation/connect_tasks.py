@@ -16,7 +16,6 @@ from brokerstream.clients.connect.work import TaskId
 from brokerstream.clients.consumer_client import ConsumerClient
 from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.consumer_events import Failed as MembershipFailed
-from brokerstream.clients.driver import Driver
 from brokerstream.clients.fetcher import FetchSettings, OffsetReset
 from brokerstream.clients.log_client import LogClient
 from brokerstream.clients.messages import Message, size_of
@@ -24,7 +23,7 @@ from brokerstream.clients.producer_client import ProducerClient
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Failed
 from brokerstream.clients.transactions import Transactions, TransactionState
-from brokerstream.simulation.actors import REQUEST_MS, Actor
+from brokerstream.simulation.actors import REQUEST_MS, Actor, Driver
 from brokerstream.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
 from brokerstream.simulation.contents import Naming
 from brokerstream.simulation.plan import CONFIGS, OFFSETS

@@ -21,7 +21,9 @@ from brokerstream.simulation.plan import PASSING, TOPICS, ClientPlan, Fault, Rol
 from brokerstream.simulation.producing import Writer
 from brokerstream.simulation.sockets import Sockets
 
-POLL_MS = 150
+POLL_MS, IDLE_MS = 150, 500
+"""How long it works on what it has read, and how long it waits for something to read."""
+
 NETWORK = msgspec.structs.replace(CONSUMER_NETWORK, request_timeout_ms=REQUEST_MS)
 
 
@@ -87,7 +89,7 @@ class MemberActor(Actor):
                 text = f"{self.name} reads {at.topic}-{at.partition}, which it does not have"
                 self.place.auditor.violate(text)
             self._take(at, offset, name)
-        return POLL_MS
+        return POLL_MS if polled else IDLE_MS
 
     def _hear(self, event: Event) -> None:
         """What it is given it has not had, and what it gives back or loses it has had."""
@@ -167,7 +169,7 @@ class CopierActor(MemberActor):
                 if self._read:
                     self._copy()
                 return pause
-        return POLL_MS
+        return IDLE_MS
 
     def _copy(self) -> None:
         """Writes what was read, and where to read on, in one transaction."""

@@ -37,4 +37,18 @@ PLANTED_CELLS: tuple[Planted, ...] = (
         "replica.told_high_watermark != log.high_watermark",
         "replica.told_high_watermark < 0",
     ),
+    Planted(
+        "answered-behind",
+        "an answer that has nothing to write waits for what was written before",
+        "brokerstream.state.cell.behind",
+        "log.high_watermark < log.log_end_offset",
+        "False",
+    ),
+    Planted(
+        "client-leader-node",
+        "a producer asks for metadata where a leader is no node that it knows",
+        "brokerstream.clients.accumulator",
+        "            if leader is None:\n",
+        "            if head.topic_partition not in cluster.partitions:\n",
+    ),
 )

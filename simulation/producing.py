@@ -13,6 +13,8 @@ from brokerstream.simulation.sockets import Sockets
 from brokerstream.state.core.errors import Error
 
 SIZE_IN_BYTES = 100
+BUFFERED_BATCHES = 20
+"""`buffer.memory` in batches: who does not get rid of records writes no more of them."""
 PAUSE_MIN_MS, PAUSE_MAX_MS = 40, 300
 RECORDS_MAX = 3
 TO_PASSING = 0.3
@@ -59,6 +61,7 @@ class Writer:
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_MS,
             batch_size=batch_records * SIZE_IN_BYTES,
+            buffer_memory=BUFFERED_BATCHES * batch_records * SIZE_IN_BYTES,
         )
         draw = actor.draw("producer")
         self.client = ProducerClient(config, draw, may_create_topics=False)
@@ -208,7 +211,14 @@ class TransactionsActor(Actor):
                 self._writer.ended(self._wants)
             if now >= self._next_at and not self.is_ending:
                 self._begin(now)
-        return max(self._next_at - now, PAUSE_MIN_MS)
+        return max(self._next_at - now, PAUSE_MIN_MS) if self._has_work else REQUEST_MS
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether it goes on by itself; else what its producer hears wakes it."""
+        state = self._writer.transactions.state
+        is_ready = state is TransactionState.READY and not self.is_ending
+        return is_ready or state is TransactionState.IN_TRANSACTION
 
     def _begin(self, now: int) -> None:
         self._writer.begin()

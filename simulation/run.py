@@ -39,7 +39,7 @@ from brokerstream.state.cell.check import ViolationError
 from brokerstream.state.core.events import Reason
 
 REBIRTH_MS, GONE_MS = 300, 1_000
-STEP_MS = 500
+STEP_MS = 100
 SETTLE_MS = 60_000
 STARTS_WITHIN_MS = 1_500
 

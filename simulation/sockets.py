@@ -1,4 +1,4 @@
-"""The client's end of its connections: what `clients/driver.py` calls a network."""
+"""The client's end of its connections."""
 
 from collections.abc import Callable
 from functools import partial
@@ -91,9 +91,8 @@ class Sockets:
                 self._witness.asked(self.name, asked)
                 self._edge.send(asked)
 
-    def wait(self, timeout_ms: int) -> list[NetworkEvent]:
+    def take(self) -> list[NetworkEvent]:
         """What has come by now; time passes elsewhere."""
-        self.wait_ms = timeout_ms
         events, self._inbox = self._inbox, []
         return events
 

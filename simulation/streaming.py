@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 
 from brokerstream.clients.client_loop import ClientLoop
 from brokerstream.clients.consumer_coordinator import MemberState
-from brokerstream.clients.driver import Driver
 from brokerstream.clients.messages import Message
 from brokerstream.clients.producer_client import ProducerClient
 from brokerstream.clients.streams.stores import KeyValueStore
@@ -20,7 +19,7 @@ from brokerstream.clients.streams.stream_thread import StreamThread, ThreadState
 from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokerstream.clients.streams.topology import Topology
 from brokerstream.clients.transactions import TransactionState
-from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
+from brokerstream.simulation.actors import REQUEST_MS, Actor, Driver, Place
 from brokerstream.simulation.audit_work import NO_GENERATION
 from brokerstream.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
 from brokerstream.simulation.contents import Naming
