@@ -107,6 +107,27 @@ def test_the_old_leader_names_the_new_one_to_readers(bench: Bench) -> None:
     assert fetch(bench, new, 0, epoch=2)["errorCode"] == Error.UNKNOWN_LEADER_EPOCH
 
 
+def test_a_reader_in_an_earlier_leader_epoch_is_told_the_leader_and_one_in_a_later_is_not(
+    bench: Bench,
+) -> None:
+    topic_id = bench.topic("orders")
+    old, _ = leader_of(bench, "orders")
+    new = others(old)[0]
+    move(bench, "orders", 0, new)
+    told = {}
+    for epoch in (0, 1, 2):
+        body = fetch_body(0, epoch)
+        body["topics"][0]["topicId"] = topic_id
+        answer = bench.request("FETCH", 16, body, broker=new)["responses"][0]["partitions"][0]
+        told[answer["errorCode"]] = answer.get("currentLeader")
+    leader = {"leaderId": new, "leaderEpoch": 1}
+    assert told == {
+        Error.FENCED_LEADER_EPOCH: leader,
+        Error.NONE: None,
+        Error.UNKNOWN_LEADER_EPOCH: None,
+    }
+
+
 def test_who_waits_at_the_old_leader_is_answered_at_once(bench: Bench) -> None:
     bench.topic("orders")
     old, _ = leader_of(bench, "orders")

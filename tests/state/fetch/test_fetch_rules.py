@@ -190,6 +190,8 @@ def test_aborted_transactions_are_null_where_the_first_batch_did_not_fit() -> No
         reader.fetch((0, 0), (1, 0), isolationLevel=READ_COMMITTED, maxBytes=1070) or []
     )
     assert (without_room["batches"], without_room["abortedTransactions"]) == ([], [])
+    _, of_a_byte = reader.fetch((0, 0), (1, 0), isolationLevel=READ_COMMITTED, maxBytes=1071) or []
+    assert (of_a_byte["batches"], of_a_byte["abortedTransactions"]) == ([], None)
 
 
 def partitions(count: int) -> list[FetchPartition]:

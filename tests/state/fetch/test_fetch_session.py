@@ -6,7 +6,6 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.core.tables import Table
 from brokerstream.state.fetch.fetch_session import (
-    EPOCH_MAX,
     EVICTION_MS,
     Answered,
     Context,
@@ -123,7 +122,8 @@ def test_example_3_an_unknown_session_is_70() -> None:
 
 
 def test_example_4_the_epoch_after_the_greatest_is_1() -> None:
-    assert next_epoch(EPOCH_MAX) == 1
+    assert next_epoch(2_147_483_646) == 2_147_483_647
+    assert next_epoch(2_147_483_647) == 1, "an epoch is an int32"
     assert next_epoch(0) == 1
     assert next_epoch(-1) == -1
 
