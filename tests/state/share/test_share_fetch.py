@@ -8,86 +8,12 @@ import pytest
 from brokerstream.state.cell import check
 from brokerstream.state.core import waiting
 from brokerstream.state.share import result_order
-from tests.support.machine import CLUSTER, header
-from tests.support.share_groups import GROUP, ShareBench
+from tests.support.machine import header
+from tests.support.share_groups import GROUP
+from tests.support.share_members import Shared, answered, batch, got
 
 LOCK_MS = 30_000
 FULL, NO_SESSION, OTHER_EPOCH = 133, 122, 123
-
-
-class Shared(ShareBench):
-    """Partition 0 of `foo`, whose state has begun, with three records; who fetches from it."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.beat("z", 0, "foo")
-        self.epochs: dict[str, int] = {}
-        self.fetch("z")
-        self.append("foo", header(3))
-
-    def share(self, member: str, epoch: int, wait_ms: int = 0, *said: Any, **fields: Any) -> Any:
-        """The answer to a ShareFetch, None while it waits; `said` are acknowledgements.
-
-        Each member has a connection of its name, unless `connection` has another one.
-        """
-        connection = fields.pop("connection", member)
-        place = {"partitionIndex": 0, "acknowledgementBatches": list(said)}
-        body = {
-            "groupId": GROUP,
-            "memberId": member,
-            "shareSessionEpoch": epoch,
-            "maxWaitMs": wait_ms,
-            "minBytes": 1,
-            "maxRecords": 500,
-            "batchSize": 500,
-            "topics": [{"topicId": self.ids["foo"], "partitions": [place]}],
-            "forgottenTopicsData": [],
-        }
-        answer = self.request("SHARE_FETCH", 2, {**body, **fields}, connection=connection)
-        assert check.check(self.cell) == []
-        return answer
-
-    def fetch(self, member: str, wait_ms: int = 0, *said: Any) -> Any:
-        """The same in the member's session: what it got, or the error."""
-        epoch = self.epochs.get(member, 0)
-        self.epochs[member] = epoch + 1
-        return got(self.share(member, epoch, wait_ms, *said))
-
-    def say(self, member: str, *said: Any) -> int:
-        """What a member's acknowledgements are answered with."""
-        place = {"partitionIndex": 0, "acknowledgementBatches": list(said)}
-        body = {"groupId": GROUP, "memberId": member, "shareSessionEpoch": self.epochs[member]}
-        body["topics"] = [{"topicId": self.ids["foo"], "partitions": [place]}]
-        self.epochs[member] += 1
-        answer = self.request("SHARE_ACKNOWLEDGE", 2, body)
-        assert check.check(self.cell) == []
-        code: int = answer["responses"][0]["partitions"][0]["errorCode"]
-        return code
-
-    def lose(self, connection: str) -> list[str]:
-        """A connection ends; the dead letters that this gives."""
-        self.handle(
-            {"id": "gone", "cluster": CLUSTER, "kind": "disconnect", "connection": connection}
-            | {"time": self.now}
-        )
-        assert check.check(self.cell) == []
-        return self.dead_letters(self.last)
-
-
-def got(answer: Any) -> Any:
-    """What was acquired, as first and last offset and delivery count; or the error."""
-    if answer is None or answer["errorCode"]:
-        return answer and answer["errorCode"]
-    return [
-        (each["firstOffset"], each["lastOffset"], each["deliveryCount"])
-        for topic in answer["responses"]
-        for partition in topic["partitions"]
-        for each in partition["acquiredRecords"]
-    ]
-
-
-def batch(first: int, last: int, *types: int) -> dict[str, Any]:
-    return {"firstOffset": first, "lastOffset": last, "acknowledgeTypes": list(types)}
 
 
 def test_a_lock_that_is_over_wakes_who_waits() -> None:
@@ -108,11 +34,6 @@ def test_what_is_released_goes_to_who_waits() -> None:
     assert bench.fetch("b", 60_000) is None
     assert bench.say("a", batch(0, 2, 1, 2, 3)) == 0
     assert [(1, 1, 2)] in [got(each["response"]) for each in answered(bench)]
-
-
-def answered(bench: Shared) -> list[Any]:
-    """The answers to ShareFetches."""
-    return [each for each in bench.answers.values() if each["requestHeader"]["requestApiKey"] == 78]
 
 
 def test_what_a_lost_connection_has_is_found_when_a_max_wait_is_over() -> None:
@@ -414,6 +335,39 @@ def test_who_says_nothing_of_a_partition_is_told_so_beside_others() -> None:
     assert told(2, {1: [], 0: [batch(0, 0, 1)]}) == [(1, 0), (0, 0)]
     assert told(3, {1: [], 0: [batch(5, 3, 1)]}) == [(0, 42)]
     assert told(4, {2: [], 0: [batch(2, 2, 1)], 9: []}) == [(2, 0), (0, 0), (9, 3)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [batch(0, 2, 1, 1)],
+        [batch(0, 2, 1, 1, 1, 1)],
+        [batch(0, 2)],
+        [batch(0, 2, -1)],
+        [batch(0, 2, 5)],
+        [batch(0, 2, 4)],
+        [batch(1, 2, 1), batch(0, 0, 1)],
+    ],
+    ids=["too few", "too many", "none", "below", "unknown", "renewal", "descending"],
+)
+def test_acknowledgements_that_make_no_sense_change_nothing(said: list[Any]) -> None:
+    """One type is for all records, else each has one; who renews has to say so."""
+    bench = Shared()
+    assert bench.fetch("a") == [(0, 2, 1)]
+    assert bench.say("a", *said) == 42
+    assert bench.say("a", batch(0, 2, 1, 2, 1)) == 0
+    assert bench.fetch("b") == [(1, 1, 2)]
+
+
+def test_the_last_record_of_a_batch_comes_with_its_batch() -> None:
+    bench = Shared()
+    bench.append("foo", header(2))
+    shown = []
+    for epoch in range(4):
+        answer = bench.share("a", epoch, maxRecords=1, shareAcquireMode=1)
+        (told,) = answer["responses"][0]["partitions"]
+        shown.append((got(answer), [each["baseOffset"] for each in told["batches"]]))
+    assert shown == [([(n, n, 1)], [0 if n < 3 else 3]) for n in range(4)]
 
 
 def test_a_mode_that_there_is_not_and_topics_that_are_gone_at_the_end_of_a_session() -> None:

@@ -5,6 +5,7 @@ What a real broker answers is in the capture `share_fetch`.
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -183,6 +184,28 @@ def test_behind_the_last_record_that_is_not_done_begins_what_nobody_had() -> Non
     partition.say("a", 0, 1, ACCEPT)
     partition.answer()
     assert (partition.share.start_offset, partition.share.next_fetch_offset()) == (2, 3)
+
+
+def test_a_single_record_that_is_done_with_lets_the_start_offset_go_on() -> None:
+    partition = Partition(told=[StateBatch(0, 0, 2, 1), StateBatch(1, 4, 0, 1)])
+    assert partition.share.start_offset == 1
+    assert partition.fetch("a", records=1) == [(1, 4, 2)]
+    partition.say("a", 1, 4, ACCEPT)
+    partition.answer()
+    assert partition.share.start_offset == 5
+
+
+@pytest.mark.parametrize(
+    ("count", "got"),
+    [(4, (0, 9, 5)), (5, (0, 4, 6)), (6, (0, 1, 7)), (7, (0, 0, 8)), (9, (0, 0, 10))],
+)
+def test_a_batch_comes_in_half_a_quarter_and_single_records_the_more_often_it_came(
+    count: int, got: tuple[int, int, int]
+) -> None:
+    """Ten records, of ten deliveries at most; from half of them on the batch is not trusted."""
+    limits = Limits(LOCK_MS, records=200, deliveries=10)
+    partition = Partition(limits, told=[StateBatch(0, 9, 0, count)])
+    assert partition.fetch("a")[0] == got
 
 
 def test_what_is_done_is_counted_from_the_start_offset_on() -> None:

@@ -1,4 +1,4 @@
-"""A share coordinator that does not answer: who fetches waits for it so long, and no longer."""
+"""A share coordinator on another broker: who fetches waits for it so long, and no longer."""
 
 from typing import Any
 
@@ -99,3 +99,20 @@ def test_a_state_that_is_not_loaded_is_waited_for_longer_than_max_wait(wait_ms: 
     bench.cut()
     assert bench.fetch(0, wait_ms) is None
     assert bench.answered_after(0) == PATIENCE_MS
+
+
+def test_a_broker_that_leads_again_begins_with_what_the_share_coordinator_knows(bench: Cut) -> None:
+    """Locks are of the leader epoch in which they began."""
+    bench.append(TOPIC, header(3), partition=bench.partition)
+    bench.fetch(1, 0)
+    bench.fetch(2, 0, {"firstOffset": 0, "lastOffset": 0, "acknowledgeTypes": [1]})
+    for leader in (2, 1):
+        replicas = [{"partitionIndex": bench.partition, "replicas": [leader]}]
+        body = {"timeoutMs": 1_000, "topics": [{"name": TOPIC, "partitions": replicas}]}
+        bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, body)
+        bench.tick(1_000)
+    bench.fetch(3, 100)
+    bench.answered_after(3)
+    (topic,) = bench.answers["f3"]["response"]["responses"]
+    (told,) = topic["partitions"][0]["acquiredRecords"]
+    assert told == {"firstOffset": 1, "lastOffset": 2, "deliveryCount": 1}
