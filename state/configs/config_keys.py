@@ -151,7 +151,8 @@ def _list(name: str, key: ConfigKey, trimmed: str) -> list[str]:
 def _check_choice(name: str, key: ConfigKey, text: str) -> None:
     known = text in key.choices or (key.ignores_case and text.upper() in key.choices)
     if key.choices and not known:
-        raise _invalid(name, text, f"String must be one of: {', '.join(key.choices)}")
+        how = " (case insensitive)" if key.ignores_case else ""
+        raise _invalid(name, text, f"String must be one of{how}: {', '.join(key.choices)}")
 
 
 def _invalid(name: str, value: object, reason: str) -> InvalidConfigError:
