@@ -52,6 +52,15 @@ def test_our_own_settings_say_so_and_are_off() -> None:
     assert warnings == []
 
 
+@pytest.mark.parametrize("shards", [0, 9])
+def test_a_session_cache_has_one_to_eight_slices(shards: int) -> None:
+    """Each slice has a part of the ids, which are int32."""
+    name = "brokerstream.fetch.session.cache.shards"
+    with pytest.raises(InvalidConfigError, match=f"Invalid value {shards}"):
+        parse({name: str(shards)})
+    assert parse({name: "8"})[0].brokerstream_fetch_session_cache_shards == 8
+
+
 def test_given_settings_are_typed_and_kept_as_texts() -> None:
     typed, warnings = parse({"num.partitions": " 12 ", "auto.create.topics.enable": "FALSE"})
     assert (typed.num_partitions, typed.auto_create_topics_enable) == (12, False)

@@ -33,9 +33,21 @@ from tests.support.configs import (
 )
 from tests.support.listening_kafkas import PROTOCOLS, ListeningKafka
 from tests.support.machine import Bench, header
+from tests.support.recorded import exchanges, replay
 from tests.support.replicas import Replicas
 
 RATE = "leader.replication.throttled.rate"
+RECORDED_BESIDE = {
+    "process.roles": "broker,controller",
+    "listeners": "CLIENT://localhost:25014,CONTROLLER://localhost:25275",
+    "advertised.listeners": "CLIENT://localhost:25014",
+    "inter.broker.listener.name": "CLIENT",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "log.cleaner.dedupe.buffer.size": "16777216",
+}
+"""What the recorded broker was given as well."""
+
 SETTINGS = {"log.retention.hours": "24", "message.max.bytes": "2000000", "num.io.threads": "4"}
 VALUES = {
     "background.threads": ("5", "21"),
@@ -209,6 +221,12 @@ def test_each_value_is_judged_as_by_the_real_broker(both: Both, name: str) -> No
             wanted = [(BROKER, resource, [(name, SET, value)])]
             real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, wanted, True) for one in both)
             assert found == real, (resource, value)
+
+
+def test_each_value_is_judged_as_a_real_broker_has_judged_it() -> None:
+    """Recorded of the values above, and of some that belong together."""
+    found = replay(bench_with(SETTINGS | RECORDED_BESIDE), exchanges("broker_values"))
+    assert found == []
 
 
 @pytest.mark.kafka

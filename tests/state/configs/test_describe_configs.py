@@ -130,6 +130,14 @@ def test_a_broker_and_the_cluster_are_described_as_the_real_broker_does(both: Bo
     assert [config["name"] for config in found[1]["configs"]] == ["min.insync.replicas"]
 
 
+def test_each_setting_of_a_topic_may_be_altered_and_none_is_a_secret() -> None:
+    bench = Bench()
+    bench.topic("a")
+    (told,) = describe(bench, (TOPIC, "a"))
+    kinds = {(each["readOnly"], each["isSensitive"]) for each in told["configs"]}
+    assert kinds == {(False, False)}
+
+
 def test_the_order_of_a_topics_settings_is_that_of_kafkas_hash_map() -> None:
     bench = Bench()
     bench.request("CREATE_TOPICS", 7, create_body("plain", {}))
