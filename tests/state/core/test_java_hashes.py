@@ -25,6 +25,7 @@ from brokerstream.state.core.java_hashes import (
     timeline_order,
     uuid_hash,
 )
+from tests.support.recorded import exchanges
 
 DRIVER = Path(__file__).with_name("HashOrders.java")
 MOST = 200
@@ -83,6 +84,22 @@ def _signed(number: int) -> int:
     return ((number & 0xFFFFFFFF) ^ 1 << 31) - (1 << 31)
 
 
+def test_hashes_and_orders_are_those_that_java_has_told() -> None:
+    """Recorded; below Java is asked anew."""
+    recorded = exchanges("java_hashes")
+    assert len(recorded) > 10
+    for each in recorded:
+        mine = ours(each["question"])
+        for name, told in each["answer"].items():
+            assert mine[name] == told, (name, each["question"])
+
+
+def test_hashes_of_texts_whose_hash_is_known() -> None:
+    known = {"": 0, "hello": 99_162_322, "Aa": 2_112, "BB": 2_112, "😀": 1_772_899}
+    known["polygenelubricants"] = -(2**31)
+    assert {text: java_hash(text) for text in known} == known
+
+
 @pytest.mark.kafka
 def test_hashes_and_orders_are_those_of_java() -> None:
     chance = Random(1)
@@ -91,6 +108,7 @@ def test_hashes_and_orders_are_those_of_java() -> None:
         texts = texts_of(chance, count)
         ids = [derive_uuid(f"{count}/{each}") for each in texts]
         questions.append({"texts": texts, "ids": ids, "kept": chance.randint(0, count)})
+    questions += [each["question"] for each in exchanges("java_hashes")]
     for question, theirs in zip(questions, javas_answers(questions), strict=True):
         mine = ours(question)
         for name, told in theirs.items():
