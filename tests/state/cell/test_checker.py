@@ -95,6 +95,16 @@ def _log(cell: Cell) -> tuple[str, Log]:
     return next((key, log) for key, log in found if log.topic == "orders")
 
 
+def test_a_partition_among_others_of_its_broker_is_looked_at_alone(bench: Bench) -> None:
+    bench.topic("many", 3)
+    tables = bench.cell.tables
+    tables.take_touched()
+    bench.append("many", header(), partition=1)
+    touched = tables.take_touched()
+    assert touched is not None and len([k for k in touched["logs"] if kind_of(k) == "log"]) == 1
+    assert check(bench.cell, Touched(touched)) == []
+
+
 def test_what_was_touched_before_a_commit_is_not_known(bench: Bench) -> None:
     tables = bench.cell.tables
     assert tables.take_touched() is None

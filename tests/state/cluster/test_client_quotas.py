@@ -77,6 +77,14 @@ def test_a_rate_is_taken_over_all_windows_but_one_at_least() -> None:
     assert rate.per_second(20_000, WINDOWS) == 0
 
 
+def test_a_steady_rate_has_all_its_windows() -> None:
+    """Eleven samples of a second, the first of which began ten seconds ago."""
+    rate = Rate([])
+    for second in range(30):
+        rate.record(second * 1000, 1000.0, WINDOWS)
+    assert rate.per_second(29_000, WINDOWS) == 1100
+
+
 def test_quotas_are_set_described_and_removed() -> None:
     bench = Bench()
     user, client = part("user", ALICE), part("client-id", None)
