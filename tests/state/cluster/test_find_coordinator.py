@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.cluster.coordinators import partition_for
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, leads, partition_for
 from brokerstream.state.core.java_hashes import java_hash
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
@@ -42,6 +42,20 @@ def test_the_first_look_up_creates_the_internal_topic(name: str, key_type: int) 
     assert (created["isInternal"], len(created["partitions"])) == (True, 7)
     (second,) = look_up(bench, key_type, "key")
     assert (second["errorCode"], second["nodeId"]) == (0, 1)
+
+
+def test_who_is_told_to_coordinate_a_key_is_the_one_that_leads_it_to_the_checks() -> None:
+    """Without the internal topic each broker is looked at."""
+    brokers = (1, 2, 3)
+    bench = Bench(brokers, offsets_topic_num_partitions=7)
+
+    def leading(group_id: str) -> list[int]:
+        return [each for each in brokers if leads(bench.cell.tables, each, GROUP_TOPIC, group_id)]
+
+    assert leading("a") == [1, 2, 3]
+    look_up(bench, 0, "a")
+    told = {each["key"]: [each["nodeId"]] for each in look_up(bench, 0, *"abcdef")}
+    assert {group_id: leading(group_id) for group_id in "abcdef"} == told
 
 
 def test_internal_topics_are_created_once() -> None:
