@@ -8,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerstream.state.cell.apply import apply
+from brokerstream.state.cell.check import check as whole_check
 from brokerstream.state.core.events import LogMark
 from brokerstream.state.core.records import Batch, BatchAppended, EndMarker, LogTruncated
+from brokerstream.state.logs import check as log_check
 from brokerstream.state.logs import cleaner, timestamp_index
+from brokerstream.state.logs import log as log_module
 from brokerstream.state.logs.aborted_transactions import AbortedTransaction
 from brokerstream.state.logs.check import check
 from brokerstream.state.logs.cleaner import (
@@ -361,3 +364,26 @@ def test_only_an_edge_that_has_the_bytes_may_clean() -> None:
     with pytest.raises(RefusedError, match="are not taken"):
         clean(bench, told(log, bench, [1]))
     assert log_of(bench) == log
+
+
+def test_the_index_of_a_compacted_log_stays_whole_and_that_of_another_is_sealed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_module, "CHUNK_BATCHES_MAX", 4)
+    for module in (log_module, log_check):
+        monkeypatch.setattr(module, "INDEX_CHUNKS_MAX", 4)
+    bench = Bench()
+    bench.settings.may_clean = True
+    bench.reload()
+    sealed = []
+    for policy in ("compact", "delete"):
+        bench.topic(policy, cleanup_policy=policy)
+        for _ in range(30):
+            assert bench.append(policy, header())["errorCode"] == 0
+        (log,) = (
+            log for _, log in bench.cell.tables.logs.items("1/log/", Log) if log.topic == policy
+        )
+        sealed.append((log.sealed_bytes > 0, len(log.chunks)))
+    assert sealed == [(False, 8), (True, 4)]
+    bench.reload()
+    assert whole_check(bench.cell) == []
