@@ -216,6 +216,19 @@ def test_a_cell_that_begins_anew_counts_from_one_in_a_higher_incarnation() -> No
     assert anew.dead_letters() == []
 
 
+def test_of_a_cell_that_has_begun_anew_alone_the_first_is_the_next() -> None:
+    cells = Cells(SETTINGS, TWO)
+    for number in range(2):
+        cells.handle(creation(f"c{number}", 1, f"t{number}"))
+    (row,) = cells.take(("a", creation("c2", 1, "orders")))
+    cells.deliver([changed(row, incarnation=7, sequence=2)])
+    assert [letter["reason"] for letter in cells.dead_letters()] == [Reason.OUT_OF_SEQUENCE]
+    assert topics(cells, "b") == ["t0", "t1"]
+    cells.deliver([changed(row, incarnation=7, sequence=1), row])
+    assert topics(cells, "b") == ["orders", "t0", "t1"]
+    assert len(cells.dead_letters()) == 1, "what it had told before is told already"
+
+
 @pytest.mark.parametrize("sender", ["", "b", "c", CLUSTER])
 def test_what_no_other_cell_has_sent_is_refused(sender: str) -> None:
     cells = Cells(SETTINGS, TWO)
