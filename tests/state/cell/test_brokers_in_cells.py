@@ -51,9 +51,11 @@ def some_again(topic: list[Row]) -> list[Row]:
 class Clusters:
     """One history for a cluster of a single cell, and for one of several."""
 
-    def __init__(self, cells: int, repeat: Repeat | None) -> None:
-        self.one = Cells(SETTINGS, {})
-        self.many = Cells(SETTINGS, split(BROKERS, cells), repeat)
+    def __init__(
+        self, cells: int, repeat: Repeat | None, settings: CellSettings = SETTINGS
+    ) -> None:
+        self.one = Cells(settings, {})
+        self.many = Cells(settings, split(BROKERS, cells), repeat)
         self._count = 0
         self.now = START
         assignments = [{"partitionIndex": n, "brokerIds": ids} for n, ids in ASSIGNMENTS.items()]
@@ -262,6 +264,21 @@ def test_what_a_severed_broker_asks_arrives_later(clusters: Clusters, broker: in
     assert clusters.answer(waits) == 0
     assert clusters.partition(led)["leader"] == broker
     assert sorted(clusters.partition(led)["isr"]) == BROKERS
+
+
+def test_the_in_sync_set_that_a_severed_leader_wants_does_not_reach_the_controller() -> None:
+    """It is of another cell, and sees that nobody fetches before its session is over."""
+    patient = msgspec.structs.replace(
+        SETTINGS, broker_settings=BrokerSettings(replica_lag_time_max_ms=SESSION_MS // 3)
+    )
+    clusters = Clusters(2, None, patient)
+    clusters.do("sever", 2)
+    clusters.produce(2, 1)
+    for _ in range(2):
+        clusters.pass_time(SESSION_MS // 3 + 1)
+    assert sorted(clusters.partition(1)["isr"]) == BROKERS
+    clusters.pass_time(SESSION_MS)
+    assert sorted(clusters.partition(1)["isr"]) == [1, 3]
 
 
 def test_a_follower_that_is_cut_off_counts_as_caught_up_until_then(clusters: Clusters) -> None:
