@@ -186,13 +186,17 @@ class EmbeddedKafka:
         files = jars.fetch(jars.kafka_jars(), self._jars_home, self._ivy_settings, say)
         command = [java, *self._classes(java, files[0].parent)]
         (self.home / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
+        former = self._bootstrap_of_last_start()
         for attempt in range(1, START_ATTEMPTS + 1):
             self._write_properties(settings)
             self._format(command)
             process = self._launch([*command, HEAP, *self._java_options()])
             if self._wait_until_started(process, last=attempt == START_ATTEMPTS):
                 break
-        return self._bootstrap_of_last_start() or ""
+        now = self._bootstrap_of_last_start() or ""
+        if former not in (None, now):
+            say(f"{former} is taken by another process: the broker listens on {now}")
+        return now
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
         """Stop the broker: SIGTERM, and SIGKILL if it is still there after the timeout.

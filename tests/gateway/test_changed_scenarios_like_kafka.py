@@ -1,4 +1,4 @@
-"""Scenarios with changed fields, or requests that come again, beside a real broker: all is the same.
+"""Scenarios with changed fields, or repeated requests, beside a real broker: answers are the same.
 
 `EXAMPLES=500` plays that many, others each time; no fewer than the suite does.
 """

@@ -80,9 +80,11 @@ def test_a_taken_port_is_left_to_its_owner(broker: EmbeddedKafka) -> None:
     broker.stop()
     host, _, port = first.rpartition(":")
     with closing(socket.create_server((host, int(port)))):
-        second = broker.start()
+        said: list[str] = []
+        second = broker.start(say=said.append)
         assert second != first
         assert topics(second) is not None
+        assert said[-1].startswith(f"{first} is taken by another process")
 
 
 @pytest.mark.kafka

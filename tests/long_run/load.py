@@ -41,6 +41,9 @@ TRIES, TRY_S = 10, 30.0
 """How often, and how long each time, a log is asked where it begins."""
 
 TRANSACTION_RECORDS = 5
+IDS = 4
+"""Transactional ids: each is known for days, and so are the producers that had one."""
+
 TRANSACTION = {"transaction.timeout.ms": 180_000}
 TIMED_OUT = "Request in flight"
 """What librdkafka logs where a request has no answer in time."""
@@ -222,7 +225,7 @@ class Reads(Client):
 
 
 class Transacts(Client):
-    """Transactions of some records, every third of which is aborted, with a new id now and then.
+    """Transactions of some records, every third of which is aborted, with another id now and then.
 
     One whose end is not known is not tried again: the next has another number.
     """
@@ -230,7 +233,7 @@ class Transacts(Client):
     number = 0
 
     def turn(self) -> None:
-        own = {"transactional.id": f"{self.topic}-{self.done // 100}", **TRANSACTION}
+        own = {"transactional.id": f"{self.topic}-{self.done // 100 % IDS}", **TRANSACTION}
         producer = confluent_kafka.Producer(self.settings("producers", **own))
         producer.init_transactions(30)
         for _ in range(100):
