@@ -10,7 +10,7 @@ from multiprocessing import get_context
 import msgspec
 
 from brokerstream.simulation.plan import Fault, Plan, Role, draw
-from brokerstream.simulation.planting import Planted, plant
+from brokerstream.simulation.planting import Planted, begin
 from brokerstream.simulation.reach import Reach
 from brokerstream.simulation.run import Outcomes, simulate
 
@@ -118,7 +118,7 @@ def results(
     Where the caller leaves, those that have not begun do not run.
     """
     count = workers or os.cpu_count() or 1
-    with ProcessPoolExecutor(count, get_context("spawn"), plant, (planted,)) as pool:
+    with ProcessPoolExecutor(count, get_context("spawn"), begin, (planted,)) as pool:
         try:
             yield from pool.map(one, seeds, chunksize=CHUNK)
         finally:

@@ -4,10 +4,13 @@ So it must be planted before anything imports the module: in a process of its ow
 imports nothing of ours, for it is the first there.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from multiprocessing import parent_process
+from threading import Thread
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
@@ -71,3 +74,16 @@ def plant(planted: Planted | None) -> None:
     if planted.module in sys.modules:
         raise NotPlantedError(f"{planted.name}: {planted.module} is loaded already")
     sys.meta_path.insert(0, _Finder(planted))
+
+
+def begin(planted: Planted | None) -> None:
+    """What a process for runs begins with; it ends when its parent is gone."""
+    plant(planted)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

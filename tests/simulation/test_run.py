@@ -1,13 +1,17 @@
 """Runs: the same seed gives the same run, and what goes wrong in one is seen."""
 
 import os
+import subprocess
 
 import msgspec
+import psutil
 import pytest
 
 from brokerstream.simulation.campaign import Tally, results
 from brokerstream.simulation.plan import Engine, draw
 from brokerstream.simulation.run import simulate
+from tests.support.console import command
+from tests.support.patience import wait_until
 
 SEEDS = int(os.environ.get("SEEDS", "1000"))
 FIRST = int(os.environ.get("FIRST_SEED", "0"))
@@ -34,3 +38,14 @@ def test_nothing_is_wrong_in_any_seed_and_every_kind_is_drawn(first: int) -> Non
         tally.add(result)
     assert tally.failed == {}
     assert tally.missing == []
+
+
+@pytest.mark.processes
+def test_who_is_killed_leaves_no_process_behind() -> None:
+    """Those of `simulate --workers` waited for work for ever."""
+    with subprocess.Popen(command("simulate", "--seeds", 5000, "--workers", 2)) as simulating:
+        process = psutil.Process(simulating.pid)
+        wait_until(lambda: len(process.children()) >= 2, "processes for runs")
+        workers = process.children()
+        simulating.kill()
+    wait_until(lambda: not any(each.is_running() for each in workers), f"left behind: {workers}")
