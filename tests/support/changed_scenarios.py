@@ -37,6 +37,9 @@ VERSIONS = {
 } | {"AddPartitionsToTxn": (0, 3)}
 """A broker's own AddPartitionsToTxn without a transaction Kafka never answers."""
 
+AGAIN = "comes again behind step"
+"""How what is made of a scenario names a request that was sent again."""
+
 LATE = 4
 """So many steps later, at most, a request comes again."""
 
@@ -98,14 +101,14 @@ class Changes:
         self._again = again
         self.made: dict[str, None] = {}
 
-    def again(self, step: int) -> int:
-        """How many steps before this one was sent what comes again; 0: this one, -1: nothing."""
+    def again(self, step: int, last: list[Any]) -> Any:
+        """Which of the last steps comes again behind this one; None: none does."""
         chance = Random(f"{self._seed} again {step}")
-        if chance.random() >= self._again:
-            return -1
-        back = chance.randint(0, LATE)
-        self.made[f"behind step {step} comes again what was sent {back} before"] = None
-        return back
+        return chance.choice(last) if last and chance.random() < self._again else None
+
+    def came_again(self, step: int, api: str) -> None:
+        """Says that a request was sent again."""
+        self.made[f"{AGAIN} {step}: {api}"] = None
 
     def of(self, api: str, version: int, body: Any) -> tuple[int, Any]:
         """The version and the body that are sent; only what the codec can write is changed."""
@@ -160,10 +163,12 @@ class ChangedScenario(S):
         answer = super().call(conn, api, version, body, *how, **named)
         view = how[1] if len(how) > 1 else named.get("view")
         self.steps.append((conn, api, version, body, view))
-        back = self.changes.again(len(self.steps))
-        if 0 <= back < len(self.steps) and self.steps[-1 - back][1] not in NOT_AGAIN:
-            conn, api, version, body, view = self.steps[-1 - back]
+        last = [step for step in self.steps[-1 - LATE :] if step[1] not in NOT_AGAIN]
+        chosen = self.changes.again(len(self.steps), last)
+        if chosen is not None:
+            conn, api, version, body, view = chosen
             self.sleep(LATE_S)
+            self.changes.came_again(len(self.steps), api)
             self.record(f"again {api} v{version}", self.raw(conn, api, version, body), view)
         return answer
 
