@@ -34,7 +34,7 @@ from brokerstream.state.replication import copying, internal_logs
 from brokerstream.state.replication.copying import Place
 from brokerstream.state.replication.internal_logs import Required
 
-ACCEPTED = frozenset({Error.NONE})
+ACCEPTED: frozenset[Error] = frozenset({Error.NONE})
 
 
 def required(broker: Broker, request: Request, response: Any) -> list[Required]:
