@@ -15,13 +15,14 @@ A topic that the client may not READ has 29, one that there is not 3. Where a pa
 to be set, nothing is, and the request has -1: Kafka cannot ask share coordinators that. A group
 that there is not is made where any topic is there, whichever of its partitions are named. Then the
 share coordinators begin the partitions' states in the group's epoch; what they say of a partition
-is its answer. Kafka waits for `__share_group_state`; here it is created where there is something to
-begin, and the client is told 15 COORDINATOR_NOT_AVAILABLE until it is there.
+is its answer. Where there is no `__share_group_state` yet it is created first, and they are asked
+then.
 """
 
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.apis.create_topics import CreateTopicsResponse
 from brokerstream.state.cluster import internal_topics
 from brokerstream.state.cluster.coordinators import SHARE_TOPIC
 from brokerstream.state.cluster.machines import Broker
@@ -117,11 +118,6 @@ def handle(broker: Broker, request: Request) -> Decision:
     if not any(offsets.values()):
         records = share_offsets.begin(broker, group, places) if places else []
         return Decision(response=answer, records=records)
-    if broker.topic_by_name(SHARE_TOPIC) is None:
-        error = Error.COORDINATOR_NOT_AVAILABLE
-        refusal = _refuse(error, WORDS[error])
-        refusal.messages = internal_topics.creation(broker, [SHARE_TOPIC])
-        return refusal
     odd = next(((topic, p) for topic, asked in offsets.items() for p in asked if p < 0), None)
     if odd is not None:
         text = f"Initialize share group parameters has invalid partitionId - {body.group_id}"
@@ -129,7 +125,10 @@ def handle(broker: Broker, request: Request) -> Decision:
         refusal.records = share_offsets.begin(broker, group, places)
         return refusal
     state = AlterState(body.group_id, answer, group.group_epoch, offsets)
-    decision = _go_on(broker, state, share_offsets.NOBODY)
+    if broker.topic_by_name(SHARE_TOPIC) is None:
+        decision = _wait(broker, state, internal_topics.creation(broker, [SHARE_TOPIC]))
+    else:
+        decision = _go_on(broker, state, share_offsets.NOBODY)
     decision.records = share_offsets.begin(broker, group, places)
     return decision
 
@@ -183,13 +182,17 @@ def _go_on(broker: Broker, state: AlterState, after: int) -> Decision:
     """Asks the next share coordinator, or answers once all have been asked."""
     message = share_offsets.next_to_begin(broker, state.group_id, state.epoch, state.offsets, after)
     if message is not None:
-        deadline = broker.now + broker.settings.request_timeout_ms
-        delay = Delay(deadline, [], msgspec.msgpack.encode(state))
-        return Decision(delay=delay, messages=[message])
+        return _wait(broker, state, [message])
     if not _put_errors(state):
         records = share_offsets.begun(broker, state.group_id, state.offsets)
         return Decision(response=state.answer, records=records)
     return Decision(response=state.answer)
+
+
+def _wait(broker: Broker, state: AlterState, messages: list[Message]) -> Decision:
+    """The answer comes when these are answered, or their time is over."""
+    deadline = broker.now + broker.settings.request_timeout_ms
+    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)), messages=messages)
 
 
 def _put_errors(state: AlterState) -> bool:
@@ -211,10 +214,15 @@ def _put_errors(state: AlterState) -> bool:
 
 
 def resume(
-    broker: Broker, waiting: Waiting, message: Message, response: ShareGroupStateResponse
+    broker: Broker,
+    waiting: Waiting,
+    message: Message,
+    response: ShareGroupStateResponse | CreateTopicsResponse,
 ) -> Decision:
-    """A share coordinator has answered; the next one is asked."""
+    """The topic of their states has been created, or a share coordinator has answered: the next."""
     state = decode_item(waiting.state, AlterState)
+    if isinstance(response, CreateTopicsResponse):
+        return _go_on(broker, state, share_offsets.NOBODY)
     for topic_id, answers in share_offsets.answers_in(response).items():
         state.answered.setdefault(topic_id, {}).update(answers)
     return _go_on(broker, state, message.receiver)

@@ -11,10 +11,11 @@ Kafka; KIP-932, KIP-1226 (lag). Each group has its own answer, in this order:
     the group has no name: Kafka cannot ask share coordinators that         -1 UNKNOWN_SERVER_ERROR
 
 Topics that the client may not DESCRIBE have 29 where they are named, else they are left out. Share
-coordinators are asked first, then the leaders of the partitions whose start offset is known, one
-after the other. The lag is what lies between the start offset and the high watermark, less what is
-done with. A start offset -1 is one that is not known, or there is no such topic or partition: Kafka
-asks for a missing partition for half a minute before it says so.
+coordinators are asked first (their topic is created where it is not there), then the leaders of the
+partitions whose start offset is known, one after the other. The lag is what lies between the start
+offset and the high watermark, less what is done with. A start offset -1 is one that is not known,
+or there is no such topic or partition: Kafka asks for a missing partition for half a minute before
+it says so.
 """
 
 from typing import Annotated
@@ -22,6 +23,7 @@ from typing import Annotated
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.apis.create_topics import CreateTopicsResponse
 from brokerstream.state.apis.list_offsets import API as LIST_OFFSETS
 from brokerstream.state.apis.list_offsets import (
     CONSUMER,
@@ -32,7 +34,8 @@ from brokerstream.state.apis.list_offsets import (
     ListPartition,
     ListTopic,
 )
-from brokerstream.state.cluster import coordinators, features
+from brokerstream.state.cluster import coordinators, features, internal_topics
+from brokerstream.state.cluster.coordinators import SHARE_TOPIC
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
@@ -52,6 +55,9 @@ from brokerstream.state.share.state_bodies import (
     ReadTopic,
     SummarizedPartition,
 )
+
+FIRST = "0"
+"""The context of the first group (`_go_on`)."""
 
 UNKNOWN = -1
 """An offset or a count that nobody knows."""
@@ -127,7 +133,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     """Has share coordinators and leaders asked, where there is anything to ask for."""
     body: DescribeShareGroupOffsetsRequest = request.body
     state = DescribeState([_begun(broker, request, asked) for asked in body.groups])
-    return _go_on(broker, state, "0", -1)
+    is_asked = any(_unknown(group) for group in state.groups)
+    if is_asked and broker.topic_by_name(SHARE_TOPIC) is None:
+        return _wait(broker, state, internal_topics.creation(broker, [SHARE_TOPIC]))
+    return _go_on(broker, state, FIRST, -1)
 
 
 def _begun(broker: Broker, request: Request, asked: DescribedGroupAsked) -> DescribedOffsetGroup:
@@ -218,9 +227,13 @@ def _go_on(broker: Broker, state: DescribeState, context: str, after: int) -> De
         message = _next_lag(broker, state, -1 if context else after)
     if message is None:
         return _answer(state)
+    return _wait(broker, state, [message])
+
+
+def _wait(broker: Broker, state: DescribeState, messages: list[Message]) -> Decision:
+    """The answer comes when these are answered, or their time is over."""
     deadline = broker.now + broker.settings.request_timeout_ms
-    delay = Delay(deadline, [], msgspec.msgpack.encode(state))
-    return Decision(delay=delay, messages=[message])
+    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)), messages=messages)
 
 
 def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) -> Message | None:
@@ -277,10 +290,12 @@ def resume(
     broker: Broker,
     waiting: Waiting,
     message: Message,
-    response: ReadShareGroupStateSummaryResponse | ListOffsetsResponse,
+    response: ReadShareGroupStateSummaryResponse | ListOffsetsResponse | CreateTopicsResponse,
 ) -> Decision:
-    """A share coordinator or a leader has answered; the next one is asked."""
+    """The topic of states was created, or one who knows has answered; the next one is asked."""
     state = decode_item(waiting.state, DescribeState)
+    if isinstance(response, CreateTopicsResponse):
+        return _go_on(broker, state, FIRST, -1)
     if isinstance(response, ListOffsetsResponse):
         for listed in response.topics:
             for partition in listed.partitions:

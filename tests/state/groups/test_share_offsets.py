@@ -56,6 +56,10 @@ def codes(answer: Any) -> list[int]:
     return [each["errorCode"] for topic in answer["responses"] for each in topic["partitions"]]
 
 
+def topics_of(bench: ShareBench) -> set[str]:
+    return {each["name"] for each in bench.request("METADATA", 12, {"topics": None})["topics"]}
+
+
 def test_the_lag_is_what_is_left_to_do() -> None:
     bench = left()
     for count in (4, 3):
@@ -196,12 +200,23 @@ def test_a_topic_that_could_not_be_forgotten_can_be_asked_for_again() -> None:
     assert (bench.states(), bench.group().deleting) == ([], {})
 
 
-def test_before_the_internal_topic_is_there_a_client_tries_again() -> None:
+def test_where_the_internal_topic_is_not_there_it_is_made_first() -> None:
     bench = ShareBench()
-    first = alter(bench, "foo", (0, 1))
-    assert first["errorCode"] == 15
-    assert alter(bench, "foo", (0, 1))["errorCode"] == 0
+    answer = alter(bench, "foo", (0, 1))
+    assert (answer["errorCode"], codes(answer)) == (0, [0])
     assert described(bench)["foo"] == [(1, -1)]
+
+
+def test_asking_for_partitions_makes_the_internal_topic() -> None:
+    bench = ShareBench()
+    assert described(bench) == {}
+    assert "__share_group_state" not in topics_of(bench)
+    asked = [{"topicName": "foo", "partitions": [0]}]
+    body = {"groups": [{"groupId": GROUP, "topics": asked}]}
+    (group,) = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"]
+    (told,) = group["topics"][0]["partitions"]
+    assert (told["errorCode"], told["startOffset"], told["lag"]) == (0, -1, -1)
+    assert "__share_group_state" in topics_of(bench)
 
 
 def test_the_internal_topic_is_not_made_where_nothing_is_to_begin() -> None:
@@ -209,8 +224,7 @@ def test_the_internal_topic_is_not_made_where_nothing_is_to_begin() -> None:
     bench = ShareBench()
     for _ in range(2):
         assert codes(alter(bench, "absent", (0, 3))) == [Error.UNKNOWN_TOPIC_OR_PARTITION]
-    listed = bench.request("METADATA", 12, {"topics": None})["topics"]
-    assert "__share_group_state" not in {each["name"] for each in listed}
+    assert "__share_group_state" not in topics_of(bench)
 
 
 @pytest.mark.parametrize("group", ["", "classic", "absent"])
@@ -241,10 +255,7 @@ def test_several_brokers_are_asked_one_after_the_other() -> None:
     node = bench.request("FIND_COORDINATOR", 4, asked)["coordinators"][0]["nodeId"]
     partitions = [{"partitionIndex": each, "startOffset": each} for each in range(10)]
     body = {"groupId": GROUP, "topics": [{"topicName": "many", "partitions": partitions}]}
-    first, answer = (
-        bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, body, broker=node) for _ in range(2)
-    )
-    assert first["errorCode"] == 15
+    answer = bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, body, broker=node)
     assert (answer["errorCode"], set(codes(answer))) == (0, {0})
     asked_of = {"groups": [{"groupId": GROUP, "topics": None}]}
     told = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, asked_of, broker=node)
