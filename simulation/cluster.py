@@ -74,6 +74,7 @@ def settings_of(plan: Plan) -> CellSettings:
             replica_fetch_backoff_ms=300,
             replica_fetch_max_bytes=plan.follower_bytes,
             replica_lag_time_max_ms=2_500,
+            share_coordinator_write_timeout_ms=2_000,
             transaction_abort_timed_out_transaction_cleanup_interval_ms=500,
             transaction_state_log_num_partitions=2,
             brokerstream_transaction_version=plan.transaction_version,

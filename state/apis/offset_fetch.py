@@ -17,6 +17,9 @@ Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetc
     another epoch than the member's                113 for the group
     an epoch without a member                      -1 for such a group
 
+Without requireStable it tells of what followers have; with it of all, and waits until they have it
+(`state/cell/behind.py`).
+
 With `brokerstream.missing.offset.error` (seed 003) a partition without an offset is answered with 3
 UNKNOWN_TOPIC_OR_PARTITION, as Kafka 0.8.1 did: a consumer cannot tell it from a topic that is gone.
 With `brokerstream.forward.offset.fetch` (seed 003) a broker that does not coordinate a group asks
@@ -265,7 +268,7 @@ class _Reader:
         self._unstable = set[tuple[str, int]]()
         is_refused = broker.settings.brokerstream_missing_offset_error
         self._error_of_none = Error.UNKNOWN_TOPIC_OR_PARTITION if is_refused else Error.NONE
-        self.table = _committed(broker, group_id)
+        self.table = broker.tables.groups if require_stable else _committed(broker, group_id)
         self.group_id = group_id
         if require_stable:
             table = broker.tables.groups

@@ -8,10 +8,14 @@ others (joins), assignments, markers, and rows of offsets and groups.
     the high watermark has passed       everything is told; records of transactions are applied
     too few in sync by then             15 for transactions; nobody asks that of groups
     offsets.commit.timeout.ms is over   15 for groups; it stays written, as in Kafka
+    share.coordinator.write.timeout.ms  the same for states of share groups
+    is over
     the transaction's time-out is over  15 for transactions; the id is as it was
     the broker does not lead any more   16
 
-Some answers with no records of their own wait as well (`behind.py`).
+Some answers with no records of their own wait as well (`behind.py`). What is told where nothing
+is committed is in `not_committed.py`. A group's coordinator asks share coordinators when its reason
+is committed; where it is not, they are not asked, and who waits for what they say is told 15.
 
 A leader that writes a marker says Produce's errors (7, 20, 6), after request.timeout.ms at the
 latest.
@@ -19,15 +23,21 @@ latest.
 What waits is a `Waiting` that no client has sent: its id is that of the log and the offset.
 """
 
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.apis import sync_group
+from brokerstream.state.apis import (
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+    sync_group,
+)
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import behind
+from brokerstream.state.cell import not_committed
 from brokerstream.state.cell.delivery import delayed, undelayed
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC
+from brokerstream.state.cell.not_committed import coordinators
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Asked, Decision, LateAnswer, Message, Waiting
@@ -39,7 +49,7 @@ from brokerstream.state.core.records import (
     TransactionMetadataWritten,
 )
 from brokerstream.state.core.schema import Body, render
-from brokerstream.state.core.tables import decode_item
+from brokerstream.state.core.tables import Table, decode_item
 from brokerstream.state.core.waiting import COMMITTING, LateMessage
 from brokerstream.state.groups import group_coordinator
 from brokerstream.state.groups.group_rows import OF_ROWS
@@ -47,22 +57,14 @@ from brokerstream.state.logs.log import batches_from
 from brokerstream.state.replication import acks, internal_logs
 from brokerstream.state.replication.copying import Place
 from brokerstream.state.replication.internal_logs import OF_TRANSACTIONS, Required, Written
+from brokerstream.state.share.state_bodies import DELETE, INITIALIZE
 from brokerstream.state.transactions import transaction_markers, transactional_ids
 
-_COORDINATORS = {
-    **dict.fromkeys(
-        (
-            Error.UNKNOWN_TOPIC_OR_PARTITION,
-            Error.NOT_ENOUGH_REPLICAS,
-            Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-            Error.REQUEST_TIMED_OUT,
-        ),
-        Error.COORDINATOR_NOT_AVAILABLE,
-    ),
-    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
-    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
+_UNTOLD = {
+    alter_share_group_offsets.API.key: alter_share_group_offsets.AlterShareGroupOffsetsResponse,
+    delete_share_group_offsets.API.key: delete_share_group_offsets.DeleteShareGroupOffsetsResponse,
 }
-"""What a coordinator tells of an error of its log."""
+"""The answers, with nothing in them, of requests that go on with messages that wait."""
 
 
 class Told(msgspec.Struct, array_like=True):
@@ -93,7 +95,8 @@ class Committing(msgspec.Struct, array_like=True):
     """What follows when some records are committed.
 
     `records` are applied then; `rows` have been applied, but not told to `offsets.CLUSTER`.
-    Members of groups that have `synced` wait for their assignments.
+    Members of groups that have `synced` wait for their assignments. `refusals` are for requests
+    that go on with `messages`, and are told where these are not sent.
     """
 
     required: list[Required]
@@ -103,6 +106,7 @@ class Committing(msgspec.Struct, array_like=True):
     replies: list[Reply] = []
     rows: list[Record] = []
     synced: list[Synced] = []
+    refusals: list[Told] = []
 
 
 class Outcome(NamedTuple):
@@ -116,44 +120,6 @@ class Outcome(NamedTuple):
     answers: list[tuple[str, dict[str, Any]]]
     messages: list[Message]
     replies: list[tuple[Message, Body]]
-
-
-def coordinators(error: Error) -> Error:
-    """What a client is told for an error of a coordinator's log."""
-    return _COORDINATORS.get(error, error)
-
-
-def failed(body: Body, error: Error, accepted: frozenset[Error] = behind.ACCEPTED) -> Body:
-    """An answer where nothing was committed: what was accepted (0) has the error instead.
-
-    An answer about one thing says nothing else then; one about several keeps what they are.
-    `accepted`: errors that are as good as 0 here.
-    """
-    changes: dict[str, Any] = {}
-    for name in body.__struct_fields__:
-        value = getattr(body, name)
-        if isinstance(value, list) and value and isinstance(value[0], Body):
-            parts = [failed(each, error, accepted) for each in value]
-            if parts != value:
-                changes[name] = parts
-    codes = [name for name in body.__struct_fields__ if name.endswith("error_code")]
-    if not changes and all(getattr(body, name) in accepted for name in codes):
-        changes = dict.fromkeys(codes, int(error))
-        if codes == ["error_code"]:
-            changes = {**_defaults(type(body)), **changes}
-    return msgspec.structs.replace(body, **changes)
-
-
-def _defaults(body_type: type[Body]) -> dict[str, Any]:
-    """What the fields of an answer say that have nothing to say; who is meant stays."""
-    kept = ("throttle_time_ms", "member_id", "group_instance_id")
-    return {
-        field.name: field.default
-        if field.default_factory is msgspec.NODEFAULT
-        else field.default_factory()
-        for field in msgspec.structs.fields(body_type)
-        if field.name not in kept and not field.required
-    }
 
 
 def hold(
@@ -171,14 +137,16 @@ def hold(
     answers = [_told_late(broker, each) for each in decision.answers]
     if asked is not None and decision.response is not None:
         waiting.add(table, _client(asked))
-        answers.append(_told(asked, decision.response))
+        answers.append(_told(broker, asked, decision.response))
     replies = []
     if reply_to is not None and decision.response is not None:
         response = msgspec.msgpack.encode(decision.response)
         replies.append(Reply(delayed(reply_to), reply_to.awaited_by, response))
-    markers = [each for each in decision.messages if waits(each)]
+    late = [each for each in decision.messages if waits(each)]
     synced = _synced(asked, written.records) if asked is not None else []
-    is_awaited = bool(answers or replies or synced)
+    refusals = _refusals(broker, asked, late)
+    is_awaited = bool(answers or replies or synced or refusals)
+    _note_new_ids(broker, written.late)
     for transactional_id in _ids(written.late):
         transactional_ids.begin_write(broker, transactional_id)
     _add(
@@ -187,10 +155,11 @@ def hold(
             required=written.required,
             answers=[told for told in answers if told is not None],
             records=written.late,
-            messages=[delayed(message) for message in markers],
+            messages=[delayed(message) for message in late],
             replies=replies,
             rows=[each for each in written.records if _has_row(each)],
             synced=synced,
+            refusals=refusals,
         ),
         _deadline(broker, written, reply_to) if is_awaited else waiting.NO_DEADLINE,
     )
@@ -204,21 +173,37 @@ def _synced(asked: Asked, records: list[Record]) -> list[Synced]:
     return [Synced(each.group_id, each.metadata.generation) for each in groups]
 
 
+def _refusals(broker: Broker, asked: Asked | None, late: list[Message]) -> list[Told]:
+    """What a client is told whose request goes on with these messages, where they are not sent."""
+    if asked is None or not any(each.awaited_by == asked.event_id for each in late):
+        return []
+    response = _UNTOLD[asked.header.request_api_key]()
+    return [_told(broker, asked, response)]
+
+
 def waits(message: Message) -> bool:
-    """Whether a message is sent only when its reason is committed: markers are."""
-    return message.api_key == transaction_markers.KEY
+    """Whether a message is sent only when its reason is committed.
+
+    Markers are, and what a group's coordinator asks share coordinators.
+    """
+    return message.api_key in (transaction_markers.KEY, INITIALIZE, DELETE)
 
 
-def refuse(broker: Broker, decision: Decision, error: Error) -> None:
+def refuse(broker: Broker, decision: Decision, asked: Asked | None, error: Error) -> None:
     """Nothing is written: who asks is told, nothing else happens, and ids are as they were."""
-    told = coordinators(error)
+    api_key = asked.header.request_api_key if asked is not None else waiting.COMMITTING
     if decision.response is not None:
-        decision.response = failed(decision.response, told)
+        response = decision.response
+        decision.response = not_committed.answer(api_key, response, error, broker.settings)
     decision.answers = [
-        LateAnswer(each.event_id, each.response and failed(each.response, told))
+        LateAnswer(
+            each.event_id,
+            each.response and not_committed.failed(each.response, coordinators(error)),
+        )
         for each in decision.answers
     ]
     decision.messages = [each for each in decision.messages if not waits(each)]
+    _note_new_ids(broker, decision.records)
     for transactional_id in _ids(decision.records):
         transactional_ids.look_again(broker, transactional_id)
 
@@ -260,14 +245,15 @@ def finish(broker: Broker, waited: Waiting, error: Error) -> Outcome:
     if error is Error.NONE:
         answers = [(told.event_id, told.committed) for told in state.answers]
         messages = [undelayed(each) for each in state.messages]
-        replies = [_reply(each, Error.NONE) for each in state.replies]
+        replies = [_reply(broker, each, Error.NONE) for each in state.replies]
         return Outcome(state.records, state.rows, answers, messages, replies)
     if error is Error.REQUEST_TIMED_OUT and state.rows:
         rest = Committing(state.required, rows=state.rows)
         _add(broker, rest, waiting.NO_DEADLINE)
     is_moved = coordinators(error) is Error.NOT_COORDINATOR
-    answers = [(t.event_id, t.moved if is_moved else t.unavailable) for t in state.answers]
-    return Outcome([], [], answers, [], [_reply(each, error) for each in state.replies])
+    refused = [*state.answers, *state.refusals]
+    answers = [(t.event_id, t.moved if is_moved else t.unavailable) for t in refused]
+    return Outcome([], [], answers, [], [_reply(broker, each, error) for each in state.replies])
 
 
 def finished(broker: Broker, waited: Waiting, error: Error) -> list[Decision]:
@@ -297,9 +283,9 @@ def _error_of(broker: Broker, required: Required) -> Error | None:
 
 def _add(broker: Broker, state: Committing, deadline: int) -> None:
     keys = [broker.log_key(each.topic_id, each.partition) for each in state.required]
-    name = f"{keys[0]}@{state.required[0].offset}"
+    table, name = broker.tables.waiting, f"{keys[0]}@{state.required[0].offset}"
     waited = Waiting(
-        event_id=name if waiting.get(broker.tables.waiting, name) is None else _beside(name, state),
+        event_id=name if waiting.get(table, name) is None else _beside(table, name, state),
         broker=broker.id,
         api_key=COMMITTING,
         deadline=deadline,
@@ -310,12 +296,15 @@ def _add(broker: Broker, state: Committing, deadline: int) -> None:
         logs=keys,
         state=msgspec.msgpack.encode(state),
     )
-    waiting.add(broker.tables.waiting, waited)
+    waiting.add(table, waited)
 
 
-def _beside(name: str, state: Committing) -> str:
-    """Who waits for what another has written is told apart by its own request."""
-    return f"{name}/{state.answers[0].event_id}" if state.answers else name
+def _beside(table: Table, name: str, state: Committing) -> str:
+    """Who waits for what another has written is told apart by its own request, or by how many."""
+    if state.answers:
+        return f"{name}/{state.answers[0].event_id}"
+    numbers = (f"{name}/{number}" for number in count(1))
+    return next(each for each in numbers if waiting.get(table, each) is None)
 
 
 def _client(asked: Asked) -> Waiting:
@@ -341,24 +330,14 @@ def _told_late(broker: Broker, answer: LateAnswer) -> Told | None:
         waiting.take(broker.tables.waiting, answer.event_id)
         return None
     waiting.keep_state(broker.tables.waiting, answer.event_id, waiting.TOLD_WHEN_COMMITTED)
-    return _told(waited, answer.response)
+    return _told(broker, waited, answer.response)
 
 
-def _told(asked: Asked, response: Body) -> Told:
-    errors = [Error.REQUEST_TIMED_OUT, Error.NOT_LEADER_OR_FOLLOWER]
-    if asked.header.request_api_key != transaction_markers.KEY:
-        errors = [coordinators(error) for error in errors]
-    bodies = [response, *(_failed(asked, response, error) for error in errors)]
-    version = asked.header.request_api_version
-    return Told(asked.event_id, *(render(body, version) for body in bodies))
-
-
-def _failed(asked: Asked, response: Body, error: Error) -> Body:
-    api_key = asked.header.request_api_key
-    if api_key in behind.WHOLE:
-        nothing = {**_defaults(type(response)), "error_code": int(error)}
-        return msgspec.structs.replace(response, **nothing)
-    return failed(response, error, behind.accepted(api_key))
+def _told(broker: Broker, asked: Asked, response: Body) -> Told:
+    api_key, version = asked.header.request_api_key, asked.header.request_api_version
+    errors = (Error.REQUEST_TIMED_OUT, Error.NOT_LEADER_OR_FOLLOWER)
+    others = [not_committed.answer(api_key, response, each, broker.settings) for each in errors]
+    return Told(asked.event_id, *(render(body, version) for body in (response, *others)))
 
 
 def _deadline(broker: Broker, written: Written, reply_to: Message | None) -> int:
@@ -372,10 +351,13 @@ def _deadline(broker: Broker, written: Written, reply_to: Message | None) -> int
         return broker.now + max(times)
     if reply_to is not None and reply_to.api_key == transaction_markers.KEY:
         return broker.now + broker.settings.request_timeout_ms
+    topic = broker.topic_by_id(written.required[0].topic_id)
+    if topic is not None and topic.name == SHARE_TOPIC:
+        return broker.now + broker.settings.share_coordinator_write_timeout_ms
     return broker.now + broker.settings.offsets_commit_timeout_ms
 
 
-def _reply(reply: Reply, error: Error) -> tuple[Message, Body]:
+def _reply(broker: Broker, reply: Reply, error: Error) -> tuple[Message, Body]:
     message = undelayed(reply.message)
     message.awaited_by = reply.awaited_by
     response_type = BUILT[message.api_key].response_type
@@ -383,8 +365,13 @@ def _reply(reply: Reply, error: Error) -> tuple[Message, Body]:
     response: Body = msgspec.msgpack.decode(reply.response, type=response_type)
     if error is Error.NONE:
         return message, response
-    is_marker = message.api_key == transaction_markers.KEY
-    return message, failed(response, error if is_marker else coordinators(error))
+    return message, not_committed.answer(message.api_key, response, error, broker.settings)
+
+
+def _note_new_ids(broker: Broker, records: list[Record]) -> None:
+    for each in records:
+        if isinstance(each, TransactionMetadataWritten):
+            transactional_ids.note(broker, each)
 
 
 def _ids(records: list[Record]) -> list[str]:

@@ -342,14 +342,28 @@ class Run(MetadataReading):
 
     def _waits_behind(self, machine: int, source: Asked, decision: Decision) -> bool:
         """Whether an answer that has nothing to write waits for what was written before."""
+        body = behind.body_of(source)
+        api_key = source.header.request_api_key
+        return body is not None and self._holds(machine, api_key, body, decision, source)
+
+    def _holds(
+        self,
+        machine: int,
+        api_key: int,
+        body: Body,
+        decision: Decision,
+        asked: Asked | None = None,
+        reply_to: Message | None = None,
+    ) -> bool:
         is_alone = machine == CONTROLLER or len(self._settings.brokers) == 1
-        if is_alone or not isinstance(source, Request) or decision.response is None:
+        if is_alone or decision.response is None:
             return False
         broker = self._broker(machine)
-        required = behind.required(broker, source, decision.response)
+        required = behind.required(broker, api_key, body, decision.response)
         if required:
             answer = Decision(response=decision.response)
-            committing.hold(broker, internal_logs.Written([], [], required), answer, source, None)
+            written = internal_logs.Written([], [], required)
+            committing.hold(broker, written, answer, asked, reply_to)
         return bool(required)
 
     def _write(
@@ -372,7 +386,7 @@ class Run(MetadataReading):
         for record in self._with_rows(machine, written.records):
             self._effects.apply(machine, record, False)
         if written.error is not Error.NONE:
-            committing.refuse(broker, decision, written.error)
+            committing.refuse(broker, decision, asked, written.error)
             return False
         committing.hold(broker, written, decision, asked, reply_to)
         at_once = [each for each in decision.messages if not committing.waits(each)]
@@ -527,7 +541,9 @@ class Run(MetadataReading):
         if decision.records and self._write(machine, decision, reply_to=reply_to):
             return True
         self._tell(machine, decision)
-        return False
+        if reply_to is None:
+            return False
+        return self._holds(machine, reply_to.api_key, reply_to.body, decision, None, reply_to)
 
     def _resume(self, message: Message, response: Body) -> None:
         """Gives an answer to the request that waits for it, if it still waits."""

@@ -105,6 +105,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     replication_quota_window_size_seconds: int = 1
     request_timeout_ms: int = 30000
     share_coordinator_snapshot_update_records_per_snapshot: int = 500
+    share_coordinator_write_timeout_ms: int = 5000
     super_users: str = ""
     telemetry_max_bytes: int = 1048576
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10000

@@ -278,8 +278,7 @@ class ShareGroupCoordinator:
                 missing[topic.topic_id] = [each for each in numbers if each not in known]
         if not missing:
             return
-        initializing = self.initializing_too(missing)
-        self.write_states(initializing, group.initialized)
+        self.begin_states(missing)
         self.messages += initializations(self._broker, group.group_id, group_epoch, missing)
 
     def initialized(self, places: Places) -> None:
@@ -301,13 +300,14 @@ class ShareGroupCoordinator:
         name = topic.name if topic is not None else "<UNKNOWN>"
         return StatePartitions(name, sorted(partitions), asked_at)
 
-    def initializing_too(self, places: Places) -> dict[Uuid, StatePartitions]:
-        """The partitions whose state is to be made once `places` are among them, as of now."""
+    def begin_states(self, places: Places) -> None:
+        """States are to be made, as of now; a topic that has one of them is to go no more."""
         initializing = dict(self.group.initializing)
         for topic_id, partitions in places.items():
             every = {*partitions, *partitions_of(initializing.get(topic_id))}
             initializing[topic_id] = self._state_partitions(topic_id, every, self._broker.now)
-        return initializing
+        deleting = {each: name for each, name in self.group.deleting.items() if each not in places}
+        self.write_states(initializing, self.group.initialized, deleting)
 
     def write_states(
         self,

@@ -108,8 +108,7 @@ def answers_in(response: ShareGroupStateResponse) -> dict[Uuid, dict[int, Answer
 def begin(broker: Broker, group: ShareGroup, places: Places) -> list[Record]:
     """The partitions' states are to begin anew."""
     coordinator = ShareGroupCoordinator(broker, group)
-    initializing = coordinator.initializing_too(places)
-    coordinator.write_states(initializing, group.initialized)
+    coordinator.begin_states(places)
     return coordinator.records
 
 

@@ -188,10 +188,19 @@ def place_of(machine: Machine, record: Record) -> Place | None:
 
 def group_place(machine: Machine, group_id: str) -> Place | None:
     """The partition that a group belongs to, where it has followers."""
-    topic = machine.topic_by_name(GROUP_TOPIC)
+    return _followed(machine, GROUP_TOPIC, group_id)
+
+
+def state_place(machine: Machine, group_id: str, topic_id: Uuid, partition: int) -> Place | None:
+    """The partition that a share group's state of another partition belongs to, likewise."""
+    return _followed(machine, SHARE_TOPIC, coordinator_key(group_id, topic_id, partition))
+
+
+def _followed(machine: Machine, name: str, key: str) -> Place | None:
+    topic = machine.topic_by_name(name)
     if topic is None:
         return None
-    place = (topic.topic_id, partition_for(group_id, len(topic.partitions)))
+    place = (topic.topic_id, partition_for(key, len(topic.partitions)))
     return place if has_followers(machine, place) else None
 
 

@@ -26,7 +26,12 @@ from brokerstream.state.core.records import (
     TransactionMetadataWritten,
 )
 from brokerstream.state.core.tables import Table
-from brokerstream.state.transactions.transactions import PREPARED, State, deadline
+from brokerstream.state.transactions.transactions import (
+    NO_PRODUCER_EPOCH,
+    PREPARED,
+    State,
+    deadline,
+)
 
 TIMER = "transactions"
 """The kind of the timers of transactional ids."""
@@ -94,6 +99,19 @@ def begin_write(broker: Broker, transactional_id: str) -> None:
         table.put(key, Busy(0))
     table.change(key, Busy).writes += 1
     look_again(broker, transactional_id)
+
+
+def note(broker: Broker, record: TransactionMetadataWritten) -> None:
+    """An id that nobody knew is known from now on, with no epoch, committed or not, as in Kafka."""
+    table, key = broker.tables.transactions, _key(broker.id, record.transactional_id)
+    if key not in table:
+        known = TransactionMetadata(
+            producer_id=record.metadata.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            transaction_timeout_ms=record.metadata.transaction_timeout_ms,
+            last_update_timestamp=record.metadata.last_update_timestamp,
+        )
+        table.put(key, known)
 
 
 def end_write(broker: Broker, transactional_id: str) -> None:

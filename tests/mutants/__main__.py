@@ -33,6 +33,7 @@ from tests.mutants import (
     table,
     throttles,
     tokens,
+    waits,
     writes,
 )
 from tests.mutants.table import Mutant
@@ -62,6 +63,7 @@ MUTANTS = (
     *streams.MUTANTS,
     *streams_groups.MUTANTS,
     *tokens.MUTANTS,
+    *waits.MUTANTS,
     *writes.MUTANTS,
 )
 PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")

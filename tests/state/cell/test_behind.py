@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.support.coordinators import GROUPS, Coordinators, error_of_commit
+from tests.support.mixed_groups import subscription
 from tests.support.replicas import BROKERS, TOPIC
 
-NONE, UNAVAILABLE, NOT_COORDINATOR = 0, 15, 16
+NONE, UNAVAILABLE, NOT_COORDINATOR, ILLEGAL_GENERATION = 0, 15, 16, 22
 TIME_OUT_MS = 5_000
 MEMBER = "hDTRH6AnTyGpTnrmLZPtjA"
 Asked = tuple[str, int, dict[str, Any]]
@@ -25,6 +26,11 @@ def commit(metadata: str = "") -> dict[str, Any]:
 WHOLE = [{"name": "others", "partitions": [{"partitionIndex": 0}]}]
 LEAVE = {"groupId": "g", "members": [{"memberId": "nobody"}]}
 FETCH = {"groups": [{"groupId": "g", "topics": None}]}
+OTHERS = {"groups": [{"groupId": "others", "topics": None}]}
+ONE = {"groupId": "others", "topics": [{"name": TOPIC, "partitionIndexes": [0]}]}
+SET = [{"partitionIndex": 0, "startOffset": 0}]
+ALTER = {"groupId": "s", "topics": [{"topicName": "none", "partitions": SET}]}
+FORGET = {"groupId": "s", "topics": [{"topicName": TOPIC}]}
 WAITING: dict[str, tuple[Asked, Callable[[Any], int]]] = {
     "LeaveGroup": (("LEAVE_GROUP", 5, LEAVE), lambda told: told["errorCode"]),
     "OffsetDelete": (
@@ -39,6 +45,22 @@ WAITING: dict[str, tuple[Asked, Callable[[Any], int]]] = {
         ("OFFSET_COMMIT", 8, commit("x" * 5000)),
         lambda told: error_of_commit(told) or 0,
     ),
+    "OffsetFetch that requires what is stable": (
+        ("OFFSET_FETCH", 8, {**OTHERS, "requireStable": True}),
+        lambda told: told["groups"][0]["errorCode"],
+    ),
+    "OffsetFetch of one group": (
+        ("OFFSET_FETCH", 7, {**ONE, "requireStable": True}),
+        lambda told: told["errorCode"],
+    ),
+    "AlterShareGroupOffsets": (
+        ("ALTER_SHARE_GROUP_OFFSETS", 0, ALTER),
+        lambda told: told["errorCode"],
+    ),
+    "DeleteShareGroupOffsets of no group": (
+        ("DELETE_SHARE_GROUP_OFFSETS", 0, FORGET),
+        lambda told: told["errorCode"],
+    ),
 }
 AT_ONCE: dict[str, Asked] = {
     "Heartbeat of nobody": (
@@ -49,6 +71,11 @@ AT_ONCE: dict[str, Asked] = {
     "OffsetDelete of no group": ("OFFSET_DELETE", 0, {"groupId": "none", "topics": WHOLE}),
     "LeaveGroup of no group": ("LEAVE_GROUP", 5, {**LEAVE, "groupId": "none"}),
     "OffsetFetch": ("OFFSET_FETCH", 8, FETCH),
+    "AlterShareGroupOffsets of a group of another kind": (
+        "ALTER_SHARE_GROUP_OFFSETS",
+        0,
+        {**ALTER, "groupId": "g"},
+    ),
     "DescribeGroups": ("DESCRIBE_GROUPS", 5, {"groups": ["g"]}),
 }
 
@@ -56,7 +83,8 @@ AT_ONCE: dict[str, Asked] = {
 @pytest.fixture
 def brokers() -> Coordinators:
     """A group that has committed, in a topic of one partition: it holds all groups."""
-    brokers = Coordinators(offsets_topic_num_partitions=1)
+    few = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partitions": 1}
+    brokers = Coordinators(**few)
     brokers.bench.topic("others")
     assert brokers.commit(5) == NONE
     return brokers
@@ -88,14 +116,25 @@ def test_an_answer_waits_until_followers_have_what_was_written(
 
 
 @pytest.mark.parametrize("what", WAITING)
-def test_where_time_is_up_it_is_15(brokers: Coordinators, what: str) -> None:
+def test_where_time_is_up_it_is_15_and_16_for_a_fetch(brokers: Coordinators, what: str) -> None:
     asked, error_of = WAITING[what]
     cut_off(brokers)
     waits = ask(brokers, asked)
     brokers.bench.tick(TIME_OUT_MS - 1)
     assert brokers.answer(waits) is None
     brokers.bench.tick(1)
-    assert error_of(brokers.answer(waits)) == UNAVAILABLE
+    error = NOT_COORDINATOR if "OffsetFetch" in what else UNAVAILABLE
+    assert error_of(brokers.answer(waits)) == error
+
+
+def test_where_time_is_up_nothing_is_said_of_parts(brokers: Coordinators) -> None:
+    cut_off(brokers)
+    asked = [WAITING[each][0] for each in ("LeaveGroup", "OffsetDelete", "AlterShareGroupOffsets")]
+    left, deleted, altered = (ask(brokers, each) for each in asked)
+    brokers.bench.tick(TIME_OUT_MS)
+    assert (brokers.answer(left)["members"], brokers.answer(deleted)["topics"]) == ([], [])
+    told = brokers.answer(altered)
+    assert (told["responses"], told["errorMessage"]) == ([], "The coordinator is not available.")
 
 
 @pytest.mark.parametrize("what", AT_ONCE)
@@ -130,3 +169,74 @@ def test_a_member_whose_join_is_not_written_is_not_told_that_it_is_one(
     brokers.bench.tick(TIME_OUT_MS)
     codes = [brokers.answer(each)["errorCode"] for each in (first, second)]
     assert codes == [UNAVAILABLE, UNAVAILABLE]
+    assert brokers.answer(first)["memberId"] is None
+
+
+def test_an_offset_that_is_to_be_stable_is_the_one_that_was_written_last(
+    brokers: Coordinators,
+) -> None:
+    cut_off(brokers)
+    stable = ask(brokers, ("OFFSET_FETCH", 8, {**FETCH, "requireStable": True}))
+    assert brokers.answer(stable) is None
+    at_once = brokers.answer(ask(brokers, ("OFFSET_FETCH", 8, FETCH)))
+    brokers.replicas.rejoin(*BROKERS)
+    assert [fetched(at_once), fetched(brokers.answer(stable))] == [5, 6]
+
+
+def fetched(told: Any) -> int:
+    return int(told["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
+
+
+@pytest.mark.parametrize("is_verified", [False, True])
+def test_transactional_offsets_with_too_long_metadata_wait(
+    brokers: Coordinators, is_verified: bool
+) -> None:
+    """The transaction's coordinator has been asked before, or is asked now."""
+    held = brokers.init()
+    assert held is not None
+    who = {"producerId": held["producerId"], "producerEpoch": held["producerEpoch"]}
+    body = {"transactionalId": "t", **who, "groupId": "g"}
+    ask(brokers, ("ADD_OFFSETS_TO_TXN", 3, body))
+    if is_verified:
+        written = ask(brokers, ("TXN_OFFSET_COMMIT", 3, {**body, "topics": commit()["topics"]}))
+        assert error_of_commit(brokers.answer(written)) == NONE
+    cut_off(brokers)
+    asked = ("TXN_OFFSET_COMMIT", 3, {**body, "topics": commit("x" * 5000)["topics"]})
+    waits = ask(brokers, asked)
+    brokers.bench.tick(TIME_OUT_MS - 1)
+    assert brokers.answer(waits) is None
+    brokers.bench.tick(1)
+    assert error_of_commit(brokers.answer(waits)) == UNAVAILABLE
+
+
+def test_a_classic_member_of_a_consumer_group_waits_to_join_and_to_sync(
+    brokers: Coordinators,
+) -> None:
+    joins: dict[str, Any] = {"groupId": "c", "memberId": MEMBER, "memberEpoch": 0}
+    joins |= {"rebalanceTimeoutMs": 60_000, "subscribedTopicNames": [TOPIC], "topicPartitions": []}
+    ask(brokers, ("CONSUMER_GROUP_HEARTBEAT", 0, joins))
+    protocols = [{"name": "range", "metadata": subscription(TOPIC)}]
+    body = {"groupId": "c", "sessionTimeoutMs": 60_000, "rebalanceTimeoutMs": 60_000}
+    body |= {"protocolType": "consumer", "protocols": protocols, "memberId": ""}
+    body["memberId"] = brokers.answer(ask(brokers, ("JOIN_GROUP", 9, body)))["memberId"]
+    joined = brokers.answer(ask(brokers, ("JOIN_GROUP", 9, body)))
+    assert joined["errorCode"] == NONE
+    member = {"groupId": "c", "memberId": body["memberId"], "generationId": joined["generationId"]}
+    synced = {**member, "protocolType": "consumer", "protocolName": "range", "assignments": []}
+    assert brokers.answer(ask(brokers, ("SYNC_GROUP", 5, synced)))["errorCode"] == NONE
+    cut_off(brokers)
+    refused = brokers.answer(ask(brokers, ("SYNC_GROUP", 5, {**synced, "generationId": 0})))
+    assert refused["errorCode"] == ILLEGAL_GENERATION
+    asked = (("JOIN_GROUP", 9, body), ("SYNC_GROUP", 5, synced), ("HEARTBEAT", 4, member))
+    waits = [ask(brokers, each) for each in asked]
+    assert [brokers.answer(each) for each in waits] == [None, None, None]
+    brokers.replicas.rejoin(*BROKERS)
+    assert [brokers.answer(each)["errorCode"] for each in waits] == [NONE, NONE, NONE]
+
+
+def test_who_leaves_a_group_of_another_kind_is_told_at_once(brokers: Coordinators) -> None:
+    joins = {"groupId": "s", "memberId": MEMBER, "memberEpoch": 0, "subscribedTopicNames": [TOPIC]}
+    ask(brokers, ("SHARE_GROUP_HEARTBEAT", 1, joins))
+    cut_off(brokers)
+    left = brokers.answer(ask(brokers, ("LEAVE_GROUP", 5, {**LEAVE, "groupId": "s"})))
+    assert left["errorCode"] == NONE

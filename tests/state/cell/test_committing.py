@@ -5,7 +5,7 @@ import pytest
 
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
 from brokerstream.state.apis.offset_commit import OffsetCommitResponse
-from brokerstream.state.cell import committing
+from brokerstream.state.cell import committing, not_committed
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Decision, LateAnswer, Waiting
@@ -22,29 +22,29 @@ UNAVAILABLE = Error.COORDINATOR_NOT_AVAILABLE
 
 def test_an_answer_about_one_thing_says_nothing_but_the_error() -> None:
     accepted = InitProducerIdResponse(producer_id=7, producer_epoch=3)
-    told = committing.failed(accepted, UNAVAILABLE)
+    told = not_committed.failed(accepted, UNAVAILABLE)
     assert told == InitProducerIdResponse(error_code=UNAVAILABLE)
 
 
-def test_who_is_meant_stays() -> None:
+def test_a_member_is_not_named_either() -> None:
     accepted = JoinGroupResponse(generation_id=4, leader="a", member_id="a")
-    told = committing.failed(accepted, UNAVAILABLE)
-    assert told == JoinGroupResponse(error_code=UNAVAILABLE, member_id="a")
+    told = not_committed.failed(accepted, UNAVAILABLE)
+    assert told == JoinGroupResponse(error_code=UNAVAILABLE)
 
 
 def test_an_answer_that_has_an_error_keeps_it() -> None:
     refused = InitProducerIdResponse(error_code=Error.CONCURRENT_TRANSACTIONS, producer_id=7)
-    assert committing.failed(refused, UNAVAILABLE) == refused
+    assert not_committed.failed(refused, UNAVAILABLE) == refused
 
 
 def test_of_several_things_those_that_were_accepted_have_the_error() -> None:
     codes = {0: Error.NONE, 1: Error.OFFSET_METADATA_TOO_LARGE}
-    told = committing.failed(offsets_answer(codes), UNAVAILABLE)
+    told = not_committed.failed(offsets_answer(codes), UNAVAILABLE)
     assert told == offsets_answer({**codes, 0: UNAVAILABLE})
 
 
 def test_an_answer_about_nothing_stays() -> None:
-    assert committing.failed(offsets_answer({}), UNAVAILABLE) == offsets_answer({})
+    assert not_committed.failed(offsets_answer({}), UNAVAILABLE) == offsets_answer({})
 
 
 def offsets_answer(codes: dict[int, Error]) -> OffsetCommitResponse:
@@ -65,7 +65,7 @@ def offsets_answer(codes: dict[int, Error]) -> OffsetCommitResponse:
     ],
 )
 def test_a_client_is_told_of_the_coordinator_not_of_its_log(of_the_log: Error, told: Error) -> None:
-    assert committing.coordinators(of_the_log) is told
+    assert not_committed.coordinators(of_the_log) is told
 
 
 def broker_of(brokers: Coordinators, kind: int) -> Broker:

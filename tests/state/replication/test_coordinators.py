@@ -193,6 +193,40 @@ def test_a_transaction_in_the_middle_of_a_write_is_busy(brokers: Coordinators) -
     assert refused["errorCode"] == Error.CONCURRENT_TRANSACTIONS
 
 
+def test_an_id_is_known_before_its_first_write_is_committed(brokers: Coordinators) -> None:
+    brokers.replicas.isolate(*others(brokers, TRANSACTIONS))
+    body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
+    waits = brokers.ask("INIT_PRODUCER_ID", 4, body, brokers.coordinator(TRANSACTIONS))
+    described = {"transactionalIds": ["t"]}
+    asked = ("DESCRIBE_TRANSACTIONS", 0, described, brokers.coordinator(TRANSACTIONS))
+    (known,) = brokers.answer(brokers.ask(*asked))["transactionStates"]
+    told = ("errorCode", "transactionState", "producerEpoch", "transactionTimeoutMs")
+    assert [known[name] for name in told] == [0, "Empty", -1, 60_000]
+    brokers.bench.tick(60_000)
+    assert brokers.answer(waits)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    brokers.replicas.rejoin(*BROKERS)
+    held = brokers.init()
+    assert held is not None
+    assert (held["producerId"], held["producerEpoch"]) == (known["producerId"], 0)
+
+
+def test_who_fences_is_told_15_where_that_is_not_committed(brokers: Coordinators) -> None:
+    held = brokers.init()
+    assert held is not None
+    who = {"producerId": held["producerId"], "producerEpoch": held["producerEpoch"]}
+    body = {"transactionalId": "t", **who, "groupId": "g"}
+    leader = brokers.coordinator(TRANSACTIONS)
+    assert brokers.answer(brokers.ask("ADD_OFFSETS_TO_TXN", 3, body, leader))["errorCode"] == 0
+    brokers.replicas.isolate(*others(brokers, TRANSACTIONS))
+    body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
+    waits = brokers.ask("INIT_PRODUCER_ID", 4, body, leader)
+    brokers.bench.tick(59_999)
+    assert brokers.answer(waits) is None
+    brokers.bench.tick(1)
+    assert brokers.answer(waits)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    assert brokers.state() == "Ongoing"
+
+
 def test_with_too_few_in_sync_nothing_is_written_of_a_transaction(brokers: Coordinators) -> None:
     """The topic's min.insync.replicas is transaction.state.log.min.isr, 2 by default."""
     assert brokers.init() is not None

@@ -1,0 +1,180 @@
+"""States of share groups: who waits for what was written before, and who is asked only then.
+
+Beside real brokers: `tests/gateway/test_waiting_answers_like_kafka.py`.
+"""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cluster.coordinators import SHARE_TOPIC
+from tests.support.coordinators import GROUPS, Coordinators
+from tests.support.replicas import BROKERS, TOPIC
+
+NONE, UNAVAILABLE, NOT_COORDINATOR, INVALID = 0, 15, 16, 42
+COORDINATOR, GROUP_MS, STATE_MS = 1, 5_000, 7_000
+MEMBER = "hDTRH6AnTyGpTnrmLZPtjA"
+WRITTEN: dict[str, Any] = {"stateEpoch": 1, "leaderEpoch": 0, "startOffset": 0, "stateBatches": []}
+ASKED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a read": ("READ", {"leaderEpoch": 0}, "read-update-leader-epoch-state"),
+    "a read of what is not": (
+        "READ",
+        {"leaderEpoch": 0, "partition": 5},
+        "read-update-leader-epoch-state",
+    ),
+    "a partition below 0": ("WRITE", {**WRITTEN, "partition": -1}, "write-share-group-state"),
+    "a state of the past": (
+        "INITIALIZE",
+        {"stateEpoch": 0, "startOffset": 0},
+        "initialize-share-group-state",
+    ),
+    "nothing to delete": ("DELETE", {"partition": 5}, "delete-share-group-state"),
+    "a summary": ("SUMMARY", {"leaderEpoch": 0}, "read-share-group-state-summary"),
+}
+
+
+class States:
+    """Three brokers; one of them coordinates every group and every state."""
+
+    def __init__(self) -> None:
+        self.brokers = Coordinators(
+            offsets_topic_num_partitions=1, share_coordinator_write_timeout_ms=STATE_MS
+        )
+        assignments = [{"partitionIndex": 0, "brokerIds": list(BROKERS)}]
+        topic = {"name": SHARE_TOPIC, "numPartitions": -1, "replicationFactor": -1}
+        body = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 30_000}
+        assert self.brokers.bench.request("CREATE_TOPICS", 7, body)["topics"][0]["errorCode"] == 0
+        assert self.brokers.coordinator(GROUPS) == COORDINATOR
+        begun = self.send("INITIALIZE", stateEpoch=1, startOffset=0)
+        assert self.result(begun)["errorCode"] == NONE
+
+    def send(self, verb: str, partition: int = 0, **said: Any) -> str | None:
+        """Asks for a partition's state; the request's id."""
+        suffix = "SHARE_GROUP_STATE"
+        api = f"READ_{suffix}_SUMMARY" if verb == "SUMMARY" else f"{verb}_{suffix}"
+        parts = [{"partition": partition, **said}]
+        topics = [{"topicId": self.brokers.replicas.topic_id, "partitions": parts}]
+        return self.brokers.ask(api, 0, {"groupId": "g", "topics": topics}, COORDINATOR)
+
+    def result(self, event_id: str | None) -> Any:
+        """What is told of the partition, None while nothing is."""
+        told = self.brokers.answer(event_id)
+        return told and told["results"][0]["partitions"][0]
+
+    def ask(self, api: str, version: int, body: dict[str, Any]) -> str | None:
+        """Asks the coordinator; the request's id."""
+        return self.brokers.ask(api, version, body, COORDINATOR)
+
+    def cut_off(self) -> None:
+        """Nobody follows the coordinator any more."""
+        self.brokers.replicas.isolate(*(each for each in BROKERS if each != COORDINATOR))
+
+    def alter(self) -> str | None:
+        """Sets an offset of the group `s`; the request's id."""
+        partitions = [{"partitionIndex": 0, "startOffset": 0}]
+        topics = [{"topicName": TOPIC, "partitions": partitions}]
+        return self.ask("ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": "s", "topics": topics})
+
+    def forget(self) -> str | None:
+        """Has the group `s` forget the topic; the request's id."""
+        body = {"groupId": "s", "topics": [{"topicName": TOPIC}]}
+        return self.ask("DELETE_SHARE_GROUP_OFFSETS", 0, body)
+
+    def states_of(self, group_id: str) -> list[str]:
+        """The states that the coordinator has of a group."""
+        keys = self.brokers.bench.cell.tables.groups.keys(f"{COORDINATOR}/share-state/")
+        return [each for each in keys if f"/{group_id}/" in each]
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_whatever_a_share_coordinator_finds_waits_for_what_it_wrote(what: str) -> None:
+    states, (verb, said, _) = States(), ASKED[what]
+    expected = states.result(states.send(verb, **said))
+    states.cut_off()
+    assert states.result(states.send("WRITE", **WRITTEN)) is None
+    waits = states.send(verb, **said)
+    assert states.result(waits) is None
+    states.brokers.replicas.rejoin(*BROKERS)
+    assert states.result(waits) == expected
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_where_time_is_up_it_says_so_in_kafkas_words(what: str) -> None:
+    """share.coordinator.write.timeout.ms, not that of the group's offsets."""
+    states, (verb, said, event) = States(), ASKED[what]
+    states.cut_off()
+    states.send("WRITE", **WRITTEN)
+    waits = states.send(verb, **said)
+    states.brokers.bench.tick(STATE_MS - 1)
+    assert states.result(waits) is None
+    states.brokers.bench.tick(1)
+    told = states.result(waits)
+    words = f": CoordinatorWriteEvent(name={event}) timed out after {STATE_MS}ms"
+    assert told["errorCode"] == UNAVAILABLE
+    assert told["errorMessage"].endswith(words)
+    assert told["partition"] == said.get("partition", 0)
+
+
+def test_who_asks_another_than_the_coordinator_is_told_at_once() -> None:
+    states = States()
+    states.cut_off()
+    states.send("WRITE", **WRITTEN)
+    body = {"groupId": "g", "topics": []}
+    parts = [{"partition": 0, "leaderEpoch": 0}]
+    body["topics"] = [{"topicId": states.brokers.replicas.topic_id, "partitions": parts}]
+    told = states.brokers.ask("READ_SHARE_GROUP_STATE", 0, body, COORDINATOR + 1)
+    assert states.result(told)["errorCode"] == NOT_COORDINATOR
+
+
+def test_who_describes_offsets_is_told_of_a_state_when_it_is_committed() -> None:
+    states = States()
+    assert states.brokers.answer(states.alter())["errorCode"] == NONE
+    states.cut_off()
+    states.send("WRITE", **WRITTEN)
+    topics = [{"topicName": TOPIC, "partitions": [0]}]
+    body = {"groups": [{"groupId": "s", "topics": topics}]}
+    waits = [states.ask("DESCRIBE_SHARE_GROUP_OFFSETS", 0, body) for _ in range(2)]
+    assert [states.brokers.answer(each) for each in waits] == [None, None]
+    states.brokers.replicas.rejoin(*BROKERS)
+    groups = [states.brokers.answer(each)["groups"][0] for each in waits]
+    assert [each["topics"][0]["partitions"][0]["startOffset"] for each in groups] == [0, 0]
+
+
+def test_a_share_coordinator_is_asked_when_its_reason_is_committed() -> None:
+    states = States()
+    states.cut_off()
+    waits = states.alter()
+    assert (states.brokers.answer(waits), states.states_of("s")) == (None, [])
+    states.brokers.replicas.rejoin(*BROKERS)
+    assert states.brokers.answer(waits)["errorCode"] == NONE
+    assert len(states.states_of("s")) == 1
+
+
+def test_where_its_reason_is_not_committed_it_is_not_asked() -> None:
+    states = States()
+    assert states.brokers.answer(states.alter())["errorCode"] == NONE
+    states.cut_off()
+    waits = states.forget()
+    states.brokers.bench.tick(GROUP_MS - 1)
+    assert states.brokers.answer(waits) is None
+    states.brokers.bench.tick(1)
+    told = states.brokers.answer(waits)
+    words = "The coordinator is not available."
+    assert told == {**told, "errorCode": UNAVAILABLE, "errorMessage": words, "responses": []}
+    states.brokers.replicas.rejoin(*BROKERS)
+    assert len(states.states_of("s")) == 1
+    assert states.brokers.answer(states.forget())["responses"][0]["errorCode"] == NONE
+    assert states.states_of("s") == []
+
+
+def test_a_topic_that_is_begun_again_is_to_go_no_more() -> None:
+    """Both were asked for, and nobody has asked the share coordinator: there is nothing to go."""
+    states = States()
+    assert states.brokers.answer(states.alter())["errorCode"] == NONE
+    states.cut_off()
+    states.forget()
+    states.alter()
+    states.brokers.bench.tick(GROUP_MS)
+    states.brokers.replicas.rejoin(*BROKERS)
+    told = states.brokers.answer(states.forget())["responses"][0]
+    assert told["errorMessage"] == "There is no offset information to delete."
