@@ -1,12 +1,13 @@
-"""What a group coordinator tells while its follower does not follow: at once, or not until it does.
+"""What coordinators tell while their follower does not follow: at once, or not until it does.
 
 Two brokers, real ones and ours; the second one is halted. What is written is not committed then,
 and answers that have nothing to write wait for it all the same: what they tell may come of it.
+Those of a transaction's coordinator do not wait; the id is busy.
 """
 
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,143 +15,124 @@ from typing import Any
 import pytest
 
 from brokerstream.gateway.local_engine import LocalEngine
-from tests.support.gateways import Client, running_gateway
+from brokerstream.state.core.errors import Error
+from tests.support.gateways import running_gateway
 from tests.support.kafka_clusters import kafka_cluster
-from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.schedules import Cluster, OurCluster, RealCluster
+from tests.support.waiting_questions import FOLLOWER, Question, World
 
 pytestmark = pytest.mark.kafka
 
-COORDINATOR, FOLLOWER = 1, 2
 SETTINGS = {
     "broker.session.timeout.ms": "120000",
     "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
     "offsets.commit.timeout.ms": "2000",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "2",
     "replica.lag.time.max.ms": "120000",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "2",
+    "share.coordinator.write.timeout.ms": "3000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "2",
 }
 WAITED_S = 1.5
-MEMBER = "hDTRH6AnTyGpTnrmLZPtjA"
-NOBODY = "3JJIcv_2Rbq0VVpYzQmZSw"
-SYNCED = {"groupId": "classic", "generationId": 1, "memberId": "", "assignments": []}
+NEXT_S = 0.1
+"""How long the next question waits for the answer to the one before."""
 
-Told = dict[str, Any]
+Noted = tuple[str, str, Any, str]
 
 
-class Groups:
-    """One client of a cluster's coordinator."""
+class Player:
+    """Asks a cluster all questions, and notes what the answers say, and which of them waited."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.told: list[tuple[str, Any, str]] = []
-        self._member = ""
+        self.world = World(cluster)
+        self.told: list[Noted] = []
 
-    def call(self, api: str, version: int, body: Told) -> Told:
-        with Client(self.cluster.address(COORDINATOR), PATIENCE_S) as client:
-            return client.call(api, version, body)
+    def ask(self, when: str, questions: Iterable[Question]) -> None:
+        """Each question once, in order; one that waits does not hold up those after it."""
+        with ThreadPoolExecutor(100) as pool:
+            asked = self._sent(pool, questions)
+            for question, future in asked:
+                answer, seconds = future.result()
+                waited = "waited" if seconds > WAITED_S else "at once"
+                self.told.append((when, question.what, answer, waited))
 
-    def ask(self, what: str, api: str, version: int, body: Told, *names: str) -> Any:
-        """Notes what the answer says, and whether it waited."""
+    def ask_rejoining(self, questions: Iterable[Question]) -> None:
+        """All of them; then the follower follows, before time is up for any."""
+        with ThreadPoolExecutor(100) as pool:
+            asked = self._sent(pool, questions)
+            waited = ["at once" if future.done() else "waited" for _, future in asked]
+            self.cluster.act("rejoin", FOLLOWER)
+            for (question, future), how in zip(asked, waited, strict=True):
+                self.told.append(("rejoins", question.what, future.result()[0], how))
+
+    def _sent(
+        self, pool: ThreadPoolExecutor, questions: Iterable[Question]
+    ) -> list[tuple[Question, Future[tuple[Any, float]]]]:
+        asked = []
+        for question in questions:
+            future = pool.submit(self._answer, question)
+            asked.append((question, future))
+            wait([future], NEXT_S)
+        return asked
+
+    def _answer(self, question: Question) -> tuple[Any, float]:
         begin = time.monotonic()
-        answer = self.call(api, version, body)
-        waited = "waited" if time.monotonic() - begin > WAITED_S else "at once"
-        self.told.append((what, _picked(answer, names or ("errorCode",)), waited))
-        return answer
+        answer = self.world.call(question.api, question.version, question.body)
+        return self._plain(answer), time.monotonic() - begin
 
-    def create(self, name: str, assignment: list[int]) -> None:
-        assignments = [{"partitionIndex": 0, "brokerIds": assignment}]
-        topic = {"name": name, "numPartitions": -1, "replicationFactor": -1}
-        body = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 30_000}
-        assert self.call("CREATE_TOPICS", 7, body)["topics"][0]["errorCode"] == 0
+    def _plain(self, said: Any) -> Any:
+        """An answer without what is drawn, with names for ids, lists in one order."""
+        if isinstance(said, list):
+            return sorted(map(self._plain, said), key=repr)
+        if not isinstance(said, dict):
+            return self.world.names.get(said, said) if isinstance(said, str) else said
+        found = {name: self._plain(value) for name, value in said.items()}
+        if found.get("producerId", -1) >= 0:
+            found["producerId"] = self.world.names.get(str(found["producerId"]), "another")
+        if found.get("errorCode") == Error.MEMBER_ID_REQUIRED:
+            found["memberId"] = "drawn"
+        if found.get("transactionStartTimeMs", -1) > 0:
+            found["transactionStartTimeMs"] = "some time"
+        return found
 
-    def beat(self, member: str = MEMBER, epoch: int = 1, **more: Any) -> Told:
-        """The body of a consumer group's heartbeat."""
-        return {"groupId": "consumer", "memberId": member, "memberEpoch": epoch, **more}
+    def _questions(self) -> Iterator[Question]:
+        world = self.world
+        for questions in (
+            world.of_classic,
+            world.of_transactional_offsets,
+            world.of_commits,
+            world.of_mixed,
+            world.of_streams,
+            world.of_share_groups,
+            world.of_transactions,
+            world.of_states,
+        ):
+            yield from questions()
 
-    def begin(self) -> None:
-        """Topics, and a group of each protocol that is at rest."""
-        self.create("orders", [COORDINATOR, FOLLOWER])
-        self.create("__consumer_offsets", [COORDINATOR, FOLLOWER])
-        asked = {"keyType": 0, "coordinatorKeys": ["consumer"]}
-        wait_until(lambda: _coordinated(self.call("FIND_COORDINATOR", 4, asked)), "a coordinator")
-        joins = self.beat(
-            epoch=0, rebalanceTimeoutMs=60_000, subscribedTopicNames=["orders"], topicPartitions=[]
-        )
-        wait_until(lambda: self._joined(joins), "the member has its partition")
-        protocols = [{"name": "range", "metadata": b""}]
-        body = {"groupId": "classic", "sessionTimeoutMs": 60_000, "rebalanceTimeoutMs": 60_000}
-        body |= {"protocolType": "consumer", "protocols": protocols, "memberId": ""}
-        self._member = self.call("JOIN_GROUP", 5, body)["memberId"]
-        joined = self.call("JOIN_GROUP", 5, {**body, "memberId": self._member})
-        assert joined["errorCode"] == 0
-        assignments = [{"memberId": self._member, "assignment": b"x"}]
-        synced = {**SYNCED, "memberId": self._member, "assignments": assignments}
-        assert self.call("SYNC_GROUP", 3, synced)["errorCode"] == 0
-
-    def _joined(self, body: Told) -> bool:
-        found = self.call("CONSUMER_GROUP_HEARTBEAT", 0, body)
-        assigned = found["assignment"] and found["assignment"]["topicPartitions"]
-        if not assigned:
-            return False
-        self.epoch = found["memberEpoch"]
-        owns = self.beat(epoch=self.epoch, topicPartitions=assigned)
-        return self.call("CONSUMER_GROUP_HEARTBEAT", 0, owns)["errorCode"] == 0
-
-    def commit(self, group: str, metadata: str = "") -> Told:
-        """The body of an OffsetCommit by who is no member."""
-        part = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": metadata}
-        topics = [{"name": "orders", "partitions": [part]}]
-        return {"groupId": group, "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}
-
-    def ask_all(self, when: str) -> None:
-        """Each question once."""
-        member = {"groupId": "classic", "generationId": 1, "memberId": self._member}
-        beat = self.beat(epoch=self.epoch)
-        topics = [{"name": "orders", "partitions": [{"partitionIndex": 0}]}]
-        fetch = {"groups": [{"groupId": "simple", "topics": None}], "requireStable": False}
-        leave = {"groupId": "classic", "members": [{"memberId": "x"}]}
-        asked: list[tuple[Any, ...]] = [
-            ("consumer heartbeat", "CONSUMER_GROUP_HEARTBEAT", 0, beat),
-            ("of nobody", "CONSUMER_GROUP_HEARTBEAT", 0, self.beat(NOBODY, 5)),
-            ("of an old epoch", "CONSUMER_GROUP_HEARTBEAT", 0, self.beat(epoch=self.epoch + 7)),
-            ("heartbeat", "HEARTBEAT", 4, member),
-            ("of nobody", "HEARTBEAT", 4, {**member, "memberId": "x"}),
-            ("of an old generation", "HEARTBEAT", 4, {**member, "generationId": 0}),
-            ("sync", "SYNC_GROUP", 3, {**SYNCED, "memberId": self._member}),
-            ("leave of nobody", "LEAVE_GROUP", 5, leave, "errorCode", "members"),
-            ("leave of no group", "LEAVE_GROUP", 5, {**leave, "groupId": "no"}, "errorCode"),
-            ("too long", "OFFSET_COMMIT", 8, self.commit("simple", "x" * 5000), "topics"),
-            ("none to delete", "OFFSET_DELETE", 0, {"groupId": "classic", "topics": topics}),
-            ("no group", "OFFSET_DELETE", 0, {"groupId": "no", "topics": topics}),
-            ("delete no group", "DELETE_GROUPS", 2, {"groupsNames": ["no"]}, "results"),
-            ("delete a group in use", "DELETE_GROUPS", 2, {"groupsNames": ["classic"]}, "results"),
-            ("fetch", "OFFSET_FETCH", 8, fetch, "groups"),
-        ]
-        for what, *how in asked:
-            self.ask(f"{when}: {what}", *how)
-
-    def play(self) -> list[tuple[str, Any, str]]:
+    def play(self) -> list[Noted]:
         """The whole of it."""
-        self.begin()
-        self.ask("a commit", "OFFSET_COMMIT", 8, self.commit("simple"), "topics")
-        self.ask_all("follows")
+        world = self.world
+        world.begin()
+        self.ask("follows", self._questions())
+        world.settle()
         self.cluster.act("halt", FOLLOWER)
-        self.ask_all("halted, all is committed")
-        self.ask("not committed", "OFFSET_COMMIT", 8, self.commit("simple"), "topics")
-        self.ask_all("halted")
-        self.cluster.act("rejoin", FOLLOWER)
-        self.ask("committed", "OFFSET_COMMIT", 8, self.commit("simple"), "topics")
-        self.ask_all("follows again")
+        self.ask("halted, all is committed", world.of_classic())
+        self.ask("halted", self._questions())
+        self.ask("busy", world.of_busy())
+        self.ask("time is up", world.of_transactions())
+        self.ask_rejoining(world.of_rejoining())
+        again = (world.of_classic, world.of_commits, world.of_share_groups, world.of_states)
+        self.ask("follows again", world.of_ends())
+        self.ask("follows again", (each for questions in again for each in questions()))
         return self.told
-
-
-def _coordinated(answer: Told) -> bool:
-    return bool(answer["coordinators"][0]["errorCode"] == 0)
-
-
-def _picked(answer: Told, names: tuple[str, ...]) -> Any:
-    return {name: answer[name] for name in names}
 
 
 @pytest.fixture
@@ -171,9 +153,8 @@ def test_who_waits_for_what_was_written_before_is_who_waits_in_kafka(
     clusters: list[Cluster],
 ) -> None:
     with ThreadPoolExecutor(len(clusters)) as pool:
-        real, ours = pool.map(lambda cluster: Groups(cluster).play(), clusters)
-    assert ours == real
-    assert {waited for what, _, waited in real if what.startswith("halted: ")} == {
-        "waited",
-        "at once",
-    }
+        real, ours = pool.map(lambda cluster: Player(cluster).play(), clusters)
+    assert [each for each in zip(real, ours, strict=True) if each[0] != each[1]] == []
+    met = {(when, waited) for when, _, _, waited in real}
+    assert {("halted", "waited"), ("halted", "at once"), ("rejoins", "waited")} <= met
+    assert ("follows", "waited") not in met
