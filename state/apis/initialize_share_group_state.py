@@ -59,7 +59,7 @@ def _fault(
     if not is_allowed:
         return state_store.DENIED
     place = (group_id, topic_id, asked.partition)
-    fault = state_store.fault(broker, *place)
+    fault = state_store.fault(broker, place, "initialize")
     if fault is not None and fault.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
         return fault
     return state_store.old_epoch(broker, place, asked.state_epoch, NO_EPOCH) or fault

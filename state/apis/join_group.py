@@ -87,6 +87,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     error = _early_error(broker, request)
     if error is not Error.NONE:
         return Decision(response=join_refused(error, body.member_id, request.version))
+    error = coordinators.group_error(broker, body.group_id)
+    if error is not Error.NONE:
+        return Decision(response=join_refused(error, NO_MEMBER, request.version))
     known = groups.find(broker, body.group_id)
     if isinstance(known, ConsumerGroup) and known.members:
         return _join_consumers(broker, request, known)
@@ -117,7 +120,7 @@ def _early_error(broker: Broker, request: Request) -> Error:
         return Error.INVALID_GROUP_ID
     if not least <= body.session_timeout_ms <= most:
         return Error.INVALID_SESSION_TIMEOUT
-    return coordinators.group_error(broker, body.group_id)
+    return Error.NONE
 
 
 def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> Decision:

@@ -32,8 +32,6 @@ from brokerstream.state.share.state_bodies import (
 )
 from brokerstream.state.share.state_store import NO_EPOCH
 
-NOT_BEGUN = "Read operation on uninitialized share partition not allowed."
-
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads the states, and notes new leader epochs."""
@@ -46,7 +44,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         for asked in result_order.partitions(topic.partitions):
             place = (body.group_id, topic.topic_id, asked.partition)
             epochs = (NO_EPOCH, asked.leader_epoch)
-            fault = state_store.use_fault(broker, place, epochs, NOT_BEGUN, is_allowed)
+            fault = state_store.use_fault(broker, place, epochs, "read", is_allowed)
             result = ReadPartitionResult(partition=asked.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message

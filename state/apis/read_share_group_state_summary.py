@@ -38,7 +38,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _summary(broker: Broker, place: Place, is_allowed: bool) -> SummarizedPartition:
-    fault = state_store.fault(broker, *place) if is_allowed else state_store.DENIED
+    fault = state_store.fault(broker, place, "read summary") if is_allowed else state_store.DENIED
     result = SummarizedPartition(partition=place[2])
     if fault is not None:
         result.error_code, result.error_message = fault.error, fault.message

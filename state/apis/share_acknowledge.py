@@ -107,11 +107,12 @@ def resume(
 ) -> Decision:
     """A share coordinator has answered."""
     state = decode_item(waiting.state, AcknowledgeState)
-    fault, woken = share_partitions.written(broker, message, response)
-    acknowledgements.settle(state.outcomes, message, fault)
+    written = share_partitions.written(broker, message, response)
+    acknowledgements.settle(state.outcomes, message, written.fault)
     state.writes -= 1
     decision = _wait(broker, state) if state.writes else _answer(broker, state)
-    decision.woken += woken
+    decision.messages = [*decision.messages, *written.messages]
+    decision.woken += written.woken
     return decision
 
 

@@ -495,13 +495,15 @@ def resume(
     state = _state_of(waiting)
     state.questions -= 1
     if isinstance(response, ReadShareGroupStateResponse):
-        woken, looks = share_partitions.read(broker, message, response).woken, True
+        read, looks = share_partitions.read(broker, message, response), True
+        woken, messages = read.woken, read.messages
         state.loads = max(0, state.loads - 1)
     else:  # whose turn it is those say who wait, this one among them
-        fault, woken = share_partitions.written(broker, message, response)
+        fault, woken, messages = share_partitions.written(broker, message, response)
         acknowledgements.settle(state.outcomes, message, fault)
         looks = False
     decision = _try(broker, waiting, state, looks)
+    decision.messages = [*decision.messages, *messages]
     decision.woken += woken
     return decision
 

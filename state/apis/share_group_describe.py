@@ -11,7 +11,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, Uuid
-from brokerstream.state.groups import describing
+from brokerstream.state.groups import describing, share_offsets
 from brokerstream.state.groups.describing import Describing
 from brokerstream.state.groups.share_group import ShareGroup, ShareMember
 from brokerstream.state.groups.simple_assignor import SIMPLE
@@ -122,6 +122,14 @@ def _refused(group_id: str, error: Error, message: str | None = None) -> Describ
     return DescribedShareGroup(group_id=group_id, error_code=error, error_message=message)
 
 
-_SHARES = Describing(features.SHARE, ShareGroup, "a share group", _refused, _of, _topics_in)
+_SHARES = Describing(
+    features.SHARE,
+    ShareGroup,
+    "a share group",
+    _refused,
+    _of,
+    _topics_in,
+    words=share_offsets.WORDS,
+)
 
 API = Api(77, "SHARE_GROUP_DESCRIBE", (1, 1), ShareGroupDescribeRequest, handle)

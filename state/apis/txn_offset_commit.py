@@ -10,6 +10,7 @@ Source: KIP-98, KIP-447, KIP-890; `KafkaApis.handleTxnOffsetCommitRequest`,
     partitions that do not exist                      3; the rest goes on
     group id ""                                       24
     another broker coordinates the group              16
+    there is no `__consumer_offsets`                  15 where somebody would be asked, else 16
     ZooKeeper keeps the offsets (a setting of ours)   43: it knows no transactions
 
 Then the transaction's coordinator is asked whether the group's partition of `__consumer_offsets`
@@ -149,7 +150,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _answer(state, Error.NONE)
     error = Error.NONE if body.group_id else Error.INVALID_GROUP_ID
     if error is Error.NONE:
-        error = coordinators.group_error(broker, body.group_id)
+        error = _coordinator_error(broker, body.group_id, request.version)
     if error is Error.NONE and coordinators.has_zookeeper(broker):
         error = Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
     if error is not Error.NONE:
@@ -175,10 +176,26 @@ def _partition_error(broker: Broker, denied: frozenset[str], name: str, index: i
     return Error.NONE
 
 
+def _coordinator_error(broker: Broker, group_id: str, version: int) -> Error:
+    """Why the group's coordinator does not take it.
+
+    Where there is no `__consumer_offsets`, who has to ask whether its partition is part of the
+    transaction does not get that far.
+    """
+    error = coordinators.group_error(broker, group_id)
+    is_gone = broker.topic_by_name(coordinators.GROUP_TOPIC) is None
+    return Error.COORDINATOR_NOT_AVAILABLE if is_gone and _is_asked(broker, version) else error
+
+
+def _is_asked(broker: Broker, version: int) -> bool:
+    """Whether the transaction's coordinator has to be asked for the group's partition."""
+    return version >= ADDS_SINCE or broker.settings.transaction_partition_verification_enable
+
+
 def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decision:
     """Asks the transaction's coordinator for the group's partition, where it has to be asked."""
     is_v2 = version >= ADDS_SINCE
-    if not is_v2 and not broker.settings.transaction_partition_verification_enable:
+    if not _is_asked(broker, version):
         return _commit(broker, state, version)
     body = state.body
     known = _known(broker, body)

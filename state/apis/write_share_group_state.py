@@ -23,8 +23,6 @@ from brokerstream.state.share.state_bodies import (
     WrittenPartition,
 )
 
-NOT_BEGUN = "Write operation on uninitialized share partition not allowed."
-
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Writes what may be written."""
@@ -37,7 +35,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         for told in result_order.partitions(topic.partitions):
             place = (body.group_id, topic.topic_id, told.partition)
             epochs = (told.state_epoch, told.leader_epoch)
-            fault = state_store.use_fault(broker, place, epochs, NOT_BEGUN, is_allowed)
+            fault = state_store.use_fault(broker, place, epochs, "write", is_allowed)
             result = PartitionResult(partition=told.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message

@@ -14,7 +14,8 @@ from brokerstream.state.cell.effects import Effects
 from brokerstream.state.cell.output_rows import Refused, Rows
 from brokerstream.state.cluster.machines import Broker, Controller, Machine
 from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import CONTROLLER, Decision, Message
+from brokerstream.state.core.decision import CONTROLLER, Decision, Message, Waiting
+from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import Event, Kind, Reason
 from brokerstream.state.core.records import (
     BrokerRegistered,
@@ -59,6 +60,9 @@ class BrokerChanges(ABC):
     def _carry_on(
         self, machine: int, decision: Decision, reply_to: Message | None = None
     ) -> bool: ...
+
+    @abstractmethod
+    def _committed(self, waited: Waiting, error: Error) -> None: ...
 
     @abstractmethod
     def _until_quiet(self) -> None: ...

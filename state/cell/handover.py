@@ -8,9 +8,13 @@ This is about what a coordinator holds beside it.
                       groups and transactional ids stop
     new coordinator   groups are as they were last written, and their members have their session
                       time-outs anew; open transactions are looked at again
+    deleted topic     as for an old coordinator, and nobody knows any more what was written; open
+                      transactions never end at the leaders of their partitions
 """
 
-from brokerstream.state.cell import committing, leaders
+from collections.abc import Iterator
+
+from brokerstream.state.cell import committing, leaders, loading
 from brokerstream.state.cluster.coordinators import (
     COORDINATED,
     GROUP_TOPIC,
@@ -19,7 +23,7 @@ from brokerstream.state.cluster.coordinators import (
     loading_place,
     partition_for,
 )
-from brokerstream.state.cluster.image import Partition
+from brokerstream.state.cluster.image import Partition, Topic
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Decision, LateAnswer
@@ -113,6 +117,18 @@ def resign(broker: Broker, place: Place, is_in_log: bool) -> Decision:
             if partition_for(transactional_id, count) == place[1]:
                 transactional_ids.stop_checks(broker, transactional_id)
     return Decision(records=[PartitionUnloaded(*place)] if is_in_log else [], answers=answers)
+
+
+def forget_deleted(broker: Broker, topic: Topic) -> Iterator[Decision]:
+    """An internal topic goes: whoever has coordinated by it forgets all of that.
+
+    It may be known to a broker that nobody lets lead: one that was stopped has read so before.
+    """
+    for number, partition in enumerate(topic.partitions):
+        place = (topic.topic_id, number)
+        known = loading.coordinated_keys(broker.tables, broker.id, *place)
+        if partition.leader == broker.id or any(known.values()):
+            yield resign(broker, place, is_in_log=True)
 
 
 def take_over(broker: Broker, place: Place) -> None:

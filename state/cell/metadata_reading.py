@@ -6,8 +6,12 @@ what hangs on it does. Source: `BrokerMetadataPublisher`, `ReplicaManager.applyD
 
 from brokerstream.state.cell import handover
 from brokerstream.state.cell.broker_changes import BrokerChanges
+from brokerstream.state.cluster.coordinators import COORDINATED, GROUP_TOPIC, TRANSACTION_TOPIC
+from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Decision
+from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import (
     BrokerRegistered,
     BrokerRegistrationChanged,
@@ -21,7 +25,7 @@ from brokerstream.state.core.records import (
     TopicRemoved,
 )
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import committed_offsets
+from brokerstream.state.groups import committed_offsets, kinds
 from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import checkpoints, copying, directories, disk, throttles
 from brokerstream.state.transactions import transactional_offsets
@@ -58,10 +62,15 @@ class MetadataReading(BrokerChanges):
             self._read_of_changed(broker, record)
 
     def _lose_topic(self, broker: int, record: TopicRemoved) -> None:
-        """Before a topic is removed: its offsets are tombstoned, who waits for its logs is told."""
+        """Before a topic is removed: its offsets are tombstoned, who waits for its logs is told.
+
+        With an internal topic goes what was coordinated by it.
+        """
         machine = self._broker(broker)
         topic = machine.topic_by_id(record.topic_id)
         assert topic is not None, record.topic_id
+        if topic.name in COORDINATED:
+            self._lose_coordinated(machine, topic)
         for owner in (committed_offsets, transactional_offsets):
             gone = owner.of_deleted_topic(self._tables.groups, broker, topic.name)
             self._carry_on(broker, Decision(records=list(gone)))
@@ -69,6 +78,23 @@ class MetadataReading(BrokerChanges):
             self._effects.log_changed(broker, machine.log_key(record.topic_id, partition))
             copying.forget(machine, (record.topic_id, partition))
             checkpoints.forget(machine, (record.topic_id, partition))
+
+    def _lose_coordinated(self, broker: Broker, topic: Topic) -> None:
+        """Who waits for what is written in an internal topic hears of no coordinator.
+
+        Transactions hear that it is not available (15), when the log is not there any more.
+        """
+        table = broker.tables.waiting
+        for number in range(len(topic.partitions)) if topic.name != TRANSACTION_TOPIC else ():
+            for event_id in waiting.watchers(table, broker.log_key(topic.topic_id, number)):
+                waited = waiting.get(table, event_id)
+                if waited is not None and waited.api_key == waiting.COMMITTING:
+                    waiting.take(table, event_id)
+                    self._committed(waited, Error.NOT_LEADER_OR_FOLLOWER)
+        for gone in kinds.all_tombstones(broker) if topic.name == GROUP_TOPIC else ():
+            self._rows.of_group(gone)
+        for decision in handover.forget_deleted(broker, topic):
+            self._carry_on(broker.id, decision)
 
     def _read_of_changed(self, broker: int, record: PartitionChanged) -> None:
         """A leader was moved, by a test."""

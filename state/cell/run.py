@@ -31,6 +31,7 @@ from brokerstream.state.cell.timers import CONTROLLERS_TIMERS, TIMERS
 from brokerstream.state.cell.told import TOLD
 from brokerstream.state.cluster.coordinators import LOADING
 from brokerstream.state.cluster.machines import Broker, Machine
+from brokerstream.state.cluster.new_topics import KEY as CREATE_TOPICS
 from brokerstream.state.core import waiting
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import (
@@ -328,7 +329,8 @@ class Run(MetadataReading):
         if decision.delay is not None:
             self._wait(source, api, decision.delay)
             for message in decision.messages:
-                message.awaited_by = source.event_id
+                if message.api_key != CREATE_TOPICS:  # whoever needs a topic asks for it again
+                    message.awaited_by = source.event_id
         if decision.records and self._write(machine, decision, source):
             return
         self._tell(machine, decision)

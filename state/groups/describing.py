@@ -15,7 +15,7 @@ Those without rights come first, then those without a name, then the others by t
 `__consumer_offsets` that they belong to.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -46,6 +46,7 @@ class Describing(NamedTuple, Generic[Shown]):
         shown: a group as it is told.
         topics: the topics that this names.
         hidden: what is said where the client may not see them.
+        words: what is said of a coordinator's errors; of consumer and streams groups nothing.
     """
 
     feature: str
@@ -55,6 +56,7 @@ class Describing(NamedTuple, Generic[Shown]):
     shown: Callable[[Broker, Any], Shown]
     topics: Callable[[Shown], Iterable[str]]
     hidden: str = "The group has described topic(s) that the client is not authorized to describe."
+    words: Mapping[Error, str] = {}
 
 
 def describe(broker: Broker, request: Request, kind: Describing[Shown]) -> list[Shown]:
@@ -79,7 +81,7 @@ def describe(broker: Broker, request: Request, kind: Describing[Shown]) -> list[
 def _describe(broker: Broker, request: Request, kind: Describing[Shown], group_id: str) -> Shown:
     error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
-        return kind.refused(group_id, error, None)
+        return kind.refused(group_id, error, kind.words.get(error))
     group = groups.shown(broker, group_id)
     if not isinstance(group, kind.kind):
         why = "not found." if group is None else f"is not {kind.name}."

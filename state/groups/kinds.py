@@ -11,10 +11,12 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.check import Violations
 from brokerstream.state.core.decision import Decision, LateAnswer
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Record
+from brokerstream.state.core.records import OffsetDeleted, Record
 from brokerstream.state.groups import (
     classic_check,
+    committed_offsets,
     consumer_check,
+    consumer_group_records,
     consumer_rules,
     group_coordinator,
     group_rules,
@@ -54,6 +56,7 @@ class Kind(NamedTuple):
         subscribed_topics: whose offsets stay; None: all of them.
         kept_since: from when on an offset is kept, by its commit's time; None: for ever.
         tombstones: the records by which a group without members goes.
+        member_tombstones: those by which a member goes; None where members are written with it.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Kind(NamedTuple):
     subscribed_topics: Callable[[Any], set[str] | None]
     kept_since: Callable[[Any, int], int | None]
     tombstones: Callable[[Any], list[Record]]
+    member_tombstones: Callable[[str, str], list[Record]] | None = None
 
 
 CLASSIC = Kind(
@@ -101,6 +105,7 @@ CONSUMER = Kind(
     subscribed_topics=consumer_rules.subscribed_topics,
     kept_since=consumer_rules.kept_since,
     tombstones=consumer_rules.tombstones,
+    member_tombstones=consumer_group_records.member_tombstones,
 )
 
 SHARE = Kind(
@@ -117,6 +122,7 @@ SHARE = Kind(
     subscribed_topics=share_rules.subscribed_topics,
     kept_since=share_rules.kept_since,
     tombstones=share_group_records.tombstones,
+    member_tombstones=share_group_records.member_tombstones,
 )
 
 STREAMS = Kind(
@@ -133,6 +139,7 @@ STREAMS = Kind(
     subscribed_topics=streams_rules.subscribed_topics,
     kept_since=streams_rules.kept_since,
     tombstones=streams_group_records.tombstones,
+    member_tombstones=streams_group_records.member_tombstones,
 )
 
 KINDS: dict[type, Kind] = {
@@ -184,3 +191,17 @@ def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
     """Lets go of a group whose records another coordinator has by now."""
     is_classic = groups.living(broker.tables, broker.id, group_id) is not None
     return (CLASSIC if is_classic else STREAMS).unload(broker, group_id)
+
+
+def all_tombstones(broker: Broker) -> list[Record]:
+    """What takes back all that a broker has written of groups: their topic goes."""
+    table, gone = broker.tables.groups, list[Record]()
+    for group in groups.all_groups(broker):
+        kind, group_id = kind_of(group), group.group_id
+        for name, numbers in committed_offsets.partitions_of(table, broker.id, group_id):
+            gone += [OffsetDeleted(group_id, name, number) for number in numbers]
+        if kind.member_tombstones is not None:
+            for member in group.members:
+                gone += kind.member_tombstones(group_id, member)
+        gone += kind.tombstones(group)
+    return gone

@@ -5,7 +5,8 @@
 
 A share partition is there from the first fetch on, in the partition's leader epoch: it asks the
 share coordinator for its state. It goes with the topic, with the leadership, and where the share
-coordinator says that it is not what it was. A group whose sessions were all closed asks again, so
+coordinator says that it is not what it was. Where `__share_group_state` is gone it is made anew,
+and its coordinators know of no state. A group whose sessions were all closed asks again, so
 offsets that were set meanwhile hold (Kafka forgets when the connection closes).
 Source: `SharePartitionManager`, `SharePartition.maybeInitialize` in Kafka; KIP-932.
 """
@@ -13,7 +14,7 @@ Source: `SharePartitionManager`, `SharePartition.maybeInitialize` in Kafka; KIP-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from brokerstream.state.cluster import coordinators, group_configs
+from brokerstream.state.cluster import coordinators, group_configs, internal_topics
 from brokerstream.state.cluster.coordinators import SHARE_TOPIC
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
@@ -21,7 +22,7 @@ from brokerstream.state.core.decision import Decision, Message
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Tables, escape, unescape
-from brokerstream.state.share import share_sessions, start_offsets
+from brokerstream.state.share import share_sessions, start_offsets, state_store
 from brokerstream.state.share.share_partition import Limits, SharePartition, Status
 from brokerstream.state.share.state_bodies import (
     READ,
@@ -123,13 +124,16 @@ def read(broker: Broker, message: Message, response: ReadShareGroupStateResponse
     if share is None or share.status != Status.LOADING:
         return Decision()
     error = Error(told.error_code)
+    messages = made_anew(broker) if error is Error.NOT_COORDINATOR else []
+    if messages:
+        error = state_store.not_begun("read").error
     if error is not Error.NONE:
         share.status, share.error = (
             Status.FAILED,
             _PERSISTERS.get(error, Error.UNKNOWN_SERVER_ERROR),
         )
         waiting.set_timer(broker.tables.waiting, _timer(broker, place), None)
-        return Decision(woken=[broker.log_key(*place[1:])])
+        return Decision(messages=messages, woken=[broker.log_key(*place[1:])])
     is_known = bool(share.batches) or share.end_offset > 0
     if is_known and told.start_offset != NO_OFFSET and share.state_epoch == told.state_epoch:
         share.status = Status.ACTIVE
@@ -140,6 +144,15 @@ def read(broker: Broker, message: Message, response: ReadShareGroupStateResponse
         share.load(told.state_epoch, start, told.state_batches)
     set_timer(broker, place)
     return Decision(woken=[broker.log_key(*place[1:])])
+
+
+def made_anew(broker: Broker) -> list[Message]:
+    """What has `__share_group_state` made anew where it is gone.
+
+    Kafka's persister asks the new share coordinator then, which does not know the state.
+    """
+    is_there = broker.topic_by_name(SHARE_TOPIC) is not None
+    return internal_topics.creation(broker, [] if is_there else [SHARE_TOPIC])
 
 
 def give_up(broker: Broker, place: Place) -> None:
@@ -176,10 +189,14 @@ def place_of(message: Message) -> Place:
 
 
 class Written(NamedTuple):
-    """What is wrong with what a share coordinator was told, and the log whose waits look again."""
+    """What is wrong with what a share coordinator was told, and the log whose waits look again.
+
+    `messages` have the internal topic made anew.
+    """
 
     fault: Fault | None
     woken: list[str]
+    messages: list[Message]
 
 
 def written(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Written:
@@ -193,9 +210,12 @@ def written(broker: Broker, message: Message, response: ShareGroupStateResponse)
     body, place = message.body, place_of(message)
     assert isinstance(body, WriteShareGroupStateRequest), body
     said = response.results[0].partitions[0]
-    code = Error(said.error_code)
+    code, text = Error(said.error_code), said.error_message or ""
+    messages = made_anew(broker) if code is Error.NOT_COORDINATOR else []
+    if messages:
+        code, text = state_store.not_begun("write")
     error = code if code is Error.NONE else _PERSISTERS.get(code, Error.UNKNOWN_SERVER_ERROR)
-    fault = Fault(error, f"Error in write state RPC. {said.error_message or ''}")
+    fault = Fault(error, f"Error in write state RPC. {text}")
     is_written, has_moved = error is Error.NONE, False
     share = find(broker, place)
     told: Sequence[StateBatch] = body.topics[0].partitions[0].state_batches
@@ -205,12 +225,13 @@ def written(broker: Broker, message: Message, response: ShareGroupStateResponse)
     if error in _GONE:
         forget(broker, place)
     woken = [broker.log_key(*place[1:])] if has_moved or error in _GONE else []
-    return Written(None if is_written else fault, woken)
+    return Written(None if is_written else fault, woken, messages)
 
 
 def reply(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:
     """A share coordinator has answered, and no request waits for it."""
-    return Decision(woken=written(broker, message, response).woken)
+    done = written(broker, message, response)
+    return Decision(messages=done.messages, woken=done.woken)
 
 
 def give_back(

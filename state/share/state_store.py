@@ -5,6 +5,8 @@
 Source: `ShareCoordinatorShard` in Kafka; KIP-932. `apply` writes the items, from ShareStateWritten.
 """
 
+from typing import Literal, NamedTuple
+
 import msgspec
 
 from brokerstream.state.cluster import broker_configs
@@ -46,13 +48,23 @@ class ShareState(msgspec.Struct):
     """How many came since a snapshot was last written because there were enough of them."""
 
 
-class Fault(msgspec.Struct, frozen=True):
+class Fault(NamedTuple):
     """Why a share coordinator does not do it, and in which words."""
 
     error: Error
     message: str
 
 
+Operation = Literal["read", "read summary", "write", "initialize", "delete"]
+"""What is asked of a state."""
+
+_UNABLE: dict[Operation, str] = {
+    "read": "read share group state",
+    "read summary": "read share group state summary",
+    "write": "write share group state",
+    "initialize": "initialize share group state",
+    "delete": "delete share group state",
+}
 NOT_HERE = "This server does not host this topic-partition."
 DENIED = Fault(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _OLD_LEADER_EPOCH = "The leader epoch in the request is older than the epoch on the broker."
@@ -167,31 +179,42 @@ def is_new_leader_epoch(broker: Broker, place: Place, leader_epoch: int) -> bool
 
 
 def use_fault(
-    broker: Broker, place: Place, epochs: tuple[int, int], missing: str, is_allowed: bool
+    broker: Broker,
+    place: Place,
+    epochs: tuple[int, int],
+    operation: Literal["read", "write"],
+    is_allowed: bool,
 ) -> Fault | None:
     """Why a state cannot be read or written: 31, 42, 16, 74, 124, 3, or None.
 
-    `epochs` are the state epoch and the leader epoch that are spoken of, `missing` is said where
-    the state has not begun.
+    `epochs` are the state epoch and the leader epoch that are spoken of.
     """
     if not is_allowed:
         return DENIED
-    found = fault(broker, *place)
+    found = fault(broker, place, operation)
     if found is not None and found.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
         return found
     if find(broker, *place) is None:
-        return Fault(Error.INVALID_REQUEST, missing)
+        return not_begun(operation)
     return old_epoch(broker, place, *epochs) or found
 
 
-def fault(machine: Machine, group_id: str, topic_id: Uuid, partition: int) -> Fault | None:
+def not_begun(operation: Literal["read", "write"]) -> Fault:
+    """What is said of a state that has not begun."""
+    text = f"{operation.capitalize()} operation on uninitialized share partition not allowed."
+    return Fault(Error.INVALID_REQUEST, text)
+
+
+def fault(machine: Machine, place: Place, operation: Operation) -> Fault | None:
     """Why a machine does not have the state of a partition: 42, 3, 16, or None."""
+    group_id, topic_id, partition = place
     if partition < 0:
         message = "The partition id cannot be a negative number."
         return Fault(Error.INVALID_REQUEST, message)
     key = coordinator_key(group_id, topic_id, partition)
     if coordinator_of(machine, SHARE_TOPIC, key) != machine.id:
-        return Fault(Error.NOT_COORDINATOR, "This is not the correct coordinator.")
+        text = f"Unable to {_UNABLE[operation]}: This is not the correct coordinator."
+        return Fault(Error.NOT_COORDINATOR, text)
     topic = machine.topic_by_id(topic_id)
     if topic is None or partition >= len(topic.partitions):
         return Fault(Error.UNKNOWN_TOPIC_OR_PARTITION, NOT_HERE)

@@ -1,0 +1,641 @@
+"""An internal topic is deleted and made anew: what was coordinated by it is gone, as in Kafka.
+
+A real broker and ours are asked the same before, while the topic is gone, and after that.
+DeleteTopics refuses none of the three topics.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from brokerstream.gateway.protocol.frames import decode_response
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from tests.support.batches import START, batch
+from tests.support.gateways import Client
+from tests.support.group_walks import TOO_LONG
+from tests.support.patience import wait_until
+from tests.support.settled import GROUP_RESOURCE
+from tests.support.streams_groups import NO_TASKS, part, topology
+from tests.support.walk_sides import Body, Side, Sides, Step, both_sides
+
+pytestmark = pytest.mark.kafka
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "brokerstream.internal.logs": "true",
+}
+"""With rows in the logs ours remembers producers in `__consumer_offsets`, too."""
+
+TOPIC, LATER = "deleted-internal", "deleted-internal-later"
+JOIN_GROUP, SYNC_GROUP = 11, 14
+NOT_COORDINATOR, UNKNOWN_SERVER_ERROR = 16, -1
+PROTOCOL = {"protocolType": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
+TIMEOUTS = {"sessionTimeoutMs": 45_000, "rebalanceTimeoutMs": 45_000}
+OF_TIME = ("transactionStartTimeMs", "lastTimestamp")
+Told = list[tuple[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """A real broker that nobody else has, and ours."""
+    broker = EmbeddedKafka(tmp_path_factory.mktemp("deleted") / "broker", default_home())
+    settings = {name: each for name, each in SETTINGS.items() if "brokerstream" not in name}
+    try:
+        with both_sides(broker.start(settings), {TOPIC: 1, LATER: 1}, SETTINGS) as found:
+            yield found
+    finally:
+        broker.stop()
+
+
+def errors(answer: Any) -> set[int]:
+    """All errors of an answer."""
+    if isinstance(answer, list):
+        return set().union(*map(errors, answer))
+    if not isinstance(answer, dict):
+        return set()
+    own = {each for name, each in answer.items() if name.endswith("rrorCode") and each}
+    return own.union(*map(errors, answer.values()))
+
+
+class Asking:
+    """What a side is asked, one after the other, and what it has answered.
+
+    `masks` are texts that are each side's own, and what is shown in their place; lists of groups
+    show these `groups` alone.
+    """
+
+    groups: list[str]
+
+    def __init__(self, side: Side) -> None:
+        self.side, self.told = side, list[tuple[str, Any]]()
+        self.masks: dict[str, str] = {}
+        self.groups = []
+
+    def ask(self, what: str, api: str, version: int, body: Body) -> Body:
+        """Notes an answer, and gives it back."""
+        answer = self.quietly(api, version, body)
+        self.note(f"{what}: {api}", answer)
+        return answer
+
+    def note(self, what: str, answer: Any) -> None:
+        text = json.dumps(_timeless(answer))
+        for own, mask in self.masks.items():
+            text = text.replace(own, mask)
+        self.told.append((what, json.loads(text)))
+
+    def quietly(self, api: str, version: int, body: Body) -> Body:
+        told = self.side.call(api, version, body)
+        return self.side.shown(Step(api, version, body), told, self.groups)
+
+    def find(self, key: str, key_type: int) -> None:
+        """A key has its coordinator."""
+        asked = {"keyType": key_type, "coordinatorKeys": [key]}
+        wait_until(lambda: not errors(self.quietly("FIND_COORDINATOR", 6, asked)))
+
+    def topic_of(self, name: str) -> tuple[str, str]:
+        """What Metadata says of an internal topic, and its id."""
+        asked = {"topics": [{"name": name}], "allowAutoTopicCreation": False}
+        (topic,) = self.quietly("METADATA", 12, asked)["topics"]
+        topic_id = topic.pop("topicId")
+        self.note(f"{name} is described", topic)
+        return name, topic_id
+
+    def delete(self, name: str, asked: Callable[[], Body]) -> None:
+        """Until who asks is told that there is no coordinator."""
+        former = self.topic_of(name)
+        self.ask("deletion", "DELETE_TOPICS", 5, {"topicNames": [name], "timeoutMs": 30_000})
+        wait_until(lambda: NOT_COORDINATOR in errors(asked()))
+        assert self.topic_of(name)[1] != former[1]
+        self.side.settle()
+
+    def again(self, name: str, key: str, key_type: int, asked: Callable[[], Body]) -> None:
+        """The topic is made anew by who asks for a coordinator."""
+        self.ask("is gone", "FIND_COORDINATOR", 3, {"key": key, "keyType": key_type})
+        self.find(key, key_type)
+        wait_until(lambda: not {14, 15, 16} & errors(asked()))
+        self.side.settle()
+        self.topic_of(name)
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _timeless(each) for name, each in value.items() if name not in OF_TIME}
+    return [_timeless(each) for each in value] if isinstance(value, list) else value
+
+
+def assert_same(told: list[Told]) -> None:
+    for ours, theirs in zip(*told, strict=True):
+        assert ours == theirs
+
+
+# Groups and offsets
+
+REFUSED, OFFSETS, CLASSIC, SYNCED, MODERN, SHARED, STREAMED, PENDING = GROUPS = [
+    *("refused", "offsets", "classic", "synced", "modern", "shared", "streamed", "pending"),
+]
+WRITER = "deleted-writer"
+
+
+def commit_body(group: str, metadata: str = "", **of: Any) -> Body:
+    places = [{"partitionIndex": 0, "committedOffset": 5, "committedMetadata": metadata}]
+    of_member = {"generationIdOrMemberEpoch": -1, "memberId": "", "groupInstanceId": None}
+    return {"groupId": group, **of_member, **of, "topics": [{"name": TOPIC, "partitions": places}]}
+
+
+class Groups(Asking):
+    """Groups of each kind, with members, offsets, and who waits."""
+
+    def __init__(self, side: Side) -> None:
+        super().__init__(side)
+        self.groups = GROUPS
+        self.epochs: dict[str, int] = {}
+        self._connections: list[Client] = []
+        self._waiting: list[tuple[str, int, Client]] = []
+
+    def _connection(self) -> Client:
+        self._connections.append(self.side.connection())
+        return self._connections[-1]
+
+    def begin(self) -> None:
+        self.side.begin(GROUPS, {})
+        self.side.begin_transactions(WRITER)
+        self._begin_transaction()
+        self.ask("", "OFFSET_COMMIT", 8, commit_body(OFFSETS, "a"))
+        self.ask("", "OFFSET_COMMIT", 8, commit_body(REFUSED, TOO_LONG))
+        self._begin_classic()
+        self.beat(MODERN, 0)
+        self.beat(SHARED, 0)
+        self.beat(STREAMED, 0)
+
+    def _begin_transaction(self) -> None:
+        asked = {"transactionalId": WRITER, "transactionTimeoutMs": 60_000}
+        found: list[Body] = []
+
+        def is_there() -> bool:
+            found.append(self.quietly("INIT_PRODUCER_ID", 4, asked))
+            return not errors(found[-1])
+
+        wait_until(is_there)
+        of = {name: found[-1][name] for name in ("producerId", "producerEpoch")}
+        self.producer = {"transactionalId": WRITER, **of}
+        self.ask("", "ADD_OFFSETS_TO_TXN", 3, {**self.producer, "groupId": PENDING})
+        self.commit_in_transaction("", 3)
+
+    def commit_in_transaction(self, when: str, version: int) -> None:
+        body = commit_body(PENDING) | {"generationId": -1} | self.producer
+        self.ask(when, "TXN_OFFSET_COMMIT", version, body)
+
+    def end_transaction(self) -> None:
+        self.ask("", "END_TXN", 3, {**self.producer, "committed": True})
+        asked = {"transactionalIds": [WRITER]}
+
+        def is_complete() -> bool:
+            (found,) = self.quietly("DESCRIBE_TRANSACTIONS", 0, asked)["transactionStates"]
+            return found["transactionState"] == "CompleteCommit"
+
+        wait_until(is_complete)
+
+    def _begin_classic(self) -> None:
+        """A member has its generation, another waits for the next; in a group one waits to sync."""
+        first, second, third, fourth = (self._connection() for _ in range(4))
+        self.member = first.call("JOIN_GROUP", 3, self._join(CLASSIC))["memberId"]
+        self.masks[self.member] = "the member"
+        self._sync(first, CLASSIC, 1, self.member, is_leader=True)
+        second.send("JOIN_GROUP", 3, self._join(CLASSIC))
+        self._waiting.append(("the join", JOIN_GROUP, second))
+        leader = third.call("JOIN_GROUP", 3, self._join(SYNCED))["memberId"]
+        fourth.send("JOIN_GROUP", 3, self._join(SYNCED))
+        self._wait_for_state(SYNCED, "PreparingRebalance")
+        third.call("JOIN_GROUP", 3, self._join(SYNCED, leader))
+        follower = decode_response(JOIN_GROUP, 3, fourth.receive())[1]["memberId"]
+        self._sync(fourth, SYNCED, 2, follower, is_leader=False)
+        self._waiting.append(("the sync", SYNC_GROUP, fourth))
+        self._wait_for_state(CLASSIC, "PreparingRebalance")
+
+    def _wait_for_state(self, group: str, state: str) -> None:
+        asked = {"groups": [group], "includeAuthorizedOperations": False}
+
+        def is_so() -> bool:
+            (found,) = self.quietly("DESCRIBE_GROUPS", 5, asked)["groups"]
+            return bool(found["groupState"] == state)
+
+        wait_until(is_so)
+
+    def _join(self, group: str, member: str = "") -> Body:
+        return {"groupId": group, **TIMEOUTS, "memberId": member, **PROTOCOL}
+
+    def _sync(self, client: Client, group: str, epoch: int, member: str, is_leader: bool) -> None:
+        body: Body = {"groupId": group, "generationId": epoch, "memberId": member}
+        assigned = [{"memberId": member, "assignment": b""}] if is_leader else []
+        body["assignments"] = assigned
+        if is_leader:
+            assert not errors(client.call("SYNC_GROUP", 3, body))
+        else:
+            client.send("SYNC_GROUP", 3, body)
+
+    def those_who_wait(self) -> None:
+        for what, api, client in self._waiting:
+            answer = decode_response(api, 3, client.receive())[1]
+            assert bool(answer.pop("memberId", "its id")), "a join that waited names its member"
+            self.note(what, answer)
+
+    def beat(self, group: str, epoch: int | None = None) -> None:
+        """A heartbeat of a member in its epoch, or of one that joins."""
+        epoch = self.epochs[group] if epoch is None else epoch
+        body: Body = {"groupId": group, "memberId": "member", "memberEpoch": epoch}
+        if group == MODERN:
+            name = "CONSUMER_GROUP_HEARTBEAT"
+            body |= {"rebalanceTimeoutMs": 60_000, "topicPartitions": []} if not epoch else {}
+            body |= {"subscribedTopicNames": [TOPIC]} if not epoch else {}
+            version = 1
+        elif group == SHARED:
+            name, version = "SHARE_GROUP_HEARTBEAT", 1
+            body |= {"subscribedTopicNames": [TOPIC]} if not epoch else {}
+        else:
+            name, version = "STREAMS_GROUP_HEARTBEAT", 0
+            joining = {"rebalanceTimeoutMs": 60_000, "topology": topology(part("0", TOPIC))}
+            body |= {**joining, **NO_TASKS, "processId": "p"} if not epoch else {}
+        answer = self.ask(f"epoch {epoch}", name, version, body)
+        self.epochs[group] = answer["memberEpoch"] if not errors(answer) else epoch
+
+    def look(self, when: str) -> None:
+        """All that can be asked of groups."""
+        member = {"groupId": CLASSIC, "generationId": 1, "memberId": self.member}
+        all_groups = [{"groupId": each, "memberId": None, "topics": None} for each in GROUPS]
+        place = {"name": TOPIC, "partitions": [{"partitionIndex": 0}]}
+        share = {"groupId": SHARED, "topics": None}
+        offset = {"partitionIndex": 0, "startOffset": 0}
+        altered = [{"topicName": TOPIC, "partitions": [offset]}]
+        steps: list[tuple[str, int, Body]] = [
+            ("DESCRIBE_GROUPS", 5, {"groups": GROUPS, "includeAuthorizedOperations": False}),
+            ("DESCRIBE_GROUPS", 6, {"groups": GROUPS, "includeAuthorizedOperations": False}),
+            ("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []}),
+            ("CONSUMER_GROUP_DESCRIBE", 1, {"groupIds": [MODERN, OFFSETS]}),
+            ("SHARE_GROUP_DESCRIBE", 1, {"groupIds": [SHARED]}),
+            ("STREAMS_GROUP_DESCRIBE", 0, {"groupIds": [STREAMED]}),
+            ("OFFSET_FETCH", 8, {"groups": all_groups, "requireStable": True}),
+            ("HEARTBEAT", 4, member),
+            ("LEAVE_GROUP", 5, {"groupId": CLASSIC, "members": [{"memberId": self.member}]}),
+            ("SYNC_GROUP", 3, {**member, "assignments": []}),
+            ("JOIN_GROUP", 3, self._join(CLASSIC, self.member)),
+            ("JOIN_GROUP", 9, self._join(CLASSIC, self.member)),
+            ("OFFSET_COMMIT", 8, commit_body(CLASSIC, **_member_of(self.member, 1))),
+            ("OFFSET_COMMIT", 8, commit_body(MODERN, **_member_of("member", 2))),
+            ("OFFSET_DELETE", 0, {"groupId": OFFSETS, "topics": [place]}),
+            ("DESCRIBE_SHARE_GROUP_OFFSETS", 0, {"groups": [share]}),
+            (
+                "DELETE_SHARE_GROUP_OFFSETS",
+                0,
+                {"groupId": SHARED, "topics": [{"topicName": TOPIC}]},
+            ),
+            ("DELETE_GROUPS", 2, {"groupsNames": GROUPS}),
+        ]
+        if when == "gone":
+            steps.append(("ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": SHARED, "topics": altered}))
+        for api, version, body in steps:
+            self.ask(when, api, version, body)
+        for group in (MODERN, SHARED, STREAMED):
+            self.beat(group)
+
+
+def _member_of(member: str, epoch: int) -> Body:
+    return {"generationIdOrMemberEpoch": epoch, "memberId": member}
+
+
+def test_with_the_topic_of_groups_go_all_of_them(sides: Sides) -> None:
+    told = []
+    for side in sides:
+        asking = Groups(side)
+        asking.begin()
+        described = {"groups": [OFFSETS], "includeAuthorizedOperations": False}
+
+        def ask(asking: Groups = asking, described: Body = described) -> Body:
+            return asking.quietly("DESCRIBE_GROUPS", 5, described)
+
+        asking.delete(GROUP_TOPIC, ask)
+        asking.those_who_wait()
+        asking.look("gone")
+        for version in (3, 5):
+            asking.commit_in_transaction("gone", version)
+        asking.again(GROUP_TOPIC, OFFSETS, 0, ask)
+        side.begin(GROUPS, {})
+        asking.look("again")
+        asking.commit_in_transaction("again", 3)
+        asking.end_transaction()
+        asking.ask("again", "OFFSET_COMMIT", 8, commit_body(OFFSETS, "b"))
+        for group in (MODERN, STREAMED):
+            asking.beat(group, 0)
+        asking.ask("again", "LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
+        offsets = [{"groupId": each, "topics": None} for each in GROUPS]
+        asking.ask("again", "OFFSET_FETCH", 8, {"groups": offsets, "requireStable": True})
+        told.append(asking.told)
+    assert_same(told)
+    waited = [answer for what, answer in told[1] if what in ("the join", "the sync")]
+    assert [errors(each) for each in waited] == [{NOT_COORDINATOR}] * 2
+
+
+# Transactional ids
+
+
+def transactional(producer_id: int, epoch: int, sequence: int) -> bytes:
+    """A batch of a transaction."""
+    builder = DefaultRecordBatchBuilder(2, 0, 1, producer_id, epoch, sequence, 1 << 20)
+    builder.append(0, START, None, b"v", [])
+    return bytes(builder.build())
+
+
+class Transactions(Asking):
+    """Two transactional ids: one has a transaction open, the other one none."""
+
+    OPEN, IDLE = "deleted-open", "deleted-idle"
+
+    def begin(self) -> None:
+        self.find("group", 0)
+        for name in (self.OPEN, self.IDLE):
+            self.side.begin_transactions(name)
+        self.holders = {name: self._init(name) for name in (self.OPEN, self.IDLE)}
+        self._first_id = self.holders[self.OPEN]["producerId"]
+        self.add("", self.holders[self.OPEN])
+        self.produce("", self.OPEN, 0)
+        offsets = {**self.holders[self.OPEN], "groupId": "group"}
+        self.ask("", "ADD_OFFSETS_TO_TXN", 3, offsets)
+        self.commit("")
+        self.ends("open")
+
+    def note(self, what: str, answer: Any) -> None:
+        super().note(what, self._relative(answer))
+
+    def _relative(self, value: Any) -> Any:
+        """Producer ids are counted from the first one here."""
+        if isinstance(value, dict):
+            return {
+                name: each - self._first_id
+                if name == "producerId" and each >= 0 and hasattr(self, "_first_id")
+                else self._relative(each)
+                for name, each in value.items()
+            }
+        return [self._relative(each) for each in value] if isinstance(value, list) else value
+
+    def _init(self, name: str) -> Body:
+        asked = {"transactionalId": name, "transactionTimeoutMs": 60_000}
+        found: list[Body] = []
+
+        def is_there() -> bool:
+            found.append(self.quietly("INIT_PRODUCER_ID", 4, asked))
+            return not errors(found[-1])
+
+        wait_until(is_there)
+        of = {each: found[-1][each] for each in ("producerId", "producerEpoch")}
+        return {"transactionalId": name, **of}
+
+    def init(self, when: str, **of: Any) -> Body:
+        asked = {"transactionalId": self.OPEN, "transactionTimeoutMs": 60_000}
+        return self.ask(when, "INIT_PRODUCER_ID", 4, {**asked, **of})
+
+    def add(self, when: str, holder: Body) -> None:
+        named = {f"v3AndBelow{k[0].upper()}{k[1:]}": v for k, v in holder.items()}
+        named["v3AndBelowTopics"] = [{"name": TOPIC, "partitions": [0]}]
+        self.ask(when, "ADD_PARTITIONS_TO_TXN", 3, named)
+
+    def produce(self, when: str, name: str, sequence: int, version: int = 11) -> None:
+        holder = self.holders[name]
+        records = transactional(holder["producerId"], holder["producerEpoch"], sequence)
+        data = [{"name": TOPIC, "partitionData": [{"index": 0, "records": records}]}]
+        body = {"transactionalId": name, "acks": -1, "timeoutMs": 30_000, "topicData": data}
+        answer = self.side.call("PRODUCE", version, body)
+        answer.pop("throttleTimeMs")
+        self.note(f"{when}: produce for {name}", answer)
+
+    def commit(self, when: str) -> None:
+        body = commit_body("group") | {"generationId": -1} | self.holders[self.OPEN]
+        self.ask(when, "TXN_OFFSET_COMMIT", 3, body)
+
+    def ends(self, when: str) -> None:
+        """Where those who read what is committed come to, and the others."""
+        for isolation in (0, 1):
+            partition = {"partitionIndex": 0, "timestamp": -1}
+            topics = [{"name": TOPIC, "partitions": [partition]}]
+            body = {"replicaId": -1, "isolationLevel": isolation, "topics": topics}
+            self.ask(f"{when}, isolation {isolation}", "LIST_OFFSETS", 7, body)
+
+    def look(self, when: str) -> None:
+        """All that can be asked of the id with the open transaction, but who begins anew."""
+        holder = self.holders[self.OPEN]
+        topics = [{"name": TOPIC, "partitions": [0]}]
+        listed = {"stateFilters": [], "producerIdFilters": [], "durationFilter": -1}
+        self.ask(when, "DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [self.OPEN]})
+        self.ask(when, "LIST_TRANSACTIONS", 1, listed)
+        self.add(when, holder)
+        for is_verified in (False, True):
+            asked = [{**holder, "verifyOnly": is_verified, "topics": topics}]
+            self.ask(when, "ADD_PARTITIONS_TO_TXN", 4, {"transactions": asked})
+        self.ask(when, "ADD_OFFSETS_TO_TXN", 3, {**holder, "groupId": "group"})
+        for version in (3, 5):
+            self.ask(when, "END_TXN", version, {**holder, "committed": True})
+        self.init(when, **holder)
+
+    def go_on(self, when: str, sequence: int) -> None:
+        """What leaders take of producers whose coordinator knows nothing of them any more."""
+        self.produce(when, self.OPEN, sequence)
+        for version in (11, 12):
+            self.produce(when, self.IDLE, 0, version)
+        self.commit(when)
+        self.ask(when, "DESCRIBE_PRODUCERS", 0, {"topics": [PRODUCERS_OF]})
+        self.ends(when)
+
+
+PRODUCERS_OF = {"name": TOPIC, "partitionIndexes": [0]}
+
+
+def test_with_the_topic_of_transactions_go_their_ids_and_what_is_open_never_ends(
+    sides: Sides,
+) -> None:
+    told = []
+    for side in sides:
+        asking = Transactions(side)
+        asking.begin()
+        described = {"transactionalIds": [Transactions.OPEN]}
+
+        def ask(asking: Transactions = asking, described: Body = described) -> Body:
+            return asking.quietly("DESCRIBE_TRANSACTIONS", 0, described)
+
+        asking.delete(TRANSACTION_TOPIC, ask)
+        asking.look("gone")
+        asking.init("gone")
+        asking.ask(
+            "gone", "INIT_PRODUCER_ID", 4, {"transactionalId": None, "transactionTimeoutMs": 1}
+        )
+        asking.go_on("gone", 1)
+        asking.again(TRANSACTION_TOPIC, Transactions.OPEN, 1, ask)
+        asking.look("again")
+        asking.go_on("again", 2)
+        former = asking.holders[Transactions.OPEN]
+        new = asking.init("again")
+        asking.holders[Transactions.OPEN] = {**former, **_holder(new)}
+        asking.add("new", asking.holders[Transactions.OPEN])
+        asking.produce("new", Transactions.OPEN, 0)
+        ending = {**asking.holders[Transactions.OPEN], "committed": True}
+        asking.ask("new", "END_TXN", 3, ending)
+
+        def is_complete(ask: Callable[[], Body] = ask) -> bool:
+            return ask()["transactionStates"][0]["transactionState"] == "CompleteCommit"
+
+        wait_until(is_complete)
+        asking.ask("new", "DESCRIBE_TRANSACTIONS", 0, described)
+        asking.ask("new", "DESCRIBE_PRODUCERS", 0, {"topics": [PRODUCERS_OF]})
+        asking.ends("one hangs")
+        marker = {**_holder(former), "transactionResult": False, "coordinatorEpoch": 0}
+        marker["topics"] = [PRODUCERS_OF]
+        asking.ask("an admin ends it", "WRITE_TXN_MARKERS", 1, {"markers": [marker]})
+        asking.ends("none hangs")
+        told.append(asking.told)
+    assert_same(told)
+    stable = [
+        answer["topics"][0]["partitions"][0]["offset"] for what, answer in told[1] if "on 1" in what
+    ]
+    assert stable[:-1] == [0] * len(stable[:-1])
+    assert stable[-1] > 0
+
+
+def _holder(answer: Body) -> Body:
+    return {name: answer[name] for name in ("producerId", "producerEpoch")}
+
+
+# Share states
+
+
+class Shares(Asking):
+    """A share group whose member has records."""
+
+    MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+    def __init__(self, side: Side, group: str, topic: str) -> None:
+        super().__init__(side)
+        self.group, self.topic, self.epoch = group, topic, 0
+        self.client = side.connection()
+
+    def begin(self) -> None:
+        self.side.begin([self.group], {})
+        settings = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
+        configs = [{"name": k, "configOperation": 0, "value": v} for k, v in settings.items()]
+        resource = {"resourceType": GROUP_RESOURCE, "resourceName": self.group, "configs": configs}
+        self.quietly("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+        self.side.settle()
+        self.side.write(self.topic, 0, batch(*[b"v"] * 6))
+        wait_until(self._is_assigned)
+        wait_until(lambda: self._records(self.fetch(0)))
+        self.acknowledge("", 1, 0)
+        self.look("before")
+
+    def _is_assigned(self) -> bool:
+        answer = self.beat()
+        self.epoch = answer["memberEpoch"] if not errors(answer) else self.epoch
+        return bool((answer["assignment"] or {}).get("topicPartitions"))
+
+    def beat(self) -> Body:
+        body: Body = {"groupId": self.group, "memberId": self.MEMBER, "memberEpoch": self.epoch}
+        body |= {} if self.epoch else {"subscribedTopicNames": [self.topic]}
+        return self.quietly("SHARE_GROUP_HEARTBEAT", 1, body)
+
+    def _topics(self, **of: Any) -> list[Body]:
+        return [{"topicId": self.side.ids[self.topic], "partitions": [of]}]
+
+    def fetch(self, session_epoch: int) -> Body:
+        of = {"partitionIndex": 0, "partitionMaxBytes": 1 << 20, "acknowledgementBatches": []}
+        limits = {"maxWaitMs": 200, "minBytes": 1, "maxBytes": 1 << 20}
+        limits |= {"maxRecords": 10, "batchSize": 10}
+        asked = {"groupId": self.group, "memberId": self.MEMBER}
+        asked |= {"shareSessionEpoch": session_epoch, **limits, "topics": self._topics(**of)}
+        return self._shown("SHARE_FETCH", 1, asked)
+
+    def _shown(self, api: str, version: int, body: Body) -> Body:
+        """By a connection that has a session."""
+        return self.side.shown(Step(api, version, body), self.client.call(api, version, body), [])
+
+    def _records(self, answer: Body) -> bool:
+        return any(each["acquiredRecords"] for t in answer["responses"] for each in t["partitions"])
+
+    def acknowledge(self, when: str, session_epoch: int, offset: int) -> None:
+        batches = [{"firstOffset": offset, "lastOffset": offset, "acknowledgeTypes": [1]}]
+        asked = {"groupId": self.group, "memberId": self.MEMBER}
+        asked |= {"shareSessionEpoch": session_epoch}
+        asked["topics"] = self._topics(partitionIndex=0, acknowledgementBatches=batches)
+        self.note(f"{when}: acknowledged {offset}", self._shown("SHARE_ACKNOWLEDGE", 1, asked))
+
+    def state(self) -> Body:
+        """The start of what the share coordinator says."""
+        body = {"groupId": self.group, "topics": self._topics(partition=0, leaderEpoch=0)}
+        return self.quietly("READ_SHARE_GROUP_STATE", 0, body)
+
+    def look(self, when: str) -> None:
+        """All that a share coordinator can be asked."""
+        begun = {"stateEpoch": 1, "leaderEpoch": 0, "startOffset": 3, "stateBatches": []}
+        steps = [
+            ("READ_SHARE_GROUP_STATE", {"leaderEpoch": 0}),
+            ("READ_SHARE_GROUP_STATE_SUMMARY", {"leaderEpoch": 0}),
+            ("WRITE_SHARE_GROUP_STATE", begun),
+            ("DELETE_SHARE_GROUP_STATE", {}),
+        ]
+        if when == "gone":
+            steps.append(("INITIALIZE_SHARE_GROUP_STATE", {"stateEpoch": 1, "startOffset": -1}))
+        for api, of in steps[: 2 if when == "before" else None]:
+            body = {"groupId": self.group, "topics": self._topics(partition=0, **of)}
+            self.ask(when, api, 0, body)
+
+    def offsets(self, when: str) -> None:
+        asked = {"groups": [{"groupId": self.group, "topics": None}]}
+        self.ask(when, "DESCRIBE_SHARE_GROUP_OFFSETS", 0, asked)
+
+
+@pytest.mark.parametrize(("group", "topic"), [("shares", TOPIC), ("sharing", LATER)])
+def test_with_the_topic_of_share_states_go_the_states_but_no_group(
+    sides: Sides, group: str, topic: str
+) -> None:
+    """It is made anew by who asks for a coordinator, or by a leader that has something to write."""
+    told = []
+    for side in sides:
+        asking = Shares(side, group, topic)
+        asking.begin()
+        asking.delete(SHARE_TOPIC, asking.state)
+        if group == "shares":
+            asking.look("gone")
+            asking.find(f"{group}:{side.ids[topic]}:0", 2)
+        else:
+            asking.note("gone", asking.beat())
+            asking.acknowledge("gone", 2, 1)
+        wait_until(lambda asking=asking: NOT_COORDINATOR not in errors(asking.state()))
+        side.settle()
+        asking.topic_of(SHARE_TOPIC)
+        asking.look("again")
+        asking.note("again", asking.beat())
+        if group == "shares":
+            asking.acknowledge("again", 2, 1)
+        asking.acknowledge("again", 3, 2)
+        asking.note("again", asking.fetch(4))
+        asking.offsets("again")
+        asking.client.close()
+        asking.client = side.connection()
+
+        def has_failed(asking: Shares = asking) -> bool:
+            return UNKNOWN_SERVER_ERROR in errors(asking.fetch(0))
+
+        wait_until(has_failed)
+        asking.note("a new session", asking.fetch(0))
+        leaving = {"groupId": group, "memberId": Shares.MEMBER, "memberEpoch": -1}
+        asking.ask("", "SHARE_GROUP_HEARTBEAT", 1, leaving)
+        offset = [{"partitionIndex": 0, "startOffset": 3}]
+        altered = {"groupId": group, "topics": [{"topicName": topic, "partitions": offset}]}
+        asking.ask("", "ALTER_SHARE_GROUP_OFFSETS", 0, altered)
+        asking.offsets("altered")
+        asking.note("altered", asking.state())
+        asking.ask("", "DELETE_GROUPS", 2, {"groupsNames": [group]})
+        told.append(asking.told)
+    assert_same(told)
