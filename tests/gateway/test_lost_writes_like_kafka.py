@@ -1,0 +1,212 @@
+"""Internal topics are deleted while their follower does not follow: what those are told who wait.
+
+Two brokers, real ones and ours; the second one is halted, so that nothing that is written is
+committed. Then the topics go, and are made anew.
+"""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.gateway.protocol.frames import decode_response
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from tests.support.gateways import _KEYS, Client, running_gateway
+from tests.support.kafka_clusters import kafka_cluster
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.schedules import Cluster, OurCluster, RealCluster
+from tests.support.settled import settle
+
+pytestmark = pytest.mark.kafka
+
+COORDINATOR, FOLLOWER = 1, 2
+LONG_MS = "120000"
+SETTINGS = {
+    "broker.session.timeout.ms": LONG_MS,
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.commit.timeout.ms": LONG_MS,
+    "offsets.topic.num.partitions": "1",
+    "replica.lag.time.max.ms": LONG_MS,
+    "request.timeout.ms": LONG_MS,
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.write.timeout.ms": LONG_MS,
+    "transaction.state.log.num.partitions": "1",
+}
+INTERNAL = (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC)
+MEMBER = "hDTRH6AnTyGpTnrmLZPtjA"
+
+Told = dict[str, Any]
+
+
+def errors(answer: Any) -> list[int]:
+    """The errors of an answer, those of its parts behind its own."""
+    if isinstance(answer, list):
+        return [each for part in answer for each in errors(part)]
+    if not isinstance(answer, dict):
+        return []
+    own = [each for name, each in answer.items() if name.endswith("rrorCode")]
+    return own + [each for part in answer.values() for each in errors(part)]
+
+
+class Waiting:
+    """Who waits at a cluster's coordinator."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._sent: list[tuple[str, int, Client]] = []
+        self.told: list[tuple[str, Told]] = []
+
+    def call(self, api: str, version: int, body: Told) -> Told:
+        with Client(self._cluster.address(COORDINATOR), PATIENCE_S) as client:
+            return client.call(api, version, body)
+
+    def send(self, api: str, version: int, body: Told) -> None:
+        """On a connection of its own, and nothing comes back for a while."""
+        client = Client(self._cluster.address(COORDINATOR), PATIENCE_S)
+        client.send(api, version, body)
+        if not client.is_silent(0.7):
+            told = decode_response(_KEYS[api], version, client.receive())[1]
+            raise AssertionError(f"{api} of {type(self._cluster).__name__} does not wait: {told}")
+        self._sent.append((api, version, client))
+
+    def create(self, name: str) -> str:
+        assignments = [{"partitionIndex": 0, "brokerIds": [COORDINATOR, FOLLOWER]}]
+        topic = {"name": name, "numPartitions": -1, "replicationFactor": -1}
+        topics = [{**topic, "assignments": assignments}]
+        (created,) = self.call("CREATE_TOPICS", 7, {"topics": topics, "timeoutMs": 30_000})[
+            "topics"
+        ]
+        assert created["errorCode"] == 0
+        return str(created["topicId"])
+
+    def until_told(self, api: str, version: int, body: Told, accepted: int = 0) -> Told:
+        found: list[Told] = []
+
+        def is_told() -> bool:
+            found.append(self.call(api, version, body))
+            return set(errors(found[-1])) <= {0, accepted}
+
+        wait_until(is_told, api)
+        return found[-1]
+
+    def begin(self) -> None:
+        """The topics, their coordinators, a member and a transactional id."""
+        self.orders = self.create("orders")
+        for name in INTERNAL:
+            self.create(name)
+        keys = {0: "group", 1: "writer", 2: f"shares:{self.orders}:0"}
+        for key_type, key in keys.items():
+            asked = {"keyType": key_type, "coordinatorKeys": [key]}
+            self.until_told("FIND_COORDINATOR", 6, asked)
+        self.until_told("OFFSET_COMMIT", 8, self.commit("before"))
+        joins = {"rebalanceTimeoutMs": 60_000, "subscribedTopicNames": ["orders"]}
+        joined = self.until_told("CONSUMER_GROUP_HEARTBEAT", 0, self.beat(0, **joins))
+        self.epoch = joined["memberEpoch"]
+        self.holder = self.until_told("INIT_PRODUCER_ID", 4, self.init("writer"))
+        self.until_told("INITIALIZE_SHARE_GROUP_STATE", 0, self.state(0, startOffset=0))
+
+    def beat(self, epoch: int, **of: Any) -> Told:
+        body = {"groupId": "consumer", "memberId": MEMBER, "memberEpoch": epoch}
+        return {**body, "topicPartitions": [], **of}
+
+    def commit(self, group: str) -> Told:
+        part = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
+        topics = [{"name": "orders", "partitions": [part]}]
+        return {"groupId": group, "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}
+
+    def init(self, name: str) -> Told:
+        return {"transactionalId": name, "transactionTimeoutMs": 60_000}
+
+    def state(self, epoch: int, **of: Any) -> Told:
+        partition = {"partition": 0, "stateEpoch": epoch, **of}
+        topics = [{"topicId": self.orders, "partitions": [partition]}]
+        return {"groupId": "shares", "topics": topics}
+
+    def wait_for_transactions(self) -> None:
+        """Each of these writes something, or waits for what was written."""
+        holder = {name: self.holder[name] for name in ("producerId", "producerEpoch")}
+        named = {f"v3AndBelow{k[0].upper()}{k[1:]}": v for k, v in holder.items()}
+        named["v3AndBelowTransactionalId"] = "writer"
+        named["v3AndBelowTopics"] = [{"name": "orders", "partitions": [0]}]
+        self.send("INIT_PRODUCER_ID", 4, self.init("other"))
+        self.send("ADD_PARTITIONS_TO_TXN", 3, named)
+
+    def wait_for_shares(self) -> None:
+        """The same of share states."""
+        written = {"leaderEpoch": 0, "startOffset": 1, "stateBatches": []}
+        self.send("WRITE_SHARE_GROUP_STATE", 0, self.state(0, **written))
+        self.send("INITIALIZE_SHARE_GROUP_STATE", 0, self.state(1, startOffset=5))
+
+    def wait_for_groups(self) -> None:
+        """The same of groups."""
+        join = {"groupId": "classic", "sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": 30_000}
+        join |= {"protocolType": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
+        self.send("OFFSET_COMMIT", 8, self.commit("simple"))
+        self.send("CONSUMER_GROUP_HEARTBEAT", 0, self.beat(self.epoch))
+        member = self.call("JOIN_GROUP", 3, join | {"memberId": ""})["memberId"]
+        assigned = [{"memberId": member, "assignment": b""}]
+        sync = {"groupId": "classic", "generationId": 1, "memberId": member}
+        self.send("SYNC_GROUP", 3, sync | {"assignments": assigned})
+        leave = {"groupId": "simple", "members": [{"memberId": "nobody"}]}
+        self.send("LEAVE_GROUP", 5, leave)
+        self.send("DELETE_GROUPS", 2, {"groupsNames": ["before"]})
+
+    def lose(self, topic: str) -> None:
+        """The topic goes; what those hear who wait."""
+        gone = self.call("DELETE_TOPICS", 5, {"topicNames": [topic], "timeoutMs": 30_000})
+        assert errors(gone) == [0], topic
+        for api, version, client in self._sent:
+            assert not client.is_silent(20), f"{api} waits on"
+            answer = json.dumps(decode_response(_KEYS[api], version, client.receive())[1])
+            self.told.append((api, json.loads(answer.replace(self.orders, "orders"))))
+            client.close()
+        self._sent.clear()
+
+    def play(self) -> list[tuple[str, Told]]:
+        """The whole of it.
+
+        After a deletion a real broker reads no more metadata before its groups' followers follow.
+        """
+        self.begin()
+        lost = {
+            TRANSACTION_TOPIC: self.wait_for_transactions,
+            SHARE_TOPIC: self.wait_for_shares,
+            GROUP_TOPIC: self.wait_for_groups,
+        }
+        for topic, wait in lost.items():
+            self.until_told("OFFSET_COMMIT", 8, self.commit("before"))
+            with Client(self._cluster.address(COORDINATOR), PATIENCE_S) as client:
+                settle(client)
+            self._cluster.act("halt", FOLLOWER)
+            wait()
+            self.lose(topic)
+            self._cluster.act("rejoin", FOLLOWER)
+        return self.told
+
+
+@pytest.fixture
+def clusters(tmp_path: Path) -> Iterator[list[Cluster]]:
+    engine_type = partial(LocalEngine, may_intervene=True)
+    with (
+        kafka_cluster(tmp_path, 2, SETTINGS) as nodes,
+        running_gateway(SETTINGS, 2, engine_type=engine_type) as gateway,
+    ):
+        real = RealCluster(nodes)
+        try:
+            yield [real, OurCluster(gateway)]
+        finally:
+            real.free()
+
+
+def test_whose_writes_are_lost_with_their_topic_is_told_what_kafka_tells(
+    clusters: list[Cluster],
+) -> None:
+    with ThreadPoolExecutor(len(clusters)) as pool:
+        real, ours = pool.map(lambda cluster: Waiting(cluster).play(), clusters)
+    for theirs, own in zip(real, ours, strict=True):
+        assert own == theirs
