@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
+from brokerstream.state.cluster.coordinators import COORDINATED, GROUP_TOPIC, TRANSACTION_TOPIC
 from brokerstream.state.groups.consumer_protocol import assignment_bytes
 from tests.support.clients_told import START, Holder, Member
 from tests.support.interventions_told import intervene, lose_a_broker, pass_time
@@ -148,6 +148,7 @@ def topics(t: Telling) -> None:
         t.ask(19, broker, {"topics": [created]})
     elif change == 5:
         version = t.choice.of([6, 3])
+        name = t.choice.of([*COORDINATED]) if t.choice.one_in(3) else name
         body = {"topics": [{"name": name}]} if version == 6 else {"topicNames": [name]}
         t.ask(20, broker, body, version=version)
     else:

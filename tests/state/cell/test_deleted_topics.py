@@ -1,0 +1,333 @@
+"""Internal topics that are deleted: what was coordinated by them is gone, and who waits is told."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import BETWEEN_CELLS
+from brokerstream.state.core.outputs import offsets_topic
+from brokerstream.state.core.settings import CellSettings
+from brokerstream.state.groups import kinds
+from tests.support.cells import Cells, kind_of
+from tests.support.consumer_groups import ConsumerBench
+from tests.support.coordinators import GROUPS, Coordinators, error_of_commit
+from tests.support.groups import GROUP, GroupBench
+from tests.support.histories import START
+from tests.support.machine import CLUSTER, Bench
+from tests.support.replicas import BROKERS
+from tests.support.share_groups import ShareBench
+from tests.support.share_members import Shared, batch
+from tests.support.streams_groups import COUNTING, StreamsBench
+from tests.support.transactions import TransactionBench
+
+GONE = Error.NOT_COORDINATOR
+
+
+def delete(bench: Bench, topic: str, broker: int = 1) -> list[dict[str, Any]]:
+    """The answers that come of it, but its own."""
+    body = {"topicNames": [topic], "timeoutMs": 30_000}
+    answer = bench.request("DELETE_TOPICS", 5, body, broker=broker)
+    assert answer["responses"][0]["errorCode"] == 0
+    told = [msgspec.json.decode(row.value or b"") for row in bench.of("responses", bench.last)]
+    assert bench.dead_letters() == []
+    return [each["response"] for each in told if each["requestHeader"]["requestApiKey"] != 20]
+
+
+def find(bench: Bench, key: str, key_type: int) -> int:
+    """The error of FindCoordinator, which makes the topic anew."""
+    body = {"keyType": key_type, "coordinatorKeys": [key]}
+    return int(bench.request("FIND_COORDINATOR", 6, body)["coordinators"][0]["errorCode"])
+
+
+def left(bench: Bench) -> dict[bytes, bytes]:
+    """What the compacted topic of offsets and groups has by now."""
+    found: dict[bytes, bytes] = {}
+    for row in bench.of(offsets_topic(CLUSTER)):
+        assert row.key is not None
+        found.pop(row.key, None)
+        if row.value is not None:
+            found[row.key] = row.value
+    return found
+
+
+def of_groups(bench: Bench) -> list[str]:
+    """The keys of what is known of groups, and of their timers."""
+    tables = bench.cell.tables
+    known = [key for key in tables.groups.keys("") if "/share-state/" not in key]
+    return known + tables.sessions.keys("1/live") + tables.waiting.keys("timer/group/")
+
+
+@pytest.fixture
+def classic() -> GroupBench:
+    return GroupBench(group_initial_rebalance_delay_ms=0)
+
+
+def test_who_waits_in_a_group_hears_of_no_coordinator() -> None:
+    """One waits for the end of a join; in another group one waits for the leader's assignment."""
+    classic = GroupBench()
+    first, second = classic.stable("a", "b")
+    assert classic.waits(classic.join(first, protocols=[("range", "BBBB")]))
+    told = delete(classic, GROUP_TOPIC)
+    assert [(each["errorCode"], each["memberId"]) for each in told] == [(GONE, first)]
+    assert classic.heartbeat(second, 1) == GONE
+    assert of_groups(classic) == []
+    assert classic.after(100_000).dead_letters() == []
+
+
+def test_who_waits_for_an_assignment_hears_it_too(classic: GroupBench) -> None:
+    (first, _), (second, _) = classic.new_member(), classic.new_member(client="b")
+    classic.join(first)
+    follower = second if classic.answer(classic.join(first))["leader"] == first else first
+    assert classic.waits(classic.sync(follower, 2))
+    assert [each["errorCode"] for each in delete(classic, GROUP_TOPIC)] == [GONE]
+
+
+def test_a_join_that_finds_no_coordinator_is_told_no_id(classic: GroupBench) -> None:
+    delete(classic, GROUP_TOPIC)
+    answer = classic.answer(classic.join("m"))
+    assert (answer["errorCode"], answer["memberId"]) == (GONE, "")
+
+
+def test_offsets_and_groups_leave_the_compacted_topic() -> None:
+    classic = GroupBench()
+    classic.stable("a", "b")
+    commit = {"partitionIndex": 0, "committedOffset": 5}
+    for group in ("simple", GROUP, "other"):
+        body = {"groupId": group, "topics": [{"name": "foo", "partitions": [commit]}]}
+        classic.request("OFFSET_COMMIT", 8, body)
+    assert len(left(classic)) == 3
+    delete(classic, GROUP_TOPIC)
+    assert left(classic) == {}
+
+
+def test_a_group_begins_again_when_the_topic_is_there_again(classic: GroupBench) -> None:
+    (member,) = classic.stable("a")
+    assert classic.commit(member, 1) == 0
+    delete(classic, GROUP_TOPIC)
+    assert find(classic, GROUP, 0) == Error.COORDINATOR_NOT_AVAILABLE
+    assert find(classic, GROUP, 0) == 0
+    assert classic.state() == "Dead"
+    assert classic.heartbeat(member, 1) == Error.UNKNOWN_MEMBER_ID
+    wanted = {"groupId": GROUP, "topics": None}
+    answer = classic.request("OFFSET_FETCH", 8, {"groups": [wanted]})
+    assert answer["groups"][0]["topics"] == []
+    (member,) = classic.stable("a")
+    assert classic.heartbeat(member, 1) == 0, "in its first generation"
+
+
+def test_a_consumer_group_goes_with_its_members(classic: GroupBench) -> None:
+    bench = ConsumerBench()
+    bench.join("a", subscribedTopicRegex="f.*")
+    assert bench.join("b")["errorCode"] == 0
+    delete(bench, GROUP_TOPIC)
+    assert (of_groups(bench), left(bench)) == ([], {})
+    assert bench.beat("a", 2)["errorCode"] == GONE
+    find(bench, "g", 0)
+    assert bench.beat("a", 2)["errorCode"] == Error.GROUP_ID_NOT_FOUND
+    assert bench.join("a")["memberEpoch"] == 2
+
+
+def test_a_streams_group_goes_with_its_members() -> None:
+    bench = StreamsBench()
+    bench.join("a", COUNTING)
+    bench.later("a", 2, shutdownApplication=True)
+    delete(bench, GROUP_TOPIC)
+    assert (of_groups(bench), left(bench)) == ([], {})
+    assert bench.beat("a", 2)["errorCode"] == GONE
+
+
+def test_a_share_group_goes_with_its_members_and_its_states_stay() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "foo")
+    states = bench.states()
+    assert states
+    delete(bench, GROUP_TOPIC)
+    assert (of_groups(bench), left(bench), bench.states()) == ([], {}, states)
+    answer = bench.request("SHARE_GROUP_DESCRIBE", 1, {"groupIds": ["g"]})["groups"][0]
+    assert answer["errorMessage"] == "This is not the correct coordinator."
+
+
+def test_every_kind_of_groups_has_tombstones_for_all_that_it_writes() -> None:
+    assert {each.name for each in kinds.KINDS.values() if each.member_tombstones is None} == {
+        "classic"
+    }
+
+
+def test_offsets_of_open_transactions_are_forgotten_and_transactions_go_on() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    assert bench.add_offsets("t1", holder) == bench.commit_offset("t1", holder, 7) == 0
+    delete(bench, GROUP_TOPIC)
+    assert of_groups(bench) == []
+    for version in (3, 5):
+        told = bench.commit_offset("t1", holder, 8, version=version)
+        assert told == Error.COORDINATOR_NOT_AVAILABLE
+    assert bench.state_of() == "Ongoing"
+    assert bench.end("t1", holder, is_commit=True)
+    assert bench.state_of() == "CompleteCommit", "nothing of it is where a marker could go"
+
+
+def test_who_need_not_ask_hears_of_no_coordinator() -> None:
+    bench = TransactionBench(transaction_partition_verification_enable=False)
+    holder = bench.init()
+    delete(bench, GROUP_TOPIC)
+    assert bench.commit_offset("t1", holder, 8) == GONE
+    assert bench.commit_offset("t1", holder, 8, version=5) == Error.COORDINATOR_NOT_AVAILABLE
+
+
+def test_transactional_ids_are_forgotten_and_what_is_open_never_ends() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    assert bench.add("t1", holder, a=[0]) == {"a": [0]}
+    assert bench.produce("t1", holder, 0)[0] == 0
+    delete(bench, TRANSACTION_TOPIC)
+    assert bench.cell.tables.transactions.keys("") == []
+    assert bench.cell.tables.waiting.keys("timer/transactions/") == []
+    assert bench.described()["errorCode"] == GONE
+    find(bench, "t1", 1)
+    assert bench.described()["errorCode"] == Error.TRANSACTIONAL_ID_NOT_FOUND
+    assert bench.add("t1", holder, a=[0]) == {"a": [Error.INVALID_PRODUCER_ID_MAPPING]}
+    new = bench.init()
+    assert (new.producer_id > holder.producer_id, new.epoch) == (True, 0)
+    bench.tick(600_000)
+    assert bench.read()["lastStableOffset"] == 0, "no coordinator ends it"
+    assert bench.dead_letters() == []
+
+
+def test_a_broker_that_was_stopped_forgets_when_it_reads_of_the_deletion() -> None:
+    bench = Bench((1, 2), offsets_topic_num_partitions=1, offsets_topic_replication_factor=1)
+    bench.topic("foo")
+    bench.settings.may_intervene = True
+    find(bench, "g", 0)
+    answer = bench.request("METADATA", 12, {"topics": [{"name": GROUP_TOPIC}]})
+    leader = answer["topics"][0]["partitions"][0]["leaderId"]
+    commit = {"partitionIndex": 0, "committedOffset": 5}
+    body = {"groupId": "g", "topics": [{"name": "foo", "partitions": [commit]}]}
+    assert error_of_commit(bench.request("OFFSET_COMMIT", 8, body, broker=leader)) == 0
+    intervene(bench, "stop-broker", leader)
+    assert bench.cell.tables.groups.keys(f"{leader}/")
+    delete(bench, GROUP_TOPIC, broker=3 - leader)
+    intervene(bench, "start-broker", leader)
+    assert bench.cell.tables.groups.keys("") == []
+    assert left(bench) == {}
+
+
+def intervene(bench: Bench, kind: str, broker: int) -> None:
+    event = {"id": f"{kind}-{broker}", "cluster": CLUSTER, "kind": kind, "time": bench.now}
+    bench.handle({**event, "broker": broker})
+    assert bench.dead_letters() == []
+
+
+# Share states
+
+
+def test_share_states_are_forgotten_and_groups_stay() -> None:
+    """A leader that has something to write has the topic made anew; nobody knows the state."""
+    bench = Shared()
+    assert bench.fetch("a") == [(0, 2, 1)]
+    delete(bench, SHARE_TOPIC)
+    assert bench.states() == []
+    assert bench.group() is not None
+    assert bench.say("a", batch(0, 0, 1)) == Error.UNKNOWN_SERVER_ERROR
+    assert bench.request("METADATA", 12, {"topics": [{"name": SHARE_TOPIC}]})["topics"][0][
+        "partitions"
+    ], "it is there again"
+    assert bench.say("a", batch(0, 0, 1)) == Error.UNKNOWN_SERVER_ERROR
+
+
+def test_a_leader_that_asks_for_a_state_has_the_topic_made_anew() -> None:
+    bench = Shared()
+    assert bench.lose("z") == []
+    delete(bench, SHARE_TOPIC)
+    answer = bench.share("b", 0)
+    told = answer["responses"][0]["partitions"][0]
+    assert told["errorCode"] == Error.UNKNOWN_SERVER_ERROR
+    read = {"partition": 0, "leaderEpoch": 0}
+    topics = [{"topicId": bench.ids["foo"], "partitions": [read]}]
+    asked = {"groupId": GROUP, "topics": topics}
+    found = bench.request("READ_SHARE_GROUP_STATE", 0, asked)["results"][0]["partitions"][0]
+    assert found["errorCode"] == Error.INVALID_REQUEST, "not begun, and no longer 16"
+
+
+def test_a_share_coordinator_that_is_none_says_what_it_cannot_do() -> None:
+    bench = Shared()
+    delete(bench, SHARE_TOPIC)
+    unable = {
+        "READ_SHARE_GROUP_STATE": "read share group state",
+        "READ_SHARE_GROUP_STATE_SUMMARY": "read share group state summary",
+        "WRITE_SHARE_GROUP_STATE": "write share group state",
+        "INITIALIZE_SHARE_GROUP_STATE": "initialize share group state",
+        "DELETE_SHARE_GROUP_STATE": "delete share group state",
+    }
+    place = {"partition": 0, "leaderEpoch": 0, "stateEpoch": 1, "startOffset": 0}
+    topics = [{"topicId": bench.ids["foo"], "partitions": [place | {"stateBatches": []}]}]
+    for api, what in unable.items():
+        answer = bench.request(api, 0, {"groupId": GROUP, "topics": topics})
+        (told,) = answer["results"][0]["partitions"]
+        wanted = f"Unable to {what}: This is not the correct coordinator."
+        assert (told["errorCode"], told["errorMessage"]) == (GONE, wanted)
+
+
+# Several brokers and cells
+
+
+def test_a_commit_that_waits_for_followers_hears_of_no_coordinator() -> None:
+    brokers = Coordinators()
+    coordinator = brokers.coordinator(GROUPS)
+    brokers.replicas.isolate(*(each for each in BROKERS if each != coordinator))
+    waits = brokers.send_commit(6)
+    delete(brokers.bench, GROUP_TOPIC, broker=coordinator)
+    assert error_of_commit(brokers.answer(waits)) == GONE
+    assert left(brokers.bench) == {}
+    assert brokers.bench.cell.tables.groups.keys("") == []
+
+
+def test_an_id_that_waits_for_followers_hears_that_its_coordinator_is_not_available() -> None:
+    brokers = Coordinators()
+    coordinator = brokers.coordinator(1)
+    brokers.replicas.isolate(*(each for each in BROKERS if each != coordinator))
+    assert brokers.init() is None, "it waits"
+    (told,) = delete(brokers.bench, TRANSACTION_TOPIC, broker=coordinator)
+    assert told["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    assert not [key for key in brokers.bench.cell.tables.waiting.keys("") if "/busy/" in key]
+
+
+def test_the_cells_of_a_cluster_forget_each_what_its_brokers_have_coordinated() -> None:
+    settings = CellSettings(name=CLUSTER, cluster=CLUSTER, brokers=[1, 2], event_time="recorded")
+    cells = Cells(settings, {"a": [1], "b": [2]})
+    count = 0
+
+    def ask(key: int, version: int, broker: int, body: Any) -> Any:
+        nonlocal count
+        count += 1
+        event = {"id": f"r{count}", "cluster": CLUSTER, "broker": broker, "time": START}
+        header = {"requestApiKey": key, "requestApiVersion": version}
+        document = {**event, "nonce": f"{count}", "requestHeader": header, "request": body}
+        cells.handle(msgspec.json.encode(document))
+        return cells.answers[f"r{count}"]["response"]
+
+    topic = {"name": "foo", "numPartitions": 1, "replicationFactor": 1}
+    ask(19, 7, 1, {"topics": [topic], "timeoutMs": 1000})
+    assert ask(10, 6, 2, {"coordinatorKeys": ["g"]})["coordinators"][0]["errorCode"] == 15
+    names = [f"g{number}" for number in range(8)]
+    commit = {"partitionIndex": 0, "committedOffset": 5}
+    for name in names:
+        body = {"groupId": name, "topics": [{"name": "foo", "partitions": [commit]}]}
+        told = [error_of_commit(ask(8, 8, broker, body)) for broker in (1, 2)]
+        assert sorted(each or 0 for each in told) == [0, GONE]
+    assert all(groups_in(cell) for cell in cells.cells.values())
+    ask(20, 5, 2, {"topicNames": [GROUP_TOPIC], "timeoutMs": 1000})
+    assert [groups_in(cell) for cell in cells.cells.values()] == [[], []]
+    ask(10, 6, 1, {"coordinatorKeys": ["g"]})
+    listed = [ask(16, 4, broker, {"statesFilter": []})["groups"] for broker in (1, 2)]
+    assert listed == [[], []]
+    assert cells.dead_letters() == []
+    assert {kind_of(row) for row in cells.topic} & BETWEEN_CELLS
+
+
+def groups_in(cell: Cell) -> list[str]:
+    return cell.tables.groups.keys("")
