@@ -126,8 +126,7 @@ def forget_deleted(broker: Broker, topic: Topic) -> Iterator[Decision]:
     """
     for number, partition in enumerate(topic.partitions):
         place = (topic.topic_id, number)
-        known = loading.coordinated_keys(broker.tables, broker.id, *place)
-        if partition.leader == broker.id or any(known.values()):
+        if partition.leader == broker.id or loading.knows_any(broker.tables, broker.id, *place):
             yield resign(broker, place, is_in_log=True)
 
 

@@ -61,6 +61,11 @@ def forget(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> None
             tables[name].drop(key)
 
 
+def knows_any(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> bool:
+    """Whether a coordinator knows anything of a partition."""
+    return any(coordinated_keys(tables, machine, topic_id, partition).values())
+
+
 def coordinated_keys(
     tables: Tables, machine: int, topic_id: Uuid, partition: int
 ) -> dict[str, list[str]]:

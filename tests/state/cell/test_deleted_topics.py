@@ -17,10 +17,10 @@ from tests.support.consumer_groups import ConsumerBench
 from tests.support.coordinators import GROUPS, Coordinators, error_of_commit
 from tests.support.groups import GROUP, GroupBench
 from tests.support.histories import START
-from tests.support.machine import CLUSTER, Bench
+from tests.support.machine import CLUSTER, Bench, header
 from tests.support.replicas import BROKERS
 from tests.support.share_groups import ShareBench
-from tests.support.share_members import Shared, batch
+from tests.support.share_members import Shared, batch, got
 from tests.support.streams_groups import COUNTING, StreamsBench
 from tests.support.transactions import TransactionBench
 
@@ -253,6 +253,23 @@ def test_a_leader_that_asks_for_a_state_has_the_topic_made_anew() -> None:
     assert found["errorCode"] == Error.INVALID_REQUEST, "not begun, and no longer 16"
 
 
+def test_who_waits_for_two_partitions_is_told_of_both() -> None:
+    """The answer to the topic's creation is none that the member waits for."""
+    bench = Shared()
+    places = [{"partitionIndex": number, "acknowledgementBatches": []} for number in (0, 1)]
+    topics = [{"topicId": bench.ids["foo"], "partitions": places}]
+    bench.share("a", 0, topics=topics)
+    bench.append("foo", header(1), partition=1)
+    assert got(bench.share("a", 1)) == [(0, 0, 1)]
+    delete(bench, SHARE_TOPIC)
+    said = [{**each, "acknowledgementBatches": [batch(0, 0, 1)]} for each in places]
+    body = {"groupId": GROUP, "memberId": "a", "shareSessionEpoch": 2}
+    topics = [{"topicId": bench.ids["foo"], "partitions": said}]
+    answer = bench.request("SHARE_ACKNOWLEDGE", 2, body | {"topics": topics})
+    told = [each["errorCode"] for each in answer["responses"][0]["partitions"]]
+    assert told == [Error.UNKNOWN_SERVER_ERROR] * 2
+
+
 def test_a_share_coordinator_that_is_none_says_what_it_cannot_do() -> None:
     bench = Shared()
     delete(bench, SHARE_TOPIC)
@@ -305,8 +322,8 @@ def test_the_cells_of_a_cluster_forget_each_what_its_brokers_have_coordinated() 
         nonlocal count
         count += 1
         event = {"id": f"r{count}", "cluster": CLUSTER, "broker": broker, "time": START}
-        header = {"requestApiKey": key, "requestApiVersion": version}
-        document = {**event, "nonce": f"{count}", "requestHeader": header, "request": body}
+        of = {"requestApiKey": key, "requestApiVersion": version}
+        document = {**event, "nonce": f"{count}", "requestHeader": of, "request": body}
         cells.handle(msgspec.json.encode(document))
         return cells.answers[f"r{count}"]["response"]
 
