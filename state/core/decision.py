@@ -27,7 +27,8 @@ class Message(msgspec.Struct):
     - A decision on a client's request that has messages *and* a delay: the request waits for each
       answer. The cell puts the request's id into `awaited_by` and gives the answer to the waiting
       API's `resume(broker, waiting, message, response)`, whose decision answers the client or
-      delays again. An answer that comes after the request's deadline is dropped.
+      delays again. An answer that comes after the request's deadline is dropped. Nobody waits for
+      a topic's creation (CreateTopics): its answer goes the other way.
     - Otherwise the message's API takes the answer: `on_reply(machine, message, response)` on the
       sender. Its decision has records and further messages (another try, say), no response.
 

@@ -51,7 +51,7 @@ MUTANTS = (
         "nobody waits for the answer to a topic's creation",
         "if message.api_key != CREATE_TOPICS:",
         "if True:",
-        DELETED + "test_who_waits_for_two_partitions_is_told_of_both",
+        DELETED + "test_who_fetches_and_acknowledges_waits_for_records_and_not_for_the_topic",
     ),
     Mutant(
         "without the topic of groups offsets of transactions have no coordinator to ask for",

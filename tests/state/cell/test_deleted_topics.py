@@ -20,7 +20,7 @@ from tests.support.histories import START
 from tests.support.machine import CLUSTER, Bench, header
 from tests.support.replicas import BROKERS
 from tests.support.share_groups import ShareBench
-from tests.support.share_members import Shared, batch, got
+from tests.support.share_members import Shared, answered, batch, got
 from tests.support.streams_groups import COUNTING, StreamsBench
 from tests.support.transactions import TransactionBench
 
@@ -253,21 +253,16 @@ def test_a_leader_that_asks_for_a_state_has_the_topic_made_anew() -> None:
     assert found["errorCode"] == Error.INVALID_REQUEST, "not begun, and no longer 16"
 
 
-def test_who_waits_for_two_partitions_is_told_of_both() -> None:
-    """The answer to the topic's creation is none that the member waits for."""
+def test_who_fetches_and_acknowledges_waits_for_records_and_not_for_the_topic() -> None:
     bench = Shared()
-    places = [{"partitionIndex": number, "acknowledgementBatches": []} for number in (0, 1)]
-    topics = [{"topicId": bench.ids["foo"], "partitions": places}]
-    bench.share("a", 0, topics=topics)
-    bench.append("foo", header(1), partition=1)
-    assert got(bench.share("a", 1)) == [(0, 0, 1)]
+    assert bench.fetch("a") == [(0, 2, 1)]
     delete(bench, SHARE_TOPIC)
-    said = [{**each, "acknowledgementBatches": [batch(0, 0, 1)]} for each in places]
-    body = {"groupId": GROUP, "memberId": "a", "shareSessionEpoch": 2}
-    topics = [{"topicId": bench.ids["foo"], "partitions": said}]
-    answer = bench.request("SHARE_ACKNOWLEDGE", 2, body | {"topics": topics})
-    told = [each["errorCode"] for each in answer["responses"][0]["partitions"]]
-    assert told == [Error.UNKNOWN_SERVER_ERROR] * 2
+    assert bench.fetch("a", 500, batch(0, 0, 1)) is None
+    assert bench.dead_letters() == []
+    bench.append("foo", header(1))
+    (told,) = [each["response"] for each in answered(bench)][-1]["responses"][0]["partitions"]
+    assert told["acknowledgeErrorCode"] == Error.UNKNOWN_SERVER_ERROR
+    assert got(answered(bench)[-1]["response"]) == [(3, 3, 1)]
 
 
 def test_a_share_coordinator_that_is_none_says_what_it_cannot_do() -> None:
