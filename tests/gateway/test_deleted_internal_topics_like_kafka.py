@@ -4,7 +4,6 @@ A real broker and ours are asked the same before, while the topic is gone, and a
 DeleteTopics refuses none of the three topics.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +16,7 @@ from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from tests.support.batches import START, batch
+from tests.support.deleted_topics import NOT_COORDINATOR, Asking, assert_same, errors
 from tests.support.gateways import Client
 from tests.support.group_walks import TOO_LONG
 from tests.support.patience import wait_until
@@ -37,11 +37,9 @@ SETTINGS = {
 
 TOPIC, LATER = "deleted-internal", "deleted-internal-later"
 JOIN_GROUP, SYNC_GROUP = 11, 14
-NOT_COORDINATOR, UNKNOWN_SERVER_ERROR = 16, -1
+UNKNOWN_SERVER_ERROR = -1
 PROTOCOL = {"protocolType": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
 TIMEOUTS = {"sessionTimeoutMs": 45_000, "rebalanceTimeoutMs": 45_000}
-OF_TIME = ("transactionStartTimeMs", "lastTimestamp")
-Told = list[tuple[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -54,87 +52,6 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
             yield found
     finally:
         broker.stop()
-
-
-def errors(answer: Any) -> set[int]:
-    """All errors of an answer."""
-    if isinstance(answer, list):
-        return set().union(*map(errors, answer))
-    if not isinstance(answer, dict):
-        return set()
-    own = {each for name, each in answer.items() if name.endswith("rrorCode") and each}
-    return own.union(*map(errors, answer.values()))
-
-
-class Asking:
-    """What a side is asked, one after the other, and what it has answered.
-
-    `masks` are texts that are each side's own, and what is shown in their place; lists of groups
-    show these `groups` alone.
-    """
-
-    groups: list[str]
-
-    def __init__(self, side: Side) -> None:
-        self.side, self.told = side, list[tuple[str, Any]]()
-        self.masks: dict[str, str] = {}
-        self.groups = []
-
-    def ask(self, what: str, api: str, version: int, body: Body) -> Body:
-        """Notes an answer, and gives it back."""
-        answer = self.quietly(api, version, body)
-        self.note(f"{what}: {api}", answer)
-        return answer
-
-    def note(self, what: str, answer: Any) -> None:
-        text = json.dumps(_timeless(answer))
-        for own, mask in self.masks.items():
-            text = text.replace(own, mask)
-        self.told.append((what, json.loads(text)))
-
-    def quietly(self, api: str, version: int, body: Body) -> Body:
-        told = self.side.call(api, version, body)
-        return self.side.shown(Step(api, version, body), told, self.groups)
-
-    def find(self, key: str, key_type: int) -> None:
-        """A key has its coordinator."""
-        asked = {"keyType": key_type, "coordinatorKeys": [key]}
-        wait_until(lambda: not errors(self.quietly("FIND_COORDINATOR", 6, asked)))
-
-    def topic_of(self, name: str) -> tuple[str, str]:
-        """What Metadata says of an internal topic, and its id."""
-        asked = {"topics": [{"name": name}], "allowAutoTopicCreation": False}
-        (topic,) = self.quietly("METADATA", 12, asked)["topics"]
-        topic_id = topic.pop("topicId")
-        self.note(f"{name} is described", topic)
-        return name, topic_id
-
-    def delete(self, name: str, asked: Callable[[], Body]) -> None:
-        """Until who asks is told that there is no coordinator."""
-        former = self.topic_of(name)
-        self.ask("deletion", "DELETE_TOPICS", 5, {"topicNames": [name], "timeoutMs": 30_000})
-        wait_until(lambda: NOT_COORDINATOR in errors(asked()))
-        assert self.topic_of(name)[1] != former[1]
-        self.side.settle()
-
-    def again(self, name: str, key: str, key_type: int, asked: Callable[[], Body]) -> None:
-        """The topic is made anew by who asks for a coordinator."""
-        self.ask("is gone", "FIND_COORDINATOR", 3, {"key": key, "keyType": key_type})
-        self.find(key, key_type)
-        wait_until(lambda: not {14, 15, 16} & errors(asked()))
-        self.side.settle()
-        self.topic_of(name)
-
-
-def _timeless(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _timeless(each) for name, each in value.items() if name not in OF_TIME}
-    return [_timeless(each) for each in value] if isinstance(value, list) else value
-
-
-def assert_same(told: list[Told]) -> None:
-    for ours, theirs in zip(*told, strict=True):
-        assert ours == theirs
 
 
 # Groups and offsets
