@@ -308,6 +308,41 @@ def test_an_id_that_waits_for_followers_hears_that_its_coordinator_is_not_availa
     assert not [key for key in brokers.bench.cell.tables.waiting.keys("") if "/busy/" in key]
 
 
+def test_a_heartbeat_whose_coordinator_is_lost_says_not_even_whose_it_is() -> None:
+    bench = ConsumerBench(brokers=BROKERS)
+    bench.settings.may_intervene = True
+    asked = {"topics": [{"name": GROUP_TOPIC}]}
+    leader = bench.request("METADATA", 12, asked)["topics"][0]["partitions"][0]["leaderId"]
+    epoch = bench.join("a", broker=leader)["memberEpoch"]
+    for broker in BROKERS:
+        if broker != leader:
+            intervene(bench, "isolate-broker", broker)
+    commit = {"partitionIndex": 0, "committedOffset": 5}
+    body = {"groupId": "simple", "topics": [{"name": "foo", "partitions": [commit]}]}
+    assert bench.request("OFFSET_COMMIT", 8, body, broker=leader) is None
+    assert bench.beat("a", epoch, broker=leader) is None
+    told = delete(bench, GROUP_TOPIC, broker=leader)
+    (beat,) = [each for each in told if "memberEpoch" in each]
+    assert (beat["errorCode"], beat["memberId"], beat["memberEpoch"]) == (GONE, None, 0)
+
+
+def test_a_share_coordinator_that_is_lost_says_what_it_could_not_do() -> None:
+    brokers = Coordinators()
+    bench, topic_id = brokers.bench, brokers.partition(GROUPS)[0]
+    key = f"s:{topic_id}:0"
+    find(bench, key, 2)
+    asked = {"keyType": 2, "coordinatorKeys": [key]}
+    leader = bench.request("FIND_COORDINATOR", 6, asked)["coordinators"][0]["nodeId"]
+    brokers.replicas.isolate(*(each for each in BROKERS if each != leader))
+    begun = {"partition": 0, "stateEpoch": 1, "startOffset": 0}
+    body = {"groupId": "s", "topics": [{"topicId": topic_id, "partitions": [begun]}]}
+    assert bench.request("INITIALIZE_SHARE_GROUP_STATE", 0, body, broker=leader) is None
+    (answer,) = delete(bench, SHARE_TOPIC, broker=leader)
+    (told,) = answer["results"][0]["partitions"]
+    wanted = "Unable to initialize share group state: This is not the correct coordinator."
+    assert (told["errorCode"], told["errorMessage"]) == (GONE, wanted)
+
+
 def test_the_cells_of_a_cluster_forget_each_what_its_brokers_have_coordinated() -> None:
     settings = CellSettings(name=CLUSTER, cluster=CLUSTER, brokers=[1, 2], event_time="recorded")
     cells = Cells(settings, {"a": [1], "b": [2]})
