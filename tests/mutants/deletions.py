@@ -65,16 +65,4 @@ MUTANTS = (
         "join_refused(error, body.member_id, request.version)",
         DELETED + "test_a_join_that_finds_no_coordinator_is_told_no_id",
     ),
-    Mutant(
-        "a heartbeat whose coordinator is lost does not say whose it is",
-        'if "member_epoch" not in body_type.__struct_fields__:',
-        "if True:",
-        DELETED + "test_a_heartbeat_whose_coordinator_is_lost_says_not_even_whose_it_is",
-    ),
-    Mutant(
-        "a share coordinator that is lost says what it could not do",
-        "    words = state_store.words(api_key, error)",
-        "    words = None",
-        DELETED + "test_a_share_coordinator_that_is_lost_says_what_it_could_not_do",
-    ),
 )
