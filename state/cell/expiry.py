@@ -20,6 +20,10 @@ Source: `LogManager.cleanupLogs`, `ProducerStateManager.removeExpiredProducers`,
                          the controller looks every hour
     a client's rate      when nothing in it counts any more (`state/cluster/quota_rates.py`)
                          looked at every hour
+    a client instance    when it has been silent for three push intervals
+                         (`state/cluster/client_instances.py`); looked at every hour, too
+    a share partition    when its group has no session with the broker, and nobody a record
+                         (`state/share/share_partitions.py`); looked at every hour, too
 
 A producer's age is that of its last batch, by the timestamps in the batch; a transactional id's is
 the time since it was last written. Checks come at every multiple of their interval since 1970, at
@@ -42,7 +46,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from brokerstream.state.access import delegation_tokens
-from brokerstream.state.cluster import coordinators, mutation_quota, quota_rates, retention_limits
+from brokerstream.state.cluster import (
+    client_instances,
+    coordinators,
+    mutation_quota,
+    quota_rates,
+    retention_limits,
+)
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker, Controller
 from brokerstream.state.core.errors import Error
@@ -51,6 +61,7 @@ from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.groups import groups, offset_expiry
 from brokerstream.state.logs import producer_expiry, retention
 from brokerstream.state.logs.log import Log
+from brokerstream.state.share import share_partitions
 from brokerstream.state.transactions import transaction_coordinator, transactional_offsets
 
 Expired = Callable[[Any], Iterable[Record]]
@@ -92,6 +103,8 @@ def _intervals(settings: BrokerSettings) -> list[tuple[int, Expired]]:
         (max(settings.log_cleaner_backoff_ms, 1), old_records_of_compacted),
         (settings.delegation_token_expiry_check_interval_ms, expired_tokens),
         (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, quota_rates.expired),
+        (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, client_instances.expired),
+        (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, share_partitions.expired),
         (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, mutation_quota.expired),
     ]
 

@@ -8,7 +8,8 @@ It is matched with the subscriptions once, and again at its first request after 
 changed; what it was when it first asked (software, address, port) stays so. It is forgotten
 
 - with the connection that has had it matched last, of several instances the one matched last;
-- after three push intervals without a request, a minute at least;
+- after three push intervals without a request, a minute at least: when it asks again, or at a check
+  (`state/cell/expiry.py`; Kafka has a timer for each);
 - for a new one where a broker has `INSTANCES_MAX`: who was silent for longest goes.
 
 The id of what it is subscribed to is a CRC-32C over the metrics and the interval, mixed with its
@@ -17,7 +18,7 @@ meet in one bucket come by the subscriptions' names, not by Kafka's concurrent m
 is durable. Source: `ClientMetricsManager`, `ClientMetricsInstance` in Kafka.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ from brokerstream.state.core.check import Violations
 from brokerstream.state.core.crc32c import crc32c
 from brokerstream.state.core.decision import Request
 from brokerstream.state.core.java_hashes import JavaMap, hash_order, java_hash, uuid_hash
+from brokerstream.state.core.records import Record
 from brokerstream.state.core.schema import Body, Int32, Uuid
 from brokerstream.state.core.tables import Table, escape, unescape
 
@@ -135,6 +137,14 @@ def forget_connection(broker: Broker, connection: str) -> None:
         instance_id = known.connections.get(connection)
         if instance_id is not None:
             _drop(broker, known, instance_id)
+
+
+def expired(broker: Broker) -> Iterable[Record]:
+    """Forgets who was silent for too long; no record says so."""
+    over = [each for each, instance in _instances(broker) if _is_over(instance, broker.now)]
+    for instance_id in over:
+        _drop(broker, _known(broker), instance_id)
+    return ()
 
 
 def heed_change(sessions: Table, machine: int) -> None:

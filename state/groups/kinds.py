@@ -57,6 +57,7 @@ class Kind(NamedTuple):
         kept_since: from when on an offset is kept, by its commit's time; None: for ever.
         tombstones: the records by which a group without members goes.
         member_tombstones: those by which a member goes; None where members are written with it.
+        may_expire: whether one without offsets and members goes by itself.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Kind(NamedTuple):
     kept_since: Callable[[Any, int], int | None]
     tombstones: Callable[[Any], list[Record]]
     member_tombstones: Callable[[str, str], list[Record]] | None = None
+    may_expire: bool = True
 
 
 CLASSIC = Kind(
@@ -123,6 +125,7 @@ SHARE = Kind(
     kept_since=share_rules.kept_since,
     tombstones=share_group_records.tombstones,
     member_tombstones=share_group_records.member_tombstones,
+    may_expire=False,
 )
 
 STREAMS = Kind(

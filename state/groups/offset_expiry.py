@@ -1,7 +1,7 @@
 """What a group forgets as time passes: offsets that are too old, and then the group itself.
 
 Source: KIP-211; `OffsetMetadataManager.cleanupExpiredOffsets`, `OffsetExpirationConditionImpl`,
-`GroupCoordinatorShard.cleanupGroupMetadata` in Kafka. An offset goes
+`GroupCoordinatorShard.cleanupGroupMetadata`, `Group.shouldExpire` in Kafka. An offset goes
 
     that was given a retention (OffsetCommit 2 to 4)   when that is over
     any other                                          offsets.retention.minutes after its base
@@ -15,7 +15,8 @@ and the base is that of the group's kind (`Kind.kept_since`):
     any other                                none: nothing expires
 
 An offset of a topic that a member subscribes to stays, and so does one that a transaction is about
-to replace. A group that has no offsets left, no open transaction and no member goes, too.
+to replace. A group that has no offsets left, no open transaction and no member goes, too; but for a
+share group, which stays until it is deleted: what its members have read is in no offsets.
 """
 
 from collections.abc import Iterator
@@ -41,6 +42,8 @@ def expired(broker: Broker, group: Group, unstable: set[tuple[str, int]]) -> lis
         unstable: the topics and partitions for which a transaction has an offset.
     """
     kind = kind_of(group)
+    if not kind.may_expire:
+        return []
     subscribed = kind.subscribed_topics(group)
     gone: list[Record] = []
     stays = bool(unstable)

@@ -7,7 +7,8 @@ A share partition is there from the first fetch on, in the partition's leader ep
 share coordinator for its state. It goes with the topic, with the leadership, and where the share
 coordinator says that it is not what it was. Where `__share_group_state` is gone it is made anew,
 and its coordinators know of no state. A group whose sessions were all closed asks again, so
-offsets that were set meanwhile hold (Kafka forgets when the connection closes).
+offsets that were set meanwhile hold; what it has here is forgotten at a check (`expired`; Kafka
+forgets with the last session).
 Source: `SharePartitionManager`, `SharePartition.maybeInitialize` in Kafka; KIP-932.
 """
 
@@ -20,6 +21,7 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Decision, Message
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import Record
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Tables, escape, unescape
 from brokerstream.state.share import share_sessions, start_offsets, state_store
@@ -282,6 +284,16 @@ def forget_topic(tables: Tables, machine: int, topic_id: Uuid) -> None:
         if name.split("/")[1] == topic_id:
             tables.sessions.drop(key)
             waiting.set_timer(tables.waiting, f"{TIMER}/{machine}/{name}", None)
+
+
+def expired(broker: Broker) -> Iterable[Record]:
+    """Forgets those of groups without a session, whose records nobody has; no record says so."""
+    for key in broker.tables.sessions.keys(f"{broker.id}/{KIND}/"):
+        place = _place(key.split("/", 2)[2])
+        is_locked = waiting.timer_of(broker.tables.waiting, _timer(broker, place)) is not None
+        if not is_locked and not share_sessions.has_any(broker, place[0]):
+            forget(broker, place)
+    return ()
 
 
 def _leader_epoch(broker: Broker, place: Place) -> int:

@@ -12,8 +12,16 @@ from typing import NamedTuple
 
 import psutil
 
+from brokerstream.state.core import outputs
 from brokerstream.streaming import checkpoint_log
-from tests.faults.overload import BATCH_BYTES, BATCH_EVENTS, OVERLOAD_S, overload
+from tests.faults.overload import (
+    BATCH_BYTES,
+    BATCH_EVENTS,
+    OVERLOAD_S,
+    ask,
+    overload,
+    wait_until_done,
+)
 from tests.faults.processes import Server, break_connections, kill_all, stopped
 from tests.faults.stand import ANSWER_TIMEOUT_S, JAVA, WORKERS, Stand
 from tests.support.patience import PATIENCE_S, wait_until
@@ -34,6 +42,9 @@ SLOWLY_S = int(PATIENCE_S)
 on a busy machine an executor's first task takes more than a minute."""
 
 CUT_S, CUT_EVERY_S = STOPPED_S, 0.1
+ONE_OF, OTHERS, GROUPS, DEATHS = 100, 9, 600, 3
+"""Of so many groups one worker dies in one, until there were so many groups, and deaths."""
+
 POISON = 200
 
 
@@ -52,6 +63,8 @@ class Case(NamedTuple):
         on_cluster: whether the job runs on a standalone cluster of Spark.
         answer_timeout_s: how long the gateway waits for an answer.
         is_borne: whether job and gateway have to go on without a new start.
+        others: how many further clusters the job holds, each a group of its micro-batches.
+        dies_in_one_of: a Python worker dies in one of so many groups; 0 for none.
     """
 
     name: str
@@ -65,12 +78,14 @@ class Case(NamedTuple):
     on_cluster: bool = False
     answer_timeout_s: int = ANSWER_TIMEOUT_S
     is_borne: bool = False
+    others: int = 0
+    dies_in_one_of: int = 0
 
     @property
     def is_apart(self) -> bool:
         """Whether it needs a stand of its own."""
         own = (self.home, self.has_faked_time, self.max_offsets, self.delay_s, self.on_cluster)
-        return any(own)
+        return any(own) or bool(self.others)
 
 
 # -- kill -9
@@ -98,6 +113,36 @@ def kill_workers(stand: Stand) -> None:
     kill_all(stand.job.below(WORKERS)[1:])
     wait_for_a_batch(stand)
     assert (stand.job.code, stand.job.starts) == (None, starts), "the job has ended"
+
+
+def kill_workers_by_chance(stand: Stand) -> None:
+    """Workers die by themselves (`chance.py`); groups are decided until enough of them have."""
+    calls, kills = (stand.directory / name for name in ("calls", "kills"))
+    before = calls.stat().st_size, kills.stat().st_size
+    asked: list[str] = []
+    starts = stand.job.starts
+
+    def count() -> int:
+        return calls.stat().st_size - before[0]
+
+    def dead() -> int:
+        return kills.stat().st_size - before[1]
+
+    def goes_on() -> bool:
+        for cluster in stand.clusters[1:]:
+            asked.extend(ask(stand, 1, 2, cluster))
+        wait_for_a_batch(stand)
+        return count() >= GROUPS and dead() >= DEATHS
+
+    wait_until(goes_on, "too few groups", 2 * PATIENCE_S)
+    died = dead()
+    wait_until_done(stand)
+    found = {row.id for row in stand.bench.all_rows(outputs.RESPONSES)}
+    assert not set(asked) - found, f"{len(set(asked) - found)} of {len(asked)} are not answered"
+    stand.says(
+        f"{died} workers died in {count()} groups, the job was started {stand.job.starts - starts}"
+        " times more"
+    )
 
 
 def kill_daemon(stand: Stand) -> None:
@@ -352,6 +397,16 @@ CASES = (
     Case("jvm", "kill -9 of Spark's JVM", kill_jvm),
     Case("job", "kill -9 of driver, JVM and workers at once", kill_all_of_job),
     Case("workers", "kill -9 of the Python workers in a micro-batch", kill_workers),
+    Case(
+        "workers-by-chance",
+        f"kill -9 of the Python worker in one of {ONE_OF} groups, by chance, all the time;"
+        f" {OTHERS + 1} groups in a micro-batch",
+        kill_workers_by_chance,
+        answer_timeout_s=SLOWLY_S,
+        is_borne=True,
+        others=OTHERS,
+        dies_in_one_of=ONE_OF,
+    ),
     Case("daemon", "kill -9 of the workers and of what they are forked from", kill_daemon),
     Case(
         "executor",

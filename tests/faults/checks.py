@@ -27,7 +27,7 @@ class Found(NamedTuple):
     repeated: int
 
 
-def topics_and_state(bench: JobBench, cell: str) -> Found:
+def topics_and_state(bench: JobBench, *cells: str) -> Found:
     """Every request answered as one process does, once to a reader who drops ids; the same state.
 
     Raises:
@@ -36,7 +36,7 @@ def topics_and_state(bench: JobBench, cell: str) -> Found:
     for attempt in range(1, ATTEMPTS + 1):
         wait_until(lambda: runner.is_at_end(bench.client, bench.settings), "the job lags")
         try:
-            return _compared(bench, cell)
+            return _compared(bench, cells)
         except AssertionError:
             if attempt == ATTEMPTS:
                 raise
@@ -44,15 +44,20 @@ def topics_and_state(bench: JobBench, cell: str) -> Found:
     raise AssertionError("unreachable")
 
 
-def _compared(bench: JobBench, cell: str) -> Found:
+def _compared(bench: JobBench, cells: tuple[str, ...]) -> Found:
     taken = bench.taken()
-    bench.assert_live_run_equals_replay(cell, is_done=False)
-    fresh = Cell(bench.cell_settings(cell))
-    for row in taken:
-        if row.key == cell.encode() and row.value is not None:
-            fresh.handle(row.value, Position(row.partition, row.offset, row.timestamp, row.key))
-    stored = state_reader.read_cells(bench.checkpoint)[cell]
-    columns = fresh.columns()
-    assert {name for name in columns if columns[name] != stored[name]} == set(), "another state"
+    bench.assert_live_run_equals_replay(*cells, is_done=False)
+    stored = state_reader.read_cells(bench.checkpoint)
+    for cell in cells:
+        rows = [row for row in taken if row.key == cell.encode() and row.value is not None]
+        if not rows:
+            continue
+        fresh = Cell(bench.cell_settings(cell))
+        for row in rows:
+            place = Position(row.partition, row.offset, row.timestamp, row.key)
+            fresh.handle(row.value or b"", place)
+        columns = fresh.columns()
+        others = {name for name in columns if columns[name] != stored[cell][name]}
+        assert others == set(), f"another state of {cell}"
     answers = Counter(row.id for row in bench.all_rows(outputs.RESPONSES))
     return Found(len(taken), answers.total() - len(answers))

@@ -15,7 +15,7 @@ from brokerstream.kafka_io.topics import REQUESTS, full_name
 from brokerstream.state.core import outputs
 from brokerstream.streaming import checkpoint_log
 from brokerstream.streaming.read_ahead import BATCHES
-from tests.faults.stand import Stand
+from tests.faults.stand import CELL, Stand
 from tests.support.patience import PATIENCE_S, wait_until
 
 EVENTS, OVERLOAD_S, TIMES = 10_000, 20, 3
@@ -61,7 +61,7 @@ def overload(stand: Stand) -> None:
     )
 
 
-def ask(stand: Stand, count: int, large_every: int) -> list[str]:
+def ask(stand: Stand, count: int, large_every: int, cluster: str = CELL) -> list[str]:
     """Write requests past the gateway, one of so many large; gives back their ids."""
     begin = uuid.uuid4()
     ids = [f"{begin}-{number}" for number in range(count)]
@@ -70,13 +70,13 @@ def ask(stand: Stand, count: int, large_every: int) -> list[str]:
     events = (
         {
             "id": each,
-            "cluster": "a",
+            "cluster": cluster,
             "requestHeader": header if (number + 1) % large_every else large,
             "request": NO_TOPIC,
         }
         for number, each in enumerate(ids)
     )
-    stand.bench.produce((json.dumps(event).encode() for event in events), b"a")
+    stand.bench.produce((json.dumps(event).encode() for event in events), cluster.encode())
     return ids
 
 

@@ -1,5 +1,6 @@
 """Rounds of a case: break, wait until all goes on, look; and what came out."""
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -11,9 +12,10 @@ from typing import NamedTuple
 
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
+from tests.faults import chance
 from tests.faults.cases import Case
 from tests.faults.delays import RelayedKafka, relaying
-from tests.faults.stand import Stand
+from tests.faults.stand import CELL, Stand
 from tests.support.standalone_clusters import standalone
 
 HOME_MIB = {"kafka": 1024, "checkpoint": 512}
@@ -71,6 +73,8 @@ def standing(case: Case, say: Say) -> Iterator[Stand]:
         environment["BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER"] = str(case.max_offsets)
     if case.max_bytes:
         environment["BROKERSTREAM_MAX_BYTES_PER_TRIGGER"] = str(case.max_bytes)
+    if case.dies_in_one_of:
+        environment |= chance.environment(directory, case.dies_in_one_of, os.environ)
     is_done = False
     try:
         with ExitStack() as around:
@@ -90,6 +94,7 @@ def standing(case: Case, say: Say) -> Iterator[Stand]:
                 of_gateway,
                 cluster,
                 case.answer_timeout_s,
+                clusters=(CELL, *(f"other-{number + 1}" for number in range(case.others))),
                 **environment,
             )
             try:

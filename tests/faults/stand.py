@@ -42,12 +42,14 @@ class Stand:
         cluster: of Spark, where the job is to run; without it the job is local.
         answer_timeout_s: how long the gateway waits for an answer.
         of_broker: settings of the brokers of the job, by Kafka's names.
+        clusters: that the job holds; the gateway and its clients are the first one's.
         environment: further variables of the job.
 
     Attributes:
         says: is told what happens.
         cluster: of Spark, where there is one.
         kafka_port: where the broker is reached.
+        clusters: that the job holds.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Stand:
         cluster: Standalone | None = None,
         answer_timeout_s: int = ANSWER_TIMEOUT_S,
         of_broker: Mapping[str, str] | None = None,
+        clusters: tuple[str, ...] = (CELL,),
         **environment: str,
     ) -> None:
         self.directory = directory
@@ -69,8 +72,10 @@ class Stand:
         self.kafka = kafka or EmbeddedKafka(directory / "kafka", default_home())
         bootstrap = self.kafka.start()
         self.kafka_port = int(bootstrap.rpartition(":")[2])
-        self.bench = JobBench(bootstrap, checkpoint_home or directory)
+        self.clusters = clusters
+        self.bench = JobBench(bootstrap, checkpoint_home or directory, clusters=clusters)
         given = {**Commands(self.bench).environment, **environment}
+        given["BROKERSTREAM_CLUSTERS"] = ",".join(clusters)
         if cluster is not None:
             given["BROKERSTREAM_MASTER"] = cluster.url
         place = ("--prefix", self.bench.prefix, "--bootstrap", bootstrap, "--cluster", CELL)
@@ -181,7 +186,7 @@ class Stand:
 
     def look(self) -> checks.Found:
         """Hold the topics and the state against a fresh replay. Raises AssertionError."""
-        return checks.topics_and_state(self.bench, CELL)
+        return checks.topics_and_state(self.bench, *self.clusters)
 
     def said(self) -> str:
         """The ends of what job and gateway have written."""

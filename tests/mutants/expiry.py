@@ -3,6 +3,7 @@
 from tests.mutants.table import Mutant
 
 EXPIRY = "groups/test_offset_expiry.py::"
+A_DAY = "cell/test_a_day.py::test_what_is_gone_is_forgotten"
 
 MUTANTS = (
     Mutant(
@@ -52,5 +53,23 @@ MUTANTS = (
         "    if topic is None or broker.now - topic.created < interval_ms:",
         "    if topic is None:",
         EXPIRY + "test_a_group_without_offsets_and_members_goes_with_a_check",
+    ),
+    Mutant(
+        "a share group stays until it is deleted",
+        "    if not kind.may_expire:",
+        "    if False:",
+        EXPIRY + "test_a_share_group_without_members_stays_until_it_is_deleted",
+    ),
+    Mutant(
+        "a client that asks for no metrics any more is forgotten",
+        "        (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, client_instances.expired),\n",
+        "",
+        A_DAY,
+    ),
+    Mutant(
+        "a share partition goes behind its group's last session",
+        "        (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, share_partitions.expired),\n",
+        "",
+        A_DAY,
     ),
 )

@@ -9,6 +9,7 @@ import pytest
 from tests.support.consumer_groups import ConsumerBench
 from tests.support.groups import GROUP, GroupBench
 from tests.support.machine import START, Bench
+from tests.support.share_groups import ShareBench
 from tests.support.streams_groups import StreamsBench, part, topology
 from tests.support.transactions import TOPIC, TransactionBench
 
@@ -242,3 +243,16 @@ def test_a_member_keeps_its_group_though_no_offset_is_left() -> None:
     commit(bench, "second", **member)
     bench.after(2 * MINUTE)
     assert (kept(bench), bench.state()) == (set(), "Stable")
+
+
+def test_a_share_group_without_members_stays_until_it_is_deleted() -> None:
+    """As `ShareGroup.shouldExpire` has it; a streams group goes."""
+    bench = ShareBench(**CHECKED_EACH_SECOND)
+    bench.beat("m", 0, "foo")
+    bench.beat("m", -1)
+    bench.tick(30 * DAY)
+    assert bench.group() is not None
+    assert bench.states() != []
+    answer = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
+    assert answer["results"][0]["errorCode"] == 0
+    assert (bench.group(), bench.states()) == (None, [])

@@ -1,0 +1,86 @@
+"""Python workers that die by chance: in about one of a hundred calls of the state function.
+
+Whether one dies is drawn anew for each call, also where Spark tries it again; where in it, too:
+before its first event, behind a row that it puts out, or when its state is written and not yet
+handed over.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from random import SystemRandom
+from signal import SIGKILL
+from typing import Any
+
+from brokerstream.simulation.planting import Planted, plant
+from tests.support.sources import ROOT
+
+WORKERS_MODULE = "brokerstream.streaming.worker_daemon"
+ONE_OF = "TESTS_FAULTS_ONE_OF"
+CALLS, KILLS = "TESTS_FAULTS_CALLS", "TESTS_FAULTS_KILLS"
+"""Files that grow by a byte with each call, and with each worker that is killed."""
+
+DYING = Planted(
+    "dying-workers",
+    "a worker decides a group to its end",
+    "brokerstream.streaming.operator",
+    "def handle_strays(\n",
+    "from tests.faults.chance import dying\n\nhandle_cell = dying(handle_cell)\n\n\n"
+    "def handle_strays(\n",
+)
+
+_chance = SystemRandom()
+
+
+def environment(directory: Path, one_of: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Variables of a job whose workers die in one of so many calls; files lie in the directory."""
+    begun = directory / "chance"
+    begun.mkdir()
+    text = "from tests.faults import chance\n\nchance.begin()\n"
+    (begun / "sitecustomize.py").write_text(text, encoding="utf-8")
+    for name in ("calls", "kills"):
+        (directory / name).touch()
+    path = [str(begun), str(ROOT), given.get("PYTHONPATH", "")]
+    return {
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        ONE_OF: str(one_of),
+        CALLS: str(directory / "calls"),
+        KILLS: str(directory / "kills"),
+    }
+
+
+def begin() -> None:
+    """In the process that workers are forked from, before it imports anything: they will die."""
+    if WORKERS_MODULE in sys.orig_argv:
+        plant(DYING)
+
+
+def dying(decide: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    """A state function in which the process ends now and then."""
+
+    def decide_or_die(*given: Any) -> Iterator[Any]:
+        _count(CALLS)
+        is_last = not _chance.randrange(int(os.environ[ONE_OF]))
+        rows_left = _chance.choice([0, 1, 5, -1]) if is_last else -1
+        if rows_left == 0:
+            _die()
+        for row in decide(*given):
+            rows_left -= 1
+            if rows_left == 0:
+                _die()
+            yield row
+        if is_last:
+            _die()
+
+    return decide_or_die
+
+
+def _count(name: str) -> None:
+    with Path(os.environ[name]).open("ab", buffering=0) as file:
+        file.write(b".")
+
+
+def _die() -> None:
+    _count(KILLS)
+    os.kill(os.getpid(), SIGKILL)

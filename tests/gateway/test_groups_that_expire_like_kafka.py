@@ -1,0 +1,72 @@
+"""Groups without members and offsets beside a real broker: which of them a check lets go."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokerstream.gateway.answers import Address
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from tests.support.gateways import Client, running_gateway
+from tests.support.patience import wait_until
+
+pytestmark = pytest.mark.kafka
+
+SETTINGS = {
+    "offsets.retention.check.interval.ms": "500",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+}
+MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
+EMPTY, GONE = "Empty", 69
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Iterator[list[Client]]:
+    """Connections to ours and to a real broker."""
+    broker = EmbeddedKafka(tmp_path / "broker", default_home())
+    try:
+        host, _, port = broker.start(SETTINGS).rpartition(":")
+        with running_gateway(SETTINGS) as gateway, ExitStack() as stack:
+            real = Client(Address(host, int(port)))
+            yield [stack.enter_context(each) for each in (gateway.client(), real)]
+    finally:
+        broker.stop()
+
+
+def test_a_share_group_stays_and_a_consumer_group_goes(sides: list[Client]) -> None:
+    """The second one shows that a check has been."""
+    for client in sides:
+        come_and_go(client)
+    assert [described(client, "SHARE_GROUP_DESCRIBE", "shares") for client in sides] == [EMPTY] * 2
+
+
+def come_and_go(client: Client) -> None:
+    """A member of each group joins and leaves, and the consumer group goes."""
+    client.topic("read")
+    client.call("FIND_COORDINATOR", 6, {"keyType": 0, "coordinatorKeys": ["shares", "consumes"]})
+    share = {"groupId": "shares", "memberId": MEMBER, "rackId": None}
+    consumer = {"groupId": "consumes", "memberId": MEMBER, "rebalanceTimeoutMs": 60_000}
+    join_and_leave(client, "SHARE_GROUP_HEARTBEAT", share)
+    join_and_leave(client, "CONSUMER_GROUP_HEARTBEAT", {**consumer, "topicPartitions": []})
+    wait_until(lambda: described(client, "CONSUMER_GROUP_DESCRIBE", "consumes") == GONE)
+
+
+def join_and_leave(client: Client, api: str, body: dict[str, Any]) -> None:
+    """Its coordinator may have to be there first."""
+    join = {**body, "memberEpoch": 0, "subscribedTopicNames": ["read"]}
+    wait_until(lambda: client.call(api, 1, join)["errorCode"] == 0)
+    leave = {**body, "memberEpoch": -1, "subscribedTopicNames": None}
+    assert client.call(api, 1, leave)["errorCode"] == 0
+
+
+def described(client: Client, api: str, group: str) -> str | int:
+    """A group's state, or why it is not described."""
+    asked = {"groupIds": [group], "includeAuthorizedOperations": False}
+    told = client.call(api, 1, asked)["groups"][0]
+    return str(told["groupState"]) if not told["errorCode"] else int(told["errorCode"])
