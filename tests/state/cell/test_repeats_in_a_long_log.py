@@ -1,0 +1,196 @@
+"""A long log of requests of which half come again, out of order: what Kafka's rules say of each.
+
+Writers with idempotence, readers with fetch sessions and members that commit send thousands of
+requests, each in its order. Behind half of them one that its client has sent before comes again,
+one of the last five or an older one, as a network brings it late. It is told what it was told, or
+that it is none of the last five, or of another epoch; the logs, offsets and producers are those of
+a log without repeats.
+"""
+
+from collections import Counter
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from brokerstream.state.cell import check
+from brokerstream.state.logs import producer as producers
+from tests.support.machine import Bench, header, produce_body
+
+REQUESTS, CLIENTS = 4_000, 8
+LATE, LATEST = 5, 12
+OUT_OF_ORDER, OTHER_EPOCH, NO_SESSION = 45, 71, 70
+TOPIC, GROUP = "orders", "readers"
+
+
+class Sent(NamedTuple):
+    """A request, and its place among those of its client and kind."""
+
+    api: str
+    version: int
+    body: dict[str, Any]
+    number: int
+
+
+class Log:
+    """A cell, its clients, and what they were told; with repeats or without."""
+
+    def __init__(self, has_repeats: bool) -> None:
+        self.bench = Bench()
+        self.bench.topic(TOPIC, CLIENTS)
+        self.bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
+        self.met: Counter[str] = Counter()
+        self._has_repeats = has_repeats
+        self._chance = Random(7)
+        self._sent: dict[tuple[int, str], list[tuple[Sent, Any]]] = {}
+        self._ids = [self._producer_id() for _ in range(CLIENTS)]
+        self._sequences = [0] * CLIENTS
+        self._sessions = [(0, 0)] * CLIENTS
+        self._commits = [0] * CLIENTS
+
+    def _producer_id(self) -> int:
+        body = {"transactionalId": None, "transactionTimeoutMs": 0}
+        return int(self.bench.request("INIT_PRODUCER_ID", 4, body)["producerId"])
+
+    def play(self, requests: int) -> None:
+        """Each request is one client's; behind every second one comes again, where it may."""
+        for number in range(requests):
+            client = number % CLIENTS
+            kind = (self.write, self.read, self.commit)[number // CLIENTS % 3]
+            kind(client)
+            if number % 2 and self._has_repeats:
+                self.again(client)
+
+    def write(self, client: int) -> None:
+        """The next batch of a writer."""
+        count = 1 + self._sequences[client] % 3
+        batch = header(count, self._ids[client], 0, self._sequences[client])
+        self._sequences[client] += count
+        body = produce_body(TOPIC, batch, partition=client)
+        answer = self.send(client, "PRODUCE", 11, body)
+        assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0, answer
+
+    def read(self, client: int) -> None:
+        """The next fetch of a session, from the log's end, so that it shows only what is new."""
+        session_id, epoch = self._sessions[client]
+        wanted = {"partition": client, "fetchOffset": self._sequences[client]}
+        topic = {"topic": TOPIC, "partitions": [{**wanted, "partitionMaxBytes": 100}]}
+        body = {"sessionId": session_id, "sessionEpoch": epoch, "maxWaitMs": 0, "minBytes": 0}
+        answer = self.send(client, "FETCH", 12, {**body, "maxBytes": 100, "topics": [topic]})
+        assert answer["errorCode"] == 0, answer
+        self._sessions[client] = answer["sessionId"], epoch + 1
+
+    def commit(self, client: int) -> None:
+        """The next offset of a reader without a group's protocol."""
+        self._commits[client] += 1
+        place = {"partitionIndex": client, "committedOffset": self._commits[client]}
+        topic = {"name": TOPIC, "partitions": [{**place, "committedMetadata": ""}]}
+        answer = self.send(client, "OFFSET_COMMIT", 8, {"groupId": GROUP, "topics": [topic]})
+        assert answer["topics"][0]["partitions"][0]["errorCode"] == 0, answer
+
+    def send(self, client: int, api: str, version: int, body: dict[str, Any]) -> Any:
+        """What a request is told, which is kept with it."""
+        answer = self.bench.request(api, version, body)
+        before = self._sent.setdefault((client, api), [])
+        before.append((Sent(api, version, body, len(before)), answer))
+        return answer
+
+    def again(self, client: int) -> None:
+        """One of the last requests of a client and kind comes again. Raises AssertionError."""
+        api = self._chance.choice(["PRODUCE", "PRODUCE", "FETCH", "OFFSET_COMMIT"])
+        before = self._sent.get((client, api), [])
+        if not before:
+            return
+        late = self._chance.choice([LATE, LATEST])
+        sent, told = self._chance.choice(before[-late:])
+        answer = self.bench.request(sent.api, sent.version, sent.body)
+        newer = len(before) - 1 - sent.number
+        self.met[f"{api} {min(newer, producers.BATCHES_KEPT)}"] += 1
+        {"PRODUCE": self._written, "FETCH": self._read, "OFFSET_COMMIT": self._committed}[api](
+            client, answer, told, newer
+        )
+
+    def _written(self, _client: int, answer: Any, told: Any, newer: int) -> None:
+        now, before = (each["responses"][0]["partitionResponses"][0] for each in (answer, told))
+        if newer < producers.BATCHES_KEPT:
+            assert (now["errorCode"], now["baseOffset"]) == (0, before["baseOffset"]), newer
+        else:
+            assert (now["errorCode"], now["baseOffset"]) == (OUT_OF_ORDER, -1), newer
+
+    def _read(self, client: int, answer: Any, told: Any, newer: int) -> None:
+        """The first one of a client made a session: it makes another one when it comes again."""
+        if told["sessionId"] and newer == len(self._sent[client, "FETCH"]) - 1:
+            assert answer["errorCode"] == 0, answer
+            close = {"sessionId": answer["sessionId"], "sessionEpoch": -1, "topics": []}
+            asked = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 0, **close}
+            assert self.bench.request("FETCH", 12, asked)["errorCode"] == 0
+            gone = self.bench.request("FETCH", 12, {**asked, "sessionEpoch": 5})
+            assert gone["errorCode"] == NO_SESSION
+        else:
+            assert (answer["errorCode"], answer["responses"]) == (OTHER_EPOCH, []), answer
+
+    def _committed(self, client: int, answer: Any, told: Any, newer: int) -> None:
+        """A commit is taken whatever was committed before; the client sends its last one again."""
+        assert answer == told
+        last = self._sent[client, "OFFSET_COMMIT"][-1][0]
+        if newer:
+            assert self.bench.request(last.api, last.version, last.body) == told
+
+    def state(self) -> dict[str, Any]:
+        """What the rules say of logs, producers, offsets and sessions."""
+        tables = self.bench.cell.tables
+        found: dict[str, Any] = {
+            key: tables.producers.get(key, producers.Producer)
+            for key in tables.producers.keys("1/producer/")
+        }
+        for client in range(CLIENTS):
+            asked = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitionIndexes": [client]}]}
+            told = self.bench.request("OFFSET_FETCH", 8, {"groups": [asked]})
+            found[f"offset {client}"] = told["groups"][0]["topics"]
+            wanted = {"partitionIndex": client, "timestamp": -1}
+            body = {"topics": [{"name": TOPIC, "partitions": [wanted]}], "replicaId": -1}
+            found[f"end {client}"] = self.bench.request("LIST_OFFSETS", 7, body)["topics"]
+        return {**found, "sequences": self._sequences, "epochs": [e for _, e in self._sessions]}
+
+
+def compared(requests: int = REQUESTS) -> Counter[str]:
+    """What came again, by how many newer ones there were. Raises AssertionError."""
+    plain, repeated = Log(has_repeats=False), Log(has_repeats=True)
+    for log in (plain, repeated):
+        log.play(requests)
+        assert check.check(log.bench.cell) == []
+    assert repeated.state() == plain.state()
+    ends = [plain.state()[f"end {client}"][0]["partitions"][0] for client in range(CLIENTS)]
+    assert [each["offset"] for each in ends] == plain.state()["sequences"]
+    return repeated.met
+
+
+def test_half_of_a_long_log_comes_again_and_nothing_is_twice() -> None:
+    met = compared()
+    assert sum(met.values()) > REQUESTS // 2 - 2 * CLIENTS
+    assert all(met[f"PRODUCE {newer}"] > 20 for newer in range(producers.BATCHES_KEPT + 1)), met
+
+
+@pytest.mark.parametrize("kept", [0, 4, 6])
+def test_more_or_fewer_batches_that_are_remembered_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    looked_up = producers._duplicate_of
+
+    def duplicate_of(known: Any, batch: Any) -> Any:
+        found = looked_up(known, batch)
+        return found if found in known.batches[max(len(known.batches) - kept, 0) :] else None
+
+    if kept > producers.BATCHES_KEPT:
+        update = producers.update
+
+        def updated(known: Any, batch: Any) -> None:
+            before = known.batches[-kept + 1 :]
+            update(known, batch)
+            known.batches = [*before, known.batches[-1]]
+
+        monkeypatch.setattr(producers, "update", updated)
+    else:
+        monkeypatch.setattr(producers, "_duplicate_of", duplicate_of)
+    with pytest.raises(AssertionError):
+        compared(400)
