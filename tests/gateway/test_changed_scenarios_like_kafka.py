@@ -43,7 +43,7 @@ REPEATED = (
     "idem_two_partitions",
 )
 """In the suite's run these are the scenarios with repeats: it counts there that a request has come
-before. Where they were drawn, 21 rules that repeats could break were broken and none was seen."""
+before. Where they were drawn, rules of a producer's duplicates were broken and none was seen."""
 
 RATES = ((0.05, 0.0), (0.15, 0.0), (0.0, 0.9))
 """Of the fields so many are changed, behind so many steps a request comes again: by the seed."""

@@ -1,6 +1,6 @@
 """Very many events of one cell in one micro-batch: each is answered once.
 
-`ROWS=100000` is what docs/reliability.md has figures of; they are printed (`-s`).
+`ROWS` are 100,000; the figures in docs/reliability.md are printed (`-s`).
 """
 
 import os
@@ -23,10 +23,10 @@ from tests.support.jobs import JobBench
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS = int(os.environ.get("ROWS", "20000"))
+ROWS = int(os.environ.get("ROWS", "100000"))
 WORKERS, LOOK_S = "worker_daemon", 0.2
 BYTES_MAX = 1 << 30
-MEMORY_MIB = 500 + ROWS // 50
+MEMORY_MIB = 1_000
 """What a worker may have at most, with what it shares with others."""
 
 
