@@ -146,7 +146,6 @@ def hold(
     synced = _synced(asked, written.records) if asked is not None else []
     refusals = _refusals(broker, asked, late)
     is_awaited = bool(answers or replies or synced or refusals)
-    _note_new_ids(broker, written.late)
     for transactional_id in _ids(written.late):
         transactional_ids.begin_write(broker, transactional_id)
     _add(
@@ -203,7 +202,6 @@ def refuse(broker: Broker, decision: Decision, asked: Asked | None, error: Error
         for each in decision.answers
     ]
     decision.messages = [each for each in decision.messages if not waits(each)]
-    _note_new_ids(broker, decision.records)
     for transactional_id in _ids(decision.records):
         transactional_ids.look_again(broker, transactional_id)
 
@@ -366,12 +364,6 @@ def _reply(broker: Broker, reply: Reply, error: Error) -> tuple[Message, Body]:
     if error is Error.NONE:
         return message, response
     return message, not_committed.answer(message.api_key, response, error, broker.settings)
-
-
-def _note_new_ids(broker: Broker, records: list[Record]) -> None:
-    for each in records:
-        if isinstance(each, TransactionMetadataWritten):
-            transactional_ids.note(broker, each)
 
 
 def _ids(records: list[Record]) -> list[str]:

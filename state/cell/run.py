@@ -77,6 +77,7 @@ from brokerstream.state.replication import (
     registrations,
     trace,
 )
+from brokerstream.state.transactions import transactional_ids
 
 STEPS_MAX = 10_000
 """Steps that one event may cause in its cell before it is taken for a loop."""
@@ -329,7 +330,7 @@ class Run(MetadataReading):
         if decision.delay is not None:
             self._wait(source, api, decision.delay)
             for message in decision.messages:
-                if message.api_key != CREATE_TOPICS:  # whoever needs a topic asks for it again
+                if message.api_key != CREATE_TOPICS:  # who waits for topics says so itself
                     message.awaited_by = source.event_id
         if decision.records and self._write(machine, decision, source):
             return
@@ -387,6 +388,8 @@ class Run(MetadataReading):
         broker = self._broker(machine)
         for record in self._with_rows(machine, written.records):
             self._effects.apply(machine, record, False)
+        for record in transactional_ids.noted(broker, decision.records):
+            self._effects.apply(machine, record)
         if written.error is not Error.NONE:
             committing.refuse(broker, decision, asked, written.error)
             return False

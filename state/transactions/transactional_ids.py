@@ -20,6 +20,7 @@ import msgspec
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.records import (
+    Record,
     TransactionalIdExpired,
     TransactionMarkersWritten,
     TransactionMetadata,
@@ -101,17 +102,22 @@ def begin_write(broker: Broker, transactional_id: str) -> None:
     look_again(broker, transactional_id)
 
 
-def note(broker: Broker, record: TransactionMetadataWritten) -> None:
+def noted(broker: Broker, records: list[Record]) -> list[Record]:
     """An id that nobody knew is known from now on, with no epoch, committed or not, as in Kafka."""
-    table, key = broker.tables.transactions, _key(broker.id, record.transactional_id)
-    if key not in table:
-        known = TransactionMetadata(
-            producer_id=record.metadata.producer_id,
-            producer_epoch=NO_PRODUCER_EPOCH,
-            transaction_timeout_ms=record.metadata.transaction_timeout_ms,
-            last_update_timestamp=record.metadata.last_update_timestamp,
+    return [
+        TransactionMetadataWritten(
+            each.transactional_id,
+            TransactionMetadata(
+                producer_id=each.metadata.producer_id,
+                producer_epoch=NO_PRODUCER_EPOCH,
+                transaction_timeout_ms=each.metadata.transaction_timeout_ms,
+                last_update_timestamp=each.metadata.last_update_timestamp,
+            ),
         )
-        table.put(key, known)
+        for each in records
+        if isinstance(each, TransactionMetadataWritten)
+        and _key(broker.id, each.transactional_id) not in broker.tables.transactions
+    ]
 
 
 def end_write(broker: Broker, transactional_id: str) -> None:

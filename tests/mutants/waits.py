@@ -94,8 +94,8 @@ MUTANTS = (
     ),
     Mutant(
         "a transactional id is known before its first write is committed",
-        "    _note_new_ids(broker, written.late)",
-        "    pass",
+        "in transactional_ids.noted(broker, decision.records):",
+        "in ():",
         COORDINATORS + "test_an_id_is_known_before_its_first_write_is_committed",
     ),
 )
