@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 ROWS = int(os.environ.get("ROWS", "100000"))
 WORKERS, LOOK_S = "worker_daemon", 0.2
 BYTES_MAX = 1 << 30
-MEMORY_MIB = 1_000
+MEMORY_MIB = 800
 """What a worker may have at most, with what it shares with others."""
 
 
 @contextmanager
 def memory_of_workers() -> Iterator[list[int]]:
-    """What the largest Python worker has had by now, in bytes."""
+    """What the largest Python worker has had by now, in bytes; the JVM's words name it as well."""
     most, ended = [0], threading.Event()
 
     def look() -> None:
         while not ended.wait(LOOK_S):
             for each in psutil.Process().children(recursive=True):
                 try:
-                    if WORKERS in " ".join(each.cmdline()):
+                    if each.name() != "java" and WORKERS in " ".join(each.cmdline()):
                         most[0] = max(most[0], each.memory_info().rss)
                 except psutil.Error:  # it has ended meanwhile
                     continue
