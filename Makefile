@@ -95,10 +95,11 @@ format: $(VENV)/.installed ## let ruff mend what it can
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-types: $(VENV)/.installed ## mypy --strict over the packages
+types: $(VENV)/.installed ## mypy --strict over the packages, mypyc's questions over those that are compiled
 	@rm -rf build/types && mkdir -p $(TYPES)
 	@ln -s $(addprefix $(CURDIR)/,$(wildcard brokerstream/*.py brokerstream/py.typed) $(PACKAGES)) $(TYPES)/
 	@MYPYPATH=build/types $(BIN)/mypy -p brokerstream
+	@$(BIN)/python compiled.py --check --target build/types/compiled >build/types/said 2>&1 || { cat build/types/said; exit 1; }
 
 site: $(VENV)/.installed ## the documents as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

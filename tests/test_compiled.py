@@ -136,11 +136,3 @@ def test_compiled_modules_decide_as_the_others_do(tmp_path: Path) -> None:
     kind, usual = decided_in(str(ROOT), stories)
     assert kind == "py"
     assert decided_in(os.pathsep.join([str(tmp_path), str(ROOT)]), stories) == ["so", usual]
-
-
-@pytest.mark.processes
-def test_every_hot_module_can_be_compiled(tmp_path: Path) -> None:
-    """As far as its types say; gcc takes a minute and has nothing to add."""
-    words = [sys.executable, "compiled.py", "--check", "--target", str(tmp_path)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr

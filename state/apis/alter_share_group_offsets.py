@@ -236,7 +236,7 @@ def complete(_broker: Broker, waiting: Waiting) -> Decision:
     return Decision(response=state.answer)
 
 
-API = Api(
+API: Api = Api(
     key=91,
     name="ALTER_SHARE_GROUP_OFFSETS",
     versions=(0, 0),

@@ -182,7 +182,7 @@ def complete(_broker: Broker, waiting: Waiting) -> Decision:
     return Decision(response=_answer(decode_item(waiting.state, DeleteState)))
 
 
-API = Api(
+API: Api = Api(
     key=92,
     name="DELETE_SHARE_GROUP_OFFSETS",
     versions=(0, 0),

@@ -396,7 +396,7 @@ def _answer(partition: int, error: Error) -> CommittedPartition:
     return CommittedPartition(partition_index=partition, error_code=error)
 
 
-API = Api(
+API: Api = Api(
     key=8,
     name="OFFSET_COMMIT",
     versions=(2, 10),

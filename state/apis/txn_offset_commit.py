@@ -400,7 +400,7 @@ def _answer(
     return Decision(response=TxnOffsetCommitResponse(topics=answers.topics))
 
 
-API = Api(
+API: Api = Api(
     key=28,
     name="TXN_OFFSET_COMMIT",
     versions=(0, 5),

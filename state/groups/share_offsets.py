@@ -31,7 +31,7 @@ from brokerstream.state.share.state_bodies import (
 NOBODY = -1
 """No share coordinator has been asked yet."""
 
-WORDS = {
+WORDS: dict[Error, str] = {
     Error.UNKNOWN_SERVER_ERROR: (
         "The server experienced an unexpected error when processing the request."
     ),
