@@ -7,19 +7,16 @@ committed. Then the topics go, and are made anew.
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import decode_response
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from tests.support.gateways import _KEYS, Client, running_gateway
-from tests.support.kafka_clusters import kafka_cluster
+from tests.support.gateways import KEYS, Client
 from tests.support.patience import PATIENCE_S, wait_until
-from tests.support.schedules import Cluster, OurCluster, RealCluster
+from tests.support.schedules import Cluster, both_clusters
 from tests.support.settled import settle
 
 pytestmark = pytest.mark.kafka
@@ -70,7 +67,7 @@ class Waiting:
         client = Client(self._cluster.address(COORDINATOR), PATIENCE_S)
         client.send(api, version, body)
         if not client.is_silent(0.7):
-            told = decode_response(_KEYS[api], version, client.receive())[1]
+            told = decode_response(KEYS[api], version, client.receive())[1]
             raise AssertionError(f"{api} of {type(self._cluster).__name__} does not wait: {told}")
         self._sent.append((api, version, client))
 
@@ -162,7 +159,7 @@ class Waiting:
         assert errors(gone) == [0], topic
         for api, version, client in self._sent:
             assert not client.is_silent(20), f"{api} waits on"
-            answer = json.dumps(decode_response(_KEYS[api], version, client.receive())[1])
+            answer = json.dumps(decode_response(KEYS[api], version, client.receive())[1])
             self.told.append((api, json.loads(answer.replace(self.orders, "orders"))))
             client.close()
         self._sent.clear()
@@ -191,16 +188,8 @@ class Waiting:
 
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[list[Cluster]]:
-    engine_type = partial(LocalEngine, may_intervene=True)
-    with (
-        kafka_cluster(tmp_path, 2, SETTINGS) as nodes,
-        running_gateway(SETTINGS, 2, engine_type=engine_type) as gateway,
-    ):
-        real = RealCluster(nodes)
-        try:
-            yield [real, OurCluster(gateway)]
-        finally:
-            real.free()
+    with both_clusters(tmp_path, 2, SETTINGS) as both:
+        yield both
 
 
 def test_whose_writes_are_lost_with_their_topic_is_told_what_kafka_tells(

@@ -8,17 +8,13 @@ Those of a transaction's coordinator do not wait; the id is busy.
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.state.core.errors import Error
-from tests.support.gateways import running_gateway
-from tests.support.kafka_clusters import kafka_cluster
-from tests.support.schedules import Cluster, OurCluster, RealCluster
+from tests.support.schedules import Cluster, both_clusters
 from tests.support.waiting_questions import FOLLOWER, Question, World
 
 pytestmark = pytest.mark.kafka
@@ -137,16 +133,8 @@ class Player:
 
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[list[Cluster]]:
-    engine_type = partial(LocalEngine, may_intervene=True)
-    with (
-        kafka_cluster(tmp_path, 2, SETTINGS) as nodes,
-        running_gateway(SETTINGS, 2, engine_type=engine_type) as gateway,
-    ):
-        real = RealCluster(nodes)
-        try:
-            yield [real, OurCluster(gateway)]
-        finally:
-            real.free()
+    with both_clusters(tmp_path, 2, SETTINGS) as both:
+        yield both
 
 
 def test_who_waits_for_what_was_written_before_is_who_waits_in_kafka(

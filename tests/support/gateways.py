@@ -26,7 +26,9 @@ from tests.support.patience import PATIENCE_S
 HOST = "127.0.0.1"
 CLUSTER = "tested"
 TIMEOUT_S = PATIENCE_S
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+"""The keys of APIs, by their names."""
+
 _SIZE = struct.Struct(">i")
 
 
@@ -131,7 +133,7 @@ class Client:
     def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Send a request and give back the body of its answer."""
         correlation_id = self.send(api, version, body)
-        found, response = decode_response(_KEYS[api], version, self.receive())
+        found, response = decode_response(KEYS[api], version, self.receive())
         assert found == correlation_id
         return response
 
@@ -139,7 +141,7 @@ class Client:
         """Send a request; gives back its correlation id."""
         self._count += 1
         header = {
-            "requestApiKey": _KEYS[api],
+            "requestApiKey": KEYS[api],
             "requestApiVersion": version,
             "correlationId": self._count,
             "clientId": self.name,

@@ -8,13 +8,18 @@ what it names.
 
 import os
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from brokerstream.gateway.answers import Address
+from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from tests.support.batches import batch
-from tests.support.gateways import Client, Running
+from tests.support.gateways import Client, Running, running_gateway
+from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.stopping_brokers import intervene_through
 
@@ -258,3 +263,18 @@ class Caller:
 
 def _said(answer: Told) -> Told:
     return {name: value for name, value in answer.items() if name != "throttleTimeMs"}
+
+
+@contextmanager
+def both_clusters(home: Path, brokers: int, settings: Mapping[str, str]) -> Iterator[list[Cluster]]:
+    """A real cluster, and ours, of so many brokers with these settings."""
+    engine_type = partial(LocalEngine, may_intervene=True)
+    with (
+        kafka_cluster(home, brokers, settings) as nodes,
+        running_gateway(settings, brokers, engine_type=engine_type) as gateway,
+    ):
+        real = RealCluster(nodes)
+        try:
+            yield [real, OurCluster(gateway)]
+        finally:
+            real.free()
