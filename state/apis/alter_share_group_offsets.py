@@ -126,8 +126,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return refusal
     state = AlterState(body.group_id, answer, group.group_epoch, offsets)
     if broker.topic_by_name(SHARE_TOPIC) is None:
-        created = internal_topics.creation(broker, [SHARE_TOPIC], request.event_id)
-        decision = _wait(broker, state, created)
+        decision = _wait(broker, state, internal_topics.creation(broker, [SHARE_TOPIC]))
     else:
         decision = _go_on(broker, state, share_offsets.NOBODY)
     decision.records = share_offsets.begin(broker, group, places)

@@ -135,8 +135,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     state = DescribeState([_begun(broker, request, asked) for asked in body.groups])
     is_asked = any(_unknown(group) for group in state.groups)
     if is_asked and broker.topic_by_name(SHARE_TOPIC) is None:
-        created = internal_topics.creation(broker, [SHARE_TOPIC], request.event_id)
-        return _wait(broker, state, created)
+        return _wait(broker, state, internal_topics.creation(broker, [SHARE_TOPIC]))
     return _go_on(broker, state, FIRST, -1)
 
 

@@ -111,7 +111,7 @@ def resume(
     acknowledgements.settle(state.outcomes, message, written.fault)
     state.writes -= 1
     decision = _wait(broker, state) if state.writes else _answer(broker, state)
-    decision.messages = [*decision.messages, *written.messages]
+    decision.copies = [*decision.copies, *written.messages]
     decision.woken += written.woken
     return decision
 

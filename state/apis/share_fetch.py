@@ -503,7 +503,7 @@ def resume(
         acknowledgements.settle(state.outcomes, message, fault)
         looks = False
     decision = _try(broker, waiting, state, looks)
-    decision.messages = [*decision.messages, *messages]
+    decision.copies = [*decision.copies, *messages]
     decision.woken += woken
     return decision
 

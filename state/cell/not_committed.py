@@ -30,7 +30,9 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.groups.share_offsets import WORDS
+from brokerstream.state.share import state_store
 from brokerstream.state.share.state_bodies import DELETE, INITIALIZE, READ, SUMMARY, WRITE
+from brokerstream.state.share.state_store import Operation
 from brokerstream.state.transactions import transaction_markers
 
 _COORDINATORS = {
@@ -78,14 +80,14 @@ WHOLE = frozenset(
 )
 """APIs whose answers say nothing of their parts then."""
 
-_STEPS = {
-    INITIALIZE: ("initialize share group state", "initialize-share-group-state"),
-    READ: ("read share group state", "read-update-leader-epoch-state"),
-    WRITE: ("write share group state", "write-share-group-state"),
-    DELETE: ("delete share group state", "delete-share-group-state"),
-    SUMMARY: ("read share group state summary", "read-share-group-state-summary"),
+_STEPS: dict[int, tuple[Operation, str]] = {
+    INITIALIZE: ("initialize", "initialize-share-group-state"),
+    READ: ("read", "read-update-leader-epoch-state"),
+    WRITE: ("write", "write-share-group-state"),
+    DELETE: ("delete", "delete-share-group-state"),
+    SUMMARY: ("read summary", "read-share-group-state-summary"),
 }
-"""What a share coordinator says that it cannot do, and what it calls that."""
+"""What a share coordinator is asked, and what it calls that."""
 
 
 def coordinators(error: Error) -> Error:
@@ -148,12 +150,12 @@ def _words(api_key: int, error: Error, settings: BrokerSettings) -> str | None:
     """Kafka's words, where an answer has room for them."""
     if api_key not in _STEPS:
         return WORDS.get(error) if api_key in WHOLE else None
-    what, event = _STEPS[api_key]
-    why: str | None = WORDS.get(error)
+    operation, event = _STEPS[api_key]
+    why = WORDS.get(error, "")
     if error is Error.COORDINATOR_NOT_AVAILABLE:
         time_out = settings.share_coordinator_write_timeout_ms
         why = f"CoordinatorWriteEvent(name={event}) timed out after {time_out}ms"
-    return f"Unable to {what}: {why}"
+    return state_store.unable(operation, why)
 
 
 def _nothing_fetched(response: offset_fetch.OffsetFetchResponse) -> Body:

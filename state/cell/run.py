@@ -31,7 +31,6 @@ from brokerstream.state.cell.timers import CONTROLLERS_TIMERS, TIMERS
 from brokerstream.state.cell.told import TOLD
 from brokerstream.state.cluster.coordinators import LOADING
 from brokerstream.state.cluster.machines import Broker, Machine
-from brokerstream.state.cluster.new_topics import KEY as CREATE_TOPICS
 from brokerstream.state.core import waiting
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import (
@@ -330,8 +329,7 @@ class Run(MetadataReading):
         if decision.delay is not None:
             self._wait(source, api, decision.delay)
             for message in decision.messages:
-                if message.api_key != CREATE_TOPICS:  # who waits for topics says so itself
-                    message.awaited_by = source.event_id
+                message.awaited_by = source.event_id
         if decision.records and self._write(machine, decision, source):
             return
         self._tell(machine, decision)
@@ -345,9 +343,13 @@ class Run(MetadataReading):
 
     def _waits_behind(self, machine: int, source: Asked, decision: Decision) -> bool:
         """Whether an answer that has nothing to write waits for what was written before."""
-        body = behind.body_of(source)
+        body = behind.body_of(source) if self._may_wait(machine, decision) else None
         api_key = source.header.request_api_key
         return body is not None and self._holds(machine, api_key, body, decision, source)
+
+    def _may_wait(self, machine: int, decision: Decision) -> bool:
+        is_alone = machine == CONTROLLER or len(self._settings.brokers) == 1
+        return not is_alone and decision.response is not None
 
     def _holds(
         self,
@@ -358,9 +360,6 @@ class Run(MetadataReading):
         asked: Asked | None = None,
         reply_to: Message | None = None,
     ) -> bool:
-        is_alone = machine == CONTROLLER or len(self._settings.brokers) == 1
-        if is_alone or decision.response is None:
-            return False
         broker = self._broker(machine)
         required = behind.required(broker, api_key, body, decision.response)
         if required:
@@ -546,7 +545,7 @@ class Run(MetadataReading):
         if decision.records and self._write(machine, decision, reply_to=reply_to):
             return True
         self._tell(machine, decision)
-        if reply_to is None:
+        if reply_to is None or not self._may_wait(machine, decision):
             return False
         return self._holds(machine, reply_to.api_key, reply_to.body, decision, None, reply_to)
 

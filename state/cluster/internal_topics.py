@@ -21,15 +21,12 @@ _PREFIXES = {
 }
 
 
-def creation(machine: Machine, names: list[str], awaited_by: str = "") -> list[Message]:
-    """The request that a broker sends to the controller to have topics created; none for none.
-
-    `awaited_by` is the id of a client's request that waits for them.
-    """
+def creation(machine: Machine, names: list[str]) -> list[Message]:
+    """The request that a broker sends to the controller to have topics created; none for none."""
     if not names:
         return []
     body = CreateTopicsRequest(topics=[_new_topic(machine, name) for name in names])
-    return [Message(machine.id, CONTROLLER, KEY, body, awaited_by=awaited_by)]
+    return [Message(machine.id, CONTROLLER, KEY, body)]
 
 
 def _new_topic(machine: Machine, name: str) -> NewTopic:

@@ -27,8 +27,7 @@ class Message(msgspec.Struct):
     - A decision on a client's request that has messages *and* a delay: the request waits for each
       answer. The cell puts the request's id into `awaited_by` and gives the answer to the waiting
       API's `resume(broker, waiting, message, response)`, whose decision answers the client or
-      delays again. An answer that comes after the request's deadline is dropped. Nobody waits for
-      a topic's creation (CreateTopics): its answer goes the other way.
+      delays again. An answer that comes after the request's deadline is dropped.
     - Otherwise the message's API takes the answer: `on_reply(machine, message, response)` on the
       sender. Its decision has records and further messages (another try, say), no response.
 
@@ -173,7 +172,7 @@ class Decision(msgspec.Struct, gc=False):
     answer (Produce with acks 0). `closes_connection` then tells it of an error, as Kafka does,
     and `mute_ms` for how long it is not heard.
     `answers` go to requests that wait, this one included. `copies` go between replicas, and from
-    leaders to the controller; no request waits for them. `woken` are the keys of logs whose waiting
+    brokers to the controller; no request waits for them. `woken` are the keys of logs whose waiting
     requests look again, though no record says so.
     """
 

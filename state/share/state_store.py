@@ -199,6 +199,11 @@ def use_fault(
     return old_epoch(broker, place, *epochs) or found
 
 
+def unable(operation: Operation, why: str) -> str:
+    """A share coordinator's words for what it cannot do."""
+    return f"Unable to {_UNABLE[operation]}: {why}"
+
+
 def not_begun(operation: Literal["read", "write"]) -> Fault:
     """What is said of a state that has not begun."""
     text = f"{operation.capitalize()} operation on uninitialized share partition not allowed."
@@ -213,7 +218,7 @@ def fault(machine: Machine, place: Place, operation: Operation) -> Fault | None:
         return Fault(Error.INVALID_REQUEST, message)
     key = coordinator_key(group_id, topic_id, partition)
     if coordinator_of(machine, SHARE_TOPIC, key) != machine.id:
-        text = f"Unable to {_UNABLE[operation]}: This is not the correct coordinator."
+        text = unable(operation, "This is not the correct coordinator.")
         return Fault(Error.NOT_COORDINATOR, text)
     topic = machine.topic_by_id(topic_id)
     if topic is None or partition >= len(topic.partitions):

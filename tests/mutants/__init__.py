@@ -4,6 +4,7 @@ table.py      the broken rules: what stands in the code, what stands there inste
 commits.py    those of what coordinators write to internal topics
 cells.py      those of cells that talk to each other
 deletions.py  those of internal topics that are deleted
+waits.py      those of answers that wait until something is committed
 consumers.py  those of consumers, in `clients/`
 producers.py  those of producers, there
 audits.py     those of `streaming/audit`

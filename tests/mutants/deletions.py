@@ -48,9 +48,9 @@ MUTANTS = (
         DELETED + "test_share_states_are_forgotten_and_groups_stay",
     ),
     Mutant(
-        "nobody waits for the answer to a topic's creation",
-        "if message.api_key != CREATE_TOPICS:",
-        "if True:",
+        "who fetches does not wait for the answer to a topic's creation",
+        "decision.copies = [*decision.copies, *messages]",
+        "decision.messages = [*decision.messages, *messages]",
         DELETED + "test_who_fetches_and_acknowledges_waits_for_records_and_not_for_the_topic",
     ),
     Mutant(
@@ -64,5 +64,17 @@ MUTANTS = (
         "join_refused(error, NO_MEMBER, request.version)",
         "join_refused(error, body.member_id, request.version)",
         DELETED + "test_a_join_that_finds_no_coordinator_is_told_no_id",
+    ),
+    Mutant(
+        "offsets of share groups that are set have the topic of their states made first",
+        "    if broker.topic_by_name(SHARE_TOPIC) is None:\n        decision =",
+        "    if False:\n        decision =",
+        "groups/test_share_offsets.py::test_where_the_internal_topic_is_not_there_it_is_made_first",
+    ),
+    Mutant(
+        "asking for partitions of a share group has the topic of their states made",
+        "    if is_asked and broker.topic_by_name(SHARE_TOPIC) is None:",
+        "    if False:",
+        "groups/test_share_offsets.py::test_asking_for_partitions_makes_the_internal_topic",
     ),
 )

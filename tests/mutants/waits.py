@@ -52,8 +52,8 @@ MUTANTS = (
     ),
     Mutant(
         "a broker's question to a share coordinator waits as a client's",
-        "        if reply_to is None:\n            return False\n        return self._holds",
-        "        if True:\n            return False\n        return self._holds",
+        "if reply_to is None or not self._may_wait(machine, decision):",
+        "if True:",
         STATES + "test_who_describes_offsets_is_told_of_a_state_when_it_is_committed",
     ),
     Mutant(
