@@ -1,19 +1,17 @@
-# brokerstream: `make` lists the targets.
+# brokertwin: `make` lists the targets.
 
-PYTHON ?= $(shell command -v python3.11 || echo python3)
+PYTHON ?= $(shell .ci/python)
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := state clients sinks kafka_io streaming tables gateway drivers testing simulation cli
 APART := spark or kafka or browser or site or processes or clients
 PURE := $(BIN)/pytest -q -n auto -m "not ($(APART))"
 REAL := $(BIN)/pytest -v -n 3 -m "$(APART)"
 RETRY := --reruns 1 --max-suite-reruns 5 --rerun-show-tracebacks
-TYPES := build/types/brokerstream
 TOOLS := build/tools
 FUZZER := atheris==3.0.0
 RELEASE_TOOLS := pip-audit==2.10.1 cyclonedx-bom==7.5.0
-JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install openjdk-17-jre-headless
-PYTHON_NEEDED := brokerstream needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
+JAVA_NEEDED := brokertwin needs a Java 17 or newer runtime: apt-get install openjdk-17-jre-headless
+PYTHON_NEEDED := brokertwin needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fast mutants bench compiled soak fuzz fuzz-guided lock audit release first-hour lint types format clean java python
@@ -24,7 +22,7 @@ help: ## list the targets
 setup: java $(VENV)/.installed $(VENV)/.jars ## the virtual environment, the pinned packages and the jars; nothing if all is there
 
 demo: setup ## real captures through a real Kafka broker and Spark, with a summary
-	@$(BIN)/brokerstream demo
+	@$(BIN)/brokertwin demo
 
 test: setup lint types ## everything: lint, types and all tests, the pure ones on all cores
 	@$(BIN)/python -m tests.support.kafka_tools 2>/dev/null & \
@@ -47,7 +45,7 @@ compiled: $(VENV)/.installed ## a wheel with a compiled core, in dist: events ta
 	@$(BIN)/python compiled.py
 
 soak: $(VENV)/.installed $(VENV)/.jars ## 20,000 simulated clusters, 100 faults in real processes, six hours of load: a night
-	@$(BIN)/brokerstream simulate --seeds 20000
+	@$(BIN)/brokertwin simulate --seeds 20000
 	@mkdir -p build && rm -f build/faults.jsonl
 	@$(BIN)/python -m tests.faults --rounds 5 --keep build/faults.jsonl
 	@$(BIN)/python -m tests.long_run --hours 6 --keep build/long_run
@@ -69,7 +67,7 @@ release: $(VENV)/.installed $(TOOLS)/.installed ## the wheel, the lock file, an 
 	@$(BIN)/python -m pip wheel -q --no-deps -w dist .
 	@cp requirements.lock dist/
 	@$(TOOLS)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --of JSON \
-		--output-reproducible -o dist/brokerstream.cdx.json
+		--output-reproducible -o dist/brokertwin.cdx.json
 	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
 build/atheris/.installed: Makefile | $(VENV)/.installed
@@ -96,17 +94,15 @@ format: $(VENV)/.installed ## let ruff mend what it can
 	@$(BIN)/ruff format
 
 types: $(VENV)/.installed ## mypy --strict over the packages, mypyc's questions over those that are compiled
-	@rm -rf build/types && mkdir -p $(TYPES)
-	@ln -s $(addprefix $(CURDIR)/,$(wildcard brokerstream/*.py brokerstream/py.typed) $(PACKAGES)) $(TYPES)/
-	@MYPYPATH=build/types $(BIN)/mypy -p brokerstream
-	@$(BIN)/python compiled.py --check --target build/types/compiled >build/types/said 2>&1 || { cat build/types/said; exit 1; }
+	@$(BIN)/mypy -p brokertwin
+	@mkdir -p build && $(BIN)/python compiled.py --check --target build/checked >build/checked.txt 2>&1 || { cat build/checked.txt; exit 1; }
 
 site: $(VENV)/.installed ## the documents as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "build/site/index.html"
 
 clean: ## remove the virtual environment, the jars, caches and everything built
-	rm -rf $(VENV) .brokerstream build dist *.egg-info artifacts spark-warehouse .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .brokertwin build dist *.egg-info artifacts spark-warehouse .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 java:
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
@@ -117,13 +113,13 @@ python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	|| { echo "$(PYTHON_NEEDED)" >&2; exit 1; }
 
-$(VENV)/.installed: pyproject.toml setup.py constraints.txt | python
-	@test -x $(BIN)/python || { echo "setup 1 of 3: a virtual environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
+$(VENV)/.installed: pyproject.toml constraints.txt | python
+	@test -x $(BIN)/python || { echo "setup 1 of 3: a virtual environment in $(VENV), of $(PYTHON)"; $(PYTHON) -m venv $(VENV); }
 	@echo "setup 2 of 3: the packages of constraints.txt, some hundred MB; pip says which"
 	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 $(VENV)/.jars: $(VENV)/.installed
 	@echo "setup 3 of 3: the jars of Apache Kafka and of Spark's connector, about 60 MB; both run once"
-	@$(BIN)/brokerstream setup $(SETUP)
+	@$(BIN)/brokertwin setup $(SETUP)
 	@touch $@

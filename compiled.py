@@ -14,18 +14,16 @@ checkout. The wheel goes to `dist`. It takes a C compiler, and a minute.
 import argparse
 import ast
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
-from setup import ROOT, directories
-
+ROOT = Path(__file__).resolve().parent
 TARGET = ROOT / "build" / "compiled"
 DIST = ROOT / "dist"
-GROUP = "brokerstream_core"
+GROUP = "brokertwin_core"
 """The name of the library that the compiled modules share."""
 
 HOT = (
@@ -80,19 +78,14 @@ def split(source: str, types: str, kept: set[str]) -> str | None:
 def stage(target: Path, modules: Sequence[str]) -> list[Path]:
     """Puts the packages into `target`, hot modules split; gives back the files to compile."""
     shutil.rmtree(target, ignore_errors=True)
-    for name, directory in directories().items():
-        without = shutil.ignore_patterns("__pycache__")
-        path = target.joinpath(*name.split("."))
-        shutil.copytree(ROOT / directory, path, ignore=without, dirs_exist_ok=True)
-    for name in ("LICENSE", "README.md"):
+    without = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "brokertwin", target / "brokertwin", ignore=without)
+    for name in ("LICENSE", "README.md", "pyproject.toml"):
         shutil.copy(ROOT / name, target)
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    mapped = re.compile(r"^\[tool\.setuptools\.package-dir\]\n(?:[^\[\n].*\n|\n)*", re.MULTILINE)
-    (target / "pyproject.toml").write_text(mapped.sub("", text), encoding="utf-8")
     kept, files = {*KEPT, "Body"}, []
     for module in modules:
-        file = target / "brokerstream" / "state" / f"{module}.py"
-        types = f"brokerstream.state.{module.replace('/', '.')}_types"
+        file = target / "brokertwin" / "state" / f"{module}.py"
+        types = f"brokertwin.state.{module.replace('/', '.')}_types"
         rest = split(file.read_text(encoding="utf-8"), types, kept)
         if rest is not None:
             shutil.copy(file, file.with_name(f"{file.stem}_types.py"))
@@ -116,7 +109,7 @@ def build(target: Path, modules: Sequence[str], optimize: str, *commands: str) -
         extensions = mypycify(words, opt_level=optimize, group_name=GROUP)
         if commands:
             setup(
-                packages=find_packages(),
+                packages=find_packages(include=["brokertwin*"]),
                 ext_modules=extensions,
                 script_args=["--quiet", *commands],
             )

@@ -31,9 +31,9 @@ from typing import Any, NamedTuple
 import msgspec
 from growth import ROUND, START, Bed, check, group
 
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.core.events import Event
-from brokerstream.state.core.outputs import RECORDS, RESPONSES, Output, Position
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.core.events import Event
+from brokertwin.state.core.outputs import RECORDS, RESPONSES, Output, Position
 
 Steps = Iterator[tuple[list[bytes], bytes]]
 """What is done before, unmeasured, and the event that is measured."""

@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
-from brokerstream.state.core.settings import CellSettings
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
+from brokertwin.state.core.settings import CellSettings
 
 START = 1_700_000_000_000
 TOPIC_PARTITIONS = 100

@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fetch_sessions import Bed, Partition, answer_row
 
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.kafka_io.topic_reader import read_all, without_repeats
-from brokerstream.kafka_io.topic_writer import NewRow, write_all
-from brokerstream.settings import default_home, load
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.outputs import RESPONSES, Position
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming import runner
-from brokerstream.streaming.measures import Progress
-from brokerstream.streaming.session import spark_session
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.kafka_io.topic_reader import read_all, without_repeats
+from brokertwin.kafka_io.topic_writer import NewRow, write_all
+from brokertwin.settings import default_home, load
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import RESPONSES, Position
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming import runner
+from brokertwin.streaming.measures import Progress
+from brokertwin.streaming.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,7 +119,7 @@ def send(flags: dict[str, object], documents: list[bytes]) -> None:
 @contextmanager
 def started(*clusters: str) -> Iterator[tuple[dict[str, object], "SparkSession"]]:
     """A Kafka and a Spark session of one's own; gives a job's flags and the session."""
-    with tempfile.TemporaryDirectory(prefix="brokerstream-bench-") as directory:
+    with tempfile.TemporaryDirectory(prefix="brokertwin-bench-") as directory:
         kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
         try:
             flags: dict[str, object] = {

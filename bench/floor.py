@@ -23,13 +23,13 @@ from typing import Any
 from produced import REQUESTS_PARTITIONS, answers_of_a_cell, documents, send
 from spark_time import spark_time
 
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.kafka_io.topic_reader import read_all, without_repeats
-from brokerstream.settings import default_home, load
-from brokerstream.state.core.outputs import RESPONSES
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming import measures, runner, session
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.kafka_io.topic_reader import read_all, without_repeats
+from brokertwin.settings import default_home, load
+from brokertwin.state.core.outputs import RESPONSES
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming import measures, runner, session
 
 CLUSTER = "bench"
 WARM_UP = 10
@@ -92,7 +92,7 @@ def main() -> int:
     told = dict(each.split("=", 1) for each in given.conf)
     ours = session._configuration
     session._configuration = lambda *arguments: {**ours(*arguments), **told}
-    with tempfile.TemporaryDirectory(prefix="brokerstream-bench-") as directory:
+    with tempfile.TemporaryDirectory(prefix="brokertwin-bench-") as directory:
         kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
         try:
             flags = {

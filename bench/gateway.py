@@ -34,9 +34,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from gateway_load import FETCH, METADATA, Load
 
-from brokerstream.gateway import records
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.gateway import records
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 
 ROOT = Path(__file__).resolve().parent.parent
 CONNECTIONS = 50
@@ -76,9 +76,9 @@ Figures = dict[tuple[str, str], list[Figure]]
 def _as_packages(checkout: Path, package: Path) -> None:
     """What pyproject.toml maps into the package, at one place."""
     package.mkdir(parents=True)
-    for each in (*(checkout / "brokerstream").iterdir(), *checkout.iterdir()):
-        is_part = each.parent.name == "brokerstream" or (each / "__init__.py").exists()
-        if is_part and each.name not in ("brokerstream", "__pycache__"):
+    for each in (*(checkout / "brokertwin").iterdir(), *checkout.iterdir()):
+        is_part = each.parent.name == "brokertwin" or (each / "__init__.py").exists()
+        if is_part and each.name not in ("brokertwin", "__pycache__"):
             (package / each.name).symlink_to(each)
 
 
@@ -86,14 +86,14 @@ def _as_packages(checkout: Path, package: Path) -> None:
 def gateway(name: str, checkout: Path, directory: Path) -> Iterator[Side]:
     """The gateway of a checkout, or of built packages, on a free port, all of it in memory."""
     path = checkout
-    if not (checkout / "brokerstream" / "gateway").exists():
+    if not (checkout / "brokertwin" / "gateway").exists():
         path = directory / name
-        _as_packages(checkout, path / "brokerstream")
+        _as_packages(checkout, path / "brokertwin")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        (sys.executable, "-P", "-m", "brokerstream", "gateway", "--listen", f"127.0.0.1:{port}"),
+        (sys.executable, "-P", "-m", "brokertwin", "gateway", "--listen", f"127.0.0.1:{port}"),
         env={**os.environ, "PYTHONPATH": str(path)},
         cwd=directory,
         stderr=subprocess.DEVNULL,

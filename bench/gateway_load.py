@@ -1,6 +1,6 @@
 """How many requests a second a broker answers to many connections, and whether all get their turn.
 
-    brokerstream gateway --listen localhost:9092 &
+    brokertwin gateway --listen localhost:9092 &
     python bench/gateway_load.py localhost:9092 --connections 50 --seconds 10
 
 Every connection sends a request, waits for its answer, checks it, and sends the next. `produce`: a
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from brokerstream.gateway.protocol.frames import (
+from brokertwin.gateway.protocol.frames import (
     Request,
     decode_response,
     encode_request,

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 import msgspec
 from growth import EMPTY_SUBSCRIPTION, START, Bed, Wrong
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
-from brokerstream.state.groups.consumer_protocol import assignment_bytes
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
+from brokertwin.state.groups.consumer_protocol import assignment_bytes
 
 TOPIC = "many"
 BEAT_MS = 5_000

@@ -19,14 +19,14 @@ from fetch_sessions_spark import ALL, run, started
 from groups import TOPIC, commit_body
 from growth import START
 
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.topic_reader import read_all, without_repeats
-from brokerstream.kafka_io.topic_writer import NewRow, write_all
-from brokerstream.settings import Settings, load
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.outputs import RESPONSES
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming import runner, snapshots, state_reader
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.topic_reader import read_all, without_repeats
+from brokertwin.kafka_io.topic_writer import NewRow, write_all
+from brokertwin.settings import Settings, load
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import RESPONSES
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming import runner, snapshots, state_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

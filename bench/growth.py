@@ -35,15 +35,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.cell.cell import COMMIT_EVENTS_MAX, Cell
-from brokerstream.state.core.group_records import (
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.cell.cell import COMMIT_EVENTS_MAX, Cell
+from brokertwin.state.core.group_records import (
     GroupMember,
     GroupMetadata,
     GroupMetadataWritten,
 )
-from brokerstream.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
-from brokerstream.state.core.records import (
+from brokertwin.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
+from brokertwin.state.core.records import (
     Batch,
     BatchAppended,
     OffsetCommitted,
@@ -51,7 +51,7 @@ from brokerstream.state.core.records import (
     TransactionMetadata,
     TransactionMetadataWritten,
 )
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
 
 START = 1_700_000_000_000
 BROKER, CONTROLLER = 1, -1

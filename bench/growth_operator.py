@@ -27,10 +27,10 @@ from growth_spark import (
     opening,
 )
 
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.outputs import RESPONSES
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.streaming.operator import INPUT_COLUMNS, group_function
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import RESPONSES
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.streaming.operator import INPUT_COLUMNS, group_function
 
 KEY = 0
 

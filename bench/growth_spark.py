@@ -24,15 +24,15 @@ from fetch_sessions_spark import started
 from produced import PARTITIONS, event, request, topic
 from spark_time import spark_time
 
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.topic_reader import read_all, without_repeats
-from brokerstream.kafka_io.topic_writer import NewRow, write_all
-from brokerstream.settings import Settings, load
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.outputs import RESPONSES
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming import runner
-from brokerstream.streaming.measures import Progress
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.topic_reader import read_all, without_repeats
+from brokertwin.kafka_io.topic_writer import NewRow, write_all
+from brokertwin.settings import Settings, load
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import RESPONSES
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming import runner
+from brokertwin.streaming.measures import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ reads them from the same topic of a real Kafka and writes to a topic of its own:
 
 - `jvm`: Spark without Python, a row out for each row in;
 - `python`: Spark and `mapInPandas`, a row out for each row in: what PySpark itself costs;
-- `job`: brokerstream's, a response for each request, state in RocksDB;
+- `job`: brokertwin's, a response for each request, state in RocksDB;
 - `records`: the same with `--records`, a response and a record for each request;
 - `loop`: the same core in one process, nothing durable;
 - `quix`, `bytewax`, `flink`: the check of a producer's last five batches, and nothing else, with
@@ -36,24 +36,24 @@ import processors
 from produced import PARTITIONS, REQUESTS_PARTITIONS, request, topic
 from rich.progress import Progress
 
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.kafka_io.kafka_clients import ClientProperties, client_properties
-from brokerstream.kafka_io.topic_reader import (
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
+from brokertwin.kafka_io.topic_reader import (
     Row,
     consumer,
     end_offsets,
     read_all,
     without_repeats,
 )
-from brokerstream.kafka_io.topic_writer import NewRow, write_all
-from brokerstream.settings import Settings, default_home, load
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.outputs import RESPONSES, Position
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.streaming import runner
-from brokerstream.streaming.session import spark_session
+from brokertwin.kafka_io.topic_writer import NewRow, write_all
+from brokertwin.settings import Settings, default_home, load
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import RESPONSES, Position
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.streaming import runner
+from brokertwin.streaming.session import spark_session
 
 WARM_UP = 0.2
 REPEATED, AHEAD = 50, 97
@@ -310,7 +310,7 @@ def main() -> int:
     parser.add_argument("--engine", choices=RUNS, nargs="+", default=list(RUNS))
     given = parser.parse_args()
     given.requests -= given.requests % given.clusters
-    with tempfile.TemporaryDirectory(prefix="brokerstream-bench-") as directory:
+    with tempfile.TemporaryDirectory(prefix="brokertwin-bench-") as directory:
         kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
         try:
             found = measure(given, Path(directory), kafka.start())

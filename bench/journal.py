@@ -20,12 +20,12 @@ from typing import Any
 import structlog
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from brokerstream.gateway import answers
-from brokerstream.gateway.engine import EdgeRequest
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.gateway.persistence import AT_ONCE, JournalOptions
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.gateway import answers
+from brokertwin.gateway.engine import EdgeRequest
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.persistence import AT_ONCE, JournalOptions
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 NEVER_BYTES = 1 << 60

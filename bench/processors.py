@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from brokerstream.kafka_io import jars
-from brokerstream.settings import default_home
+from brokertwin.kafka_io import jars
+from brokertwin.settings import default_home
 
 HERE = Path(__file__).with_name("peers")
 BUILD = HERE.parents[1] / "build" / "peers"

@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.topic_writer import NewRow, write_all
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.outputs import RESPONSES, Position
-from brokerstream.state.core.settings import CellSettings
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.topic_writer import NewRow, write_all
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import RESPONSES, Position
+from brokertwin.state.core.settings import CellSettings
 
 START = 1_700_000_000_000
 PARTITIONS = 16

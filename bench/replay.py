@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from brokerstream.kafka_io import properties
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming.replay import local, recording
-from brokerstream.streaming.replay.plan import plan
+from brokertwin.kafka_io import properties
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming.replay import local, recording
+from brokertwin.streaming.replay.plan import plan
 
 CAPTURES = Path(__file__).resolve().parent.parent / "tests" / "captures"
 

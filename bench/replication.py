@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.cell.cell import COMMIT_EVENTS_MAX, Cell
-from brokerstream.state.core import outputs
-from brokerstream.state.core.outputs import Position
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.logs.log import Log
+from brokertwin.state.cell.cell import COMMIT_EVENTS_MAX, Cell
+from brokertwin.state.core import outputs
+from brokertwin.state.core.outputs import Position
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.logs.log import Log
 
 START = 1_700_000_000_000
 BROKERS = (1, 2, 3)

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from gateway_load import Load
 
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 
 CLUSTER = "bench"
 WARM_UP_S = 20.0
@@ -45,9 +45,9 @@ class Batches(threading.Thread):
         """Look until `stop`."""
         while not self._has_ended.wait(POLL_S):
             figures = metrics(self._url)
-            if "brokerstream_batch_seconds" in figures:
-                number = figures["brokerstream_batch"]
-                self.seconds[number] = figures["brokerstream_batch_seconds"]
+            if "brokertwin_batch_seconds" in figures:
+                number = figures["brokertwin_batch"]
+                self.seconds[number] = figures["brokertwin_batch_seconds"]
 
     def stop(self) -> float:
         """The median in s."""
@@ -84,8 +84,8 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def command(*arguments: str, is_ready: Callable[[], object]) -> Iterator[None]:
-    """A command of brokerstream in a process of its own; `is_ready` raises OSError until it is."""
-    process = subprocess.Popen((sys.executable, "-m", "brokerstream", *arguments))
+    """A command of brokertwin in a process of its own; `is_ready` raises OSError until it is."""
+    process = subprocess.Popen((sys.executable, "-m", "brokertwin", *arguments))
     try:
         until = time.monotonic() + START_S
         while True:

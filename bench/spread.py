@@ -23,7 +23,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 
-from brokerstream.kafka_io.partitioning import group_keys, spark_hash
+from brokertwin.kafka_io.partitioning import group_keys, spark_hash
 
 CLUSTERS = range(1, 65)
 UNIT = 1_000_000

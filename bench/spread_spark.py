@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 from fetch_sessions_spark import ALL, run, started
 from produced import documents
 
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.partitioning import spark_hash
-from brokerstream.kafka_io.topic_reader import read_all
-from brokerstream.kafka_io.topic_writer import NewRow, write_all
-from brokerstream.settings import Settings, load
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.outputs import RESPONSES
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming import facts, restore, runner, snapshots
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.partitioning import spark_hash
+from brokertwin.kafka_io.topic_reader import read_all
+from brokertwin.kafka_io.topic_writer import NewRow, write_all
+from brokertwin.settings import Settings, load
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import RESPONSES
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming import facts, restore, runner, snapshots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

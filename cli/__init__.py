@@ -1,1 +1,1 @@
-"""The console script `brokerstream`, one small file for each command."""
+"""The console script `brokertwin`, one small file for each command."""

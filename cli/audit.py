@@ -1,4 +1,4 @@
-"""`brokerstream audit`: what went wrong in recorded traffic, each finding with its lines."""
+"""`brokertwin audit`: what went wrong in recorded traffic, each finding with its lines."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import BrokerConfig, typed_broker_settings
-from brokerstream.cli.output import out, say, show_json, warn
-from brokerstream.cli.sources import Where, source_of, with_source
+from brokertwin.cli.options import BrokerConfig, typed_broker_settings
+from brokertwin.cli.output import out, say, show_json, warn
+from brokertwin.cli.sources import Where, source_of, with_source
 
 if TYPE_CHECKING:
-    from brokerstream.state.observed.replication import ReplicationObserver
-    from brokerstream.streaming.audit.finding import Finding
+    from brokertwin.state.observed.replication import ReplicationObserver
+    from brokertwin.streaming.audit.finding import Finding
 
 HEEDED = ("min.insync.replicas", "replica.lag.time.max.ms")
 LINES = 1_000
@@ -78,10 +78,10 @@ def command(
 
     The exit code is 3 where there is an error, 1 where there is a warning, else 0.
     """
-    from brokerstream.streaming.audit import page
-    from brokerstream.streaming.audit.finders import findings, in_order
-    from brokerstream.streaming.audit.finding import counted
-    from brokerstream.streaming.audit.reading import read_from
+    from brokertwin.streaming.audit import page
+    from brokertwin.streaming.audit.finders import findings, in_order
+    from brokertwin.streaming.audit.finding import counted
+    from brokertwin.streaming.audit.reading import read_from
 
     if html is not None:
         page.look()
@@ -110,14 +110,14 @@ def command(
 
 def _decided(where: Where, broker_config: Path | None) -> "list[Finding]":
     """What differs from the rules. Raises UserError where the recording cannot be held to them."""
-    from brokerstream.cli.replay import compared_again
-    from brokerstream.streaming.audit import decided
+    from brokertwin.cli.replay import compared_again
+    from brokertwin.streaming.audit import decided
 
     return list(decided.differing(compared_again(where, broker_config)))
 
 
 def _observer(broker_config: Path | None) -> "ReplicationObserver":
-    from brokerstream.state.observed.replication import ReplicationObserver
+    from brokertwin.state.observed.replication import ReplicationObserver
 
     if broker_config is None:
         return ReplicationObserver()

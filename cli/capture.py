@@ -1,4 +1,4 @@
-"""`brokerstream capture`: a proxy in front of a real Kafka that records what goes through."""
+"""`brokertwin capture`: a proxy in front of a real Kafka that records what goes through."""
 
 import asyncio
 import json
@@ -16,25 +16,25 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from brokerstream.cli.options import (
+from brokertwin.cli.options import (
     Bootstrap,
     ConfigFile,
     KafkaConfig,
     address,
     settings_of,
 )
-from brokerstream.cli.output import err, say, warn
-from brokerstream.errors import UserError
+from brokertwin.cli.output import err, say, warn
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
     import ssl
 
-    from brokerstream.gateway.answers import Address
-    from brokerstream.gateway.capture.counts import Counts
-    from brokerstream.gateway.capture.recorder import Recorder
-    from brokerstream.gateway.capture.sinks import Sink
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.settings import Settings
+    from brokertwin.gateway.answers import Address
+    from brokertwin.gateway.capture.counts import Counts
+    from brokertwin.gateway.capture.recorder import Recorder
+    from brokertwin.gateway.capture.sinks import Sink
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.settings import Settings
 
     MakeSink = Callable[[Callable[[str], None]], Sink]
     """Opens a sink; it is given what to call for a document that is lost later."""
@@ -127,8 +127,8 @@ def command(
     it, a second one at once. Where --kafka-config has a security.protocol with SSL, brokers are
     spoken to in TLS; clients log in themselves. The exit code is 1 if an exchange was not recorded.
     """
-    from brokerstream.kafka_io import properties
-    from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
+    from brokertwin.kafka_io import properties
+    from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
 
     ways = _Ways(address("--listen", listen), address("--broker", broker), advertise)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
@@ -148,8 +148,8 @@ def command(
 
 def _broker_client(broker: str, settings: "Settings") -> "ClientProperties":
     """How to ask the recorded broker itself."""
-    from brokerstream.kafka_io import properties
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.kafka_io import properties
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
 
     given = properties.read(settings.kafka_config) if settings.kafka_config is not None else {}
     return ClientProperties({**given, "bootstrap.servers": broker})
@@ -164,7 +164,7 @@ class _Beside:
     """
 
     def __init__(self, recording: Path, client: "ClientProperties") -> None:
-        from brokerstream.streaming.replay.settings_beside import SETTINGS_SUFFIX
+        from brokertwin.streaming.replay.settings_beside import SETTINGS_SUFFIX
 
         self._path = recording.with_name(recording.name + SETTINGS_SUFFIX)
         self._client = client
@@ -175,7 +175,7 @@ class _Beside:
         Raises:
             UserError: the file cannot be written.
         """
-        from brokerstream.kafka_io import broker_facts
+        from brokertwin.kafka_io import broker_facts
 
         try:
             found = broker_facts.read(self._client)
@@ -187,8 +187,8 @@ class _Beside:
 
 def _sink_maker(out: Path | None, topic: str | None, settings: "Settings") -> "MakeSink":
     """What opens the sink. Raises UserError where there is none, or Kafka cannot be reached."""
-    from brokerstream.gateway.capture.sinks import FileSink, TopicSink
-    from brokerstream.kafka_io.kafka_clients import client_properties
+    from brokertwin.gateway.capture.sinks import FileSink, TopicSink
+    from brokertwin.kafka_io.kafka_clients import client_properties
 
     if out is not None and topic is None:
         return lambda _: FileSink(out)
@@ -210,7 +210,7 @@ class _Ways(NamedTuple):
 
 def _create_topic(client: "ClientProperties", topic: str) -> None:
     """Create the topic, with one partition, unless it is there. Raises UserError."""
-    from brokerstream.kafka_io.topics import (
+    from brokertwin.kafka_io.topics import (
         ROW_BYTES_MAX,
         TopicSpec,
         admin_client,
@@ -232,8 +232,8 @@ async def _capture(
     beside: _Beside | None,
 ) -> bool:
     """Record until a signal comes; gives back whether every exchange was recorded."""
-    from brokerstream.gateway.capture.proxy import Proxy
-    from brokerstream.gateway.capture.recorder import Recorder
+    from brokertwin.gateway.capture.proxy import Proxy
+    from brokertwin.gateway.capture.recorder import Recorder
 
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""`brokerstream check`: data checks of what a job writes, with great-expectations."""
+"""`brokertwin check`: data checks of what a job writes, with great-expectations."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
-from brokerstream.cli.options import Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
-from brokerstream.cli.output import err, out, say, show_json
-from brokerstream.errors import UserError
-from brokerstream.extras import need
+from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
+from brokertwin.cli.output import err, out, say, show_json
+from brokertwin.errors import UserError
+from brokertwin.extras import need
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from brokerstream.kafka_io.topic_reader import Row
-    from brokerstream.settings import Settings
-    from brokerstream.sinks.checks import Checked
-    from brokerstream.sinks.suites import Document
+    from brokertwin.kafka_io.topic_reader import Row
+    from brokertwin.settings import Settings
+    from brokertwin.sinks.checks import Checked
+    from brokertwin.sinks.suites import Document
 
 EXIT_CODES = {"info": 1, "warning": 1, "critical": 3}
 """As of `audit`; 2 is that of a command that cannot do what it is asked to."""
@@ -99,8 +99,8 @@ def command(
     The exit code is 3 where an expectation of severity critical is not met, 1 where one of
     warning or info is not, else 0.
     """
-    need("`brokerstream check`", "great_expectations", "pandas", "pyarrow")
-    from brokerstream.sinks import checks
+    need("`brokertwin check`", "great_expectations", "pandas", "pyarrow")
+    from brokertwin.sinks import checks
 
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
     given = checks.read_suite(suite) if suite is not None else None
@@ -137,7 +137,7 @@ def _snapshot(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from brokerstream.sinks import checks, offsets_snapshot, snapshot_store
+    from brokertwin.sinks import checks, offsets_snapshot, snapshot_store
 
     if source is not None and source.is_file():
         try:
@@ -162,11 +162,11 @@ def _topic(
     given: "Document | None",
 ) -> "tuple[pd.DataFrame, Document]":
     """The rows of a topic's range, flat, and the suite for them."""
-    from brokerstream.kafka_io.kafka_clients import client_properties
-    from brokerstream.kafka_io.topic_reader import partitions_of, read_all
-    from brokerstream.kafka_io.topics import full_name
-    from brokerstream.sinks import checks, suites
-    from brokerstream.streaming import checked_rows
+    from brokertwin.kafka_io.kafka_clients import client_properties
+    from brokertwin.kafka_io.topic_reader import partitions_of, read_all
+    from brokertwin.kafka_io.topics import full_name
+    from brokertwin.sinks import checks, suites
+    from brokertwin.streaming import checked_rows
 
     client = client_properties(settings)
 
@@ -209,7 +209,7 @@ def _write(directory: Path, name: str, html: str) -> None:
 
 def _show(checked: "Checked", name: str, as_json: bool) -> None:
     """A line of JSON for each finding, or a table, and how many expectations are met."""
-    from brokerstream.cli.output import show_table
+    from brokertwin.cli.output import show_table
 
     if as_json:
         for each in checked.findings:

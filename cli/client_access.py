@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.settings import Settings
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.settings import Settings
 
 
 def accessible(
@@ -16,8 +16,8 @@ def accessible(
     Raises:
         UserError: there is none, nobody answers, or it does not let us in.
     """
-    from brokerstream.drivers.access import check_access
-    from brokerstream.kafka_io.kafka_clients import ClientProperties, client_properties
+    from brokertwin.drivers.access import check_access
+    from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
 
     known = ClientProperties({**(defaults or {}), **client_properties(settings).values})
     check_access(known)

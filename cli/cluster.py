@@ -1,17 +1,17 @@
-"""`brokerstream cluster`: brokers and replicas of a cluster, and what can be done to them."""
+"""`brokertwin cluster`: brokers and replicas of a cluster, and what can be done to them."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from brokerstream.cli import state_tables
-from brokerstream.cli.cluster_access import (
+from brokertwin.cli import state_tables
+from brokertwin.cli.cluster_access import (
     Access,
     Cluster,
     ControlFile,
     Timeout,
 )
-from brokerstream.cli.options import (
+from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     Checkpoint,
@@ -21,11 +21,11 @@ from brokerstream.cli.options import (
     group,
     settings_of,
 )
-from brokerstream.cli.output import say, show_json, show_table
+from brokertwin.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
-    from brokerstream.cli.cluster_requests import Outcome
-    from brokerstream.streaming.state_rows import Row
+    from brokertwin.cli.cluster_requests import Outcome
+    from brokertwin.streaming.state_rows import Row
 
 TIMEOUT_S = 60.0
 REFUSED = 1
@@ -86,7 +86,7 @@ def status(
 ) -> None:
     """Show brokers, and of each partition its leader, replicas, ISR, LEO, HW and lag.
 
-    Of a job it is read from the checkpoint, as `brokerstream state` does. The lag is that of the
+    Of a job it is read from the checkpoint, as `brokertwin state` does. The lag is that of the
     replica that is farthest behind the leader; --json has each replica's.
     """
     settings_of(config)
@@ -223,7 +223,7 @@ def elect(
     With no partition named it elects wherever one is needed. The exit code is 1 where an election
     was refused; one that is not needed is no error.
     """
-    from brokerstream.cli import cluster_requests as requests
+    from brokertwin.cli import cluster_requests as requests
 
     settings_of(config)
     access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
@@ -251,7 +251,7 @@ def reassign(
     It is answered when the new replicas begin to copy; `status` shows when they are in sync and
     the others have gone. The exit code is 1 where a reassignment was refused.
     """
-    from brokerstream.cli import cluster_requests as requests
+    from brokertwin.cli import cluster_requests as requests
 
     settings_of(config)
     access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
@@ -270,7 +270,7 @@ def reassign(
 
 def _show_outcomes(outcomes: "list[Outcome]", as_json: bool) -> None:
     """What came of each partition; the exit code is 1 where one was refused."""
-    from brokerstream.cli.cluster_requests import FINE
+    from brokertwin.cli.cluster_requests import FINE
 
     if as_json:
         for outcome in outcomes:

@@ -1,4 +1,4 @@
-"""How `brokerstream cluster` reaches a cluster: a gateway's control socket, or a job's topics.
+"""How `brokertwin cluster` reaches a cluster: a gateway's control socket, or a job's topics.
 
 Each subcommand takes the same options and puts them into `Access`, which finds out which of the two
 is meant: with `--control` the engine local of a gateway, otherwise a job.
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from brokerstream.cli.options import settings_of
-from brokerstream.errors import UserError
+from brokertwin.cli.options import settings_of
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.gateway.engine import Answer
-    from brokerstream.gateway.spark_engine import SparkEngine
-    from brokerstream.streaming.state_rows import Row
+    from brokertwin.gateway.engine import Answer
+    from brokertwin.gateway.spark_engine import SparkEngine
+    from brokertwin.streaming.state_rows import Row
 
 INTERNAL_KIND = "internal kind from outside"
 
@@ -60,7 +60,7 @@ class Access:
             UserError: nobody answers, there is no checkpoint, or it is not clear which cluster.
         """
         if self.control is not None:
-            from brokerstream.gateway.control import STATUS, ask
+            from brokertwin.gateway.control import STATUS, ask
 
             return ask(self.control, ask=STATUS)
         return self._status_of_job()
@@ -71,18 +71,18 @@ class Access:
         `directory` is the log directory that fails.
         """
         if self.control is not None:
-            from brokerstream.gateway.control import ask
+            from brokertwin.gateway.control import ask
 
             told = ask(self.control, ask=kind, broker=broker, directory=directory)
             _refuse(told.get("error"))
             return
-        from brokerstream.state.core.events import Kind
+        from brokertwin.state.core.events import Kind
 
         self._at_job(lambda engine: engine.intervene(Kind(kind), broker, directory), broker)
 
     def request(self, api_key: int, version: int, body: Any, principal: str) -> Any:
         """The body of the answer to a request. Raises UserError where there is none."""
-        from brokerstream.gateway import control
+        from brokertwin.gateway import control
 
         if self.control is not None:
             asked = {"apiKey": api_key, "apiVersion": version, "body": body}
@@ -94,10 +94,10 @@ class Access:
         ).response
 
     def _status_of_job(self) -> "dict[str, list[Row]]":
-        from brokerstream.kafka_io.placement import cluster_of
-        from brokerstream.state.cell import overview
-        from brokerstream.state.core.tables import Tables
-        from brokerstream.streaming import facts, state_reader
+        from brokertwin.kafka_io.placement import cluster_of
+        from brokertwin.state.cell import overview
+        from brokertwin.state.core.tables import Tables
+        from brokertwin.streaming import facts, state_reader
 
         settings = settings_of(self.config, checkpoint=self.checkpoint, prefix=self.prefix)
         cells = state_reader.read_cells(settings.checkpoint_dir)
@@ -114,10 +114,10 @@ class Access:
         self, work: "Callable[[SparkEngine], Awaitable[Answer]]", broker: int | None = None
     ) -> "Answer":
         """What a job answers. Raises UserError where it does not, or refuses."""
-        from brokerstream.cli.engines import EngineName, EngineOptions
-        from brokerstream.gateway.engine import UnansweredError
-        from brokerstream.gateway.spark_engine import SparkEngine
-        from brokerstream.state.core.settings import BrokerSettings
+        from brokertwin.cli.engines import EngineName, EngineOptions
+        from brokertwin.gateway.engine import UnansweredError
+        from brokertwin.gateway.spark_engine import SparkEngine
+        from brokertwin.state.core.settings import BrokerSettings
 
         options = EngineOptions(
             self.cluster,
@@ -156,7 +156,7 @@ def _refuse(error: "dict[str, str] | None") -> None:
         return
     if error["reason"] == INTERNAL_KIND:
         raise UserError(
-            "This job takes no interventions.", "Start it with `brokerstream run --interventions`."
+            "This job takes no interventions.", "Start it with `brokertwin run --interventions`."
         )
     raise UserError(f"Refused, {error['reason']}: {error['detail']}.")
 

@@ -1,11 +1,11 @@
-"""What `brokerstream cluster elect` and `reassign` ask for, and what came of it."""
+"""What `brokertwin cluster elect` and `reassign` ask for, and what came of it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.errors import Error
+from brokertwin.errors import UserError
+from brokertwin.state.core.errors import Error
 
 ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS = 43, 45
 ELECT_VERSION, REASSIGN_VERSION = 2, 1

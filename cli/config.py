@@ -1,20 +1,20 @@
-"""`brokerstream config`: the settings in effect."""
+"""`brokertwin config`: the settings in effect."""
 
-from brokerstream.cli.options import AsJson, ConfigFile, group
-from brokerstream.cli.output import show_json, show_table
+from brokertwin.cli.options import AsJson, ConfigFile, group
+from brokertwin.cli.output import show_json, show_table
 
 app = group()
 
 
 @app.callback()
 def config_command() -> None:
-    """Settings: flags go before BROKERSTREAM_… variables, those before brokerstream.toml."""
+    """Settings: flags go before BROKERTWIN_… variables, those before brokertwin.toml."""
 
 
 @app.command()
 def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show every setting, its value, and where that came from."""
-    from brokerstream.settings import load
+    from brokertwin.settings import load
 
     loaded = load(file=config)
     values = loaded.settings.model_dump(mode="json")

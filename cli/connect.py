@@ -1,4 +1,4 @@
-"""`brokerstream connect`: workers that move files to topics and topics to files, on any Kafka."""
+"""`brokertwin connect`: workers that move files to topics and topics to files, on any Kafka."""
 
 import signal
 import threading
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import Bootstrap, ConfigFile, KafkaConfig, settings_of
-from brokerstream.cli.output import say, warn
-from brokerstream.errors import UserError
+from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, settings_of
+from brokertwin.cli.output import say, warn
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.clients.connect.worker_config import WorkerConfig
-    from brokerstream.drivers.connect.distributed import DistributedWorker
-    from brokerstream.drivers.connect.standalone import StandaloneWorker
-    from brokerstream.drivers.connect.threads import Threads
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.clients.connect.worker_config import WorkerConfig
+    from brokertwin.drivers.connect.distributed import DistributedWorker
+    from brokertwin.drivers.connect.standalone import StandaloneWorker
+    from brokertwin.drivers.connect.threads import Threads
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
 
 LOOK_S = 0.05
 JOIN_S = 60.0
@@ -87,9 +87,9 @@ def command(
     scheduled.rebalance.max.delay.ms. With exactly.once.source.support=enabled in the worker's file
     each line is in the topic once for who reads committed. The exit code is 1 where tasks failed.
     """
-    from brokerstream.cli.client_access import accessible
-    from brokerstream.clients.connect.file_stream import ConfigError
-    from brokerstream.clients.connect.worker_config import connection_properties
+    from brokertwin.cli.client_access import accessible
+    from brokertwin.clients.connect.file_stream import ConfigError
+    from brokertwin.clients.connect.worker_config import connection_properties
 
     if worker is Kind.STANDALONE and workers > 1:
         raise UserError("A standalone worker is alone.", "Say --worker distributed.")
@@ -107,7 +107,7 @@ def command(
 
 def _read(files: list[Path]) -> tuple[list[dict[str, str]], dict[str, str]]:
     """The connectors' properties, and the worker's."""
-    from brokerstream.kafka_io.properties import read
+    from brokertwin.kafka_io.properties import read
 
     found = [read(path) for path in files]
     of_workers = [each for each in found if "connector.class" not in each]
@@ -125,7 +125,7 @@ def _read(files: list[Path]) -> tuple[list[dict[str, str]], dict[str, str]]:
 
 
 def _worker_config(properties: dict[str, str]) -> "WorkerConfig":
-    from brokerstream.clients.connect.worker_config import worker_config
+    from brokertwin.clients.connect.worker_config import worker_config
 
     known, unknown = worker_config(properties)
     if unknown:
@@ -140,8 +140,8 @@ def _made(
     connectors: list[dict[str, str]],
     at: int,
 ) -> "StandaloneWorker | DistributedWorker":
-    from brokerstream.drivers.connect.distributed import DistributedWorker
-    from brokerstream.drivers.connect.standalone import StandaloneWorker
+    from brokertwin.drivers.connect.distributed import DistributedWorker
+    from brokertwin.drivers.connect.standalone import StandaloneWorker
 
     if kind is Kind.STANDALONE:
         return StandaloneWorker(kafka, known, connectors, "worker 1")
@@ -179,8 +179,8 @@ class Working:
         workers: "list[StandaloneWorker | DistributedWorker]",
         is_shown: bool,
     ) -> None:
-        from brokerstream.clients.timeline import Timeline
-        from brokerstream.drivers.sockets import monotonic_ms
+        from brokertwin.clients.timeline import Timeline
+        from brokertwin.drivers.sockets import monotonic_ms
 
         self.timeline = Timeline(monotonic_ms())
         self._workers = workers
@@ -220,8 +220,8 @@ class Working:
 
     def tell(self) -> None:
         """What was moved, the figure of the run if it is wanted, and what went wrong."""
-        from brokerstream.cli.threads import show_threads
-        from brokerstream.drivers.sockets import monotonic_ms
+        from brokertwin.cli.threads import show_threads
+        from brokertwin.drivers.sockets import monotonic_ms
 
         if self._is_shown:
             show_threads(self.timeline, monotonic_ms(), self._last)
@@ -245,8 +245,8 @@ class Working:
             self._is_over.set()
 
     def _look(self, name: str, threads: "Threads") -> None:
-        from brokerstream.cli.threads import say_change
-        from brokerstream.drivers.sockets import monotonic_ms
+        from brokertwin.cli.threads import say_change
+        from brokertwin.drivers.sockets import monotonic_ms
 
         with self._lock:
             for item, trace in list(threads.failed.items()):

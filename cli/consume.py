@@ -1,4 +1,4 @@
-"""`brokerstream consume`: members of a group on any Kafka, by our own client."""
+"""`brokertwin consume`: members of a group on any Kafka, by our own client."""
 
 import re
 import threading
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from brokerstream.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
-from brokerstream.cli.output import say, show_json
-from brokerstream.errors import UserError
+from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
+from brokertwin.cli.output import say, show_json
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.cli.share_members import ShareMember
-    from brokerstream.clients.consumer_config import ConsumerConfig
-    from brokerstream.clients.fetcher import FetchSettings
-    from brokerstream.clients.messages import Message
-    from brokerstream.clients.partitions import TopicPartition
-    from brokerstream.drivers.consumer import Consumer
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.cli.share_members import ShareMember
+    from brokertwin.clients.consumer_config import ConsumerConfig
+    from brokertwin.clients.fetcher import FetchSettings
+    from brokertwin.clients.messages import Message
+    from brokertwin.clients.partitions import TopicPartition
+    from brokertwin.drivers.consumer import Consumer
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
 
     Member = Consumer | ShareMember
 
@@ -193,13 +193,13 @@ def command(
     Each record's value is a line of standard output, with --json a document with its place, key,
     timestamp and headers. Offsets are committed every five seconds, before a rebalance and at the
     end; in a share group each record is acknowledged when it is printed. The members are
-    brokerstream's own consumer, written from Kafka's rules: other clients' members may be in the
+    brokertwin's own consumer, written from Kafka's rules: other clients' members may be in the
     same group.
     """
-    from brokerstream.cli.client_access import accessible
-    from brokerstream.clients.assignors.assign import AssignorName
-    from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
-    from brokerstream.clients.fetcher import FetchSettings, OffsetReset
+    from brokertwin.cli.client_access import accessible
+    from brokertwin.clients.assignors.assign import AssignorName
+    from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
+    from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 
     _check_wanted(topics, include, protocol)
     is_shared = protocol is Protocol.SHARE
@@ -282,7 +282,7 @@ def _share_member(
     number: int,
 ) -> "ShareMember":
     """One of the members of a share group."""
-    from brokerstream.cli.share_members import share_member
+    from brokertwin.cli.share_members import share_member
 
     return share_member(kafka, settings, topics, acknowledge.name, number)
 
@@ -298,7 +298,7 @@ def _member(
     """One of the members; the first has the instance id as it is."""
     import msgspec
 
-    from brokerstream.drivers.consumer import Consumer
+    from brokertwin.drivers.consumer import Consumer
 
     instance_id = settings.group_instance_id
     static = f"{instance_id}-{number}" if instance_id and number > 1 else instance_id
@@ -307,7 +307,7 @@ def _member(
         msgspec.structs.replace(settings, group_instance_id=static),
         topics,
         fetches,
-        client_id=f"brokerstream-{number}",
+        client_id=f"brokertwin-{number}",
         may_create_topics=False,
         pattern=include,
     )
@@ -325,8 +325,8 @@ class Reading:
     """
 
     def __init__(self, members: int, make: Callable[[int], "Member"], is_shown: bool) -> None:
-        from brokerstream.clients.timeline import Timeline
-        from brokerstream.drivers.sockets import monotonic_ms
+        from brokertwin.clients.timeline import Timeline
+        from brokertwin.drivers.sockets import monotonic_ms
 
         self.records: Queue[tuple[Any, Callable[[Any], None] | None]] = Queue(READ_AHEAD)
         self.timeline: Timeline = Timeline(monotonic_ms())
@@ -360,8 +360,8 @@ class Reading:
 
     def tell(self) -> None:
         """The figure of the run, if it is wanted, and what went wrong. Raises UserError."""
-        from brokerstream.cli.threads import show_threads
-        from brokerstream.drivers.sockets import monotonic_ms
+        from brokertwin.cli.threads import show_threads
+        from brokertwin.drivers.sockets import monotonic_ms
 
         if self._is_shown:
             show_threads(self.timeline, monotonic_ms(), self._last)
@@ -369,7 +369,7 @@ class Reading:
             raise UserError(self.error)
 
     def _member(self, name: str, make: Callable[[int], "Member"], number: int) -> None:
-        from brokerstream.cli.share_members import ShareMember
+        from brokertwin.cli.share_members import ShareMember
 
         consumer = make(number)
         on_printed = consumer.printed if isinstance(consumer, ShareMember) else None
@@ -397,13 +397,13 @@ class Reading:
             return
 
     def _look(self, name: str, consumer: "Member") -> None:
-        from brokerstream.clients.consumer_events import (
+        from brokertwin.clients.consumer_events import (
             Assigned,
             Failed,
             ShareAcknowledged,
             Truncated,
         )
-        from brokerstream.state.core.errors import error_name
+        from brokertwin.state.core.errors import error_name
 
         for event in consumer.events():
             if isinstance(event, Assigned):
@@ -434,8 +434,8 @@ class Reading:
         self._is_over.set()
 
     def _note(self, name: str, owned: list[str]) -> None:
-        from brokerstream.cli.threads import say_change
-        from brokerstream.drivers.sockets import monotonic_ms
+        from brokertwin.cli.threads import say_change
+        from brokertwin.drivers.sockets import monotonic_ms
 
         with self._lock:
             if not self.timeline.note(monotonic_ms(), name, owned):

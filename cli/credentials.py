@@ -1,4 +1,4 @@
-"""`brokerstream credentials`: who may authenticate at a gateway."""
+"""`brokertwin credentials`: who may authenticate at a gateway."""
 
 import sys
 from enum import StrEnum
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import AsJson, group
-from brokerstream.cli.output import say, show_json, show_table, warn
-from brokerstream.errors import UserError
+from brokertwin.cli.options import AsJson, group
+from brokertwin.cli.output import say, show_json, show_table, warn
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.gateway.scram import Credential
+    from brokertwin.gateway.scram import Credential
 
 app = group()
 
@@ -58,7 +58,7 @@ def add(
     Standard input is read up to the end of its first line. The file is made if there is none, and
     is readable for its owner only.
     """
-    from brokerstream.gateway import credentials, scram
+    from brokertwin.gateway import credentials, scram
 
     kept = credentials.read(file) if file.exists() else []
     password = _password(user)
@@ -73,7 +73,7 @@ def add(
 @app.command("list")
 def list_users(file: File, as_json: AsJson = False) -> None:
     """Show the users and their mechanisms; nothing that is secret."""
-    from brokerstream.gateway import credentials
+    from brokertwin.gateway import credentials
 
     found = credentials.read(file)
     warning = credentials.mode_warning(file)
@@ -90,7 +90,7 @@ def list_users(file: File, as_json: AsJson = False) -> None:
 @app.command()
 def remove(file: File, user: User, mechanism: Mechanisms = None) -> None:
     """Remove a user, or only some of the user's mechanisms."""
-    from brokerstream.gateway import credentials
+    from brokertwin.gateway import credentials
 
     kept = credentials.read(file)
     others = _without(kept, user, mechanism or list(MechanismName))

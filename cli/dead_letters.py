@@ -1,4 +1,4 @@
-"""`brokerstream dead-letters`: what was refused, and why."""
+"""`brokertwin dead-letters`: what was refused, and why."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from brokerstream.cli.options import (
+from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     ConfigFile,
@@ -16,8 +16,8 @@ from brokerstream.cli.options import (
     group,
     settings_of,
 )
-from brokerstream.cli.output import out, show_fields, show_json, show_table
-from brokerstream.errors import UserError
+from brokertwin.cli.output import out, show_fields, show_json, show_table
+from brokertwin.errors import UserError
 
 app = group()
 
@@ -86,16 +86,16 @@ def show(
             return
     raise UserError(
         f"There is no dead letter of an event at {place}.",
-        "`brokerstream dead-letters list` shows where they lie.",
+        "`brokertwin dead-letters list` shows where they lie.",
     )
 
 
 def _letters(config: Any, flags: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every dead letter once, in the order in which they were written."""
-    from brokerstream.kafka_io.kafka_clients import client_properties
-    from brokerstream.kafka_io.topic_reader import read_all, without_repeats
-    from brokerstream.kafka_io.topics import full_name
-    from brokerstream.state.core.outputs import DEAD_LETTERS
+    from brokertwin.kafka_io.kafka_clients import client_properties
+    from brokertwin.kafka_io.topic_reader import read_all, without_repeats
+    from brokertwin.kafka_io.topics import full_name
+    from brokertwin.state.core.outputs import DEAD_LETTERS
 
     settings = settings_of(config, **flags)
     topic = full_name(settings.prefix, DEAD_LETTERS)

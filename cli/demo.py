@@ -1,4 +1,4 @@
-"""`brokerstream demo`: the tour that `make demo` takes."""
+"""`brokertwin demo`: the tour that `make demo` takes."""
 
 import io
 import os
@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from brokerstream.cli import tables
-from brokerstream.cli.live import Live
-from brokerstream.cli.options import ConfigFile, settings_of, typed_broker_settings
-from brokerstream.cli.output import err, out, say, say_at
-from brokerstream.errors import UserError
+from brokertwin.cli import tables
+from brokertwin.cli.live import Live
+from brokertwin.cli.options import ConfigFile, settings_of, typed_broker_settings
+from brokertwin.cli.output import err, out, say, say_at
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
 
-    from brokerstream.settings import Settings
-    from brokerstream.sinks.snapshot_store import Published
-    from brokerstream.streaming.job import Job
-    from brokerstream.streaming.replay.comparison import Answer
-    from brokerstream.streaming.replay.plan import Plan
-    from brokerstream.streaming.replay.recording import Exchange
+    from brokertwin.settings import Settings
+    from brokertwin.sinks.snapshot_store import Published
+    from brokertwin.streaming.job import Job
+    from brokertwin.streaming.replay.comparison import Answer
+    from brokertwin.streaming.replay.plan import Plan
+    from brokertwin.streaming.replay.recording import Exchange
 
 CLUSTER = "recorded"
 SLICE_EVENTS = 500
@@ -52,10 +52,10 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
     by API and error code, how many are what Apache Kafka 4.3.1 had answered, the committed offsets
     of each group, and a Parquet snapshot of them.
     """
-    from brokerstream.streaming.replay import recording
-    from brokerstream.streaming.replay.plan import plan
-    from brokerstream.streaming.session import spark_session
-    from brokerstream.streaming.snapshots import take
+    from brokertwin.streaming.replay import recording
+    from brokertwin.streaming.replay.plan import plan
+    from brokertwin.streaming.session import spark_session
+    from brokertwin.streaming.snapshots import take
 
     captures = _captures()
     settings = settings_of(config)
@@ -84,9 +84,9 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
 
 def _captures() -> Path:
     """Where the captures lie. Raises UserError where only the package is installed."""
-    import brokerstream
+    import brokertwin
 
-    captures = Path(brokerstream.__file__).resolve().parent.parent / "tests" / "captures"
+    captures = Path(brokertwin.__file__).resolve().parent.parent / "tests" / "captures"
     if not captures.is_dir():
         raise UserError(
             "The demo's captures are part of the source repository, not of the package.",
@@ -98,7 +98,7 @@ def _captures() -> Path:
 @contextmanager
 def _broker(settings: "Settings", directory: Path) -> Iterator[str]:
     """A real Kafka broker as long as it is needed; its address."""
-    from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+    from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 
     broker = EmbeddedKafka(directory / "kafka", settings.home, settings.ivy_settings)
     say_at("starting Apache Kafka")
@@ -125,8 +125,8 @@ def _own_settings(settings: "Settings", directory: Path, bootstrap: str) -> "Set
 
 def _run(settings: "Settings", planned: "Plan", session: "SparkSession") -> "Mapping[str, Answer]":
     """The query, and the events sent while it runs; the answers by request id."""
-    from brokerstream.streaming import runner
-    from brokerstream.streaming.replay import spark
+    from brokertwin.streaming import runner
+    from brokertwin.streaming.replay import spark
 
     with runner.prepared(settings, planned.settings.broker_settings) as prepared, Live(err) as live:
         job = spark.with_cell(prepared, planned.settings)
@@ -156,7 +156,7 @@ class _Sender(threading.Thread):
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        from brokerstream.streaming.replay import spark
+        from brokertwin.streaming.replay import spark
 
         for first in range(0, len(self._documents), SLICE_EVENTS):
             spark.produce(self._job, CLUSTER, self._documents[first : first + SLICE_EVENTS])
@@ -176,8 +176,8 @@ def _show(
     planned: "Plan",
 ) -> None:
     """Responses by API and error code, and how many agree with the real broker's."""
-    from brokerstream.streaming.replay import report
-    from brokerstream.streaming.replay.comparison import AGREEING, FINE
+    from brokertwin.streaming.replay import report
+    from brokertwin.streaming.replay.comparison import AGREEING, FINE
 
     compared = report.compare_all(exchanges, planned.schedule, answers, frozenset())
     counts = report.counts_by_api(compared)
@@ -207,7 +207,7 @@ def _show(
 
 def _codes_of(answer: "Answer | None") -> set[str]:
     """The names of the error codes in an answer, NONE where there is no other."""
-    from brokerstream.state.core.errors import error_name
+    from brokertwin.state.core.errors import error_name
 
     if answer is None:
         return {"no answer"}
@@ -230,7 +230,7 @@ def _error_codes(value: Any) -> Iterator[int]:
 
 def _show_offsets(console: Console, taken: "Published") -> None:
     """The committed offsets of each group, and where the Parquet snapshot is that has them."""
-    from brokerstream.sinks import offsets_snapshot
+    from brokertwin.sinks import offsets_snapshot
 
     by_topic: dict[tuple[str, str], dict[int, int]] = {}
     batch = taken.snapshot.batch

@@ -1,4 +1,4 @@
-"""The engines of `brokerstream gateway`, made of its options."""
+"""The engines of `brokertwin gateway`, made of its options."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokerstream.cli.options import settings_of
-from brokerstream.cli.output import warn
-from brokerstream.errors import UserError
+from brokertwin.cli.options import settings_of
+from brokertwin.cli.output import warn
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.gateway.local_engine import LocalEngine
-    from brokerstream.gateway.persistence import JournalOptions
-    from brokerstream.gateway.spark_engine import SparkEngine
-    from brokerstream.kafka_io.placement import Placement
-    from brokerstream.state.core.settings import BrokerSettings
+    from brokertwin.gateway.local_engine import LocalEngine
+    from brokertwin.gateway.persistence import JournalOptions
+    from brokertwin.gateway.spark_engine import SparkEngine
+    from brokertwin.kafka_io.placement import Placement
+    from brokertwin.state.core.settings import BrokerSettings
 
 LOCAL_CLUSTER = "local"
-INTERNAL_LOGS = "brokerstream.internal.logs"
+INTERNAL_LOGS = "brokertwin.internal.logs"
 """Tools read internal topics of a broker that is alone, too; who does not care gives false."""
 
 _UNITS_MS = {"ms": 1, "s": 1000}
@@ -66,11 +66,11 @@ class EngineOptions:
             return self._local(settings)
         idle = ", ".join(sorted(settings.given.keys() - set(of_gateway)))
         if idle:
-            warn(f"{idle}: without effect here; `brokerstream run` takes the brokers' settings.")
+            warn(f"{idle}: without effect here; `brokertwin run` takes the brokers' settings.")
         return self._spark()
 
     def _local(self, settings: "BrokerSettings") -> "LocalEngine":
-        from brokerstream.gateway.local_engine import LocalEngine
+        from brokertwin.gateway.local_engine import LocalEngine
 
         for option, value in (
             ("--bootstrap", self.bootstrap),
@@ -84,7 +84,7 @@ class EngineOptions:
                     f"Give --engine spark, or leave out {option}.",
                 )
         if INTERNAL_LOGS not in settings.given:
-            settings = msgspec.structs.replace(settings, brokerstream_internal_logs=True)
+            settings = msgspec.structs.replace(settings, brokertwin_internal_logs=True)
         brokers = list(range(1, (self.brokers or 1) + 1))
         return LocalEngine(
             self.cluster or LOCAL_CLUSTER,
@@ -96,7 +96,7 @@ class EngineOptions:
 
     def _journal(self) -> "JournalOptions | None":
         """Where the state is kept, and when it is on the device."""
-        from brokerstream.gateway.persistence import AT_ONCE, JournalOptions
+        from brokertwin.gateway.persistence import AT_ONCE, JournalOptions
 
         text = self.journal_fsync
         if self.journal is None:
@@ -115,12 +115,12 @@ class EngineOptions:
         return JournalOptions(self.journal, int(found[1]) * _UNITS_MS[found[2]])
 
     def _spark(self) -> "SparkEngine":
-        from brokerstream.gateway.data_topic import DataTopic
-        from brokerstream.gateway.sealed_segments import SealedSegments
-        from brokerstream.gateway.spark_engine import ANSWER_TIMEOUT_S, SparkEngine
-        from brokerstream.kafka_io import placement
-        from brokerstream.kafka_io.kafka_clients import client_properties
-        from brokerstream.kafka_io.topics import PLACEMENT, full_name
+        from brokertwin.gateway.data_topic import DataTopic
+        from brokertwin.gateway.sealed_segments import SealedSegments
+        from brokertwin.gateway.spark_engine import ANSWER_TIMEOUT_S, SparkEngine
+        from brokertwin.kafka_io import placement
+        from brokertwin.kafka_io.kafka_clients import client_properties
+        from brokertwin.kafka_io.topics import PLACEMENT, full_name
 
         settings = settings_of(
             self.config,
@@ -133,7 +133,7 @@ class EngineOptions:
             raise UserError(
                 "--brokers is for --engine local: a job's brokers are in the topic"
                 f" {full_name(prefix, PLACEMENT)}.",
-                "`brokerstream run` writes them there; leave out --brokers.",
+                "`brokertwin run` writes them there; leave out --brokers.",
             )
         if self.journal is not None or self.journal_fsync is not None:
             raise UserError(
@@ -142,7 +142,7 @@ class EngineOptions:
             )
         if self.may_intervene:
             raise UserError(
-                "--control is for --engine local: `brokerstream cluster` reaches a job itself.",
+                "--control is for --engine local: `brokertwin cluster` reaches a job itself.",
                 "Leave out --control; start the job with `run --interventions`.",
             )
         client = client_properties(settings)

@@ -1,4 +1,4 @@
-"""`brokerstream explain`: why a broker answered as it did, from a recording."""
+"""`brokertwin explain`: why a broker answered as it did, from a recording."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from brokerstream.cli.options import AsJson, BrokerConfig, group
-from brokerstream.cli.output import out, show_json, show_table
-from brokerstream.cli.sources import Checkpoint, Where, source_of, with_source
-from brokerstream.errors import UserError
+from brokertwin.cli.options import AsJson, BrokerConfig, group
+from brokertwin.cli.output import out, show_json, show_table
+from brokertwin.cli.sources import Checkpoint, Where, source_of, with_source
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.streaming.explain.story import Entry, Subject
-    from brokerstream.streaming.replay.recording import Exchange
-    from brokerstream.streaming.state_reader import Cells
+    from brokertwin.streaming.explain.story import Entry, Subject
+    from brokertwin.streaming.replay.recording import Exchange
+    from brokertwin.streaming.state_reader import Cells
 
 app = group()
 
@@ -70,39 +70,39 @@ class _About(NamedTuple):
 
 
 def _producers(where: Where, key: str) -> "Subject":
-    from brokerstream.streaming.explain.producers import Producers
+    from brokertwin.streaming.explain.producers import Producers
 
     return Producers(_exchanges(where), key)
 
 
 def _transactions(where: Where, key: str) -> "Subject":
-    from brokerstream.streaming.explain.transactions import Transactions
+    from brokertwin.streaming.explain.transactions import Transactions
 
     return Transactions(_exchanges(where), key)
 
 
 def _partitions(where: Where, key: str) -> "Subject":
-    from brokerstream.streaming.explain.partitions import Partitions
-    from brokerstream.streaming.observed.watching import watch
+    from brokertwin.streaming.explain.partitions import Partitions
+    from brokertwin.streaming.observed.watching import watch
 
     with source_of(where) as source:
         return Partitions(watch(source, where.headers()), key)
 
 
 def _groups(where: Where, key: str) -> "Subject":
-    from brokerstream.streaming.explain.groups import Groups
+    from brokertwin.streaming.explain.groups import Groups
 
     return Groups(_exchanges(where), key)
 
 
 def _sessions(where: Where, key: str) -> "Subject":
-    from brokerstream.streaming.explain.sessions import Sessions
+    from brokertwin.streaming.explain.sessions import Sessions
 
     return Sessions(_exchanges(where), key)
 
 
 def _clients(where: Where, key: str) -> "Subject":
-    from brokerstream.streaming.explain.clients import Clients
+    from brokertwin.streaming.explain.clients import Clients
 
     return Clients(_exchanges(where), key)
 
@@ -206,7 +206,7 @@ def line(
     With --state the recording is decided again up to it, as `replay` does, and what the request
     changed of the brokers' state is told: each field before and after.
     """
-    from brokerstream.streaming.explain.exchange import explained
+    from brokertwin.streaming.explain.exchange import explained
 
     if broker_config is not None and not state:
         raise UserError("--broker-config is for deciding again.", "Give it with --state.")
@@ -221,7 +221,7 @@ def error(name: ErrorName = None, as_json: AsJson = False) -> None:
 
     It is what stands in docs/errors; without a name all errors are listed.
     """
-    from brokerstream.streaming.explain import error_pages
+    from brokertwin.streaming.explain import error_pages
 
     codes = [error_pages.code_of(name)] if name is not None else sorted(error_pages.RULES)
     if as_json:
@@ -236,9 +236,9 @@ def error(name: ErrorName = None, as_json: AsJson = False) -> None:
 
 def _show_states(where: Where, place: str, broker_config: Path | None, as_json: bool) -> None:
     """What an exchange changes, of all that brokers keep."""
-    from brokerstream.cli import replay, state_diffs
-    from brokerstream.streaming.replay.state_diff import changes
-    from brokerstream.streaming.state_rows import WHOLE
+    from brokertwin.cli import replay, state_diffs
+    from brokertwin.streaming.replay.state_diff import changes
+    from brokertwin.streaming.state_rows import WHOLE
 
     found = changes(*replay.states_around(where, place, broker_config), WHOLE)
     if as_json:
@@ -258,9 +258,9 @@ def _refuse_beside_checkpoint(where: Where, errors: bool, client: str | None) ->
 
 
 def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> None:
-    """What a checkpoint knows, as the tables of `brokerstream state`."""
-    from brokerstream.cli import state_tables
-    from brokerstream.streaming.explain.stored import stored
+    """What a checkpoint knows, as the tables of `brokertwin state`."""
+    from brokertwin.cli import state_tables
+    from brokertwin.streaming.explain.stored import stored
 
     cells, when = _stored_cells(checkpoint)
     for kind, rows in stored(subject, key, cells):
@@ -275,8 +275,8 @@ def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> Non
 
 def _stored_cells(directory: Path) -> "tuple[Cells, str]":
     """The cells of a checkpoint, a snapshot, or what `replay --keep` has left, and of when."""
-    from brokerstream import tables
-    from brokerstream.streaming import state_reader
+    from brokertwin import tables
+    from brokertwin.streaming import state_reader
 
     found = tables.stored(directory)
     if found is not None:
@@ -287,7 +287,7 @@ def _stored_cells(directory: Path) -> "tuple[Cells, str]":
 
 def _exchanges(where: Where) -> "list[Exchange]":
     """What is recorded of clients, in order."""
-    from brokerstream.streaming.replay import recording
+    from brokertwin.streaming.replay import recording
 
     with source_of(where) as source:
         return recording.read_from(source, where.headers()).exchanges

@@ -1,4 +1,4 @@
-"""`brokerstream gateway`: Kafka's wire protocol in front of the state machine."""
+"""`brokertwin gateway`: Kafka's wire protocol in front of the state machine."""
 
 import asyncio
 import signal
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.engines import EngineName, EngineOptions
-from brokerstream.cli.options import (
+from brokertwin.cli.engines import EngineName, EngineOptions
+from brokertwin.cli.options import (
     Bootstrap,
     BrokerConfig,
     BrokerSet,
@@ -23,22 +23,22 @@ from brokerstream.cli.options import (
     settings_of,
     typed_broker_settings,
 )
-from brokerstream.cli.output import say
-from brokerstream.cli.securing import (
+from brokertwin.cli.output import say
+from brokertwin.cli.securing import (
     CredentialsFile,
     SecurityProtocolOption,
     StorePasswordsFile,
     security_of,
     settings_heeded,
 )
-from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.security_protocol import SecurityProtocol
 
 if TYPE_CHECKING:
-    from brokerstream.cli.watching.sources import GatewaySource
-    from brokerstream.gateway.control import Control
-    from brokerstream.gateway.local_engine import LocalEngine
-    from brokerstream.gateway.server import Gateway
-    from brokerstream.gateway.spark_engine import SparkEngine
+    from brokertwin.cli.watching.sources import GatewaySource
+    from brokertwin.gateway.control import Control
+    from brokertwin.gateway.local_engine import LocalEngine
+    from brokertwin.gateway.server import Gateway
+    from brokertwin.gateway.spark_engine import SparkEngine
 
 
 Listen = Annotated[
@@ -97,7 +97,7 @@ ControlFile = Annotated[
     typer.Option(
         "--control",
         metavar="FILE",
-        help="Engine local: a socket for `brokerstream cluster`, which may stop brokers.",
+        help="Engine local: a socket for `brokertwin cluster`, which may stop brokers.",
     ),
 ]
 AnswerTimeout = Annotated[
@@ -136,7 +136,7 @@ def command(
     """Serve unmodified Kafka clients.
 
     With the engine local everything is kept in memory and gone at the end, unless there is a
-    --journal. With spark the cluster is one of a job that `brokerstream run` runs, and its answers
+    --journal. With spark the cluster is one of a job that `brokertwin run` runs, and its answers
     take about a second; several gateways may serve one job. SIGTERM or SIGINT ends it.
 
     Among the broker settings that it heeds are socket.request.max.bytes, max.connections,
@@ -145,8 +145,8 @@ def command(
     --security-protocol than PLAINTEXT those of TLS and SASL, such as ssl.client.auth and
     sasl.enabled.mechanisms.
     """
-    from brokerstream.gateway import limits
-    from brokerstream.gateway.server import Gateway
+    from brokertwin.gateway import limits
+    from brokertwin.gateway.server import Gateway
 
     settings_of(config)  # they say how to log, and must be sound
     listen_at = address("--listen", listen)
@@ -178,8 +178,8 @@ def command(
 
 def _control(engine: "LocalEngine | SparkEngine", path: Path | None) -> "Control | None":
     """The control socket, if one is asked for."""
-    from brokerstream.gateway.control import Control
-    from brokerstream.gateway.local_engine import LocalEngine
+    from brokertwin.gateway.control import Control
+    from brokertwin.gateway.local_engine import LocalEngine
 
     return Control(engine, path) if path and isinstance(engine, LocalEngine) else None
 
@@ -219,9 +219,9 @@ def _watched(
     if http_listen is None:
         yield None
         return
-    from brokerstream.cli.watching.server import OPTION, listen_address, served
-    from brokerstream.cli.watching.sources import GatewaySource
-    from brokerstream.gateway.local_engine import LocalEngine
+    from brokertwin.cli.watching.server import OPTION, listen_address, served
+    from brokertwin.cli.watching.sources import GatewaySource
+    from brokertwin.gateway.local_engine import LocalEngine
 
     columns = engine.columns if isinstance(engine, LocalEngine) else None
     source = GatewaySource(gateway, engine, columns)

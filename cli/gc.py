@@ -1,4 +1,4 @@
-"""`brokerstream gc`: deletes record batches that no log has any more."""
+"""`brokertwin gc`: deletes record batches that no log has any more."""
 
 import re
 from typing import TYPE_CHECKING, Annotated
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress, TaskID
 
-from brokerstream.cli.options import (
+from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     Checkpoint,
@@ -15,11 +15,11 @@ from brokerstream.cli.options import (
     Prefix,
     settings_of,
 )
-from brokerstream.cli.output import err, out, say, show_json, show_table
-from brokerstream.errors import UserError
+from brokertwin.cli.output import err, out, say, show_json, show_table
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.streaming.garbage import Cut
+    from brokertwin.streaming.garbage import Cut
 
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LEAST_AGE_MS = 600_000
@@ -56,9 +56,9 @@ def command(
     too young. What logs have is read from the job's checkpoint; the job may run or be stopped.
     Kafka frees the disk space a segment file at a time.
     """
-    from brokerstream.streaming import garbage
-    from brokerstream.streaming.garbage_sources import Sources
-    from brokerstream.streaming.session import session_when_needed
+    from brokertwin.streaming import garbage
+    from brokertwin.streaming.garbage_sources import Sources
+    from brokertwin.streaming.session import session_when_needed
 
     age_ms = _age_ms(older_than)
     settings = settings_of(

@@ -1,4 +1,4 @@
-"""`brokerstream ingest`: events of request logs, protocol logs and captures."""
+"""`brokertwin ingest`: events of request logs, protocol logs and captures."""
 
 import time
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
-from brokerstream.cli.options import (
+from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     ConfigFile,
@@ -18,21 +18,21 @@ from brokerstream.cli.options import (
     Prefix,
     settings_of,
 )
-from brokerstream.cli.output import err, out, say, show_json, show_table, warn
-from brokerstream.cli.recordings import Job, Told, hand_over
-from brokerstream.cli.send import EXAMPLES_SHOWN, Afresh, Tally, Wait, placed_cluster, produce
-from brokerstream.errors import UserError
+from brokertwin.cli.output import err, out, say, show_json, show_table, warn
+from brokertwin.cli.recordings import Job, Told, hand_over
+from brokertwin.cli.send import EXAMPLES_SHOWN, Afresh, Tally, Wait, placed_cluster, produce
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.kafka_io.placement import Placement
-    from brokerstream.settings import Settings
-    from brokerstream.streaming.edge import Edge, Sendable
-    from brokerstream.streaming.ingest.batches import Completion, Headers, Needs
-    from brokerstream.streaming.ingest.documents import Document, Left
-    from brokerstream.streaming.ingest.order import Sorter
-    from brokerstream.streaming.ingest.pipeline import Reading
-    from brokerstream.streaming.ingest.summary import Summary
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.kafka_io.placement import Placement
+    from brokertwin.settings import Settings
+    from brokertwin.streaming.edge import Edge, Sendable
+    from brokertwin.streaming.ingest.batches import Completion, Headers, Needs
+    from brokertwin.streaming.ingest.documents import Document, Left
+    from brokertwin.streaming.ingest.order import Sorter
+    from brokertwin.streaming.ingest.pipeline import Reading
+    from brokertwin.streaming.ingest.summary import Summary
 
 NOT_ALL_WELL = 1
 STDOUT = Path("-")
@@ -157,9 +157,9 @@ def command(
     stops nothing; the exit code is then 1. As with `send` the recorded ids go along to a job, its
     answers are compared with the recorded ones, and the exit code is 1 where one differs.
     """
-    from brokerstream.streaming.ingest.order import Sorter
-    from brokerstream.streaming.ingest.pipeline import Reading, zone_of
-    from brokerstream.streaming.ingest.summary import Summary
+    from brokertwin.streaming.ingest.order import Sorter
+    from brokertwin.streaming.ingest.pipeline import Reading, zone_of
+    from brokertwin.streaming.ingest.summary import Summary
 
     if bool(files) == bool(from_topic):
         raise UserError("What is to be read?", "Name files, or - , or give --from-topic NAME.")
@@ -227,7 +227,7 @@ class _Work:
 
     def client(self) -> "ClientProperties":
         """How to reach --bootstrap. Raises UserError where there is no Kafka."""
-        from brokerstream.kafka_io.kafka_clients import client_properties
+        from brokertwin.kafka_io.kafka_clients import client_properties
 
         if self._client is None:
             self._client = client_properties(self.settings)
@@ -236,9 +236,9 @@ class _Work:
         return self._client
 
     def _make_edge(self) -> "Edge":
-        from brokerstream.kafka_io import placement
-        from brokerstream.streaming.clock import now_ms
-        from brokerstream.streaming.edge import Edge
+        from brokertwin.kafka_io import placement
+        from brokertwin.streaming.clock import now_ms
+        from brokertwin.streaming.edge import Edge
 
         found = self._placements = placement.read(self.client(), self.settings.prefix)
         if self._cluster is None and len(found) == 1:
@@ -247,8 +247,8 @@ class _Work:
 
     def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
         """Read everything into the sorter."""
-        from brokerstream.streaming.ingest.pipeline import read_files, sort
-        from brokerstream.streaming.lines import size_of
+        from brokertwin.streaming.ingest.pipeline import read_files, sort
+        from brokertwin.streaming.lines import size_of
 
         task = self.bar.add_task("reading", total=size_of(files) if files else None)
         documents: Iterator[Document]
@@ -257,7 +257,7 @@ class _Work:
                 files, self.reading, self.summary, lambda size: self.bar.advance(task, size)
             )
         else:
-            from brokerstream.streaming.ingest.topics import of_topic
+            from brokertwin.streaming.ingest.topics import of_topic
 
             documents = of_topic(self.client(), topic, self.reading)(self.summary)
         if self.is_sent and not self._afresh:
@@ -275,8 +275,8 @@ class _Work:
 
     def hand_over(self, headers: "Headers | None", needs: "Needs", files: list[Path]) -> None:
         """Send a recording with its ids to the job, and compare the answers; else nothing."""
-        from brokerstream.streaming.ingest.batches import Completion
-        from brokerstream.streaming.replay.recording import of_documents
+        from brokertwin.streaming.ingest.batches import Completion
+        from brokertwin.streaming.replay.recording import of_documents
 
         if not self._is_recording:
             return
@@ -294,13 +294,13 @@ class _Work:
         self, dumps: list[Path], client: "ClientProperties | None", needs: "Needs"
     ) -> "Headers | None":
         """The batch headers of dumps and topics; None where neither is given."""
-        from brokerstream.streaming.ingest import dumps as dump_files
+        from brokertwin.streaming.ingest import dumps as dump_files
 
         if not dumps and client is None:
             return None
         headers = dump_files.read(dumps)
         if client is not None:
-            from brokerstream.streaming.ingest import batch_reader
+            from brokertwin.streaming.ingest import batch_reader
 
             task = self.bar.add_task("reading batches", total=len(needs.offsets))
             found = batch_reader.read(client, needs.offsets, lambda: self.bar.advance(task))
@@ -312,8 +312,8 @@ class _Work:
         self, sorter: "Sorter", headers: "Headers | None", needs: "Needs", out_file: Path | None
     ) -> "Completion":
         """Write the documents in order, to the file and to the job."""
-        from brokerstream.streaming.ingest.batches import Completion
-        from brokerstream.streaming.ingest.pipeline import in_order
+        from brokertwin.streaming.ingest.batches import Completion
+        from brokertwin.streaming.ingest.pipeline import in_order
 
         completion = Completion(headers, needs.names)
         documents = self.bar.track(
@@ -338,8 +338,8 @@ class _Work:
             yield document
 
     def _events(self, documents: Iterator[bytes], edge: "Edge") -> Iterator["Sendable"]:
-        from brokerstream.state.core.events import Refusal
-        from brokerstream.streaming.ingest.documents import api_of_document
+        from brokertwin.state.core.events import Refusal
+        from brokertwin.streaming.ingest.documents import api_of_document
 
         for document in documents:
             event = edge.event(document, "")
@@ -352,7 +352,7 @@ class _Work:
 def _batches_client(
     address: str | None, config: Path | None, settings: "Settings"
 ) -> "ClientProperties | None":
-    from brokerstream.kafka_io.kafka_clients import client_properties
+    from brokertwin.kafka_io.kafka_clients import client_properties
 
     if address is None:
         return None
@@ -394,7 +394,7 @@ def _dead_letter_writer(write: Write) -> Callable[["Left"], None]:
     """Writes where a line lies and what is wrong, not what it says: that may be a password."""
     import msgspec
 
-    from brokerstream.streaming.ingest.summary import place_of
+    from brokertwin.streaming.ingest.summary import place_of
 
     def write_letter(left: "Left") -> None:
         letter = {"line": place_of(left.line), "reason": left.reason, "detail": left.detail}

@@ -1,4 +1,4 @@
-"""`brokerstream kafka`: the embedded Kafka broker."""
+"""`brokertwin kafka`: the embedded Kafka broker."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import (
+from brokertwin.cli.options import (
     AsJson,
     ConfigFile,
     checked_broker_settings,
@@ -15,11 +15,11 @@ from brokerstream.cli.options import (
     named_values,
     settings_of,
 )
-from brokerstream.cli.output import out, say, show_fields, show_json
-from brokerstream.errors import UserError
+from brokertwin.cli.output import out, say, show_fields, show_json
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.kafka_io.kafka_broker import BrokerStatus, EmbeddedKafka
+    from brokertwin.kafka_io.kafka_broker import BrokerStatus, EmbeddedKafka
 
 NOT_RUNNING = 3
 
@@ -53,7 +53,7 @@ def start(
 ) -> None:
     """Start the broker and wait until it answers; one that runs already stays as it is."""
     given = named_values("--property", properties)
-    of_ours = [name for name in given if name.startswith("brokerstream.")]
+    of_ours = [name for name in given if name.startswith("brokertwin.")]
     if of_ours:
         raise UserError(f"Kafka 4.3 has no broker setting {of_ours[0]}: it is one of ours.")
     checked_broker_settings(given)
@@ -83,7 +83,7 @@ def status(data_dir: DataDir = None, config: ConfigFile = None, as_json: AsJson 
 
 
 def _broker(data_dir: Path | None, config: Path | None) -> "EmbeddedKafka":
-    from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+    from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 
     settings = settings_of(config)
     return EmbeddedKafka(data_dir or settings.kafka_home, settings.home, settings.ivy_settings)

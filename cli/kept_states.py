@@ -1,4 +1,4 @@
-"""States that `brokerstream replay --keep` leaves: keeping one, and going on from one."""
+"""States that `brokertwin replay --keep` leaves: keeping one, and going on from one."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokerstream.cli.options import checked_broker_settings
-from brokerstream.cli.output import say, warn
-from brokerstream.cli.sources import Where
+from brokertwin.cli.options import checked_broker_settings
+from brokertwin.cli.output import say, warn
+from brokertwin.cli.sources import Where
 
 if TYPE_CHECKING:
-    from brokerstream.state.cell.cell import Cell
-    from brokerstream.state.core.settings import BrokerSettings
-    from brokerstream.streaming.replay.kept import KeptState
-    from brokerstream.streaming.replay.recording import Recording
+    from brokertwin.state.cell.cell import Cell
+    from brokertwin.state.core.settings import BrokerSettings
+    from brokertwin.streaming.replay.kept import KeptState
+    from brokertwin.streaming.replay.recording import Recording
 
 
 def begin(directory: Path | None) -> "KeptState | None":
     """The state to go on from, if a directory is named. Raises UserError as `kept.read`."""
-    from brokerstream.streaming.replay import kept
+    from brokertwin.streaming.replay import kept
 
     if directory is None:
         return None
@@ -30,7 +30,7 @@ def begin(directory: Path | None) -> "KeptState | None":
 
 def settings_of(begins: "KeptState", given: Mapping[str, str]) -> "BrokerSettings":
     """The settings of a kept state, with others in place of some. Raises UserError."""
-    from brokerstream.state.configs.broker_config import TYPED
+    from brokertwin.state.configs.broker_config import TYPED
 
     typed, _ = checked_broker_settings(dict(given))
     named = {TYPED[name]: getattr(typed, TYPED[name]) for name in given if name in TYPED}
@@ -39,7 +39,7 @@ def settings_of(begins: "KeptState", given: Mapping[str, str]) -> "BrokerSetting
 
 def warn_of_overlap(begins: "KeptState", history: "Recording") -> None:
     """Say where a recording begins before the state that it goes on from has ended."""
-    from brokerstream.streaming.explain.story import moment
+    from brokertwin.streaming.explain.story import moment
 
     first = min((exchange.time for exchange in history.exchanges), default=begins.now_ms)
     if first < begins.now_ms:
@@ -70,8 +70,8 @@ def keep(
     Raises:
         UserError: as of `kept.write`.
     """
-    from brokerstream.streaming.replay import kept
-    from brokerstream.streaming.replay.until import requests_in
+    from brokertwin.streaming.replay import kept
+    from brokertwin.streaming.replay.until import requests_in
 
     assert cell is not None
     moment = f" until {until}" if until is not None else ""

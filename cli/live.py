@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.live import Live as RichLive
 from rich.table import Table
 
-from brokerstream.cli.watching.rates import Rate
+from brokertwin.cli.watching.rates import Rate
 
 if TYPE_CHECKING:
-    from brokerstream.state.fetch.fetch_session_counts import CacheCounts
-    from brokerstream.streaming.measures import Progress
+    from brokertwin.state.fetch.fetch_session_counts import CacheCounts
+    from brokertwin.streaming.measures import Progress
 
 LINE_INTERVAL_S = 1.0
 _UNITS = ("B", "kB", "MB", "GB", "TB")

@@ -5,7 +5,7 @@ There go log lines (of the gateway and of `capture`) and what commands say: prog
 is a terminal and NO_COLOR is not set; as `json` each is one document on a line. Spark's JVM and its
 Python workers write plain lines of their own.
 
-Which lines are written follows the levels of Python's loggers `brokerstream` and below: `configure`
+Which lines are written follows the levels of Python's loggers `brokertwin` and below: `configure`
 sets the first, and a gateway's clients may change them while it runs (`gateway/broker_loggers.py`).
 """
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from structlog import PrintLogger
     from structlog.typing import Processor
 
-    from brokerstream.settings import Settings
+    from brokertwin.settings import Settings
 
     Event = MutableMapping[str, Any]
 
-LOGGER = "brokerstream"
+LOGGER = "brokertwin"
 """The logger above all others here."""
 
 _NAME = "logger_name"
@@ -84,7 +84,7 @@ def _for_people() -> "list[Processor]":
     """A line each; tracebacks without values, which may be secrets."""
     import structlog
 
-    from brokerstream.cli.output import err
+    from brokertwin.cli.output import err
 
     return [
         structlog.dev.set_exc_info,
@@ -122,4 +122,4 @@ def write(level: Level, text: str, **fields: object) -> None:
     """Write a log line."""
     import structlog
 
-    getattr(structlog.get_logger("brokerstream"), level)(text, **fields)
+    getattr(structlog.get_logger("brokertwin"), level)(text, **fields)

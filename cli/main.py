@@ -1,4 +1,4 @@
-"""The console script `brokerstream`: finds the command and shows errors.
+"""The console script `brokertwin`: finds the command and shows errors.
 
 Adding a command takes one file and two entries:
 
@@ -9,10 +9,10 @@ Adding a command takes one file and two entries:
 2. One line in `COMMANDS` here: the name and a one-line help.
 3. An example in `cli/examples.py` for it and for each of its subcommands.
 
-A command's file is imported only when that command is called, so that `brokerstream --help` answers
+A command's file is imported only when that command is called, so that `brokertwin --help` answers
 at once; it should itself import Spark and Kafka clients only inside functions, so that its own
 `--help` is quick too. An error that the user can put right is raised as
-`brokerstream.errors.UserError`: it is shown as one line and a hint, and the exit code is 2.
+`brokertwin.errors.UserError`: it is shown as one line and a hint, and the exit code is 2.
 """
 
 import importlib
@@ -25,11 +25,11 @@ import typer
 import typer.main
 from typer.core import TyperCommand
 
-import brokerstream
-from brokerstream import extras
-from brokerstream.cli.examples import as_markdown
-from brokerstream.cli.options import HelpfulGroup
-from brokerstream.errors import UserError
+import brokertwin
+from brokertwin import extras
+from brokertwin.cli.examples import as_markdown
+from brokertwin.cli.options import HelpfulGroup
+from brokertwin.errors import UserError
 
 COMMANDS = {
     "demo": "Send real captures through a real Kafka broker and Spark, and sum up.",
@@ -61,7 +61,7 @@ COMMANDS = {
     "gc": "Delete record batches that no log has any more.",
     "config": "Show the settings in effect and where each came from.",
 }
-"""Command name to its line in `brokerstream --help`, in the order shown."""
+"""Command name to its line in `brokertwin --help`, in the order shown."""
 
 NEEDS = {
     "demo": extras.SPARK,
@@ -97,7 +97,7 @@ def load(name: str) -> Any:
     Returns:
         The click command or group that typer makes of the module's `app` or `command`.
     """
-    module = importlib.import_module(f"brokerstream.cli.{name.replace('-', '_')}")
+    module = importlib.import_module(f"brokertwin.cli.{name.replace('-', '_')}")
     app = getattr(module, "app", None)
     if app is None:
         app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
@@ -121,7 +121,7 @@ def _needing(name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
     """The command, which first looks for what it needs; its help does without."""
 
     def checked(**arguments: Any) -> Any:
-        extras.need(f"`brokerstream {name}`", *NEEDS[name])
+        extras.need(f"`brokertwin {name}`", *NEEDS[name])
         return callback(**arguments)
 
     return checked
@@ -136,12 +136,12 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"brokerstream {brokerstream.__version__}")
+        typer.echo(f"brokertwin {brokertwin.__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def brokerstream_command(
+def brokertwin_command(
     version: Annotated[
         bool,
         typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version."),
@@ -150,8 +150,8 @@ def brokerstream_command(
     """A Kafka broker's coordination state (producers, fetch sessions, groups) as a Spark job.
 
     Events come from a Kafka topic or from recorded request logs; answers, committed offsets and
-    snapshots go to topics and files. Settings come from flags, BROKERSTREAM_… variables and
-    brokerstream.toml, in that order.
+    snapshots go to topics and files. Settings come from flags, BROKERTWIN_… variables and
+    brokertwin.toml, in that order.
     """
 
 
@@ -160,18 +160,18 @@ def main() -> None:
     command = typer.main.get_command(app)
     command.help = (command.help or "") + as_markdown("")
     try:
-        command(prog_name="brokerstream")
+        command(prog_name="brokertwin")
     except UserError as error:
         _fail(error)
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         if module not in extras.EXTRA_OF:
             raise
-        _fail(extras.missing(f"`brokerstream {_called()}`", module))
+        _fail(extras.missing(f"`brokertwin {_called()}`", module))
 
 
 def _fail(error: UserError) -> NoReturn:
-    from brokerstream.cli.output import show_error
+    from brokertwin.cli.output import show_error
 
     show_error(error)
     sys.exit(USER_ERROR)

@@ -3,14 +3,14 @@
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokerstream.cli.output import say, show_json, show_table, warn
+from brokertwin.cli.output import say, show_json, show_table, warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.state.groups.offset_records import OffsetKey
-    from brokerstream.state.observed.offset_plan import Step
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.state.groups.offset_records import OffsetKey
+    from brokertwin.state.observed.offset_plan import Step
 
 INCOMPLETE = 1
 
@@ -32,8 +32,8 @@ class Restore(NamedTuple):
 
     def run(self, committed: "Mapping[OffsetKey, int]", as_json: bool) -> int:
         """Give the verdicts and write; gives back the exit code."""
-        from brokerstream.kafka_io import group_offsets
-        from brokerstream.state.observed import offset_plan
+        from brokertwin.kafka_io import group_offsets
+        from brokertwin.state.observed import offset_plan
 
         found = group_offsets.found(self.target, committed)
         steps = offset_plan.plan(self._translated(committed, set(found.logs)), found)
@@ -53,7 +53,7 @@ class Restore(NamedTuple):
         return INCOMPLETE if left else 0
 
     def _write(self, chosen: "list[Step]") -> "dict[OffsetKey, str]":
-        from brokerstream.kafka_io import group_offsets
+        from brokertwin.kafka_io import group_offsets
 
         wrong: dict[OffsetKey, str] = {}
         for group, steps in groupby(chosen, key=lambda step: step.key.group):
@@ -68,7 +68,7 @@ class Restore(NamedTuple):
         By time: the first record there that is not older than the next one to be read here, so that
         none is passed over; records of one millisecond may be read again.
         """
-        from brokerstream.kafka_io import group_offsets
+        from brokertwin.kafka_io import group_offsets
 
         if self.records_at is None:
             return {key: (offset, offset) for key, offset in committed.items()}

@@ -1,15 +1,15 @@
-"""`brokerstream offsets shares`: how far the share groups of a real cluster are."""
+"""`brokertwin offsets shares`: how far the share groups of a real cluster are."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from brokerstream.cli.offset_sources import client_of, progress, tell_unread
-from brokerstream.cli.output import show_json, show_table
-from brokerstream.errors import UserError
+from brokertwin.cli.offset_sources import client_of, progress, tell_unread
+from brokertwin.cli.output import show_json, show_table
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.state.core.share_records import ShareStateBatch
+    from brokertwin.state.core.share_records import ShareStateBatch
 
 COLUMNS = ("group", "topic", "partition", "start", "lag", "batches")
 STATES = {0: "available", 2: "acknowledged", 4: "archived"}
@@ -22,8 +22,8 @@ def show(cluster: str, groups: Sequence[str], kafka_config: Path | None, as_json
     Raises:
         UserError: the cluster does not answer, has no share group, or none of these.
     """
-    from brokerstream.kafka_io import group_offsets
-    from brokerstream.state.observed.share_progress import ShareProgress, lag
+    from brokertwin.kafka_io import group_offsets
+    from brokertwin.state.observed.share_progress import ShareProgress, lag
 
     rows: list[tuple[Any, ...]] = []
     client, seen = client_of(cluster, kafka_config), ShareProgress()

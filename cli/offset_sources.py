@@ -1,4 +1,4 @@
-"""Where `brokerstream offsets` finds what was committed: a directory, a cluster, or a CSV file."""
+"""Where `brokertwin offsets` finds what was committed: a directory, a cluster, or a CSV file."""
 
 import csv
 from collections.abc import Collection, Iterator
@@ -7,17 +7,17 @@ from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokerstream.cli.options import settings_of
-from brokerstream.cli.output import err, warn
-from brokerstream.errors import UserError
-from brokerstream.extras import need
+from brokertwin.cli.options import settings_of
+from brokertwin.cli.output import err, warn
+from brokertwin.errors import UserError
+from brokertwin.extras import need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.state.groups.offset_records import OffsetKey
-    from brokerstream.state.observed.offset_history import Move, Written
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.state.groups.offset_records import OffsetKey
+    from brokertwin.state.observed.offset_history import Move, Written
 
 COLUMNS = ("group", "topic", "partition", "offset")
 """Of a CSV file without a header, as `kafka-consumer-groups --from-file` takes it (KIP-122)."""
@@ -32,7 +32,7 @@ UNREAD_SHOWN = 3
 
 def client_of(bootstrap: str, kafka_config: Path | None) -> "ClientProperties":
     """How to reach a cluster. Raises UserError for what is no address."""
-    from brokerstream.kafka_io.kafka_clients import client_properties
+    from brokertwin.kafka_io.kafka_clients import client_properties
 
     if ":" not in bootstrap:
         raise UserError(f"{bootstrap} is no address.", "An address is like kafka-1:9092.")
@@ -65,10 +65,10 @@ class Source(NamedTuple):
         if self.is_csv:
             raise UserError(
                 f"{self.text} has offsets and no history.",
-                "Give the address of a cluster, or a directory of `brokerstream offsets import`.",
+                "Give the address of a cluster, or a directory of `brokertwin offsets import`.",
             )
         if self.is_cluster:
-            from brokerstream.kafka_io import group_offsets
+            from brokertwin.kafka_io import group_offsets
 
             with progress("reading __consumer_offsets") as observe:
                 yield from group_offsets.rows(self.client(), {}, observe)
@@ -76,17 +76,17 @@ class Source(NamedTuple):
         if not Path(self.text).exists():
             raise UserError(
                 f"{self.text} is neither a directory nor an address.",
-                "`brokerstream offsets import HOST:PORT DIR` makes a directory; an address is like"
+                "`brokertwin offsets import HOST:PORT DIR` makes a directory; an address is like"
                 " kafka-1:9092.",
             )
-        need("Reading a directory of `brokerstream offsets import`", "pyarrow")
-        from brokerstream.sinks.offset_history import OffsetHistoryStore
+        need("Reading a directory of `brokertwin offsets import`", "pyarrow")
+        from brokertwin.sinks.offset_history import OffsetHistoryStore
 
         yield from OffsetHistoryStore(Path(self.text)).rows()
 
     def moves(self, until_ms: int | None = None) -> "Iterator[Move]":
         """What each row of an offset did, up to a time."""
-        from brokerstream.state.observed.offset_history import OffsetHistory
+        from brokertwin.state.observed.offset_history import OffsetHistory
 
         history = OffsetHistory()
         yield from history.read(
@@ -108,7 +108,7 @@ class Source(NamedTuple):
         if lacking:
             raise UserError(
                 f"{self.text} has no offsets of {', '.join(lacking)}.",
-                f"`brokerstream offsets show {self.text}` lists all.",
+                f"`brokertwin offsets show {self.text}` lists all.",
             )
         return {key: at for key, at in found.items() if not groups or key.group in groups}
 
@@ -147,7 +147,7 @@ def _of_csv(file: Path, groups: Collection[str]) -> "Iterator[tuple[OffsetKey, i
 
 def _read(file: Path, number: int, row: list[str]) -> "tuple[OffsetKey, int]":
     """What a line says. Raises UserError for what no cluster can have."""
-    from brokerstream.state.groups.offset_records import OffsetKey
+    from brokertwin.state.groups.offset_records import OffsetKey
 
     try:
         group, topic, *numbers = row
@@ -179,7 +179,7 @@ def write_csv(file: Path, committed: "dict[OffsetKey, int]") -> None:
 
 def ms_of(option: str, text: str | None) -> int | None:
     """A time in ms since 1970; UTC where it names no zone. Raises UserError."""
-    from brokerstream.streaming.replay.until import ms_of_iso
+    from brokertwin.streaming.replay.until import ms_of_iso
 
     if text is None or text == "now":
         return None

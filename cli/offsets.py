@@ -1,4 +1,4 @@
-"""`brokerstream offsets`: what groups of a real cluster commit; history, backup, restore."""
+"""`brokertwin offsets`: what groups of a real cluster commit; history, backup, restore."""
 
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli import offset_restore, offset_shares
-from brokerstream.cli.offset_sources import Source, client_of, ms_of, progress, write_csv
-from brokerstream.cli.options import AsJson, KafkaConfig, group
-from brokerstream.cli.output import say, say_at, show_json, show_table
-from brokerstream.errors import UserError
-from brokerstream.extras import need
+from brokertwin.cli import offset_restore, offset_shares
+from brokertwin.cli.offset_sources import Source, client_of, ms_of, progress, write_csv
+from brokertwin.cli.options import AsJson, KafkaConfig, group
+from brokertwin.cli.output import say, say_at, show_json, show_table
+from brokertwin.errors import UserError
+from brokertwin.extras import need
 
 if TYPE_CHECKING:
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.sinks.offset_history import OffsetHistoryStore
-    from brokerstream.state.groups.offset_records import OffsetKey
-    from brokerstream.state.observed.offset_history import Direction, Move
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.sinks.offset_history import OffsetHistoryStore
+    from brokertwin.state.groups.offset_records import OffsetKey
+    from brokertwin.state.observed.offset_history import Direction, Move
 
 app = group()
 
@@ -87,9 +87,9 @@ def import_command(
     kafka_config: KafkaConfig = None,
 ) -> None:
     """Keep what lies in a cluster's `__consumer_offsets`; again, it goes on where it ended."""
-    need("`brokerstream offsets import`", "pyarrow")
-    from brokerstream.kafka_io.group_offsets import cluster_id
-    from brokerstream.sinks.offset_history import OffsetHistoryStore
+    need("`brokertwin offsets import`", "pyarrow")
+    from brokertwin.kafka_io.group_offsets import cluster_id
+    from brokertwin.sinks.offset_history import OffsetHistoryStore
 
     client = client_of(cluster, kafka_config)
     store = OffsetHistoryStore(directory)
@@ -108,7 +108,7 @@ def _import(
     client: "ClientProperties", store: "OffsetHistoryStore", cluster: str, topic: str
 ) -> int:
     """One pass from where the last one ended; gives back how many rows it found."""
-    from brokerstream.kafka_io import group_offsets
+    from brokertwin.kafka_io import group_offsets
 
     facts = store.facts()
     next_offsets = dict(facts.next_offsets) if facts else {}
@@ -161,7 +161,7 @@ def history(
     Whose it is comes from the group's own rows in `__consumer_offsets`: who was a member then and
     had the partition. Where the cluster has compacted those away, nobody can tell.
     """
-    from brokerstream.streaming.explain.story import moment
+    from brokertwin.streaming.explain.story import moment
 
     wanted = _directions(only or ())
     moves = [
@@ -283,8 +283,8 @@ def _write_history(
     source: Source, file: Path, groups: Collection[str], until_ms: int | None
 ) -> None:
     """Every commit of these groups or, where none is named, of all, up to a time."""
-    need("`brokerstream offsets export --parquet`", "pyarrow")
-    from brokerstream.sinks import offset_moves
+    need("`brokertwin offsets export --parquet`", "pyarrow")
+    from brokertwin.sinks import offset_moves
 
     moves = source.moves(until_ms)
     if groups:
@@ -297,7 +297,7 @@ def _words(key: "OffsetKey") -> tuple[str, str, int]:
 
 
 def _directions(names: Iterable[str]) -> "set[Direction]":
-    from brokerstream.state.observed.offset_history import Direction
+    from brokertwin.state.observed.offset_history import Direction
 
     try:
         return {Direction(name) for name in names} or set(Direction)

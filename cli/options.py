@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from brokerstream.errors import UserError
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.gateway.answers import Address
-    from brokerstream.settings import Settings
-    from brokerstream.state.core.settings import BrokerSettings
+    from brokertwin.gateway.answers import Address
+    from brokertwin.settings import Settings
+    from brokertwin.state.core.settings import BrokerSettings
 
 PORTS = range(2**16)
 
@@ -27,7 +27,7 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="TOML file of settings; without it ./brokerstream.toml, if there.",
+        help="TOML file of settings; without it ./brokertwin.toml, if there.",
     ),
 ]
 Bootstrap = Annotated[
@@ -96,7 +96,7 @@ def address(option: str, text: str) -> "Address":
     Raises:
         UserError: it is no such thing.
     """
-    from brokerstream.gateway.answers import Address
+    from brokertwin.gateway.answers import Address
 
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) not in PORTS:
@@ -128,11 +128,11 @@ def settings_of(config: Path | None, **flags: object) -> "Settings":
             `spark-submit` was given counts as a flag where `--master` is not given.
 
     Raises:
-        UserError: as `brokerstream.settings.load`.
+        UserError: as `brokertwin.settings.load`.
     """
-    from brokerstream.cli import logs
-    from brokerstream.settings import load
-    from brokerstream.streaming import spark_submit
+    from brokertwin.cli import logs
+    from brokertwin.settings import load
+    from brokertwin.streaming import spark_submit
 
     if flags.get("master") is None and spark_submit.is_active():
         flags["master"] = spark_submit.master()
@@ -158,7 +158,7 @@ def named_values(option: str, pairs: Sequence[str] | None) -> dict[str, str]:
 
 def broker_settings(file: Path | None, pairs: Sequence[str] | None) -> dict[str, str]:
     """The broker settings of `--broker-config` and, over them, `--set`; names are not checked."""
-    from brokerstream.kafka_io import properties
+    from brokertwin.kafka_io import properties
 
     in_file = properties.read(file) if file else {}
     return {**in_file, **named_values("--set", pairs)}
@@ -177,7 +177,7 @@ def typed_broker_settings(
     Raises:
         UserError: Kafka has no such setting, or would refuse the value.
     """
-    from brokerstream.cli.output import warn
+    from brokertwin.cli.output import warn
 
     typed, warnings = checked_broker_settings(broker_settings(file, pairs))
     for warning in warnings:
@@ -192,8 +192,8 @@ def checked_broker_settings(values: Mapping[str, str]) -> "tuple[BrokerSettings,
     Raises:
         UserError: Kafka has no such setting, or would refuse the value.
     """
-    from brokerstream.state.configs.broker_config import UnknownSettingError, parse
-    from brokerstream.state.configs.config_keys import InvalidConfigError
+    from brokertwin.state.configs.broker_config import UnknownSettingError, parse
+    from brokertwin.state.configs.config_keys import InvalidConfigError
 
     try:
         return parse(values)

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from brokerstream.cli import logs, tables
-from brokerstream.errors import UserError
+from brokertwin.cli import logs, tables
+from brokertwin.errors import UserError
 
 PLAIN_WIDTH = 200
 """Columns of what is printed elsewhere than on a terminal: nothing is cut to fit."""

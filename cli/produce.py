@@ -1,4 +1,4 @@
-"""`brokerstream produce`: lines of standard input or files become records, by our own client."""
+"""`brokertwin produce`: lines of standard input or files become records, by our own client."""
 
 import queue
 import sys
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
-from brokerstream.cli.output import say, show_json
-from brokerstream.errors import UserError
+from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
+from brokertwin.cli.output import say, show_json
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.clients.messages import Message
-    from brokerstream.clients.producer_config import ProducerConfig
-    from brokerstream.clients.producer_events import Acked, Failed
-    from brokerstream.drivers.producer import Producer
+    from brokertwin.clients.messages import Message
+    from brokertwin.clients.producer_config import ProducerConfig
+    from brokertwin.clients.producer_events import Acked, Failed
+    from brokertwin.drivers.producer import Producer
 
 READ_AHEAD = 10_000
 TURN_MS = 50
@@ -113,16 +113,16 @@ def command(
 ) -> None:
     """Send lines to a topic, on any Kafka; Ctrl-C or the end of the input sends what is left.
 
-    Each line is a record. The producer is brokerstream's own, idempotent as Kafka's is by default:
+    Each line is a record. The producer is brokertwin's own, idempotent as Kafka's is by default:
     what is acknowledged is in the log once, in order. With --transactional-id readers with
     read_committed see all of a transaction or nothing; Ctrl-C aborts the one under way. The exit
     code is 1 where records failed. With --json what became of each record is a
     line: its partition and offset, or the error.
     """
-    from brokerstream.cli.client_access import accessible
-    from brokerstream.clients.producer_config import ConfigError, ProducerConfig
-    from brokerstream.drivers.producer import BlockedError, Producer, TransactionError
-    from brokerstream.state.core.errors import error_name
+    from brokertwin.cli.client_access import accessible
+    from brokertwin.clients.producer_config import ConfigError, ProducerConfig
+    from brokertwin.drivers.producer import BlockedError, Producer, TransactionError
+    from brokertwin.state.core.errors import error_name
 
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
     try:
@@ -150,7 +150,7 @@ def command(
                 _in_transactions(producer, topic, lines, partition, transaction_size, told)
         except BlockedError as error:
             raise UserError(
-                str(error), "Is the name right? `brokerstream produce` creates no topics."
+                str(error), "Is the name right? `brokertwin produce` creates no topics."
             ) from None
         except TransactionError as error:
             raise UserError(f"The transaction can not go on: {error_name(error.error)}.") from None
@@ -171,7 +171,7 @@ def _in_transactions(
     told: "Told",
 ) -> None:
     """So many records in each transaction; Ctrl-C and errors abort the one under way."""
-    from brokerstream.drivers.producer import BlockedError
+    from brokertwin.drivers.producer import BlockedError
 
     producer.init_transactions()
     count = transactions = 0
@@ -209,8 +209,8 @@ class Told:
 
     def take(self, events: "Iterable[Acked | Failed]") -> None:
         """Counts, and with --json prints, some more."""
-        from brokerstream.clients.producer_events import Acked
-        from brokerstream.state.core.errors import error_name
+        from brokertwin.clients.producer_events import Acked
+        from brokertwin.state.core.errors import error_name
 
         for event in events:
             at = event.topic_partition
@@ -228,7 +228,7 @@ class Told:
 
 
 def _message(line: bytes, separator: str | None) -> "Message":
-    from brokerstream.clients.messages import Message
+    from brokertwin.clients.messages import Message
 
     key, found, value = line.partition(separator.encode()) if separator else (b"", b"", line)
     return Message(key, value) if found else Message(None, line)

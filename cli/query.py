@@ -1,4 +1,4 @@
-"""`brokerstream query`: SQL over the state of a job, a snapshot or a recording."""
+"""`brokertwin query`: SQL over the state of a job, a snapshot or a recording."""
 
 import csv
 import json
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
-from brokerstream.cli import tables as drawn
-from brokerstream.cli.options import (
+from brokertwin.cli import tables as drawn
+from brokertwin.cli.options import (
     AsOf,
     BrokerConfig,
     BrokerSet,
@@ -22,14 +22,14 @@ from brokerstream.cli.options import (
     broker_settings,
     settings_of,
 )
-from brokerstream.cli.output import err, out, say, show_json
-from brokerstream.errors import UserError
-from brokerstream.extras import need
+from brokertwin.cli.output import err, out, say, show_json
+from brokertwin.errors import UserError
+from brokertwin.extras import need
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from brokerstream.tables import Moment, Tables
+    from brokertwin.tables import Moment, Tables
 
 Query = Annotated[
     str | None,
@@ -75,15 +75,15 @@ def command(
     `capture` wrote beside them, or those of --broker-config. Without SQL it tells every table and
     column. Names of tables and columns may be written in any case; times are in UTC.
     """
-    from brokerstream.streaming.ingest.pipeline import zone_of
+    from brokertwin.streaming.ingest.pipeline import zone_of
 
     if sum((as_json, as_csv, parquet is not None)) > 1:
         raise UserError("--json, --csv and --parquet are three ways.", "Choose one of them.")
     if query is None:
         _tell_tables(as_json)
         return
-    need("`brokerstream query`", "duckdb", "pyarrow")
-    from brokerstream import tables
+    need("`brokertwin query`", "duckdb", "pyarrow")
+    from brokertwin import tables
 
     zone = zone_of(time_zone)
     if source:
@@ -100,8 +100,8 @@ def _of_job(
     config: Path | None, checkpoint: Path | None, prefix: str | None, when: "Moment | None"
 ) -> "Tables":
     """The state of the job's checkpoint."""
-    from brokerstream import tables
-    from brokerstream.streaming.session import session_when_needed
+    from brokertwin import tables
+    from brokertwin.streaming.session import session_when_needed
 
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master="local[1]")
     with session_when_needed(settings, say) as session:
@@ -166,7 +166,7 @@ def _times(found: "pa.Table") -> list[str]:
 
 def _tell_tables(as_json: bool) -> None:
     """Every table with its columns."""
-    from brokerstream.tables import schemas
+    from brokertwin.tables import schemas
 
     for number, table in enumerate(schemas.TABLES):
         if as_json:

@@ -1,15 +1,15 @@
-"""`brokerstream replay --job --records`: what a job without `--records` has not written."""
+"""`brokertwin replay --job --records`: what a job without `--records` has not written."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from brokerstream.cli.output import say
-from brokerstream.cli.sources import Where, kafka_of
-from brokerstream.errors import UserError
+from brokertwin.cli.output import say
+from brokertwin.cli.sources import Where, kafka_of
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.state.core.settings import BrokerSettings
+    from brokertwin.state.core.settings import BrokerSettings
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
@@ -25,7 +25,7 @@ def lines(where: Where, given: "BrokerSettings", progress: Progress) -> Iterator
     Raises:
         UserError: it is no job, has several cells, or the beginning of its topic is gone.
     """
-    from brokerstream.streaming.replay import of_job
+    from brokertwin.streaming.replay import of_job
 
     if not where.job:
         raise UserError(

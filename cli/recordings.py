@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.progress import Progress
 
-from brokerstream.cli.output import out, say, warn
+from brokertwin.cli.output import out, say, warn
 
 if TYPE_CHECKING:
-    from brokerstream.cli.send import Tally
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.kafka_io.placement import Placement
-    from brokerstream.settings import Settings
-    from brokerstream.state.core.settings import BrokerSettings
-    from brokerstream.streaming.replay.handover import Handover
-    from brokerstream.streaming.replay.recording import Recording
-    from brokerstream.streaming.replay.report import Compared
+    from brokertwin.cli.send import Tally
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.kafka_io.placement import Placement
+    from brokertwin.settings import Settings
+    from brokertwin.state.core.settings import BrokerSettings
+    from brokertwin.streaming.replay.handover import Handover
+    from brokertwin.streaming.replay.recording import Recording
+    from brokertwin.streaming.replay.report import Compared
 
 PATIENCE_S = 180.0
 """How long a job that runs may be without news: its first micro-batch takes a while."""
@@ -25,7 +25,7 @@ UNKNOWN_PATIENCE_S = 30.0
 """The same where nothing here tells whether a job runs: its checkpoint is on another machine."""
 
 
-LATER = "When it has run, `brokerstream send --check` with the same files compares its answers."
+LATER = "When it has run, `brokertwin send --check` with the same files compares its answers."
 
 
 class Job(NamedTuple):
@@ -52,7 +52,7 @@ class Told(NamedTuple):
     @property
     def differing(self) -> int:
         """How many answers are not the recorded ones."""
-        from brokerstream.streaming.replay.comparison import FINE
+        from brokertwin.streaming.replay.comparison import FINE
 
         return sum(one.outcome.verdict not in FINE for one in self.compared)
 
@@ -72,7 +72,7 @@ class Told(NamedTuple):
 
     def show(self) -> None:
         """Print how many answers differ from the recording, and the first of them."""
-        from brokerstream.streaming.replay import report
+        from brokertwin.streaming.replay import report
 
         if self.why:
             out.print(f"not compared: {self.why}", highlight=False, soft_wrap=True)
@@ -87,8 +87,8 @@ class Told(NamedTuple):
 
 def typed_settings_beside(files: Sequence[Path]) -> "BrokerSettings | None":
     """The same, checked; None where there are none. Raises UserError."""
-    from brokerstream.cli.options import checked_broker_settings
-    from brokerstream.streaming.replay.settings_beside import settings_beside
+    from brokertwin.cli.options import checked_broker_settings
+    from brokertwin.streaming.replay.settings_beside import settings_beside
 
     found = settings_beside(files)
     return checked_broker_settings(found)[0] if found else None
@@ -96,7 +96,7 @@ def typed_settings_beside(files: Sequence[Path]) -> "BrokerSettings | None":
 
 def in_effect(settings: dict[str, str]) -> str:
     """Those of the settings that the state machine acts on, in one line."""
-    from brokerstream.state.configs.broker_config import ACTED_ON
+    from brokertwin.state.configs.broker_config import ACTED_ON
 
     shown = [f"{name}={value}" for name, value in sorted(settings.items()) if name in ACTED_ON]
     return ", ".join(shown) or "none that differs from Kafka's defaults"
@@ -115,9 +115,9 @@ def hand_over(
     Raises:
         UserError: Kafka does not answer, or does not take the events.
     """
-    from brokerstream.kafka_io.topic_writer import write_all
-    from brokerstream.kafka_io.topics import REQUESTS, full_name
-    from brokerstream.streaming.replay import handover
+    from brokertwin.kafka_io.topic_writer import write_all
+    from brokertwin.kafka_io.topics import REQUESTS, full_name
+    from brokertwin.streaming.replay import handover
 
     prepared = _prepared(job, history, bar)
     _warn_of_what_differs(job, files)
@@ -148,7 +148,7 @@ def hand_over(
 
 def check_answers(job: Job, history: "Recording", bar: Progress) -> tuple["Handover", Told]:
     """Compare what a job has answered so far to a recording that was sent before."""
-    from brokerstream.streaming.replay import handover
+    from brokertwin.streaming.replay import handover
 
     prepared = _prepared(job, history, bar)
     answers = handover.all_answers(job.client, job.settings.prefix)
@@ -158,7 +158,7 @@ def check_answers(job: Job, history: "Recording", bar: Progress) -> tuple["Hando
 
 
 def _prepared(job: Job, history: "Recording", bar: Progress) -> "Handover":
-    from brokerstream.streaming.replay import handover
+    from brokertwin.streaming.replay import handover
 
     task = bar.add_task("finding the order", total=2 * len(history.events))
     prepared = handover.prepare(history, job.placed, lambda done: bar.update(task, completed=done))
@@ -168,7 +168,7 @@ def _prepared(job: Job, history: "Recording", bar: Progress) -> "Handover":
 
 def _patience(job: Job, is_waited: bool) -> tuple[float, str]:
     """How long the job may be without news, and why it is not waited for at all."""
-    from brokerstream.streaming import facts
+    from brokertwin.streaming import facts
 
     if not is_waited:
         return 0, f"--no-wait. {LATER}"
@@ -182,12 +182,12 @@ def _patience(job: Job, is_waited: bool) -> tuple[float, str]:
 
 def _warn_of_what_differs(job: Job, files: Sequence[Path]) -> None:
     """Say before sending why the recording will not hold in this job."""
-    from brokerstream.streaming.replay import handover
+    from brokertwin.streaming.replay import handover
 
     if job.placed.event_time != handover.RECORDED:
         warn(
             "the job clamps times to when events come: a recording keeps its history only in one"
-            " that was started with `brokerstream run --event-time recorded`"
+            " that was started with `brokertwin run --event-time recorded`"
         )
     recorded = typed_settings_beside(files)
     if recorded is None:

@@ -1,4 +1,4 @@
-"""`brokerstream replay`: recorded exchanges through the state machine."""
+"""`brokertwin replay`: recorded exchanges through the state machine."""
 
 import difflib
 import functools
@@ -12,33 +12,33 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.progress import Progress
 
-from brokerstream import extras
-from brokerstream.cli import kept_states, rebuilt_records, state_diffs, state_tables
-from brokerstream.cli.options import (
+from brokertwin import extras
+from brokertwin.cli import kept_states, rebuilt_records, state_diffs, state_tables
+from brokertwin.cli.options import (
     BrokerConfig,
     BrokerSet,
     broker_settings,
     checked_broker_settings,
     typed_broker_settings,
 )
-from brokerstream.cli.output import err, say, warn
-from brokerstream.cli.output import out as output
-from brokerstream.cli.recordings import in_effect
-from brokerstream.cli.sources import Where, kafka_of, source_of, with_source
-from brokerstream.cli.state import All
-from brokerstream.errors import UserError
+from brokertwin.cli.output import err, say, warn
+from brokertwin.cli.output import out as output
+from brokertwin.cli.recordings import in_effect
+from brokertwin.cli.sources import Where, kafka_of, source_of, with_source
+from brokertwin.cli.state import All
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.settings import Settings
-    from brokerstream.state.cell.cell import Cell
-    from brokerstream.state.core.settings import BrokerSettings
-    from brokerstream.streaming.replay.comparison import Answer
-    from brokerstream.streaming.replay.kept import KeptState
-    from brokerstream.streaming.replay.plan import Plan
-    from brokerstream.streaming.replay.recording import Recording
-    from brokerstream.streaming.replay.report import Compared
-    from brokerstream.streaming.replay.search import Limits
-    from brokerstream.streaming.state_rows import Columns, Kind
+    from brokertwin.settings import Settings
+    from brokertwin.state.cell.cell import Cell
+    from brokertwin.state.core.settings import BrokerSettings
+    from brokertwin.streaming.replay.comparison import Answer
+    from brokertwin.streaming.replay.kept import KeptState
+    from brokertwin.streaming.replay.plan import Plan
+    from brokertwin.streaming.replay.recording import Recording
+    from brokertwin.streaming.replay.report import Compared
+    from brokertwin.streaming.replay.search import Limits
+    from brokertwin.streaming.state_rows import Columns, Kind
 
 DIFFERS = 1
 
@@ -97,7 +97,7 @@ State = Annotated[
     typer.Option(
         "--state",
         metavar=state_tables.KINDS,
-        help="Show the items of this kind at the end, as `brokerstream state` does of a job; with"
+        help="Show the items of this kind at the end, as `brokertwin state` does of a job; with"
         " --engine local. Without --compare in place of the answers.",
     ),
 ]
@@ -185,10 +185,10 @@ def command(
     --broker-config, else those that `capture` wrote beside the files, of the job, or of the state
     that it goes on from. Request logs lack the headers of batches: --batches has them.
     """
-    from brokerstream.streaming.replay import report
-    from brokerstream.streaming.replay.documents import answer_documents
-    from brokerstream.streaming.replay.search import Limits
-    from brokerstream.streaming.replay.timing import TOLERANCES
+    from brokertwin.streaming.replay import report
+    from brokertwin.streaming.replay.documents import answer_documents
+    from brokertwin.streaming.replay.search import Limits
+    from brokertwin.streaming.replay.timing import TOLERANCES
 
     if as_json and out == STANDARD_OUTPUT:
         raise UserError("--json and --out - would both write to standard output.")
@@ -233,8 +233,8 @@ def command(
 
 def compared_again(where: Where, broker_config: Path | None) -> "list[Compared]":
     """Every request of a recording decided again, and its answer compared. Raises UserError."""
-    from brokerstream.streaming.replay import report
-    from brokerstream.streaming.replay.search import LIMITS
+    from brokertwin.streaming.replay import report
+    from brokertwin.streaming.replay.search import LIMITS
 
     given = functools.partial(_broker_settings, file=broker_config, pairs=None, begins=None)
     planned_of = _planner(where.cluster or RECORDED, LIMITS, given, None, False)
@@ -248,8 +248,8 @@ def states_around(
     where: Where, place: str, broker_config: Path | None
 ) -> "tuple[Columns, Columns]":
     """The tables before an exchange of a recording is decided, and after it. Raises UserError."""
-    from brokerstream.streaming.replay.search import LIMITS
-    from brokerstream.streaming.replay.until import events_around
+    from brokertwin.streaming.replay.search import LIMITS
+    from brokertwin.streaming.replay.until import events_around
 
     given = functools.partial(_broker_settings, file=broker_config, pairs=None, begins=None)
     _, planned = _planner(where.cluster or RECORDED, LIMITS, given, None, False)(where)
@@ -268,7 +268,7 @@ def _planner(
 
     Where it does not follow those it is the order of arrival. A job's own order is known.
     """
-    from brokerstream.streaming.replay.plan import plan
+    from brokertwin.streaming.replay.plan import plan
 
     def planned_of(
         where: Where, follows: bool = True, is_answered: bool = False
@@ -289,7 +289,7 @@ def _planner(
 
 def _as_decided(where: Where, history: "Recording", given: "BrokerSettings") -> "Plan | None":
     """What a job decided, decided again in its own order; None where that cannot be."""
-    from brokerstream.streaming.replay import of_job
+    from brokertwin.streaming.replay import of_job
 
     if not where.job or not history.exchanges:
         return None
@@ -305,7 +305,7 @@ def _as_decided(where: Where, history: "Recording", given: "BrokerSettings") -> 
 
 def _history(where: Where, begins: "KeptState | None") -> "Recording":
     """What is recorded; says what cannot be read. What goes on from a state may be nothing."""
-    from brokerstream.streaming.replay import recording, report
+    from brokertwin.streaming.replay import recording, report
 
     if where.is_nowhere() and begins is not None:
         return recording.Recording([], [])
@@ -319,8 +319,8 @@ def _history(where: Where, begins: "KeptState | None") -> "Recording":
 
 def _until(planned: "Plan", until: str | None, time_zone: str) -> Sequence[bytes]:
     """The events up to a moment, if one is named, else all."""
-    from brokerstream.streaming.ingest.pipeline import zone_of
-    from brokerstream.streaming.replay.until import events_until
+    from brokertwin.streaming.ingest.pipeline import zone_of
+    from brokertwin.streaming.replay.until import events_until
 
     if until is None:
         return planned.documents
@@ -337,10 +337,10 @@ def _decide(
     violations: list[str] | None = [] if check else None
     with _progress("deciding", len(documents)) as advance:
         if engine is Engine.SPARK:
-            from brokerstream.streaming.replay import spark
+            from brokertwin.streaming.replay import spark
 
             return spark.run(documents, planned.settings, settings, advance), None, True
-        from brokerstream.streaming.replay import local
+        from brokertwin.streaming.replay import local
 
         said = planned.schedule.answers
         if not check and planned.ends is not None and said and documents is planned.documents:
@@ -368,7 +368,7 @@ class _Asked(NamedTuple):
 def _kind_of(asked: _Asked) -> "Kind | None":
     """The kind of items to show. Raises UserError where options do not go together."""
     if asked.is_spark:
-        extras.need("`brokerstream replay --engine spark`", *extras.SPARK)
+        extras.need("`brokertwin replay --engine spark`", *extras.SPARK)
     if asked.check and asked.is_spark:
         raise UserError("--check looks into the state of this process.", "Take --engine local.")
     others = (asked.until, asked.out, asked.keep, asked.compare, asked.check, asked.is_spark)
@@ -393,7 +393,7 @@ def _show_state(
     kind: "Kind", cell: "Cell", until: str | None, all_items: bool, as_json: bool
 ) -> None:
     """The items of a kind as the events have left them."""
-    from brokerstream.streaming import state_rows
+    from brokertwin.streaming import state_rows
 
     found = state_rows.rows(kind, {cell.settings.name: cell.columns()})
     shown = state_tables.listed(found, all_items)
@@ -416,7 +416,7 @@ def _show_violations(violations: list[str] | None) -> bool:
 
 def _give(documents: list[dict[str, Any]], out: Path | None, as_json: bool) -> None:
     """The machine's answers: as lines, and as one document where that is asked for."""
-    from brokerstream.streaming.replay.documents import as_line
+    from brokertwin.streaming.replay.documents import as_line
 
     if as_json:
         _print({"requests": len(documents), "answers": documents})
@@ -432,8 +432,8 @@ def _report(
     is_json: bool,
 ) -> None:
     """Write and print what a comparison says."""
-    from brokerstream.streaming.replay import report
-    from brokerstream.streaming.replay.documents import comparison_document, json_lines
+    from brokertwin.streaming.replay import report
+    from brokertwin.streaming.replay.documents import comparison_document, json_lines
 
     if out is not None:
         _write(json_lines(compared), out)
@@ -472,11 +472,11 @@ def _broker_settings(
 def _recorded_settings(where: Where) -> dict[str, str]:
     """What is known of the settings of the broker that was recorded. Raises UserError."""
     if not where.job:
-        from brokerstream.streaming.replay.settings_beside import settings_beside
+        from brokertwin.streaming.replay.settings_beside import settings_beside
 
         return settings_beside(where.files)
-    from brokerstream.cli.send import placed_cluster
-    from brokerstream.kafka_io import placement
+    from brokertwin.cli.send import placed_cluster
+    from brokertwin.kafka_io import placement
 
     settings = where.settings()
     placements = placement.read(kafka_of(settings), settings.prefix)
@@ -490,7 +490,7 @@ def _apis(only: str | None) -> frozenset[str]:
     Raises:
         UserError: Kafka has no such API.
     """
-    from brokerstream.state.core.kafka_apis import KAFKA_APIS
+    from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
     names = {api.name.replace("_", ""): api.name for api in KAFKA_APIS.values()}
     chosen = set()

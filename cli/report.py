@@ -1,4 +1,4 @@
-"""`brokerstream report`: leaders, in-sync replicas and high watermarks of a recorded cluster."""
+"""`brokertwin report`: leaders, in-sync replicas and high watermarks of a recorded cluster."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
-from brokerstream.cli.ingest import Broker, TimeZone
-from brokerstream.cli.options import AsJson, BrokerConfig, typed_broker_settings
-from brokerstream.cli.output import err, say, show_json, show_table, warn
-from brokerstream.errors import UserError
+from brokertwin.cli.ingest import Broker, TimeZone
+from brokertwin.cli.options import AsJson, BrokerConfig, typed_broker_settings
+from brokertwin.cli.output import err, say, show_json, show_table, warn
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.state.observed.checkpoints import CheckedEntry
-    from brokerstream.state.observed.replicas import Replicas
-    from brokerstream.state.observed.replication import (
+    from brokertwin.state.observed.checkpoints import CheckedEntry
+    from brokertwin.state.observed.replicas import Replicas
+    from brokertwin.state.observed.replication import (
         Difference,
         IsrChange,
         ReplicationObserver,
         Sample,
     )
-    from brokerstream.streaming.ingest.summary import Summary
+    from brokertwin.streaming.ingest.summary import Summary
 
 DIFFERS = 1
 DIFFERENCES_SHOWN = 20
@@ -82,12 +82,12 @@ def command(
     what clients and followers asked and were answered, and holds each HW that a leader told against
     Kafka's rule. Where the two differ without a reason the exit code is 1.
     """
-    from brokerstream.state.observed.replication import ReplicationObserver
-    from brokerstream.streaming.ingest.pipeline import Reading, zone_of
-    from brokerstream.streaming.ingest.summary import Summary
-    from brokerstream.streaming.lines import size_of
-    from brokerstream.streaming.observed import plots
-    from brokerstream.streaming.observed.exchanges import exchanges_of
+    from brokertwin.state.observed.replication import ReplicationObserver
+    from brokertwin.streaming.ingest.pipeline import Reading, zone_of
+    from brokertwin.streaming.ingest.summary import Summary
+    from brokertwin.streaming.lines import size_of
+    from brokertwin.streaming.observed import plots
+    from brokertwin.streaming.observed.exchanges import exchanges_of
 
     if plot is not None:
         plots.look(plot)
@@ -171,14 +171,14 @@ class _Report:
     @property
     def unexplained(self) -> list["Difference"]:
         """High watermarks that the rule does not give, and no race explains."""
-        from brokerstream.state.observed.replication import UNEXPLAINED
+        from brokertwin.state.observed.replication import UNEXPLAINED
 
         return [each for each in self.differences if each.why == UNEXPLAINED]
 
     def check(self, files: Sequence[tuple[int, str]]) -> list["CheckedEntry"]:
         """The entries of checkpoint files, held against what was derived."""
-        from brokerstream.state.logs import checkpoint_files
-        from brokerstream.state.observed import checkpoints
+        from brokertwin.state.logs import checkpoint_files
+        from brokertwin.state.observed import checkpoints
 
         found = []
         for broker, text in files:
@@ -216,7 +216,7 @@ class _Report:
 
     def show(self, checked: Sequence["CheckedEntry"]) -> None:
         """Tables for people."""
-        from brokerstream.streaming.explain.story import clock
+        from brokertwin.streaming.explain.story import clock
 
         show_table(
             ("partition", "leader", "epoch", "in sync", "LEO", "HW", "HW is"),
@@ -259,7 +259,7 @@ class _Report:
             warn(f"{count} {api} have another shape than Kafka 4.3's, and were passed over")
 
     def _show_changes(self) -> None:
-        from brokerstream.streaming.explain.story import clock
+        from brokertwin.streaming.explain.story import clock
 
         rows = [
             (

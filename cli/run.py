@@ -1,4 +1,4 @@
-"""`brokerstream run`: the long-running job."""
+"""`brokertwin run`: the long-running job."""
 
 import os
 import signal
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from brokerstream.cli import logs
-from brokerstream.cli.options import (
+from brokertwin.cli import logs
+from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     BrokerConfig,
@@ -23,18 +23,18 @@ from brokerstream.cli.options import (
     settings_of,
     typed_broker_settings,
 )
-from brokerstream.cli.output import err, say_at, show_error, show_json, warn
-from brokerstream.errors import UserError
+from brokertwin.cli.output import err, say_at, show_error, show_json, warn
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from brokerstream.cli.watching.sources import JobSource
-    from brokerstream.settings import Settings
-    from brokerstream.state.core.settings import BrokerSettings
-    from brokerstream.streaming.job import Job
-    from brokerstream.streaming.measures import Progress
-    from brokerstream.streaming.runner import Ended, Observer, Stop
+    from brokertwin.cli.watching.sources import JobSource
+    from brokertwin.settings import Settings
+    from brokertwin.state.core.settings import BrokerSettings
+    from brokertwin.streaming.job import Job
+    from brokertwin.streaming.measures import Progress
+    from brokertwin.streaming.runner import Ended, Observer, Stop
 
 NOT_CLEAN = 1
 
@@ -80,7 +80,7 @@ Interventions = Annotated[
     bool,
     typer.Option(
         "--interventions",
-        help="Take what `brokerstream cluster` does to brokers: stop, kill, sever, …",
+        help="Take what `brokertwin cluster` does to brokers: stop, kill, sever, …",
     ),
 ]
 Records = Annotated[
@@ -166,7 +166,7 @@ FollowOffsets = Annotated[
 FollowInto = Annotated[
     Path | None,
     typer.Option(
-        "--follow-into", metavar="DIR", help="Where that goes; `brokerstream offsets` reads it."
+        "--follow-into", metavar="DIR", help="Where that goes; `brokertwin offsets` reads it."
     ),
 ]
 Master = Annotated[
@@ -276,9 +276,9 @@ def _run(
     settings: "Settings", given: "BrokerSettings", available_now: bool, shown: _Shown
 ) -> "Ended":
     """Check, prepare, run, and take the snapshot at the end. Exits where the query fails."""
-    from brokerstream.cli import run_checks, run_cleaning, run_following, run_snapshots
-    from brokerstream.streaming import runner
-    from brokerstream.streaming.session import check_start, session_when_needed
+    from brokertwin.cli import run_checks, run_cleaning, run_following, run_snapshots
+    from brokertwin.streaming import runner
+    from brokertwin.streaming.session import check_start, session_when_needed
 
     run_snapshots.check_directory(settings.snapshots_dir)
     run_following.check(settings, available_now)
@@ -329,7 +329,7 @@ def _query(
     look: "Callable[[], None]",
 ) -> "Ended":
     """Run the query, and look now and then at what runs beside it. Exits where it fails."""
-    from brokerstream.streaming import runner
+    from brokertwin.streaming import runner
 
     def looked() -> None:
         watched.pulse.beat()
@@ -347,8 +347,8 @@ def _query(
 @contextmanager
 def _watched(settings: "Settings", http_listen: str | None, stop: "Stop") -> "Iterator[JobSource]":
     """What is told where the job stands; it is served while entered if there is an address."""
-    from brokerstream.cli.watching.server import OPTION, listen_address, served
-    from brokerstream.cli.watching.sources import JobSource
+    from brokertwin.cli.watching.server import OPTION, listen_address, served
+    from brokertwin.cli.watching.sources import JobSource
 
     source = JobSource(settings.prefix, settings.checkpoint_dir, stop.wanted)
     if http_listen is None:
@@ -380,7 +380,7 @@ def _as_json(progress: "Progress") -> None:
 @contextmanager
 def _lines() -> "Iterator[Observer]":
     """What standard error shows of the progress: a table, lines, or log lines."""
-    from brokerstream.cli.live import Live
+    from brokertwin.cli.live import Live
 
     if logs.is_json():
         yield lambda progress: logs.write("info", "progress", **progress.document())

@@ -1,4 +1,4 @@
-"""The checks that `brokerstream run` makes of itself, while it runs and at its end."""
+"""The checks that `brokertwin run` makes of itself, while it runs and at its end."""
 
 import threading
 import time
@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from brokerstream.cli.check import EXIT_CODES
-from brokerstream.cli.output import say_at, show_error, warn
-from brokerstream.errors import UserError
-from brokerstream.sinks import checks
-from brokerstream.streaming import batch_checks, snapshots
-from brokerstream.streaming.batch_checks import SNAPSHOT, Policy, Standing
-from brokerstream.streaming.state_reader import committed_batch
+from brokertwin.cli.check import EXIT_CODES
+from brokertwin.cli.output import say_at, show_error, warn
+from brokertwin.errors import UserError
+from brokertwin.sinks import checks
+from brokertwin.streaming import batch_checks, snapshots
+from brokertwin.streaming.batch_checks import SNAPSHOT, Policy, Standing
+from brokertwin.streaming.state_reader import committed_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from brokerstream.cli.watching.sources import JobSource
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.settings import Settings
-    from brokerstream.sinks.snapshot_store import Judge
-    from brokerstream.streaming.batch_checks import BatchCheck
-    from brokerstream.streaming.topic_checks import TopicRows
+    from brokertwin.cli.watching.sources import JobSource
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.settings import Settings
+    from brokertwin.sinks.snapshot_store import Judge
+    from brokertwin.streaming.batch_checks import BatchCheck
+    from brokertwin.streaming.topic_checks import TopicRows
 
 
 def gate(settings: "Settings") -> "Judge | None":
@@ -68,7 +68,7 @@ class Checks:
 
     def begin(self, client: "ClientProperties") -> None:
         """Look at the job's topics from now on. Raises UserError as `rows_from_now`."""
-        from brokerstream.streaming import topic_checks
+        from brokertwin.streaming import topic_checks
 
         if self._every is not None and self._kinds:
             prefix = self._settings.prefix
@@ -102,7 +102,7 @@ class Checks:
             show_error(
                 UserError(
                     f"The job was stopped: {standing.holds}",
-                    "`brokerstream explain group` tells how it came to that. --check-policy warn"
+                    "`brokertwin explain group` tells how it came to that. --check-policy warn"
                     " lets the job go on.",
                 )
             )

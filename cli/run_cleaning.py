@@ -1,4 +1,4 @@
-"""The log cleaner that `brokerstream run` has beside the job."""
+"""The log cleaner that `brokertwin run` has beside the job."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -6,17 +6,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from brokerstream.cli.output import say_at, warn
-from brokerstream.errors import UserError
+from brokertwin.cli.output import say_at, warn
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from brokerstream.gateway.job_cleaner import JobCleaner, JobState
-    from brokerstream.settings import Settings
-    from brokerstream.state.core.settings import BrokerSettings
-    from brokerstream.streaming.job import Job
-    from brokerstream.streaming.kept_bases import KeptBases
+    from brokertwin.gateway.job_cleaner import JobCleaner, JobState
+    from brokertwin.settings import Settings
+    from brokertwin.state.core.settings import BrokerSettings
+    from brokertwin.streaming.job import Job
+    from brokertwin.streaming.kept_bases import KeptBases
 
 WAIT_MIN_S = 1.0
 """A round reads the state row: with a backoff of 0, too, the job comes first."""
@@ -73,8 +73,8 @@ class Cleaning:
 
     def _round(self, cleaner: "JobCleaner") -> float:
         """Gives back how long to wait for the next one, 0 where that is not known."""
-        from brokerstream.streaming import checkpoint_log
-        from brokerstream.streaming.kept_bases import KeptBases
+        from brokertwin.streaming import checkpoint_log
+        from brokertwin.streaming.kept_bases import KeptBases
 
         try:
             batch = checkpoint_log.committed(self._job.settings.checkpoint_dir)
@@ -94,7 +94,7 @@ class Cleaning:
         return 0.0
 
     def _cleaner(self) -> "JobCleaner":
-        from brokerstream.gateway.job_cleaner import JobCleaner
+        from brokertwin.gateway.job_cleaner import JobCleaner
 
         prefix, ended = self._job.settings.prefix, self._has_stopped.is_set
         return JobCleaner(self._job.client, prefix, self._given, ended)
@@ -119,10 +119,10 @@ def state_of(
     Raises:
         UserError: as `state_reader.read_cells`.
     """
-    from brokerstream.gateway.job_cleaner import CellState, JobState
-    from brokerstream.kafka_io.topics import REQUESTS, full_name
-    from brokerstream.state.core.tables import Tables
-    from brokerstream.streaming import checkpoint_log, job, state_reader
+    from brokertwin.gateway.job_cleaner import CellState, JobState
+    from brokertwin.kafka_io.topics import REQUESTS, full_name
+    from brokertwin.state.core.tables import Tables
+    from brokertwin.streaming import checkpoint_log, job, state_reader
 
     checkpoint = settings.checkpoint_dir
     batch = checkpoint_log.committed(checkpoint)

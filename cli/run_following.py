@@ -1,17 +1,17 @@
-"""`brokerstream run --follow-offsets`: another cluster's commits, kept while the job runs."""
+"""`brokertwin run --follow-offsets`: another cluster's commits, kept while the job runs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from brokerstream.cli.offset_sources import client_of
-from brokerstream.cli.output import say_at, warn
-from brokerstream.errors import UserError
+from brokertwin.cli.offset_sources import client_of
+from brokertwin.cli.output import say_at, warn
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from brokerstream.settings import Settings
+    from brokertwin.settings import Settings
 
 
 def check(settings: "Settings", available_now: bool) -> None:
@@ -19,12 +19,12 @@ def check(settings: "Settings", available_now: bool) -> None:
     if settings.follow_offsets is not None and available_now:
         raise UserError(
             "--follow-offsets goes on and --available-now ends.",
-            "`brokerstream offsets import HOST:PORT DIR` reads what is there now.",
+            "`brokertwin offsets import HOST:PORT DIR` reads what is there now.",
         )
     if settings.follow_offsets is not None and settings.follow_into is None:
         raise UserError(
             "--follow-offsets has no directory.",
-            "--follow-into DIR says where the rows go; `brokerstream offsets` reads it.",
+            "--follow-into DIR says where the rows go; `brokertwin offsets` reads it.",
         )
 
 
@@ -39,8 +39,8 @@ def following(
     if settings.follow_offsets is None or settings.follow_into is None:
         yield lambda: None
         return
-    from brokerstream.sinks.offset_history import OffsetHistoryStore
-    from brokerstream.streaming import offset_following
+    from brokertwin.sinks.offset_history import OffsetHistoryStore
+    from brokertwin.streaming import offset_following
 
     client = client_of(settings.follow_offsets, settings.follow_kafka_config)
     store = OffsetHistoryStore(settings.follow_into)

@@ -1,4 +1,4 @@
-"""The snapshots that `brokerstream run` takes of itself, while it runs and at its end."""
+"""The snapshots that `brokertwin run` takes of itself, while it runs and at its end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,17 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brokerstream.cli.live import size_text
-from brokerstream.cli.output import say_at, show_json, warn
-from brokerstream.errors import UserError
-from brokerstream.streaming import checkpoint_log, snapshots
+from brokertwin.cli.live import size_text
+from brokertwin.cli.output import say_at, show_json, warn
+from brokertwin.errors import UserError
+from brokertwin.streaming import checkpoint_log, snapshots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from brokerstream.cli.watching.sources import JobSource
-    from brokerstream.settings import Settings
-    from brokerstream.sinks.snapshot_store import Judge, Published
+    from brokertwin.cli.watching.sources import JobSource
+    from brokertwin.settings import Settings
+    from brokertwin.sinks.snapshot_store import Judge, Published
 
 
 class Snapshots:
@@ -68,7 +68,7 @@ class Snapshots:
             snapshots.taken_or_told(partial(self._take, session), self._tell, self._tell_failure)
 
     def _take(self, session: "Callable[[], SparkSession]") -> "Published":
-        from brokerstream.sinks.snapshot_store import Keep
+        from brokertwin.sinks.snapshot_store import Keep
 
         held = self._holds()
         if held:

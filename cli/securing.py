@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import broker_settings
-from brokerstream.cli.output import warn
-from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokertwin.cli.options import broker_settings
+from brokertwin.cli.output import warn
+from brokertwin.gateway.security_protocol import SecurityProtocol
 
 if TYPE_CHECKING:
-    from brokerstream.gateway.security import Security
+    from brokertwin.gateway.security import Security
 
 
 SecurityProtocolOption = Annotated[
@@ -27,7 +27,7 @@ CredentialsFile = Annotated[
     typer.Option(
         "--credentials",
         metavar="FILE",
-        help="The users, for SASL; `brokerstream credentials` makes it.",
+        help="The users, for SASL; `brokertwin credentials` makes it.",
     ),
 ]
 
@@ -54,7 +54,7 @@ def security_of(
     Raises:
         UserError: as `Security.of`.
     """
-    from brokerstream.gateway.security import Security
+    from brokertwin.gateway.security import Security
 
     given = broker_settings(broker_config, broker_set)
     security = Security.of(protocol, given, credentials, store_passwords)
@@ -65,6 +65,6 @@ def security_of(
 
 def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
     """The broker settings that have an effect with a protocol."""
-    from brokerstream.gateway import security
+    from brokertwin.gateway import security
 
     return security.settings_heeded(protocol)

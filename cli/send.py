@@ -1,4 +1,4 @@
-"""`brokerstream send`: events from files or standard input into `requests`."""
+"""`brokertwin send`: events from files or standard input into `requests`."""
 
 import time
 from collections import Counter
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
-from brokerstream.cli.options import (
+from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     ConfigFile,
@@ -19,14 +19,14 @@ from brokerstream.cli.options import (
     Prefix,
     settings_of,
 )
-from brokerstream.cli.output import err, out, show_json, show_table, warn
-from brokerstream.cli.recordings import Job, Told, check_answers, hand_over
-from brokerstream.errors import UserError
+from brokertwin.cli.output import err, out, show_json, show_table, warn
+from brokertwin.cli.recordings import Job, Told, check_answers, hand_over
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.kafka_io.placement import Placement
-    from brokerstream.streaming.edge import Edge, Sendable
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.kafka_io.placement import Placement
+    from brokertwin.streaming.edge import Edge, Sendable
 
 EXAMPLES_SHOWN = 5
 NOT_ALL_WELL = 1
@@ -133,10 +133,10 @@ def command(
     ids that the real broker picked go along, the job's answers are waited for and compared, and the
     exit code is 1 where one differs. Such a job is started with `run --event-time recorded`.
     """
-    from brokerstream.kafka_io import placement
-    from brokerstream.kafka_io.kafka_clients import client_properties
-    from brokerstream.streaming.clock import now_ms
-    from brokerstream.streaming.edge import Edge
+    from brokertwin.kafka_io import placement
+    from brokertwin.kafka_io.kafka_clients import client_properties
+    from brokertwin.streaming.clock import now_ms
+    from brokertwin.streaming.edge import Edge
 
     is_recording = not afresh and _has_answers(files)
     _check_options(is_recording, afresh, check, order)
@@ -177,13 +177,13 @@ def _check_options(is_recording: bool, afresh: bool, check: bool, order: Order |
 
 def _has_answers(files: list[Path]) -> bool:
     """Whether a line of the files has a recorded answer; standard input is not looked into."""
-    from brokerstream.streaming.lines import STDIN, read_lines
+    from brokertwin.streaming.lines import STDIN, read_lines
 
     return any(_is_answered(line.text) for line in read_lines(f for f in files if f != STDIN))
 
 
 def _is_answered(line: bytes) -> bool:
-    from brokerstream.streaming.replay.recording import is_answered
+    from brokertwin.streaming.replay.recording import is_answered
 
     return is_answered(line)
 
@@ -209,10 +209,10 @@ def _recording(
     is_checked: bool,
 ) -> Told:
     """Send a recording, or compare one that was sent; what the job does not take is counted."""
-    from brokerstream.state.core.events import Reason
-    from brokerstream.streaming.ingest.pipeline import Reading
-    from brokerstream.streaming.lines import STDIN
-    from brokerstream.streaming.replay import recording
+    from brokertwin.state.core.events import Reason
+    from brokertwin.streaming.ingest.pipeline import Reading
+    from brokertwin.streaming.lines import STDIN
+    from brokertwin.streaming.replay import recording
 
     if STDIN in files:
         raise UserError(FROM_STDIN, STDIN_HINT)
@@ -233,8 +233,8 @@ def _recording(
 def _in_order(
     made: Iterator[tuple[str, "Sendable"]], files: list[Path], order: Order | None, bar: Progress
 ) -> Iterator["Sendable"]:
-    from brokerstream.streaming.edge import by_time
-    from brokerstream.streaming.lines import STDIN
+    from brokertwin.streaming.edge import by_time
+    from brokertwin.streaming.lines import STDIN
 
     if order is None:
         order = Order.LINES if STDIN in files else Order.TIME
@@ -251,8 +251,8 @@ def _made(
     """(file, event) for each line that is one; the others are counted."""
     import secrets
 
-    from brokerstream.state.core.events import Refusal
-    from brokerstream.streaming.lines import STDIN, read_lines
+    from brokertwin.state.core.events import Refusal
+    from brokertwin.streaming.lines import STDIN, read_lines
 
     if STDIN in files and not id_prefix:
         id_prefix = f"{secrets.token_hex(4)}/"
@@ -270,8 +270,8 @@ def produce(
     client: "ClientProperties", prefix: str, events: Iterable["Sendable"], tally: Tally
 ) -> None:
     """Write the events in order. Raises UserError where Kafka does not take them."""
-    from brokerstream.kafka_io.topic_writer import NewRow, write_all
-    from brokerstream.kafka_io.topics import REQUESTS, full_name
+    from brokertwin.kafka_io.topic_writer import NewRow, write_all
+    from brokertwin.kafka_io.topics import REQUESTS, full_name
 
     def delivered() -> None:
         tally.sent += 1

@@ -1,4 +1,4 @@
-"""`brokerstream setup`: fetch the jars that are not on PyPI."""
+"""`brokertwin setup`: fetch the jars that are not on PyPI."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from brokerstream.cli import logs
-from brokerstream.cli.options import ConfigFile, settings_of
-from brokerstream.cli.output import err, say, warn
-from brokerstream.errors import UserError
+from brokertwin.cli import logs
+from brokertwin.cli.options import ConfigFile, settings_of
+from brokertwin.cli.output import err, say, warn
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.settings import Settings
+    from brokertwin.settings import Settings
 
 BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
@@ -33,10 +33,10 @@ def command(jars_only: JarsOnly = False, config: ConfigFile = None) -> None:
 
     Then a broker and a small job run once, so that Java keeps an archive of the classes that each
     loads: both start in half the time then. Another Java or PySpark needs another archive: say
-    `brokerstream setup` again.
+    `brokertwin setup` again.
     """
-    from brokerstream.kafka_io import jars
-    from brokerstream.kafka_io.java import java_executable
+    from brokertwin.kafka_io import jars
+    from brokertwin.kafka_io.java import java_executable
 
     settings = settings_of(config)
     java_executable()
@@ -49,8 +49,8 @@ def command(jars_only: JarsOnly = False, config: ConfigFile = None) -> None:
 
 def _archive(settings: "Settings") -> None:
     """Without the archives all works as well: what keeps them from being made is said, no more."""
-    from brokerstream.streaming import class_training
-    from brokerstream.streaming.runner import QueryFailed
+    from brokertwin.streaming import class_training
+    from brokertwin.streaming.runner import QueryFailed
 
     try:
         class_training.make(settings, say)

@@ -1,4 +1,4 @@
-"""Members of a share group for `brokerstream consume --protocol share`.
+"""Members of a share group for `brokertwin consume --protocol share`.
 
 A record is acknowledged when it is printed, and no more are fetched before all are. What was not
 printed when the command ends goes back to the group.
@@ -7,17 +7,17 @@ printed when the command ends goes back to the group.
 from collections import deque
 from typing import TYPE_CHECKING
 
-from brokerstream.clients.consumer_events import Assigned, Event, ShareAcknowledged
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.share_client import ShareClient
-from brokerstream.clients.share_fetcher import ShareRecord, ShareSettings
-from brokerstream.clients.share_session import AcknowledgeType
-from brokerstream.drivers.share_consumer import ShareConsumer
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.consumer_events import Assigned, Event, ShareAcknowledged
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.share_client import ShareClient
+from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
+from brokertwin.clients.share_session import AcknowledgeType
+from brokertwin.drivers.share_consumer import ShareConsumer
+from brokertwin.state.core.errors import Error
 
 if TYPE_CHECKING:
-    from brokerstream.clients.consumer_config import ConsumerConfig
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.clients.consumer_config import ConsumerConfig
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
 
 COMMIT_MS = 10_000
 
@@ -93,6 +93,6 @@ def share_member(
         topics,
         ShareSettings(is_explicit=True),
         client_rack=settings.client_rack,
-        client_id=f"brokerstream-{number}",
+        client_id=f"brokertwin-{number}",
     )
     return ShareMember(consumer, AcknowledgeType[kind])

@@ -1,4 +1,4 @@
-"""`brokerstream simulate`: a cluster and its clients in virtual time, with faults, audited."""
+"""`brokertwin simulate`: a cluster and its clients in virtual time, with faults, audited."""
 
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,14 +7,14 @@ import msgspec
 import typer
 from rich.progress import Progress
 
-from brokerstream.cli.options import AsJson
-from brokerstream.cli.output import err, out, say, show_json, show_table
-from brokerstream.errors import UserError
+from brokertwin.cli.options import AsJson
+from brokertwin.cli.output import err, out, say, show_json, show_table
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.simulation.campaign import Tally
-    from brokerstream.simulation.plan import Plan
-    from brokerstream.simulation.planting import Planted
+    from brokertwin.simulation.campaign import Tally
+    from brokertwin.simulation.plan import Plan
+    from brokertwin.simulation.planting import Planted
 
 FAILED = 1
 FAILED_SHOWN = 10
@@ -72,7 +72,7 @@ def command(
 
 
 def _planted(name: str | None) -> "Planted":
-    from brokerstream.simulation.planted import PLANTED
+    from brokertwin.simulation.planted import PLANTED
 
     found = {each.name: each for each in PLANTED}
     if name not in found:
@@ -81,7 +81,7 @@ def _planted(name: str | None) -> "Planted":
 
 
 def _list(as_json: bool) -> None:
-    from brokerstream.simulation.planted import PLANTED
+    from brokertwin.simulation.planted import PLANTED
 
     if as_json:
         show_json([{"name": each.name, "rule": each.rule} for each in PLANTED])
@@ -90,7 +90,7 @@ def _list(as_json: bool) -> None:
 
 
 def _tally(seeds: range, workers: int | None) -> "Tally":
-    from brokerstream.simulation.campaign import Tally, results
+    from brokertwin.simulation.campaign import Tally, results
 
     tally = Tally()
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
@@ -119,14 +119,14 @@ def _show(tally: "Tally", as_json: bool) -> None:
         for kind in tally.missing:
             out.print(f"missing: {kind} was not drawn")
         for seed in islice(tally.failed, FAILED_SHOWN):
-            out.print(f"look at one: brokerstream simulate --seed {seed} --trace")
+            out.print(f"look at one: brokertwin simulate --seed {seed} --trace")
     raise typer.Exit(FAILED if tally.failed or tally.missing else 0)
 
 
 def _show_found(broken: "Planted | None", seeds: range, workers: int | None, as_json: bool) -> None:
     """After how many seeds a broken rule, or each, is found; 1 where one is not."""
-    from brokerstream.simulation.campaign import found_after
-    from brokerstream.simulation.planted import PLANTED
+    from brokertwin.simulation.campaign import found_after
+    from brokertwin.simulation.planted import PLANTED
 
     wanted = [broken] if broken is not None else PLANTED
     rows = []
@@ -152,12 +152,12 @@ def _show_found(broken: "Planted | None", seeds: range, workers: int | None, as_
 def _show_one(seed: int, trace: bool, broken: "Planted | None", as_json: bool) -> None:
     """One run; a failing one is made smaller first."""
     if broken is not None:
-        from brokerstream.simulation.planting import plant
+        from brokertwin.simulation.planting import plant
 
         plant(broken)
-    from brokerstream.simulation.campaign import outcome_of
-    from brokerstream.simulation.plan import draw
-    from brokerstream.simulation.shrinking import shrink
+    from brokertwin.simulation.campaign import outcome_of
+    from brokertwin.simulation.plan import draw
+    from brokertwin.simulation.shrinking import shrink
 
     plan = msgspec.structs.replace(draw(seed), is_checked_whole=True)
     outcomes = outcome_of(plan)

@@ -1,11 +1,11 @@
-"""`brokerstream snapshot`: snapshots of a job's state and offsets, from its checkpoint."""
+"""`brokertwin snapshot`: snapshots of a job's state and offsets, from its checkpoint."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from brokerstream.cli.options import (
+from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     Checkpoint,
@@ -15,13 +15,13 @@ from brokerstream.cli.options import (
     group,
     settings_of,
 )
-from brokerstream.cli.output import out, say, show_fields, show_json, show_table
-from brokerstream.extras import need
+from brokertwin.cli.output import out, say, show_fields, show_json, show_table
+from brokertwin.extras import need
 
 if TYPE_CHECKING:
-    from brokerstream.settings import Settings
-    from brokerstream.sinks.snapshot_store import Snapshot
-    from brokerstream.streaming.restore import Restored
+    from brokertwin.settings import Settings
+    from brokertwin.sinks.snapshot_store import Snapshot
+    from brokertwin.streaming.restore import Restored
 
 app = group()
 
@@ -74,7 +74,7 @@ def snapshot_command() -> None:
     Each is a directory that is there whole or not at all. `run --snapshot-every` takes them while
     the job runs.
     """
-    need("`brokerstream snapshot`", "pyarrow")
+    need("`brokertwin snapshot`", "pyarrow")
 
 
 @app.command()
@@ -94,11 +94,11 @@ def take(
     older is removed. One that does not meet a --suite is kept aside below `rejected/`, with the
     reasons; the exit code is then 3.
     """
-    from brokerstream.cli import run_snapshots
-    from brokerstream.cli.check import EXIT_CODES
-    from brokerstream.sinks import checks
-    from brokerstream.streaming import snapshots as taking
-    from brokerstream.streaming.session import session_when_needed
+    from brokertwin.cli import run_snapshots
+    from brokertwin.cli.check import EXIT_CODES
+    from brokertwin.sinks import checks
+    from brokertwin.streaming import snapshots as taking
+    from brokertwin.streaming.session import session_when_needed
 
     settings = settings_of(
         config, checkpoint=checkpoint, snapshots=snapshots, prefix=prefix, master=master
@@ -121,7 +121,7 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """List the snapshots, the newest last."""
-    from brokerstream.sinks import snapshot_store
+    from brokertwin.sinks import snapshot_store
 
     directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
     found = snapshot_store.list_all(directory)
@@ -144,7 +144,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Check that a snapshot is whole, and show what is in it."""
-    from brokerstream.sinks import snapshot_store
+    from brokertwin.sinks import snapshot_store
 
     directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
     path = snapshot_store.find(directory, name)
@@ -178,9 +178,9 @@ def restore(
     It reads what came after the snapshot again and answers it as before, with the same ids. Stop
     the job on the former checkpoint first.
     """
-    need("`brokerstream snapshot restore`", "xxhash")
-    from brokerstream.sinks import snapshot_store
-    from brokerstream.streaming import restore as restoring
+    need("`brokertwin snapshot restore`", "xxhash")
+    from brokertwin.sinks import snapshot_store
+    from brokertwin.streaming import restore as restoring
 
     settings = settings_of(config, snapshots=snapshots, prefix=prefix)
     path = snapshot_store.find(settings.snapshots_dir, name)
@@ -205,12 +205,12 @@ def reshard(
     Nothing may have come after the snapshot: stop the gateways, let `run --available-now` end, and
     take it then. Start the gateways after the job.
     """
-    need("`brokerstream snapshot reshard`", "xxhash")
-    from brokerstream.kafka_io.kafka_clients import client_properties
-    from brokerstream.kafka_io.topics import REQUESTS, full_name
-    from brokerstream.sinks import snapshot_store
-    from brokerstream.streaming import resharding
-    from brokerstream.streaming import restore as restoring
+    need("`brokertwin snapshot reshard`", "xxhash")
+    from brokertwin.kafka_io.kafka_clients import client_properties
+    from brokertwin.kafka_io.topics import REQUESTS, full_name
+    from brokertwin.sinks import snapshot_store
+    from brokertwin.streaming import resharding
+    from brokertwin.streaming import restore as restoring
 
     given = {"bootstrap": bootstrap, "kafka_config": kafka_config}
     settings = settings_of(config, snapshots=snapshots, prefix=prefix, **given)
@@ -229,7 +229,7 @@ def _shuffle_partitions(settings: "Settings") -> int | None:
 
 
 def _show_restored(restored: "Restored", checkpoint: Path, as_json: bool) -> None:
-    from brokerstream.streaming.restore import command
+    from brokertwin.streaming.restore import command
 
     go_on = command(restored.facts, checkpoint)
     if as_json:

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.progress import Progress
 
-from brokerstream.cli.ingest import Batches, Broker, TimeZone
-from brokerstream.cli.options import Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
-from brokerstream.cli.output import err, warn
-from brokerstream.errors import UserError
+from brokertwin.cli.ingest import Batches, Broker, TimeZone
+from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
+from brokertwin.cli.output import err, warn
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.settings import Settings
-    from brokerstream.streaming.ingest.batches import Headers
-    from brokerstream.streaming.ingest.pipeline import Source
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.settings import Settings
+    from brokertwin.streaming.ingest.batches import Headers
+    from brokertwin.streaming.ingest.pipeline import Source
 
 Files = Annotated[
     list[Path] | None,
@@ -109,7 +109,7 @@ class Where(NamedTuple):
 
     def headers(self) -> "Headers | None":
         """The batch headers that a request log lacks, from dumps. Raises UserError."""
-        from brokerstream.streaming.ingest import dumps
+        from brokertwin.streaming.ingest import dumps
 
         return dumps.read(self.batches) if self.batches else None
 
@@ -163,7 +163,7 @@ def with_source(command: Callable[..., None]) -> Callable[..., None]:
 
 def kafka_of(settings: "Settings") -> "ClientProperties":
     """How to reach Kafka; warns of properties that have no effect here. Raises UserError."""
-    from brokerstream.kafka_io.kafka_clients import client_properties
+    from brokertwin.kafka_io.kafka_clients import client_properties
 
     client = client_properties(settings)
     for warning in client.warnings():
@@ -178,8 +178,8 @@ def source_of(where: Where) -> "Iterator[Source]":
     Raises:
         UserError: nothing is named, or more than one place; Kafka does not answer.
     """
-    from brokerstream.streaming.ingest.pipeline import Reading, read_files, zone_of
-    from brokerstream.streaming.lines import size_of
+    from brokertwin.streaming.ingest.pipeline import Reading, read_files, zone_of
+    from brokertwin.streaming.lines import size_of
 
     where.check()
     how = Reading(where.broker, zone_of(where.time_zone))
@@ -191,7 +191,7 @@ def source_of(where: Where) -> "Iterator[Source]":
                 files, how, summary, lambda size: bar.advance(task, size)
             )
             return
-        from brokerstream.streaming.ingest import topics
+        from brokertwin.streaming.ingest import topics
 
         settings = where.settings()
         client = kafka_of(settings)

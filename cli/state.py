@@ -1,4 +1,4 @@
-"""`brokerstream state`: the state of a live or stopped job, as tables."""
+"""`brokertwin state`: the state of a live or stopped job, as tables."""
 
 from datetime import UTC
 from pathlib import Path
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli import state_tables
-from brokerstream.cli.options import AsJson, AsOf, Checkpoint, ConfigFile, Prefix, settings_of
-from brokerstream.cli.output import say, show_json
-from brokerstream.errors import UserError
+from brokertwin.cli import state_tables
+from brokertwin.cli.options import AsJson, AsOf, Checkpoint, ConfigFile, Prefix, settings_of
+from brokertwin.cli.output import say, show_json
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.settings import Settings
-    from brokerstream.streaming.state_reader import Cells
-    from brokerstream.streaming.state_rows import Kind, Row
+    from brokertwin.settings import Settings
+    from brokertwin.streaming.state_reader import Cells
+    from brokertwin.streaming.state_rows import Kind, Row
 
 KindArgument = Annotated[
     str | None,
@@ -85,8 +85,8 @@ def command(
     topics are shown as well: a producer's last batches, a session's partitions. In place of a
     checkpoint --checkpoint takes a snapshot, too, and what `replay --keep` has left.
     """
-    from brokerstream import tables
-    from brokerstream.streaming import broker_files, state_rows
+    from brokertwin import tables
+    from brokertwin.streaming import broker_files, state_rows
 
     wanted = state_tables.kind_of(kind)
     if wanted is None and where is not None:
@@ -119,9 +119,9 @@ def _of_checkpoint(
     settings: "Settings", at: int | str | None, verbose: bool
 ) -> "tuple[Cells, str]":
     """The cells as a committed micro-batch has left them, and which."""
-    from brokerstream import tables
-    from brokerstream.streaming import state_reader
-    from brokerstream.streaming.session import session_when_needed
+    from brokertwin import tables
+    from brokertwin.streaming import state_reader
+    from brokertwin.streaming.session import session_when_needed
 
     directory = settings.checkpoint_dir
     batch = tables.batch_of(directory, tables.moment_of(at, UTC))
@@ -133,8 +133,8 @@ def _of_checkpoint(
 
 def _rows(kind: "Kind | None", cells: "Cells", key: str | None, where: str | None) -> "list[Row]":
     """The rows of a kind, or the counts of all, that are asked for."""
-    from brokerstream import tables
-    from brokerstream.streaming import state_rows
+    from brokertwin import tables
+    from brokertwin.streaming import state_rows
 
     if kind is None:
         return state_rows.counts(cells)

@@ -1,4 +1,4 @@
-"""What differs between two states that recordings leave, for `brokerstream replay --diff`."""
+"""What differs between two states that recordings leave, for `brokertwin replay --diff`."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -6,15 +6,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from brokerstream.cli import state_tables
-from brokerstream.cli.output import out, show_json, show_table
-from brokerstream.cli.sources import Where
+from brokertwin.cli import state_tables
+from brokertwin.cli.output import out, show_json, show_table
+from brokertwin.cli.sources import Where
 
 if TYPE_CHECKING:
-    from brokerstream.streaming.replay.plan import Plan
-    from brokerstream.streaming.replay.recording import Recording
-    from brokerstream.streaming.replay.state_diff import Change
-    from brokerstream.streaming.state_rows import Columns, Kind
+    from brokertwin.streaming.replay.plan import Plan
+    from brokertwin.streaming.replay.recording import Recording
+    from brokertwin.streaming.replay.state_diff import Change
+    from brokertwin.streaming.state_rows import Columns, Kind
 
 BEGINNING, END = "beginning", "end"
 
@@ -41,8 +41,8 @@ def show(
     Raises:
         UserError: a moment is none of the recording.
     """
-    from brokerstream.streaming.replay.state_diff import changes
-    from brokerstream.streaming.state_rows import WHOLE
+    from brokertwin.streaming.replay.state_diff import changes
+    from brokertwin.streaming.state_rows import WHOLE
 
     before, after = _states(planned_of, where, moments)
     found = changes(before, after, [kind] if kind is not None else WHOLE, all_items)
@@ -67,9 +67,9 @@ def _states(
     moments: tuple[str, str],
 ) -> "Iterator[Columns]":
     """The tables that a recording has left at each moment, or another recording at its end."""
-    from brokerstream.streaming.ingest.pipeline import zone_of
-    from brokerstream.streaming.replay import kept
-    from brokerstream.streaming.replay.until import events_until
+    from brokertwin.streaming.ingest.pipeline import zone_of
+    from brokertwin.streaming.replay import kept
+    from brokertwin.streaming.replay.until import events_until
 
     planned = functools.cache(planned_of)
     for moment in moments:

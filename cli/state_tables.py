@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from brokerstream.cli import tables
-from brokerstream.cli.output import out, show_table
-from brokerstream.errors import UserError
+from brokertwin.cli import tables
+from brokertwin.cli.output import out, show_table
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.streaming.state_rows import Kind, Row
+    from brokertwin.streaming.state_rows import Kind, Row
 
 KINDS = (
     "topics|logs|producers|sessions|clients|groups|offsets|transactional-ids|waiting"
@@ -71,7 +71,7 @@ def told(name: str, value: object) -> object:
 
 def listed(rows: "list[Row]", all_items: bool) -> "list[Row]":
     """The rows that a list has: those of internal topics only where `all_items` are asked for."""
-    from brokerstream.streaming.state_rows import is_internal
+    from brokertwin.streaming.state_rows import is_internal
 
     return [row for row in rows if all_items or not is_internal(row)]
 
@@ -91,7 +91,7 @@ def _none(rows: "list[Row]") -> set[str]:
 
 def kind_of(name: str | None) -> "Kind | None":
     """Raises UserError for a name that is no kind."""
-    from brokerstream.streaming.state_rows import Kind
+    from brokertwin.streaming.state_rows import Kind
 
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""`brokerstream streams`: applications of Kafka Streams on our own clients, on any Kafka."""
+"""`brokertwin streams`: applications of Kafka Streams on our own clients, on any Kafka."""
 
 import threading
 import time
@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import Bootstrap, ConfigFile, KafkaConfig, group, settings_of
-from brokerstream.cli.output import say, show_json
-from brokerstream.errors import UserError
+from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, group, settings_of
+from brokertwin.cli.output import say, show_json
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.clients.streams.layout import Layout
-    from brokerstream.clients.streams.stream_thread import StreamThread
-    from brokerstream.clients.streams.streams_config import StreamsConfig
-    from brokerstream.clients.streams.streams_protocol import HostInfo
-    from brokerstream.clients.streams.topology import Topology
-    from brokerstream.drivers.questions import Questions
-    from brokerstream.drivers.streams import Instance
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.settings import Settings
+    from brokertwin.clients.streams.layout import Layout
+    from brokertwin.clients.streams.stream_thread import StreamThread
+    from brokertwin.clients.streams.streams_config import StreamsConfig
+    from brokertwin.clients.streams.streams_protocol import HostInfo
+    from brokertwin.clients.streams.topology import Topology
+    from brokertwin.drivers.questions import Questions
+    from brokertwin.drivers.streams import Instance
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.settings import Settings
 
 LOOK_S = 0.2
 app = group()
@@ -134,7 +134,7 @@ def wordcount(
     has one task; its count goes to COUNTS, with the word as the key, whenever it changes. The
     counts are kept in a store with a changelog topic: another thread or instance goes on with them.
     """
-    from brokerstream.clients.streams.applications import word_count
+    from brokertwin.clients.streams.applications import word_count
 
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
     streams = _config(
@@ -173,7 +173,7 @@ def join(
     The newest value of a key on both sides goes to JOINED as `left,right` whenever one of them
     changes, and a tombstone where one goes. Both topics must have the same number of partitions.
     """
-    from brokerstream.clients.streams.applications import table_join
+    from brokertwin.clients.streams.applications import table_join
 
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
     streams = _config(
@@ -216,8 +216,8 @@ def ask(
     copies, and the value, null where there is none; or the keys of a range, of all instances. The
     exit code is 1 while nobody can tell.
     """
-    from brokerstream.drivers.questions import Question
-    from brokerstream.drivers.questions import ask as ask_server
+    from brokertwin.drivers.questions import Question
+    from brokertwin.drivers.questions import ask as ask_server
 
     named, begin, end = (None if each is None else each.encode() for each in (key, first, last))
     found = ask_server(_host_info(server), Question(store, named, begin, end, stale))
@@ -228,7 +228,7 @@ def ask(
 
 def _host_info(text: str) -> "HostInfo":
     """Raises UserError."""
-    from brokerstream.clients.streams.streams_protocol import host_info
+    from brokertwin.clients.streams.streams_protocol import host_info
 
     try:
         return host_info(text)
@@ -243,7 +243,7 @@ def _config(
     commit_interval_ms: int | None,
     session_timeout_ms: int,
 ) -> "StreamsConfig":
-    from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
+    from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
 
     return StreamsConfig(
         application_id=application_id,
@@ -270,9 +270,9 @@ class Run:
         server: str | None,
     ) -> None:
         """Raises UserError where Kafka or the topics are not as they have to be."""
-        from brokerstream.cli.client_access import accessible
-        from brokerstream.clients.timeline import Timeline
-        from brokerstream.drivers.sockets import monotonic_ms
+        from brokertwin.cli.client_access import accessible
+        from brokertwin.clients.timeline import Timeline
+        from brokertwin.drivers.sockets import monotonic_ms
 
         self._end_point = _host_info(server) if server is not None else None
         self._kafka = accessible(settings)
@@ -287,9 +287,9 @@ class Run:
 
     def run(self, threads: int, idle_s: float | None, is_shown: bool) -> None:
         """Until Ctrl-C, or until no record has come for so long. Raises UserError."""
-        from brokerstream.cli.threads import show_threads
-        from brokerstream.drivers.sockets import monotonic_ms
-        from brokerstream.drivers.streams import Instance
+        from brokertwin.cli.threads import show_threads
+        from brokertwin.drivers.sockets import monotonic_ms
+        from brokertwin.drivers.streams import Instance
 
         self._is_shown = is_shown
         tasks = " ".join(map(str, self._layout.tasks))
@@ -323,7 +323,7 @@ class Run:
 
     def _questions(self, instance: "Instance") -> "Questions | None":
         """Raises UserError where the address is taken."""
-        from brokerstream.drivers.questions import Questions
+        from brokertwin.drivers.questions import Questions
 
         if self._end_point is None:
             return None
@@ -335,7 +335,7 @@ class Run:
             ) from None
 
     def _wait(self, instance: "Instance", idle_s: float | None) -> None:
-        from brokerstream.clients.streams.stream_thread import ThreadState
+        from brokertwin.clients.streams.stream_thread import ThreadState
 
         worked, since = -1, time.monotonic()
         while True:
@@ -351,8 +351,8 @@ class Run:
                 return
 
     def _look(self, name: str, stream: "StreamThread") -> None:
-        from brokerstream.cli.threads import say_change
-        from brokerstream.drivers.sockets import monotonic_ms
+        from brokertwin.cli.threads import say_change
+        from brokertwin.drivers.sockets import monotonic_ms
 
         with self._lock:
             running = [str(task) for task in stream.running]
@@ -373,10 +373,10 @@ def _prepare_topics(
     create: int | None,
 ) -> "Layout":
     """Creates the application's own topics, and with `create` the others that are not there."""
-    from brokerstream.clients.streams.layout import layout, source_topics
-    from brokerstream.clients.streams.topology import TopologyError
-    from brokerstream.drivers.security import properties_of
-    from brokerstream.kafka_io import topics
+    from brokertwin.clients.streams.layout import layout, source_topics
+    from brokertwin.clients.streams.topology import TopologyError
+    from brokertwin.drivers.security import properties_of
+    from brokertwin.kafka_io import topics
 
     client = properties_of(kafka)
     admin = topics.admin_client(client)

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from rich.columns import Columns
 from rich.panel import Panel
 
-from brokerstream.cli.output import err, say_at
+from brokertwin.cli.output import err, say_at
 
 if TYPE_CHECKING:
-    from brokerstream.clients.timeline import Timeline
+    from brokertwin.clients.timeline import Timeline
 
 COLUMNS_MIN, COLUMNS_MAX = 20, 100
 LABEL_COLUMNS = 6

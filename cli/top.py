@@ -1,4 +1,4 @@
-"""`brokerstream top`: a job or a gateway on the terminal, from what it serves over HTTP."""
+"""`brokertwin top`: a job or a gateway on the terminal, from what it serves over HTTP."""
 
 import time
 import urllib.error
@@ -11,14 +11,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from brokerstream.cli.live import size_text
-from brokerstream.cli.options import AsJson
-from brokerstream.cli.output import out
-from brokerstream.errors import UserError
+from brokertwin.cli.live import size_text
+from brokertwin.cli.options import AsJson
+from brokertwin.cli.output import out
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.cli.watching.status import Status
-    from brokerstream.streaming.census import Census
+    from brokertwin.cli.watching.status import Status
+    from brokertwin.streaming.census import Census
 
 DEFAULT = "127.0.0.1:9404"
 TIMEOUT_S = 10.0
@@ -67,7 +67,7 @@ def _looks(where: str, once: bool, interval: float) -> "Iterator[tuple[bytes, St
     """The document, again and again until Ctrl-C. Raises UserError."""
     import msgspec
 
-    from brokerstream.cli.watching.status import Status
+    from brokertwin.cli.watching.status import Status
 
     decoder = msgspec.json.Decoder(Status)
     url = where if "://" in where else f"http://{where}"
@@ -79,7 +79,7 @@ def _looks(where: str, once: bool, interval: float) -> "Iterator[tuple[bytes, St
             except msgspec.MsgspecError as error:
                 raise UserError(
                     f"{where} answers something else than this version's /status.json: {error}.",
-                    "Is it a brokerstream job or gateway of the same version?",
+                    "Is it a brokertwin job or gateway of the same version?",
                 ) from None
             if once:
                 return
@@ -97,7 +97,7 @@ def _fetched(url: str, where: str) -> bytes:
         reason = getattr(error, "reason", None) or error
         raise UserError(
             f"Nothing to watch at {where}: {getattr(reason, 'strerror', None) or reason}.",
-            "Start `brokerstream run` or `brokerstream gateway` with --http-listen 9404.",
+            "Start `brokertwin run` or `brokertwin gateway` with --http-listen 9404.",
         ) from None
 
 

@@ -15,13 +15,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from brokerstream.clients.backoff import retry_backoff
-from brokerstream.clients.in_flight_requests import Jitter
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
-from brokerstream.clients.partition_sequences import is_later
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_batch import ProducerBatch, Record
-from brokerstream.clients.producer_config import ProducerConfig
+from brokertwin.clients.backoff import retry_backoff
+from brokertwin.clients.in_flight_requests import Jitter
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.partition_sequences import is_later
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_batch import ProducerBatch, Record
+from brokertwin.clients.producer_config import ProducerConfig
 
 NO_EPOCH = -1
 

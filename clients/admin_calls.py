@@ -28,18 +28,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.clients.backoff import ExponentialBackoff, retry_backoff
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.apis.delete_groups import DeleteGroupsRequest
-from brokerstream.state.apis.delete_records import DeleteRecordsRequest
-from brokerstream.state.apis.describe_groups import DescribeGroupsRequest
-from brokerstream.state.apis.describe_transactions import DescribeTransactionsRequest
-from brokerstream.state.apis.find_coordinator import FindCoordinatorRequest, KeyType
-from brokerstream.state.apis.list_groups import ListGroupsRequest
-from brokerstream.state.apis.list_offsets import ListOffsetsRequest
-from brokerstream.state.core.errors import RETRIABLE, Error
-from brokerstream.state.core.schema import Body
+from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.apis.delete_groups import DeleteGroupsRequest
+from brokertwin.state.apis.delete_records import DeleteRecordsRequest
+from brokertwin.state.apis.describe_groups import DescribeGroupsRequest
+from brokertwin.state.apis.describe_transactions import DescribeTransactionsRequest
+from brokertwin.state.apis.find_coordinator import FindCoordinatorRequest, KeyType
+from brokertwin.state.apis.list_groups import ListGroupsRequest
+from brokertwin.state.apis.list_offsets import ListOffsetsRequest
+from brokertwin.state.core.errors import RETRIABLE, Error
+from brokertwin.state.core.schema import Body
 
 CLIENT = -1
 

@@ -6,14 +6,14 @@ Source: seed 001; `KafkaAdminClient` in Kafka. `admin_calls.py` says whom a call
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from brokerstream.clients.admin_calls import AdminCall, Asked, Call, Scope
-from brokerstream.clients.client_loop import Answered, ClientLoop, UnderWay, Wanted
-from brokerstream.clients.consumer_metadata import ConsumerMetadata
-from brokerstream.clients.fetching_client import CONSUMER_NETWORK
-from brokerstream.clients.metadata import MetadataSettings
-from brokerstream.clients.network import Draw, NetworkSettings
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.core.schema import Body
+from brokertwin.clients.admin_calls import AdminCall, Asked, Call, Scope
+from brokertwin.clients.client_loop import Answered, ClientLoop, UnderWay, Wanted
+from brokertwin.clients.consumer_metadata import ConsumerMetadata
+from brokertwin.clients.fetching_client import CONSUMER_NETWORK
+from brokertwin.clients.metadata import MetadataSettings
+from brokertwin.clients.network import Draw, NetworkSettings
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.core.schema import Body
 
 API_TIMEOUT_MS = 60_000
 """`default.api.timeout.ms`."""

@@ -20,34 +20,34 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.clients import consumer_requests
-from brokerstream.clients.metadata import Metadata, RequestAndVersion
-from brokerstream.clients.network import Connect, Draw, NetworkClient, NetworkSettings
-from brokerstream.clients.node_connections import UNLIMITED_MS, ConnectionState
-from brokerstream.clients.partitions import Node
-from brokerstream.clients.transaction_rules import Versions
-from brokerstream.state.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
-from brokerstream.state.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from brokerstream.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from brokerstream.state.apis.delete_groups import DeleteGroupsResponse
-from brokerstream.state.apis.delete_records import DeleteRecordsResponse
-from brokerstream.state.apis.describe_groups import DescribeGroupsResponse
-from brokerstream.state.apis.describe_transactions import DescribeTransactionsResponse
-from brokerstream.state.apis.end_txn import EndTxnResponse
-from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
-from brokerstream.state.apis.list_groups import ListGroupsResponse
-from brokerstream.state.apis.list_offsets import ListOffsetsResponse
-from brokerstream.state.apis.metadata import MetadataResponse
-from brokerstream.state.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
-from brokerstream.state.apis.share_group_heartbeat import ShareGroupHeartbeatResponse
-from brokerstream.state.apis.txn_offset_commit import TxnOffsetCommitResponse
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
-from brokerstream.state.core.schema import Body
-from brokerstream.state.fetch.fetch_bodies import FetchResponse
-from brokerstream.state.replication.produce_bodies import ProduceResponse
-from brokerstream.state.share.fetch_bodies import ShareAcknowledgeResponse, ShareFetchResponse
-from brokerstream.state.transactions.transaction_verification import AddPartitionsToTxnResponse
+from brokertwin.clients import consumer_requests
+from brokertwin.clients.metadata import Metadata, RequestAndVersion
+from brokertwin.clients.network import Connect, Draw, NetworkClient, NetworkSettings
+from brokertwin.clients.node_connections import UNLIMITED_MS, ConnectionState
+from brokertwin.clients.partitions import Node
+from brokertwin.clients.transaction_rules import Versions
+from brokertwin.state.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
+from brokertwin.state.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from brokertwin.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from brokertwin.state.apis.delete_groups import DeleteGroupsResponse
+from brokertwin.state.apis.delete_records import DeleteRecordsResponse
+from brokertwin.state.apis.describe_groups import DescribeGroupsResponse
+from brokertwin.state.apis.describe_transactions import DescribeTransactionsResponse
+from brokertwin.state.apis.end_txn import EndTxnResponse
+from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
+from brokertwin.state.apis.list_groups import ListGroupsResponse
+from brokertwin.state.apis.list_offsets import ListOffsetsResponse
+from brokertwin.state.apis.metadata import MetadataResponse
+from brokertwin.state.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from brokertwin.state.apis.share_group_heartbeat import ShareGroupHeartbeatResponse
+from brokertwin.state.apis.txn_offset_commit import TxnOffsetCommitResponse
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.schema import Body
+from brokertwin.state.fetch.fetch_bodies import FetchResponse
+from brokertwin.state.replication.produce_bodies import ProduceResponse
+from brokertwin.state.share.fetch_bodies import ShareAcknowledgeResponse, ShareFetchResponse
+from brokertwin.state.transactions.transaction_verification import AddPartitionsToTxnResponse
 
 SPOKEN: Mapping[str, tuple[int, int]] = {
     "PRODUCE": (3, 12),
@@ -107,7 +107,7 @@ RESPONSES: dict[str, type[Body]] = {
 _known = [msgspec.json.Decoder(each) for each in RESPONSES.values()]
 """That msgspec knows the types before threads are: two that first use one at once end a process."""
 API_VERSIONS_VERSION = 4
-SOFTWARE = ApiVersionsRequest(client_software_name="brokerstream", client_software_version="1")
+SOFTWARE = ApiVersionsRequest(client_software_name="brokertwin", client_software_version="1")
 
 
 class Close(msgspec.Struct, frozen=True):

@@ -14,29 +14,29 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-from brokerstream.clients.assignors.member import MembersAssignor
-from brokerstream.clients.client_loop import Answered, UnderWay, Wanted
-from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokerstream.clients.consumer_coordinator import (
+from brokertwin.clients.assignors.member import MembersAssignor
+from brokertwin.clients.client_loop import Answered, UnderWay, Wanted
+from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
+from brokertwin.clients.consumer_coordinator import (
     ConsumerCoordinator,
     Outgoing,
 )
-from brokerstream.clients.consumer_events import (
+from brokertwin.clients.consumer_events import (
     Event,
 )
-from brokerstream.clients.consumer_membership import ConsumerMembership
-from brokerstream.clients.consumer_metadata import (
+from brokertwin.clients.consumer_membership import ConsumerMembership
+from brokertwin.clients.consumer_metadata import (
     AssignedMetadata,
     ConsumerMetadata,
     PatternMetadata,
 )
-from brokerstream.clients.fetcher import FetchSettings
-from brokerstream.clients.fetching_client import CONSUMER_NETWORK, FetchingClient
-from brokerstream.clients.metadata import MetadataSettings
-from brokerstream.clients.network import Draw, NetworkSettings
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.core.schema import Body
+from brokertwin.clients.fetcher import FetchSettings
+from brokertwin.clients.fetching_client import CONSUMER_NETWORK, FetchingClient
+from brokertwin.clients.metadata import MetadataSettings
+from brokertwin.clients.network import Draw, NetworkSettings
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.core.schema import Body
 
 COORDINATOR_NODE = 2**31 - 1
 """A coordinator's connection goes by this less its id, beside that of the same broker's fetches."""

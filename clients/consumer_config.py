@@ -7,8 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.backoff import ExponentialBackoff, constant_backoff, retry_backoff
+from brokertwin.clients.assignors.assign import AssignorName
+from brokertwin.clients.backoff import ExponentialBackoff, constant_backoff, retry_backoff
 
 
 class GroupProtocol(StrEnum):

@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.clients import consumer_requests as requests
-from brokerstream.clients.assignors.member import ConsumersOwn, MembersAssignor
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_events import (
+from brokertwin.clients import consumer_requests as requests
+from brokertwin.clients.assignors.member import ConsumersOwn, MembersAssignor
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.consumer_events import (
     Assigned,
     CommitFailed,
     Committed,
@@ -40,18 +40,18 @@ from brokerstream.clients.consumer_events import (
     Lost,
     Revoked,
 )
-from brokerstream.clients.consumer_protocol import decode_assignment
-from brokerstream.clients.consumer_requests import NO_GENERATION, Generation
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.apis.find_coordinator import FindCoordinatorResponse
-from brokerstream.state.apis.heartbeat import HeartbeatResponse
-from brokerstream.state.apis.join_group import JoinGroupRequest
-from brokerstream.state.apis.offset_commit import OffsetCommitResponse
-from brokerstream.state.apis.offset_fetch import OffsetFetchResponse
-from brokerstream.state.core.errors import Error, error_name, error_of
-from brokerstream.state.core.schema import Body
-from brokerstream.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+from brokertwin.clients.consumer_protocol import decode_assignment
+from brokertwin.clients.consumer_requests import NO_GENERATION, Generation
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.apis.find_coordinator import FindCoordinatorResponse
+from brokertwin.state.apis.heartbeat import HeartbeatResponse
+from brokertwin.state.apis.join_group import JoinGroupRequest
+from brokertwin.state.apis.offset_commit import OffsetCommitResponse
+from brokertwin.state.apis.offset_fetch import OffsetFetchResponse
+from brokertwin.state.core.errors import Error, error_name, error_of
+from brokertwin.state.core.schema import Body
+from brokertwin.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
 
 COORDINATOR_GONE = frozenset(
     {Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR, Error.REQUEST_TIMED_OUT}

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.core.errors import Error
 
 
 class Assigned(NamedTuple):

@@ -27,31 +27,31 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar
 
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_coordinator import (
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.consumer_coordinator import (
     RETRIABLE,
     Commit,
     ConsumerCoordinator,
     MemberState,
 )
-from brokerstream.clients.consumer_events import (
+from brokertwin.clients.consumer_events import (
     Assigned,
     Revoked,
 )
-from brokerstream.clients.consumer_requests import Generation
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.apis import share_group_heartbeat
-from brokerstream.state.apis.consumer_group_heartbeat import (
+from brokertwin.clients.consumer_requests import Generation
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.apis import share_group_heartbeat
+from brokertwin.state.apis.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from brokerstream.state.apis.share_group_heartbeat import ShareGroupHeartbeatResponse
-from brokerstream.state.core.errors import Error, error_of
-from brokerstream.state.core.schema import Body, Uuid
-from brokerstream.state.groups.consumer_group import (
+from brokertwin.state.apis.share_group_heartbeat import ShareGroupHeartbeatResponse
+from brokertwin.state.core.errors import Error, error_of
+from brokertwin.state.core.schema import Body, Uuid
+from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,

@@ -11,9 +11,9 @@ Source: `ConsumerMetadata` in Kafka.
 import re
 from collections.abc import Iterable
 
-from brokerstream.clients.metadata import Metadata, MetadataSettings
-from brokerstream.state.apis.metadata import MetadataRequest, WantedTopic
-from brokerstream.state.core.schema import Uuid
+from brokertwin.clients.metadata import Metadata, MetadataSettings
+from brokertwin.state.apis.metadata import MetadataRequest, WantedTopic
+from brokertwin.state.core.schema import Uuid
 
 
 class ConsumerMetadata(Metadata):

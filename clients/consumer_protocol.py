@@ -8,9 +8,9 @@ The coordinator passes these bytes on; a newer version is read as far as version
 import struct
 from collections.abc import Iterable
 
-from brokerstream.clients.assignors.group import Subscription
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.core.kafka_bytes import Reader
+from brokertwin.clients.assignors.group import Subscription
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.core.kafka_bytes import Reader
 
 VERSION = 3
 OWNED_VERSION, GENERATION_VERSION, RACK_VERSION = 1, 2, 3

@@ -7,39 +7,39 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from brokerstream.clients.assignors.group import Subscription
-from brokerstream.clients.assignors.member import MembersAssignor
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_protocol import decode_subscription, encode_subscription
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.apis.find_coordinator import (
+from brokertwin.clients.assignors.group import Subscription
+from brokertwin.clients.assignors.member import MembersAssignor
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.consumer_protocol import decode_subscription, encode_subscription
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.apis.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from brokerstream.state.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
-from brokerstream.state.apis.join_group import JoinGroupRequest, JoinProtocol
-from brokerstream.state.apis.leave_group import (
+from brokertwin.state.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from brokertwin.state.apis.join_group import JoinGroupRequest, JoinProtocol
+from brokertwin.state.apis.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     LeavingMember,
 )
-from brokerstream.state.apis.offset_commit import (
+from brokertwin.state.apis.offset_commit import (
     CommitPartition,
     CommitTopic,
     OffsetCommitRequest,
     OffsetCommitResponse,
 )
-from brokerstream.state.apis.offset_fetch import (
+from brokertwin.state.apis.offset_fetch import (
     FetchGroup,
     FetchTopic,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from brokerstream.state.apis.sync_group import MemberAssignment, SyncGroupRequest
-from brokerstream.state.cluster.image import NO_EPOCH
-from brokerstream.state.core.schema import Body
-from brokerstream.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+from brokertwin.state.apis.sync_group import MemberAssignment, SyncGroupRequest
+from brokertwin.state.cluster.image import NO_EPOCH
+from brokertwin.state.core.schema import Body
+from brokertwin.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
 
 PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1

@@ -9,7 +9,7 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from brokerstream.clients.client_loop import Action, ClientLoop, NetworkEvent
+from brokertwin.clients.client_loop import Action, ClientLoop, NetworkEvent
 
 Clock = Callable[[], int]
 """Gives ms that never go back."""

@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.clients.partitions import TopicIdPartition, TopicPartition
-from brokerstream.state.cluster.image import NO_EPOCH
-from brokerstream.state.core.errors import Error, error_name
-from brokerstream.state.core.schema import ZERO_UUID, Uuid
-from brokerstream.state.fetch.fetch_bodies import (
+from brokertwin.clients.partitions import TopicIdPartition, TopicPartition
+from brokertwin.state.cluster.image import NO_EPOCH
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.fetch.fetch_bodies import (
     AnsweredTopic,
     FetchRequest,
     FetchResponse,
@@ -34,7 +34,7 @@ from brokerstream.state.fetch.fetch_bodies import (
     RequestedPartition,
     RequestedTopic,
 )
-from brokerstream.state.fetch.fetch_session import (
+from brokertwin.state.fetch.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     INVALID_SESSION_ID,

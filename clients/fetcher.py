@@ -31,26 +31,26 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.clients.fetch_session import (
+from brokertwin.clients.fetch_session import (
     FetchRequestData,
     FetchSessionHandler,
     PartitionData,
 )
-from brokerstream.clients.metadata import INVALID_METADATA
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.position_validation import PositionValidator
-from brokerstream.clients.preferred_replicas import PreferredReplicas
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.apis.list_offsets import (
+from brokertwin.clients.metadata import INVALID_METADATA
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.position_validation import PositionValidator
+from brokertwin.clients.preferred_replicas import PreferredReplicas
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.apis.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListPartition,
     ListTopic,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.fetch.fetch_bodies import FetchRequest, FetchResponse
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.fetch.fetch_bodies import FetchRequest, FetchResponse
 
 NO_LOG_START = -1
 NO_EPOCH = -1

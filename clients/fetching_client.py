@@ -14,25 +14,25 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.clients.client_loop import Answered, ClientLoop, UnderWay, Wanted
-from brokerstream.clients.consumer_events import Truncated
-from brokerstream.clients.consumer_metadata import ConsumerMetadata
-from brokerstream.clients.fetcher import CLIENT, Fetch, Fetcher, FetchSettings, OffsetReset, Records
-from brokerstream.clients.metadata import MetadataSettings
-from brokerstream.clients.network import Draw, NetworkSettings
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.clients.position_validation import Question
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.apis.list_offsets import (
+from brokertwin.clients.client_loop import Answered, ClientLoop, UnderWay, Wanted
+from brokertwin.clients.consumer_events import Truncated
+from brokertwin.clients.consumer_metadata import ConsumerMetadata
+from brokertwin.clients.fetcher import CLIENT, Fetch, Fetcher, FetchSettings, OffsetReset, Records
+from brokertwin.clients.metadata import MetadataSettings
+from brokertwin.clients.network import Draw, NetworkSettings
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.position_validation import Question
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.apis.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListPartition,
     ListTopic,
 )
-from brokerstream.state.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body
-from brokerstream.state.fetch.fetch_bodies import FetchResponse
+from brokertwin.state.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body
+from brokertwin.state.fetch.fetch_bodies import FetchResponse
 
 EPOCHS = "OFFSET_FOR_LEADER_EPOCH"
 IN_FLIGHT_MAX = 100

@@ -9,8 +9,8 @@ takes one by chance; here it is the lowest id.
 from collections.abc import Callable
 from typing import Protocol
 
-from brokerstream.clients.backoff import ExponentialBackoff
-from brokerstream.clients.node_connections import ConnectionState, NodeConnections
+from brokertwin.clients.backoff import ExponentialBackoff
+from brokertwin.clients.node_connections import ConnectionState, NodeConnections
 
 Jitter = Callable[[], float]
 """Gives a number from 0 (inclusive) to 1 (exclusive) with each call."""

@@ -7,25 +7,25 @@ the partitions end now, and `is_at_end` says whether all before that has been ta
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from brokerstream.clients.client_loop import Answered, UnderWay, Wanted
-from brokerstream.clients.consumer_client import ConsumerClient, Coordination
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_coordinator import ConsumerCoordinator
-from brokerstream.clients.fetcher import (
+from brokertwin.clients.client_loop import Answered, UnderWay, Wanted
+from brokertwin.clients.consumer_client import ConsumerClient, Coordination
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.consumer_coordinator import ConsumerCoordinator
+from brokertwin.clients.fetcher import (
     FetchSettings,
     OffsetReset,
     has_leader,
     list_offsets,
 )
-from brokerstream.clients.network import Draw
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.apis.list_offsets import (
+from brokertwin.clients.network import Draw
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.apis.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body
 
 NO_GROUP = ConsumerConfig(group_id="", enable_auto_commit=False)
 

@@ -26,19 +26,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.clients.backoff import ExponentialBackoff, retry_backoff
-from brokerstream.clients.metadata_snapshot import (
+from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
+from brokertwin.clients.metadata_snapshot import (
     NO_LEADER,
     LeaderAndEpoch,
     MetadataSnapshot,
     PartitionMetadata,
     bootstrap_snapshot,
 )
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.state.apis import metadata as api
-from brokerstream.state.apis.metadata import MetadataRequest, MetadataResponse, WantedTopic
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.state.apis import metadata as api
+from brokertwin.state.apis.metadata import MetadataRequest, MetadataResponse, WantedTopic
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
 
 RELIABLE_EPOCHS_VERSION = 9
 """From this version of Metadata on, leader epochs are right during a reassignment too."""

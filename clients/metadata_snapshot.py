@@ -10,8 +10,8 @@ from functools import cached_property
 
 import msgspec
 
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.state.core.schema import Uuid
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.state.core.schema import Uuid
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True):

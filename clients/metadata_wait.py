@@ -11,8 +11,8 @@ The caller wakes the sender's thread before it waits. Source: seed 001.
 
 import msgspec
 
-from brokerstream.clients.metadata import ProducerMetadata
-from brokerstream.state.core.errors import Error, error_name
+from brokertwin.clients.metadata import ProducerMetadata
+from brokertwin.state.core.errors import Error, error_name
 
 
 class Known(msgspec.Struct, frozen=True):

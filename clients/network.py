@@ -30,18 +30,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.clients.backoff import ExponentialBackoff, retry_backoff
-from brokerstream.clients.metadata import (
+from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
+from brokertwin.clients.metadata import (
     Event,
     Metadata,
     MetadataError,
     RequestAndVersion,
     Rules,
 )
-from brokerstream.clients.node_connections import UNLIMITED_MS, NodeConnections
-from brokerstream.clients.partitions import Node
-from brokerstream.state.apis.metadata import MetadataResponse
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.node_connections import UNLIMITED_MS, NodeConnections
+from brokertwin.clients.partitions import Node
+from brokertwin.state.apis.metadata import MetadataResponse
+from brokertwin.state.core.errors import Error
 
 IN_FLIGHT_MS_0_10 = 2**31 - 1
 NEVER = 2**15

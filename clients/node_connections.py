@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.clients.backoff import ExponentialBackoff, retry_backoff
+from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
 
 UNLIMITED_MS = 2**63 - 1
 """No time of its own: whoever waits goes on when something happens."""

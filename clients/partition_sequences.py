@@ -9,8 +9,8 @@ before it. Here a sequence is later where it lies less than half the circle ahea
 in flight keep the order in which they got their sequences.
 """
 
-from brokerstream.clients.producer_batch import NO_ID, NO_SEQUENCE, IdAndEpoch, ProducerBatch
-from brokerstream.state.logs.producer import SEQUENCE_MAX, sequence_after
+from brokertwin.clients.producer_batch import NO_ID, NO_SEQUENCE, IdAndEpoch, ProducerBatch
+from brokertwin.state.logs.producer import SEQUENCE_MAX, sequence_after
 
 NO_OFFSET = -1
 

@@ -19,12 +19,12 @@ from itertools import accumulate
 
 import msgspec
 
-from brokerstream.clients.metadata import Rules
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
-from brokerstream.clients.network import Draw
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.state.core.murmur2 import partition_of
+from brokertwin.clients.metadata import Rules
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.network import Draw
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.state.core.murmur2 import partition_of
 
 
 class _Sticky(msgspec.Struct):

@@ -5,7 +5,7 @@ Source: `TopicPartition`, `TopicIdPartition`, `Node` in Kafka.
 
 from typing import NamedTuple
 
-from brokerstream.state.core.schema import Uuid
+from brokertwin.state.core.schema import Uuid
 
 
 class TopicPartition(NamedTuple):

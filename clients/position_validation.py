@@ -18,20 +18,20 @@ than what metadata knows waits for newer metadata, so nobody asks a leader of th
 
 from typing import NamedTuple
 
-from brokerstream.clients.consumer_events import Truncated
-from brokerstream.clients.metadata import Metadata
-from brokerstream.clients.metadata_snapshot import NO_LEADER, LeaderAndEpoch, MetadataSnapshot
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.apis.offset_for_leader_epoch import (
+from brokertwin.clients.consumer_events import Truncated
+from brokertwin.clients.metadata import Metadata
+from brokertwin.clients.metadata_snapshot import NO_LEADER, LeaderAndEpoch, MetadataSnapshot
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.apis.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     WantedPartition,
     WantedTopic,
 )
-from brokerstream.state.cluster.image import NO_EPOCH
-from brokerstream.state.core.errors import Error
+from brokertwin.state.cluster.image import NO_EPOCH
+from brokertwin.state.core.errors import Error
 
 NO_OFFSET = -1
 CONSUMER = -1

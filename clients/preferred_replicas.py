@@ -12,8 +12,8 @@ Source: `SubscriptionState.preferredReadReplica`, `AbstractFetch.selectReadRepli
 
 from collections.abc import Collection
 
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot
+from brokertwin.clients.partitions import TopicPartition
 
 
 class PreferredReplicas:

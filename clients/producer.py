@@ -18,23 +18,23 @@ What Kafka's client does otherwise, and why, stands in `partition_sequences.py` 
 Not done: compression.
 """
 
-from brokerstream.clients.in_flight_requests import Jitter, Requests
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot
-from brokerstream.clients.node_latencies import NodeLatencies
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_batch import (
+from brokertwin.clients.in_flight_requests import Jitter, Requests
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot
+from brokertwin.clients.node_latencies import NodeLatencies
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_batch import (
     BATCH_OVERHEAD,
     ProducerBatch,
     Record,
 )
-from brokerstream.clients.producer_config import ProducerConfig, checked
-from brokerstream.clients.producer_events import Event, Failed
-from brokerstream.clients.sender import Outgoing, Sender
-from brokerstream.clients.transaction_manager import TransactionManager
-from brokerstream.clients.transactions import Transactions
-from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
-from brokerstream.state.core.errors import Error
-from brokerstream.state.replication.produce_bodies import ProduceResponse
+from brokertwin.clients.producer_config import ProducerConfig, checked
+from brokertwin.clients.producer_events import Event, Failed
+from brokertwin.clients.sender import Outgoing, Sender
+from brokertwin.clients.transaction_manager import TransactionManager
+from brokertwin.clients.transactions import Transactions
+from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
+from brokertwin.state.core.errors import Error
+from brokertwin.state.replication.produce_bodies import ProduceResponse
 
 
 class Producer:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.core.records import Batch
-from brokerstream.state.logs.producer import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, sequence_after
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.core.records import Batch
+from brokertwin.state.logs.producer import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, sequence_after
 
 NO_SEQUENCE = -1
 

@@ -14,23 +14,23 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.clients.client_loop import Answered, ClientLoop, Close, UnderWay, Wanted
-from brokerstream.clients.metadata import MetadataSettings, ProducerMetadata
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot
-from brokerstream.clients.network import Draw, NetworkSettings
-from brokerstream.clients.partitioner import Partitioner
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer import Producer
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_events import Acked, ConnectionStalled, Failed, MetadataWanted
-from brokerstream.clients.sender import Outgoing
-from brokerstream.clients.transaction_rules import Versions, rules_of
-from brokerstream.clients.transactions import Request, Transactions
-from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
-from brokerstream.state.apis.metadata import MetadataRequest
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body
-from brokerstream.state.replication.produce_bodies import ProduceRequest, ProduceResponse
+from brokertwin.clients.client_loop import Answered, ClientLoop, Close, UnderWay, Wanted
+from brokertwin.clients.metadata import MetadataSettings, ProducerMetadata
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot
+from brokertwin.clients.network import Draw, NetworkSettings
+from brokertwin.clients.partitioner import Partitioner
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer import Producer
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import Acked, ConnectionStalled, Failed, MetadataWanted
+from brokertwin.clients.sender import Outgoing
+from brokertwin.clients.transaction_rules import Versions, rules_of
+from brokertwin.clients.transactions import Request, Transactions
+from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
+from brokertwin.state.apis.metadata import MetadataRequest
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body
+from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceResponse
 
 
 class _Nodes:

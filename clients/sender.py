@@ -16,42 +16,42 @@ will have. Passes follow one another until one sends nothing.
 
 import msgspec
 
-from brokerstream.clients.accumulator import Accumulator
-from brokerstream.clients.backoff import retry_backoff
-from brokerstream.clients.in_flight_requests import InFlightRequests, Jitter, Requests
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot
-from brokerstream.clients.node_latencies import NodeLatencies
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_batch import (
+from brokertwin.clients.accumulator import Accumulator
+from brokertwin.clients.backoff import retry_backoff
+from brokertwin.clients.in_flight_requests import InFlightRequests, Jitter, Requests
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot
+from brokertwin.clients.node_latencies import NodeLatencies
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_batch import (
     NO_ID,
     IdAndEpoch,
     ProducerBatch,
     split,
 )
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_events import (
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import (
     Acked,
     ConnectionStalled,
     Event,
     Failed,
     MetadataWanted,
 )
-from brokerstream.clients.transaction_manager import (
+from brokertwin.clients.transaction_manager import (
     Input,
     Retry,
     State,
     TransactionalManager,
     TransactionManager,
 )
-from brokerstream.clients.transactions import Transactions
-from brokerstream.state.apis.init_producer_id import (
+from brokertwin.clients.transactions import Transactions
+from brokertwin.state.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from brokerstream.state.cluster.image import LeaderIdAndEpoch
-from brokerstream.state.core.errors import RETRIABLE, Error, error_of
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.replication.produce_bodies import (
+from brokertwin.state.cluster.image import LeaderIdAndEpoch
+from brokertwin.state.core.errors import RETRIABLE, Error, error_of
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.replication.produce_bodies import (
     AnsweredPartition,
     ProducedPartition,
     ProducedTopic,

@@ -12,20 +12,20 @@ each others; a record that its member neither accepts nor rejects comes again, t
 
 from typing import Any
 
-from brokerstream.clients.client_loop import Answered, UnderWay, Wanted
-from brokerstream.clients.consumer_client import ConsumerClient, drawn_member_id
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_events import Event
-from brokerstream.clients.fetcher import FetchSettings
-from brokerstream.clients.fetching_client import CONSUMER_NETWORK
-from brokerstream.clients.metadata import MetadataSettings
-from brokerstream.clients.network import Draw, NetworkSettings
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.share_fetcher import Asked, ShareFetcher, ShareRecord, ShareSettings
-from brokerstream.clients.share_membership import ShareMembership
-from brokerstream.clients.share_session import AcknowledgeType
-from brokerstream.state.core.schema import Body
-from brokerstream.state.share.fetch_bodies import (
+from brokertwin.clients.client_loop import Answered, UnderWay, Wanted
+from brokertwin.clients.consumer_client import ConsumerClient, drawn_member_id
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.consumer_events import Event
+from brokertwin.clients.fetcher import FetchSettings
+from brokertwin.clients.fetching_client import CONSUMER_NETWORK
+from brokertwin.clients.metadata import MetadataSettings
+from brokertwin.clients.network import Draw, NetworkSettings
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.share_fetcher import Asked, ShareFetcher, ShareRecord, ShareSettings
+from brokertwin.clients.share_membership import ShareMembership
+from brokertwin.clients.share_session import AcknowledgeType
+from brokertwin.state.core.schema import Body
+from brokertwin.state.share.fetch_bodies import (
     ShareAcknowledgeResponse,
     ShareFetchRequest,
     ShareFetchResponse,

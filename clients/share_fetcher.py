@@ -42,14 +42,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.clients.backoff import ExponentialBackoff, retry_backoff
-from brokerstream.clients.consumer_events import Event, Failed, ShareAcknowledged
-from brokerstream.clients.fetcher import Records
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.share_session import AcknowledgeType, ShareSession
-from brokerstream.state.core.errors import RETRIABLE, Error, error_of
-from brokerstream.state.share.fetch_bodies import (
+from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
+from brokertwin.clients.consumer_events import Event, Failed, ShareAcknowledged
+from brokertwin.clients.fetcher import Records
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.share_session import AcknowledgeType, ShareSession
+from brokertwin.state.core.errors import RETRIABLE, Error, error_of
+from brokertwin.state.share.fetch_bodies import (
     AnsweredPartition,
     FetchedTopic,
     ShareAcknowledgeRequest,
@@ -57,7 +57,7 @@ from brokerstream.state.share.fetch_bodies import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from brokerstream.state.share.share_sessions import Place
+from brokertwin.state.share.share_sessions import Place
 
 FATAL = frozenset(
     {Error.GROUP_AUTHORIZATION_FAILED, Error.UNSUPPORTED_VERSION, Error.INVALID_REQUEST}

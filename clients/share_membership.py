@@ -8,10 +8,10 @@ says topics alone, and only where nothing was said, or others.
 
 from typing import ClassVar
 
-from brokerstream.clients.consumer_membership import ConsumerMembership
-from brokerstream.state.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
-from brokerstream.state.core.schema import Body
-from brokerstream.state.groups.consumer_group import LEAVE_EPOCH
+from brokertwin.clients.consumer_membership import ConsumerMembership
+from brokertwin.state.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
+from brokertwin.state.core.schema import Body
+from brokertwin.state.groups.consumer_group import LEAVE_EPOCH
 
 
 class ShareMembership(ConsumerMembership):

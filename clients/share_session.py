@@ -14,15 +14,15 @@ had of it.
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.share import share_partition
-from brokerstream.state.share.fetch_bodies import (
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.share import share_partition
+from brokertwin.state.share.fetch_bodies import (
     AcknowledgementBatch,
     FetchedPartition,
     FetchedTopic,
     ForgottenTopic,
 )
-from brokerstream.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
+from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
 
 EPOCH_MAX = 2**31 - 1
 

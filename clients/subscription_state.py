@@ -5,7 +5,7 @@ Source: `SubscriptionState` in Kafka.
 
 from collections.abc import Iterable, Mapping
 
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.partitions import TopicPartition
 
 
 class SubscriptionState:

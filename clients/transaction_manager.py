@@ -34,10 +34,10 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from brokerstream.clients.partition_sequences import PartitionSequences
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_batch import NO_ID, IdAndEpoch, ProducerBatch
-from brokerstream.state.core.errors import RETRIABLE, Error
+from brokertwin.clients.partition_sequences import PartitionSequences
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_batch import NO_ID, IdAndEpoch, ProducerBatch
+from brokertwin.state.core.errors import RETRIABLE, Error
 
 EPOCH_MAX = 2**15 - 1
 

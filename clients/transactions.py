@@ -45,35 +45,35 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.clients.backoff import ExponentialBackoff, retry_backoff
-from brokerstream.clients.consumer_requests import Generation
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.clients.producer_batch import NO_ID, IdAndEpoch
-from brokerstream.clients.transaction_manager import FATAL as FATAL_OF_BATCHES
-from brokerstream.clients.transaction_rules import BEFORE_KIP_890, TransactionRules
-from brokerstream.state.apis.add_offsets_to_txn import (
+from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
+from brokertwin.clients.consumer_requests import Generation
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.producer_batch import NO_ID, IdAndEpoch
+from brokertwin.clients.transaction_manager import FATAL as FATAL_OF_BATCHES
+from brokertwin.clients.transaction_rules import BEFORE_KIP_890, TransactionRules
+from brokertwin.state.apis.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
-from brokerstream.state.apis.end_txn import EndTxnRequest, EndTxnResponse
-from brokerstream.state.apis.find_coordinator import (
+from brokertwin.state.apis.end_txn import EndTxnRequest, EndTxnResponse
+from brokertwin.state.apis.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     KeyType,
 )
-from brokerstream.state.apis.init_producer_id import (
+from brokertwin.state.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from brokerstream.state.apis.txn_offset_commit import (
+from brokertwin.state.apis.txn_offset_commit import (
     TxnCommitPartition,
     TxnCommitTopic,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from brokerstream.state.core.errors import RETRIABLE, Error, error_of
-from brokerstream.state.core.schema import Body
-from brokerstream.state.transactions.transaction_verification import (
+from brokertwin.state.core.errors import RETRIABLE, Error, error_of
+from brokertwin.state.core.schema import Body
+from brokertwin.state.transactions.transaction_verification import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     TxnTopic,

@@ -24,7 +24,7 @@ known to ZooKeeper alone: a consumer whose session is over reads on until it is 
 from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.partitions import TopicPartition
 
 BACKOFF_MS, RETRIES_MAX = 2_000, 4
 

@@ -2,13 +2,13 @@
 
 from contextlib import closing
 
-from brokerstream.clients.client_loop import SOFTWARE, Answered, Connected, Disconnected, Send
-from brokerstream.clients.network import Connect
-from brokerstream.clients.partitions import Node
-from brokerstream.drivers.security import addresses_to, properties_of, protocol_of
-from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
+from brokertwin.clients.client_loop import SOFTWARE, Answered, Connected, Disconnected, Send
+from brokertwin.clients.network import Connect
+from brokertwin.clients.partitions import Node
+from brokertwin.drivers.security import addresses_to, properties_of, protocol_of
+from brokertwin.drivers.sockets import SocketNetwork, monotonic_ms
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
 
 WAIT_MS = 15_000
 
@@ -27,7 +27,7 @@ def check_access(kafka: ClientProperties, timeout_ms: int = WAIT_MS) -> None:
         return
     until = monotonic_ms() + timeout_ms
     nodes = [Node(-1 - at, *each) for at, each in enumerate(addresses_to(kafka))]
-    with closing(SocketNetwork(properties_of(kafka), "brokerstream")) as network:
+    with closing(SocketNetwork(properties_of(kafka), "brokertwin")) as network:
         for node in nodes:
             network.do(Connect(node))
         lost = 0

@@ -6,17 +6,17 @@ Source: `Admin` in Kafka. The machines are `clients/admin_client.py` and `client
 import random
 from types import TracebackType
 
-from brokerstream.clients.admin_calls import Call, Outcomes
-from brokerstream.clients.admin_client import API_TIMEOUT_MS, AdminClient
-from brokerstream.clients.driver import Driver
-from brokerstream.drivers.security import Kafka, addresses_to
-from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
+from brokertwin.clients.admin_calls import Call, Outcomes
+from brokertwin.clients.admin_client import API_TIMEOUT_MS, AdminClient
+from brokertwin.clients.driver import Driver
+from brokertwin.drivers.security import Kafka, addresses_to
+from brokertwin.drivers.sockets import SocketNetwork, monotonic_ms
 
 
 class Admin:
     """One admin; times in ms. Not for several threads."""
 
-    def __init__(self, kafka: Kafka, *, client_id: str = "brokerstream-admin") -> None:
+    def __init__(self, kafka: Kafka, *, client_id: str = "brokertwin-admin") -> None:
         self._sockets = SocketNetwork(kafka, client_id)
         self.client = AdminClient(random.random)
         self.client.metadata.bootstrap(addresses_to(kafka), monotonic_ms())

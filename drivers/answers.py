@@ -4,13 +4,13 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from brokerstream.clients.client_loop import Answered
-from brokerstream.clients.fetcher import Records
-from brokerstream.drivers.records import decode_records
-from brokerstream.gateway.protocol.frames import decode_response
-from brokerstream.gateway.protocol.primitives import MalformedError
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.clients.client_loop import Answered
+from brokertwin.clients.fetcher import Records
+from brokertwin.drivers.records import decode_records
+from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.gateway.protocol.primitives import MalformedError
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
 WITH_RECORDS = frozenset({"FETCH", "SHARE_FETCH"})
 CORRELATION_ID = struct.Struct(">i")

@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum, auto
 
-from brokerstream.clients.client_loop import Connected, NetworkEvent
-from brokerstream.clients.partitions import Node
-from brokerstream.drivers.answers import CORRELATION_ID, answer
-from brokerstream.drivers.sasl import Ask, AuthenticationError, Exchange, exchange
-from brokerstream.drivers.security import Security
-from brokerstream.gateway.protocol.frames import Request, decode_response, encode_request
-from brokerstream.gateway.protocol.primitives import MalformedError
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.clients.client_loop import Connected, NetworkEvent
+from brokertwin.clients.partitions import Node
+from brokertwin.drivers.answers import CORRELATION_ID, answer
+from brokertwin.drivers.sasl import Ask, AuthenticationError, Exchange, exchange
+from brokertwin.drivers.security import Security
+from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
+from brokertwin.gateway.protocol.primitives import MalformedError
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 READ_BYTES = 1 << 18
 FRAME_BYTES_MAX = 1 << 30

@@ -10,15 +10,15 @@ Source: `KafkaConsumer` in Kafka.
 import random
 from collections.abc import Iterable
 
-from brokerstream.clients.consumer_client import ConsumerClient
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.driver import Clock, Network
-from brokerstream.clients.fetcher import FetchSettings
-from brokerstream.clients.messages import Message
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.drivers.group_member import GroupMember
-from brokerstream.drivers.security import Kafka
-from brokerstream.drivers.sockets import monotonic_ms
+from brokertwin.clients.consumer_client import ConsumerClient
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.driver import Clock, Network
+from brokertwin.clients.fetcher import FetchSettings
+from brokertwin.clients.messages import Message
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.drivers.group_member import GroupMember
+from brokertwin.drivers.security import Kafka
+from brokertwin.drivers.sockets import monotonic_ms
 
 
 class Consumer(GroupMember[ConsumerClient]):
@@ -34,7 +34,7 @@ class Consumer(GroupMember[ConsumerClient]):
         topics: Iterable[str] = (),
         fetches: FetchSettings | None = None,
         *,
-        client_id: str = "brokerstream-consumer",
+        client_id: str = "brokertwin-consumer",
         may_create_topics: bool = True,
         pattern: str | None = None,
         network: Network | None = None,

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from brokerstream.clients.consumer_client import ConsumerClient
-from brokerstream.clients.consumer_events import Event
-from brokerstream.clients.driver import Clock, Driver, Network
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.drivers.sasl import AuthenticationError
-from brokerstream.drivers.security import Kafka, addresses_to
-from brokerstream.drivers.sockets import SocketNetwork
+from brokertwin.clients.consumer_client import ConsumerClient
+from brokertwin.clients.consumer_events import Event
+from brokertwin.clients.driver import Clock, Driver, Network
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.drivers.sasl import AuthenticationError
+from brokertwin.drivers.security import Kafka, addresses_to
+from brokertwin.drivers.sockets import SocketNetwork
 
 BEAT_S = 0.1
 """How often the thread of heartbeats looks, and how long nobody has to poll for it to do so."""

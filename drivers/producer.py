@@ -11,19 +11,19 @@ import random
 from collections.abc import Mapping
 from types import TracebackType
 
-from brokerstream.clients.consumer_requests import Generation
-from brokerstream.clients.driver import Clock, Driver, Network
-from brokerstream.clients.messages import Message, size_of
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_batch import ProducerBatch
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_events import Acked, Failed
-from brokerstream.clients.transactions import Transactions, TransactionState, WrongStateError
-from brokerstream.drivers.records import encode_batch
-from brokerstream.drivers.security import Kafka, addresses_to
-from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms, wall_ms
-from brokerstream.state.core.errors import Error, error_name
+from brokertwin.clients.consumer_requests import Generation
+from brokertwin.clients.driver import Clock, Driver, Network
+from brokertwin.clients.messages import Message, size_of
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_batch import ProducerBatch
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import Acked, Failed
+from brokertwin.clients.transactions import Transactions, TransactionState, WrongStateError
+from brokertwin.drivers.records import encode_batch
+from brokertwin.drivers.security import Kafka, addresses_to
+from brokertwin.drivers.sockets import SocketNetwork, monotonic_ms, wall_ms
+from brokertwin.state.core.errors import Error, error_name
 
 INIT_MS = 60_000
 """How long the begin or the end of a transaction may take (`max.block.ms`)."""
@@ -56,7 +56,7 @@ class Producer:
         kafka: Kafka,
         config: ProducerConfig,
         *,
-        client_id: str = "brokerstream-producer",
+        client_id: str = "brokertwin-producer",
         compression: str = "none",
         may_create_topics: bool = True,
         network: Network | None = None,

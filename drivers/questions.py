@@ -20,11 +20,11 @@ from threading import Thread
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote_to_bytes, urlsplit
 
-from brokerstream.clients.streams.key_owner import KeyOwner, key_owner, store_owners
-from brokerstream.clients.streams.layout import Layout, TaskId
-from brokerstream.clients.streams.stores import KeyValueStore
-from brokerstream.clients.streams.streams_protocol import AssignmentInfo, HostInfo
-from brokerstream.drivers.streams import Instance
+from brokertwin.clients.streams.key_owner import KeyOwner, key_owner, store_owners
+from brokertwin.clients.streams.layout import Layout, TaskId
+from brokertwin.clients.streams.stores import KeyValueStore
+from brokertwin.clients.streams.streams_protocol import AssignmentInfo, HostInfo
+from brokertwin.drivers.streams import Instance
 
 ASK_S = 10.0
 TASK = re.compile(rb"\d{1,9}_\d{1,9}")

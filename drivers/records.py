@@ -10,10 +10,10 @@ from typing import Any
 
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
-from brokerstream.clients.fetcher import Records
-from brokerstream.clients.messages import Message
-from brokerstream.clients.producer_batch import ProducerBatch
-from brokerstream.gateway.records import LEADER_EPOCH_POSITION
+from brokertwin.clients.fetcher import Records
+from brokertwin.clients.messages import Message
+from brokertwin.clients.producer_batch import ProducerBatch
+from brokertwin.gateway.records import LEADER_EPOCH_POSITION
 
 MAGIC = 2
 COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from kafka.net.sasl.scram import ScramClient
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.scram import ITERATIONS_MIN, MECHANISMS
-from brokerstream.kafka_io.kafka_clients import parse_jaas
-from brokerstream.state.core.errors import Error, error_name
+from brokertwin.errors import UserError
+from brokertwin.gateway.scram import ITERATIONS_MIN, MECHANISMS
+from brokertwin.kafka_io.kafka_clients import parse_jaas
+from brokertwin.state.core.errors import Error, error_name
 
 PLAIN = "PLAIN"
 SPOKEN = (PLAIN, *MECHANISMS)

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from brokerstream.drivers.sasl import Login, login_of
-from brokerstream.errors import UserError
-from brokerstream.gateway import key_stores
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.kafka_io.kafka_clients import ClientProperties, addresses_of
+from brokertwin.drivers.sasl import Login, login_of
+from brokertwin.errors import UserError
+from brokertwin.gateway import key_stores
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.kafka_io.kafka_clients import ClientProperties, addresses_of
 
 Kafka = str | ClientProperties
 """host:port,… of listeners without TLS and SASL, or properties."""

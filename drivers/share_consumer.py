@@ -16,14 +16,14 @@ Source: `KafkaShareConsumer` in Kafka.
 import random
 from collections.abc import Iterable
 
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.driver import Clock, Network
-from brokerstream.clients.share_client import ShareClient
-from brokerstream.clients.share_fetcher import ShareRecord, ShareSettings
-from brokerstream.clients.share_session import AcknowledgeType
-from brokerstream.drivers.group_member import GroupMember
-from brokerstream.drivers.security import Kafka
-from brokerstream.drivers.sockets import monotonic_ms
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.driver import Clock, Network
+from brokertwin.clients.share_client import ShareClient
+from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
+from brokertwin.clients.share_session import AcknowledgeType
+from brokertwin.drivers.group_member import GroupMember
+from brokertwin.drivers.security import Kafka
+from brokertwin.drivers.sockets import monotonic_ms
 
 
 class ShareConsumer(GroupMember[ShareClient]):
@@ -37,7 +37,7 @@ class ShareConsumer(GroupMember[ShareClient]):
         settings: ShareSettings | None = None,
         *,
         client_rack: str = "",
-        client_id: str = "brokerstream-share-consumer",
+        client_id: str = "brokertwin-share-consumer",
         network: Network | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:

@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from brokerstream.clients.client_loop import Action, Disconnected, NetworkEvent, Send
-from brokerstream.clients.network import Connect
-from brokerstream.clients.partitions import Node
-from brokerstream.clients.producer_batch import ProducerBatch
-from brokerstream.drivers.connection import KEYS, Connection
-from brokerstream.drivers.sasl import AuthenticationError
-from brokerstream.drivers.security import Kafka, security_of
-from brokerstream.gateway.protocol.frames import Request, encode_request
-from brokerstream.gateway.protocol.primitives import MalformedError
-from brokerstream.state.core.schema import render
+from brokertwin.clients.client_loop import Action, Disconnected, NetworkEvent, Send
+from brokertwin.clients.network import Connect
+from brokertwin.clients.partitions import Node
+from brokertwin.clients.producer_batch import ProducerBatch
+from brokertwin.drivers.connection import KEYS, Connection
+from brokertwin.drivers.sasl import AuthenticationError
+from brokertwin.drivers.security import Kafka, security_of
+from brokertwin.gateway.protocol.frames import Request, encode_request
+from brokertwin.gateway.protocol.primitives import MalformedError
+from brokertwin.state.core.schema import render
 
 WAIT_MS_MAX = 3_600_000
 

@@ -19,18 +19,18 @@ from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 
-from brokerstream.clients.client_loop import ClientLoop
-from brokerstream.clients.driver import Driver
-from brokerstream.clients.producer_batch import ProducerBatch
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.streams.stream_thread import Apart, StreamThread, ThreadState
-from brokerstream.clients.streams.streams_config import StreamsConfig
-from brokerstream.clients.streams.streams_protocol import HostInfo
-from brokerstream.clients.streams.topology import Topology
-from brokerstream.drivers.records import encode_batch
-from brokerstream.drivers.security import Kafka, addresses_to
-from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms, wait_for_any
-from brokerstream.errors import UserError
+from brokertwin.clients.client_loop import ClientLoop
+from brokertwin.clients.driver import Driver
+from brokertwin.clients.producer_batch import ProducerBatch
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.streams.stream_thread import Apart, StreamThread, ThreadState
+from brokertwin.clients.streams.streams_config import StreamsConfig
+from brokertwin.clients.streams.streams_protocol import HostInfo
+from brokertwin.clients.streams.topology import Topology
+from brokertwin.drivers.records import encode_batch
+from brokertwin.drivers.security import Kafka, addresses_to
+from brokertwin.drivers.sockets import SocketNetwork, monotonic_ms, wait_for_any
+from brokertwin.errors import UserError
 
 BEAT_S = 0.1
 """How often the thread of heartbeats looks whether a record is worked on."""

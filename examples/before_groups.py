@@ -4,7 +4,7 @@
 Nothing but this process runs: ZooKeeper and the network are models, and seconds take no time.
 """
 
-from brokerstream.simulation.zookeeper import Zoo
+from brokertwin.simulation.zookeeper import Zoo
 
 zoo = Zoo(orders=4)
 for name in ("a", "b", "c"):

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Record what a client and a real Kafka say to each other, then decide it again.
 #
-#   brokerstream kafka start
+#   brokertwin kafka start
 #   examples/capture.sh localhost:PORT      (the address that `kafka start` has printed)
 set -euo pipefail
 broker=$1
 proxy=${2:-localhost:19092}
 recording=$(mktemp -d)/orders.jsonl.gz
 
-brokerstream capture --broker "$broker" --listen "$proxy" --out "$recording" &
+brokertwin capture --broker "$broker" --listen "$proxy" --out "$recording" &
 capture=$!
 until (: </dev/tcp/"${proxy%:*}"/"${proxy#*:}") 2>/dev/null; do sleep 0.1; done
 
@@ -28,4 +28,4 @@ CLIENT
 kill "$capture"
 wait "$capture"
 echo "recorded in $recording"
-brokerstream replay "$recording" --compare --only CREATE_TOPICS,PRODUCE
+brokertwin replay "$recording" --compare --only CREATE_TOPICS,PRODUCE

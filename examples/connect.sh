@@ -4,6 +4,6 @@ set -e
 here=$(cd "$(dirname "$0")/connect" && pwd)
 cd "$(mktemp -d)"
 seq 1000 > README.md
-brokerstream connect --worker distributed --workers 3 "$here"/*.properties --timeout 2 \
+brokertwin connect --worker distributed --workers 3 "$here"/*.properties --timeout 2 \
     --show-threads --bootstrap "$1"
 sort -n copy.txt | tail -1

@@ -7,8 +7,8 @@ cd "$(mktemp -d)"
 openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost \
     -keyout key.pem -out ca.pem 2> /dev/null
 cat key.pem ca.pem > broker.pem
-echo "wonder land" | brokerstream credentials add users.jsonl alice
-brokerstream gateway --listen "$address" --security-protocol SASL_SSL --credentials users.jsonl \
+echo "wonder land" | brokertwin credentials add users.jsonl alice
+brokertwin gateway --listen "$address" --security-protocol SASL_SSL --credentials users.jsonl \
     --set ssl.keystore.type=PEM --set ssl.keystore.location=broker.pem 2> gateway.log &
 trap 'kill $!' EXIT
 until (: < /dev/tcp/"${address/://}") 2> /dev/null; do sleep 0.1; done
@@ -31,8 +31,8 @@ required username=\"$1\" password=\"$2\";" > "$1.properties"
 }
 client alice "wonder land"
 client mallory "open sesame"
-seq 100 | brokerstream produce orders --bootstrap "$address" --kafka-config alice.properties
-brokerstream consume orders --group billing --from-beginning -n 100 \
+seq 100 | brokertwin produce orders --bootstrap "$address" --kafka-config alice.properties
+brokertwin consume orders --group billing --from-beginning -n 100 \
     --bootstrap "$address" --kafka-config alice.properties | sort -n | tail -1
-brokerstream consume orders --group billing --bootstrap "$address" --kafka-config mallory.properties && exit 1
+brokertwin consume orders --group billing --bootstrap "$address" --kafka-config mallory.properties && exit 1
 echo "mallory was not let in"

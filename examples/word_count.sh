@@ -5,15 +5,15 @@
 set -e
 lines="$2-lines" counts="$2-counts"
 count() {
-    exec brokerstream streams wordcount "$lines" "$counts" --bootstrap "$1" --application-id "$lines-count" \
+    exec brokertwin streams wordcount "$lines" "$counts" --bootstrap "$1" --application-id "$lines-count" \
         --create 3 --exactly-once --session-timeout-ms 6000 "$2" "$3" "$4"
 }
 (count "$1" --threads 1 --timeout=22 --show-threads) & left=$!
 sleep 2
 (count "$1" --threads 2 --timeout=90 2>/dev/null) & killed=$!
-yes "the quick fox jumps over the lazy dog" | head -500 | (sleep 5; brokerstream produce "$lines" --bootstrap "$1")
+yes "the quick fox jumps over the lazy dog" | head -500 | (sleep 5; brokertwin produce "$lines" --bootstrap "$1")
 sleep 1
 kill -9 "$killed"
 wait "$left"
-brokerstream consume "$counts" --bootstrap "$1" --group "$2-readers" --from-beginning --read-committed \
+brokertwin consume "$counts" --bootstrap "$1" --group "$2-readers" --from-beginning --read-committed \
     --timeout 2 --json | grep '"key": "the"' | tail -1

@@ -8,13 +8,13 @@ has said that they hold.
 
 from collections.abc import Callable, Iterable, Mapping
 
-from brokerstream.gateway import broker_loggers
-from brokerstream.gateway.altered_stores import AlteredStores
-from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine
-from brokerstream.gateway.store_passwords import StorePasswords
-from brokerstream.state.access.redaction import HIDDEN
-from brokerstream.state.cluster.config_changes import Change, is_broker_id
-from brokerstream.state.configs.dynamic_configs import is_of_store, is_secret
+from brokertwin.gateway import broker_loggers
+from brokertwin.gateway.altered_stores import AlteredStores
+from brokertwin.gateway.engine import Answer, Body, EdgeRequest, Engine
+from brokertwin.gateway.store_passwords import StorePasswords
+from brokertwin.state.access.redaction import HIDDEN
+from brokertwin.state.cluster.config_changes import Change, is_broker_id
+from brokertwin.state.configs.dynamic_configs import is_of_store, is_secret
 
 REPLACE, ALTER = 33, 44
 APIS = frozenset({REPLACE, ALTER})

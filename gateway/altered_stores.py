@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 import structlog
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import store_checks
-from brokerstream.gateway.broker_properties import BrokerProperties
-from brokerstream.gateway.store_checks import StoreError, Stores
-from brokerstream.gateway.tls import Tls
-from brokerstream.state.configs.dynamic_configs import is_secret
-from brokerstream.state.configs.setting_kinds import OF_LISTENERS
+from brokertwin.errors import UserError
+from brokertwin.gateway import store_checks
+from brokertwin.gateway.broker_properties import BrokerProperties
+from brokertwin.gateway.store_checks import StoreError, Stores
+from brokertwin.gateway.tls import Tls
+from brokertwin.state.configs.dynamic_configs import is_secret
+from brokertwin.state.configs.setting_kinds import OF_LISTENERS
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 Changed = tuple[Mapping[str, str], Mapping[str, str]]

@@ -13,20 +13,20 @@ import msgspec
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.engine import Answer, ResponseRow
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_reader import Row, consumer, first_and_end, row_of
-from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, full_name
-from brokerstream.state.core import outputs
-from brokerstream.state.core.outputs import BROKER_CHANGES, BrokerChange
+from brokertwin.errors import UserError
+from brokertwin.gateway.engine import Answer, ResponseRow
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_reader import Row, consumer, first_and_end, row_of
+from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, full_name
+from brokertwin.state.core import outputs
+from brokertwin.state.core.outputs import BROKER_CHANGES, BrokerChange
 
 POLL_S = 0.2
 """How long the thread waits for a row before it looks whether it is to end."""
 
 ROWS_AT_ONCE = 1_000
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class Arrived(NamedTuple):

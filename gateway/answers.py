@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from brokerstream.gateway import internal_batches, recompression, records, refused_records
-from brokerstream.gateway.compression import DecompressionError
-from brokerstream.gateway.engine import Body, Engine
-from brokerstream.gateway.records import InvalidRecordsError
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID
+from brokertwin.gateway import internal_batches, recompression, records, refused_records
+from brokertwin.gateway.compression import DecompressionError
+from brokertwin.gateway.engine import Body, Engine
+from brokertwin.gateway.records import InvalidRecordsError
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
 DESCRIBE_QUORUM, DESCRIBE_CLUSTER = 55, 60
@@ -26,7 +26,7 @@ ENDPOINTS_SINCE = {PRODUCE: 10, FETCH: 16, SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 1}
 
 _LED_BY_OTHERS = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class Address(NamedTuple):

@@ -6,18 +6,18 @@ built are left out, as by a broker of a release that does not have them: a consu
 `group.protocol=consumer` then says that the cluster does not support it.
 """
 
-from brokerstream.gateway import scram_users
-from brokerstream.gateway.engine import Body
-from brokerstream.gateway.features import Features
-from brokerstream.gateway.protocol.frames import UnsupportedError, decode_request, encode_response
-from brokerstream.state.apis.api_versions import API, ApiVersionsRequest
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import Choices, RequestHeader
-from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
-from brokerstream.state.core.schema import render
+from brokertwin.gateway import scram_users
+from brokertwin.gateway.engine import Body
+from brokertwin.gateway.features import Features
+from brokertwin.gateway.protocol.frames import UnsupportedError, decode_request, encode_response
+from brokertwin.state.apis.api_versions import API, ApiVersionsRequest
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import Choices, RequestHeader
+from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.schema import render
 
 UNNAMED = frozenset({71, 72})
 """What a broker answers and does not name where no plugin takes metrics of clients."""

@@ -15,8 +15,8 @@ from contextlib import suppress
 
 import structlog
 
-from brokerstream.gateway.bounded_rates import BoundedRates, RateLimit
-from brokerstream.gateway.limits import Limits
+from brokertwin.gateway.bounded_rates import BoundedRates, RateLimit
+from brokertwin.gateway.limits import Limits
 
 WAITING_MAX = 512
 """As many wait as a port's backlog has, and as many are held; one more is closed."""
@@ -27,7 +27,7 @@ ANYBODY = ""
 LimitOf = Callable[[int, str], RateLimit | None]
 """The `connection_creation_rate` that holds at a broker for an address, if there is one."""
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class Arrival(asyncio.Protocol):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
-from brokerstream.gateway.disk import DISK, Disk
+from brokertwin.gateway.disk import DISK, Disk
 
 FILE_BYTES = 64 * 1024 * 1024
 """A file that has reached this size is followed by the next one."""

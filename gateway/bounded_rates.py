@@ -17,7 +17,7 @@ Each broker counts by itself, over the windows of `quota.window.num` and
 from collections import OrderedDict
 from typing import NamedTuple
 
-from brokerstream.state.cluster.quota_rates import Rate, Windows
+from brokertwin.state.cluster.quota_rates import Rate, Windows
 
 
 class RateLimit(NamedTuple):

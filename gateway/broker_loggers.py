@@ -2,7 +2,7 @@
 
 KIP-412. The loggers are those of this process, so the brokers of a gateway have them together: what
 is set at one of them shows at all. Nobody keeps the levels: a start has those of `log_level` again.
-They are Python's levels of the loggers `brokerstream` (told as `root`) and those below it, by
+They are Python's levels of the loggers `brokertwin` (told as `root`) and those below it, by
 which `cli/logs.py` writes; TRACE is below DEBUG, FATAL is CRITICAL.
 
 A request may name other resources, too: the engine decides those. It also says whether who asks may
@@ -20,9 +20,9 @@ Source: `ConfigAdminManager`, `RuntimeLoggerManager`, `ConfigHelper` in Kafka; a
 
 import logging
 
-from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine
-from brokerstream.state.cluster.config_changes import Change, is_broker_id
-from brokerstream.state.core.errors import Error
+from brokertwin.gateway.engine import Answer, Body, EdgeRequest, Engine
+from brokertwin.state.cluster.config_changes import Change, is_broker_id
+from brokertwin.state.core.errors import Error
 
 DESCRIBE, ALTER = 32, 44
 BROKER, BROKER_LOGGER = 4, 8
@@ -32,8 +32,8 @@ DESCRIBED = {2, BROKER, BROKER_LOGGER, 16, 32}
 """The types of resources that are described: topics, client metrics and groups beside those."""
 
 ROOT = "root"
-OURS = "brokerstream"
-LOGGERS = {ROOT: OURS, "brokerstream.gateway": "brokerstream.gateway"}
+OURS = "brokertwin"
+LOGGERS = {ROOT: OURS, "brokertwin.gateway": "brokertwin.gateway"}
 """The loggers by the names that clients are told."""
 
 LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}

@@ -8,9 +8,9 @@ the name of its security protocol. Unlike `BrokerSettings` this has the secrets,
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from brokerstream.errors import UserError
-from brokerstream.state.configs.config_keys import InvalidConfigError, parse
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.errors import UserError
+from brokertwin.state.configs.config_keys import InvalidConfigError, parse
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 
 
 def prefix_of(listener: str) -> str:

@@ -9,9 +9,9 @@ Sources: `X500Principal.toString`, `X509Certificate.getSubjectAlternativeNames` 
 import re
 from ipaddress import IPv6Address, ip_address
 
-from brokerstream.gateway import principals
-from brokerstream.gateway.der import Part, oid, part, parts
-from brokerstream.state.core.java_hashes import JavaMap, java_hash
+from brokertwin.gateway import principals
+from brokertwin.gateway.der import Part, oid, part, parts
+from brokertwin.state.core.java_hashes import JavaMap, java_hash
 
 _KEYWORDS = principals.KEYWORDS | {
     "1.2.840.113549.1.9.1": "EMAILADDRESS",

@@ -9,7 +9,7 @@ import re
 import ssl
 from collections.abc import Sequence
 
-from brokerstream.errors import UserError
+from brokertwin.errors import UserError
 
 SETTING = "ssl.cipher.suites"
 

@@ -8,9 +8,9 @@ horizon has it where the base timestamp is else; a flag says so, and timestamps 
 import struct
 from typing import Any, NamedTuple
 
-from brokerstream.gateway import compression, records
-from brokerstream.gateway.protocol.primitives import write_uvarint
-from brokerstream.gateway.records import (
+from brokertwin.gateway import compression, records
+from brokertwin.gateway.protocol.primitives import write_uvarint
+from brokertwin.gateway.records import (
     APPEND_TIME_FLAG,
     ATTRIBUTES_POSITION,
     CODEC_MASK,
@@ -22,8 +22,8 @@ from brokerstream.gateway.records import (
     TRANSACTIONAL_FLAG,
     InvalidRecordsError,
 )
-from brokerstream.state.logs.cleaner import BatchSeen, Outcome, RecordSeen
-from brokerstream.state.logs.log import StoredBatch
+from brokertwin.state.logs.cleaner import BatchSeen, Outcome, RecordSeen
+from brokertwin.state.logs.log import StoredBatch
 
 DELETE_HORIZON_FLAG = 0x40
 _INT16 = struct.Struct(">h")

@@ -8,12 +8,12 @@ decompressed, is all that decides whether they are taken. KIP-714.
 from base64 import b64decode
 from typing import NamedTuple
 
-from brokerstream.gateway import api_versions, compression
-from brokerstream.gateway.engine import Body
-from brokerstream.gateway.protocol.frames import UnsupportedError, decode_request
-from brokerstream.state.apis.push_telemetry import NOT_READABLE
-from brokerstream.state.cluster.client_instances import UNKNOWN
-from brokerstream.state.core.kafka_apis import OF_CLIENT_METRICS
+from brokertwin.gateway import api_versions, compression
+from brokertwin.gateway.engine import Body
+from brokertwin.gateway.protocol.frames import UnsupportedError, decode_request
+from brokertwin.state.apis.push_telemetry import NOT_READABLE
+from brokertwin.state.cluster.client_instances import UNKNOWN
+from brokertwin.state.core.kafka_apis import OF_CLIENT_METRICS
 
 APIS = OF_CLIENT_METRICS
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from brokerstream.gateway import (
+from brokertwin.gateway import (
     altered_settings,
     answers,
     api_versions,
@@ -22,29 +22,29 @@ from brokerstream.gateway import (
     refusals,
     scram_users,
 )
-from brokerstream.gateway.altered_settings import AlteredSettings
-from brokerstream.gateway.answers import Addresses, Answered, Write
-from brokerstream.gateway.bounded_rates import RequestLimit
-from brokerstream.gateway.credentials import Credentials
-from brokerstream.gateway.delegation_tokens import Tokens
-from brokerstream.gateway.denials import RESOURCE_TYPES, Denials
-from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
-from brokerstream.gateway.features import UPDATE_FEATURES, Features
-from brokerstream.gateway.limits import Limits
-from brokerstream.gateway.listeners import Listener
-from brokerstream.gateway.protocol.frames import (
+from brokertwin.gateway.altered_settings import AlteredSettings
+from brokertwin.gateway.answers import Addresses, Answered, Write
+from brokertwin.gateway.bounded_rates import RequestLimit
+from brokertwin.gateway.credentials import Credentials
+from brokertwin.gateway.delegation_tokens import Tokens
+from brokertwin.gateway.denials import RESOURCE_TYPES, Denials
+from brokertwin.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
+from brokertwin.gateway.features import UPDATE_FEATURES, Features
+from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.listeners import Listener
+from brokertwin.gateway.protocol.frames import (
     SIZE_BYTES,
     Request,
     api_key_of,
     decode_request,
     encode_sized_response,
 )
-from brokerstream.gateway.protocol.primitives import MalformedError, NotEncodableError
-from brokerstream.gateway.request_times import RequestTimes, Stopwatch
-from brokerstream.gateway.traffic import Traffic
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import Reason
-from brokerstream.state.core.kafka_apis import API_VERSIONS, BOUND
+from brokertwin.gateway.protocol.primitives import MalformedError, NotEncodableError
+from brokertwin.gateway.request_times import RequestTimes, Stopwatch
+from brokertwin.gateway.traffic import Traffic
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import Reason
+from brokertwin.state.core.kafka_apis import API_VERSIONS, BOUND
 
 PRODUCE = 0
 OFFSET_COMMIT, FIND_COORDINATOR, HEARTBEAT = 8, 10, 12
@@ -63,7 +63,7 @@ FAREWELL_S = 0.05
 what they have not read when it ends."""
 
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class ClosedError(Exception):

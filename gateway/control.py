@@ -1,4 +1,4 @@
-"""The control socket of a gateway: what `brokerstream cluster` asks of the engine local.
+"""The control socket of a gateway: what `brokertwin cluster` asks of the engine local.
 
 A socket in the file system, which only the user of the gateway's process may open. Each connection
 asks one thing in one line of JSON and gets one line back:
@@ -18,12 +18,12 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.state.cell import overview
-from brokerstream.state.core.events import ABOUT_BROKERS, Kind, Reason
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.errors import UserError
+from brokertwin.gateway.engine import Answer, Body, EdgeRequest, Engine
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.state.cell import overview
+from brokertwin.state.core.events import ABOUT_BROKERS, Kind, Reason
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """A status of all partitions is one line."""
@@ -120,7 +120,7 @@ async def request(engine: Engine, api_key: int, version: int, body: Body, princi
     header = {
         "requestApiKey": api_key,
         "requestApiVersion": version,
-        "clientId": "brokerstream cluster",
+        "clientId": "brokertwin cluster",
         "requestApiKeyName": KAFKA_APIS[api_key].name,
     }
     answer = Answer(None)
@@ -147,7 +147,7 @@ def ask(path: Path, **asked: Any) -> Body:
     except (OSError, msgspec.MsgspecError) as error:
         raise UserError(
             f"No gateway answers at {path}: {error}.",
-            f"Start one with `brokerstream gateway --control {path}`.",
+            f"Start one with `brokertwin gateway --control {path}`.",
         ) from None
 
 

@@ -5,7 +5,7 @@ One JSON document on each line, one line for each user and SCRAM mechanism:
     {"user":"alice","mechanism":"SCRAM-SHA-256","iterations":16384,
      "salt":"…","storedKey":"…","serverKey":"…"}
 
-`brokerstream credentials` writes it. The same entries serve PLAIN: what comes is derived and
+`brokertwin credentials` writes it. The same entries serve PLAIN: what comes is derived and
 compared. Whoever reads the file can try passwords, and with a server key answer in a broker's
 place: it is for its owner only.
 """
@@ -20,9 +20,9 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import secret_files
-from brokerstream.gateway.scram import (
+from brokertwin.errors import UserError
+from brokertwin.gateway import secret_files
+from brokertwin.gateway.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     MECHANISMS,
@@ -37,7 +37,7 @@ _OTHERS = 0o077
 _KEY_BYTES = {name: hashlib.new(each.digest).digest_size for name, each in MECHANISMS.items()}
 _DECODER = msgspec.json.Decoder(Credential)
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 def make(
@@ -69,7 +69,7 @@ def read(path: Path) -> list[Credential]:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
         raise UserError(
-            f"{path}: there is no such file.", f"Make one: brokerstream credentials add {path} USER"
+            f"{path}: there is no such file.", f"Make one: brokertwin credentials add {path} USER"
         ) from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
@@ -111,7 +111,7 @@ def mode_warning(path: Path) -> str | None:
 def _no_entry(path: Path, number: int) -> UserError:
     return UserError(
         f"{path}: line {number} is no entry of a credentials file.",
-        "Entries are made with: brokerstream credentials add",
+        "Entries are made with: brokertwin credentials add",
     )
 
 
@@ -145,7 +145,7 @@ class Credentials:
         if not self._entries:
             raise UserError(
                 f"{path} has no entry, so nobody could authenticate.",
-                f"Add one: brokerstream credentials add {path} USER",
+                f"Add one: brokertwin credentials add {path} USER",
             )
 
     def find(self, user: str, mechanism: str) -> Credential:

@@ -13,12 +13,12 @@ from functools import partial
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from brokerstream.gateway.topic_rows import Place, RowReader
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.locators import Locator
-from brokerstream.kafka_io.topic_reader import partitions_of
-from brokerstream.kafka_io.topic_writer import reason_of
-from brokerstream.kafka_io.topics import (
+from brokertwin.gateway.topic_rows import Place, RowReader
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.locators import Locator
+from brokertwin.kafka_io.topic_reader import partitions_of
+from brokertwin.kafka_io.topic_writer import reason_of
+from brokertwin.kafka_io.topics import (
     DATA,
     DATA_BYTES_MAX,
     RECORD_OVERHEAD_BYTES,
@@ -31,7 +31,7 @@ PUT_TIMEOUT_MS = 30_000
 POLL_S = 0.1
 FULL_WAIT_S = 0.01
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class DataTopic:

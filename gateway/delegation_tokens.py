@@ -15,9 +15,9 @@ from base64 import b64decode, b64encode, urlsafe_b64encode
 from typing import NamedTuple
 from uuid import uuid4
 
-from brokerstream.gateway import scram
-from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine
-from brokerstream.gateway.scram import ITERATIONS_MIN, AuthenticationError, Credential, Mechanism
+from brokertwin.gateway import scram
+from brokertwin.gateway.engine import Answer, Body, EdgeRequest, Engine
+from brokertwin.gateway.scram import ITERATIONS_MIN, AuthenticationError, Credential, Mechanism
 
 SETTING = "delegation.token.secret.key"
 CREATE, RENEW, EXPIRE, DESCRIBE = 38, 39, 40, 41
@@ -81,7 +81,7 @@ class Tokens:
         if self._key is None:
             raise AuthenticationError
         header: Body = {"requestApiKey": DESCRIBE, "requestApiVersion": _VERSION}
-        header |= {"correlationId": 0, "clientId": "brokerstream-gateway"}
+        header |= {"correlationId": 0, "clientId": "brokertwin-gateway"}
         body = {"owners": None, "edge": self._edge(True) | {"login": token_id}}
         asked = EdgeRequest(broker, "tokens", "User:ANONYMOUS", "127.0.0.1", header, body)
         answer = await self._engine.submit(asked)

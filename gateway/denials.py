@@ -14,8 +14,8 @@ from typing import Any
 
 import structlog
 
-from brokerstream.gateway.engine import Body, EdgeRequest
-from brokerstream.state.core.errors import Error, error_name
+from brokertwin.gateway.engine import Body, EdgeRequest
+from brokertwin.state.core.errors import Error, error_name
 
 RESOURCE_TYPES = {
     Error.TOPIC_AUTHORIZATION_FAILED: "Topic",
@@ -39,7 +39,7 @@ _OF_ANSWERS = (
     *("topicId", "principalName"),
 )
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class Denials:

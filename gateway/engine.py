@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
-from brokerstream.state.configs.codecs import Codec
-from brokerstream.state.core.events import Kind, LogMark
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.records import LogCleaned
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.core.events import Kind, LogMark
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.records import LogCleaned
+from brokertwin.state.core.settings import BrokerSettings
 
 NONCE_BYTES = 16
 NONCES_DRAWN = 256

@@ -6,14 +6,14 @@ until then they are those in which a cluster begins.
 
 import structlog
 
-from brokerstream.gateway.engine import Body, EdgeRequest, Engine, UnansweredError
-from brokerstream.state.core.kafka_apis import API_VERSIONS
+from brokertwin.gateway.engine import Body, EdgeRequest, Engine, UnansweredError
+from brokertwin.state.core.kafka_apis import API_VERSIONS
 
 UPDATE_FEATURES = 57
 _VERSION = 4
-_ASKED = {"clientSoftwareName": "brokerstream-gateway", "clientSoftwareVersion": "1"}
+_ASKED = {"clientSoftwareName": "brokertwin-gateway", "clientSoftwareVersion": "1"}
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class Features:

@@ -10,20 +10,20 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
-from brokerstream.gateway import records
-from brokerstream.gateway.cleaned_batches import write_varint
-from brokerstream.gateway.records import HEADER, HEADER_BYTES, LOG_OVERHEAD, TRANSACTIONAL_FLAG
-from brokerstream.state.core.records import (
+from brokertwin.gateway import records
+from brokertwin.gateway.cleaned_batches import write_varint
+from brokertwin.gateway.records import HEADER, HEADER_BYTES, LOG_OVERHEAD, TRANSACTIONAL_FLAG
+from brokertwin.state.core.records import (
     OffsetCommitted,
     Record,
     TransactionalOffsetsWritten,
 )
-from brokerstream.state.core.share_records import ShareStateWritten
-from brokerstream.state.groups import group_rows
-from brokerstream.state.groups.row_bytes import Row
-from brokerstream.state.replication import internal_logs
-from brokerstream.state.share import state_rows
-from brokerstream.state.transactions import transaction_rows
+from brokertwin.state.core.share_records import ShareStateWritten
+from brokertwin.state.groups import group_rows
+from brokertwin.state.groups.row_bytes import Row
+from brokertwin.state.replication import internal_logs
+from brokertwin.state.share import state_rows
+from brokertwin.state.transactions import transaction_rows
 
 _NONE = -1
 """The size of a value that is null."""

@@ -16,19 +16,19 @@ from typing import NamedTuple
 import structlog
 from confluent_kafka import KafkaError, Message, Producer
 
-from brokerstream.gateway import log_cleaner
-from brokerstream.gateway.data_topic import DataTopic
-from brokerstream.gateway.engine import Body, Clock, EventWriter, now_ms
-from brokerstream.gateway.log_cleaner import Due, OnePass
-from brokerstream.gateway.sealed_segments import SealedSegments
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.kafka_io.topic_reader import ID_HEADER
-from brokerstream.kafka_io.topic_writer import reason_of
-from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
-from brokerstream.state.cluster import broker_configs
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Tables
+from brokertwin.gateway import log_cleaner
+from brokertwin.gateway.data_topic import DataTopic
+from brokertwin.gateway.engine import Body, Clock, EventWriter, now_ms
+from brokertwin.gateway.log_cleaner import Due, OnePass
+from brokertwin.gateway.sealed_segments import SealedSegments
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.kafka_io.topic_reader import ID_HEADER
+from brokertwin.kafka_io.topic_writer import reason_of
+from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
+from brokertwin.state.cluster import broker_configs
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Tables
 
 MOVED_MAX = 4_096
 """Batches that a pass moves: they would hold the beginning of `data` for as long as their keys."""
@@ -36,7 +36,7 @@ MOVED_MAX = 4_096
 CACHE_BYTES = 16 * 1024 * 1024
 """Of rows of `data`: a pass reads a log twice."""
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class CellState(NamedTuple):
@@ -209,7 +209,7 @@ class _Edge:
         return asyncio.run_coroutine_threadsafe(self._data.get(locator), self._loop).result()
 
     def drop(self, locator: str, was_kept: bool) -> None:
-        """Nothing: `brokerstream gc` deletes what no log has."""
+        """Nothing: `brokertwin gc` deletes what no log has."""
 
     def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
         """The batches of a sealed part of a log. Raises OSError."""

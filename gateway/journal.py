@@ -29,8 +29,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.disk import DISK, Disk
+from brokertwin.errors import UserError
+from brokertwin.gateway.disk import DISK, Disk
 
 LEFT_OUT = frozenset({1, 2, 9, 18, 71, 72})
 """Fetch, ListOffsets, OffsetFetch, ApiVersions: they read; fetch sessions end with a broker, and so

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.kept_batches import Kept, LogKey
-from brokerstream.state.cell.cell import STATE_VERSION
-from brokerstream.state.cell.upgrades import can_upgrade, upgraded
-from brokerstream.state.core import layers
-from brokerstream.state.core.settings import CellSettings
+from brokertwin.errors import UserError
+from brokertwin.gateway.kept_batches import Kept, LogKey
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.cell.upgrades import can_upgrade, upgraded
+from brokertwin.state.core import layers
+from brokertwin.state.core.settings import CellSettings
 
 HEAD = b'{"snapshot"'
 """What its first line begins with, and no other one."""

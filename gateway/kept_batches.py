@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from brokerstream.gateway.batch_store import BatchStore
-from brokerstream.gateway.local_rows import OF_LOGS
-from brokerstream.state.core.records import (
+from brokertwin.gateway.batch_store import BatchStore
+from brokertwin.gateway.local_rows import OF_LOGS
+from brokertwin.state.core.records import (
     BatchAppended,
     LogCleaned,
     LogStartMoved,
     LogTaken,
     TopicRemoved,
 )
-from brokerstream.state.logs.cleaner import in_runs
+from brokertwin.state.logs.cleaner import in_runs
 
 
 class Kept(NamedTuple):

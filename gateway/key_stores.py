@@ -22,8 +22,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokerstream.errors import UserError
-from brokerstream.extras import need
+from brokertwin.errors import UserError
+from brokertwin.extras import need
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes

@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
-from brokerstream.gateway.engine import Body
-from brokerstream.state.cell.settings_told import SettingsTold
-from brokerstream.state.cluster import broker_configs, client_quotas, quota_rates
-from brokerstream.state.cluster.client_quotas import REQUEST_PERCENTAGE
-from brokerstream.state.configs import broker_config, codecs
-from brokerstream.state.configs.codecs import Codec
-from brokerstream.state.core.records import ClientQuotaAltered, ConfigChanged
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Table
+from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.engine import Body
+from brokertwin.state.cell.settings_told import SettingsTold
+from brokertwin.state.cluster import broker_configs, client_quotas, quota_rates
+from brokertwin.state.cluster.client_quotas import REQUEST_PERCENTAGE
+from brokertwin.state.configs import broker_config, codecs
+from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.core.records import ClientQuotaAltered, ConfigChanged
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table
 
 BROKER = 4
 ALL_BROKERS = "cluster"

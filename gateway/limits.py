@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.bounded_rates import RateLimit
-from brokerstream.gateway.broker_properties import BrokerProperties, prefix_of
-from brokerstream.state.cluster.quota_rates import Windows
+from brokertwin.errors import UserError
+from brokertwin.gateway.bounded_rates import RateLimit
+from brokertwin.gateway.broker_properties import BrokerProperties, prefix_of
+from brokertwin.state.cluster.quota_rates import Windows
 
 PER_IP_OVERRIDES = "max.connections.per.ip.overrides"
 CONNECTIONS, CREATION_RATE = "max.connections", "max.connection.creation.rate"
@@ -35,7 +35,7 @@ _OWN = {CONNECTIONS: "own_connections", CREATION_RATE: "own_creation_rate"}
 
 _ANY = 2**31 - 1
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 def settings_heeded(listener: str) -> frozenset[str]:

@@ -16,17 +16,17 @@ from typing import NamedTuple
 
 import structlog
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.altered_stores import AlteredStores
-from brokerstream.gateway.broker_properties import BrokerProperties, prefix_of
-from brokerstream.gateway.engine import Engine
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.gateway.store_passwords import StorePasswords
-from brokerstream.state.configs import listeners
-from brokerstream.state.configs.dynamic_configs import is_secret
+from brokertwin.errors import UserError
+from brokertwin.gateway.altered_stores import AlteredStores
+from brokertwin.gateway.broker_properties import BrokerProperties, prefix_of
+from brokertwin.gateway.engine import Engine
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.store_passwords import StorePasswords
+from brokertwin.state.configs import listeners
+from brokertwin.state.configs.dynamic_configs import is_secret
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class Listener:

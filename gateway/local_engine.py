@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 import structlog
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import journal_snapshot, log_cleaner
-from brokerstream.gateway.batch_store import BatchStore, MemoryStore
-from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
-from brokerstream.gateway.engine import (
+from brokertwin.errors import UserError
+from brokertwin.gateway import journal_snapshot, log_cleaner
+from brokertwin.gateway.batch_store import BatchStore, MemoryStore
+from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.engine import (
     NOT_KEPT,
     Answer,
     Body,
@@ -28,30 +28,30 @@ from brokerstream.gateway.engine import (
     heed_nothing,
     now_ms,
 )
-from brokerstream.gateway.journal import LEFT_OUT, Journal
-from brokerstream.gateway.journal_snapshot import SegmentKey, Snapshot
-from brokerstream.gateway.kept_batches import KeptBatches
-from brokerstream.gateway.known_settings import KnownSettings
-from brokerstream.gateway.local_rows import AnswerRow, LocalRows, RecordRow
-from brokerstream.gateway.persistence import JournalOptions, Persistence
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.resting import columns_at_rest
-from brokerstream.state.cluster import broker_configs, features
-from brokerstream.state.configs.codecs import Codec
-from brokerstream.state.core import outputs
-from brokerstream.state.core.events import Kind
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.records import ConfigChanged
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.replication import network
+from brokertwin.gateway.journal import LEFT_OUT, Journal
+from brokertwin.gateway.journal_snapshot import SegmentKey, Snapshot
+from brokertwin.gateway.kept_batches import KeptBatches
+from brokertwin.gateway.known_settings import KnownSettings
+from brokertwin.gateway.local_rows import AnswerRow, LocalRows, RecordRow
+from brokertwin.gateway.persistence import JournalOptions, Persistence
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.resting import columns_at_rest
+from brokertwin.state.cluster import broker_configs, features
+from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.core import outputs
+from brokertwin.state.core.events import Kind
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.records import ConfigChanged
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.replication import network
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """No topic bounds the outputs here; an answer larger than this has gone wrong."""
 
 NO_DEADLINE = -1
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class LocalEngine:

@@ -9,12 +9,12 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from brokerstream.gateway.engine import Answer
-from brokerstream.state.cell.output_rows import Rows
-from brokerstream.state.core import outputs
-from brokerstream.state.core.decision import Asked
-from brokerstream.state.core.outputs import Output
-from brokerstream.state.core.records import (
+from brokertwin.gateway.engine import Answer
+from brokertwin.state.cell.output_rows import Rows
+from brokertwin.state.core import outputs
+from brokertwin.state.core.decision import Asked
+from brokertwin.state.core.outputs import Output
+from brokertwin.state.core.records import (
     BatchAppended,
     ConfigChanged,
     LogCleaned,
@@ -24,7 +24,7 @@ from brokerstream.state.core.records import (
     Record,
     TopicRemoved,
 )
-from brokerstream.state.core.schema import Body
+from brokertwin.state.core.schema import Body
 
 OF_LOGS = BatchAppended | LogCleaned | LogStartMoved | LogTaken | PartitionChanged | TopicRemoved
 """The records after which a log has other batches, or is another machine's."""

@@ -16,19 +16,19 @@ from typing import NamedTuple, Protocol
 import msgspec
 import structlog
 
-from brokerstream.gateway import cleaned_batches, records
-from brokerstream.gateway.cleaned_batches import RawRecord
-from brokerstream.gateway.compression import DecompressionError
-from brokerstream.gateway.engine import Body
-from brokerstream.gateway.records import NO_TIMESTAMP, InvalidRecordsError
-from brokerstream.kafka_io.locators import Locator
-from brokerstream.state.cluster import broker_configs, image, retention_limits
-from brokerstream.state.core.events import LogMark
-from brokerstream.state.core.records import Batch, LogCleaned
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs import cleaner, control_batches
-from brokerstream.state.logs.cleaner import (
+from brokertwin.gateway import cleaned_batches, records
+from brokertwin.gateway.cleaned_batches import RawRecord
+from brokertwin.gateway.compression import DecompressionError
+from brokertwin.gateway.engine import Body
+from brokertwin.gateway.records import NO_TIMESTAMP, InvalidRecordsError
+from brokertwin.kafka_io.locators import Locator
+from brokertwin.state.cluster import broker_configs, image, retention_limits
+from brokertwin.state.core.events import LogMark
+from brokertwin.state.core.records import Batch, LogCleaned
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs import cleaner, control_batches
+from brokertwin.state.logs.cleaner import (
     BatchSeen,
     Keys,
     Outcome,
@@ -37,7 +37,7 @@ from brokerstream.state.logs.cleaner import (
     Rules,
     Transactions,
 )
-from brokerstream.state.logs.log import (
+from brokertwin.state.logs.log import (
     Log,
     Segment,
     StoredBatch,
@@ -46,7 +46,7 @@ from brokerstream.state.logs.log import (
     log_key,
     sealed_segments,
 )
-from brokerstream.state.replication import network
+from brokertwin.state.replication import network
 
 LISTED_MAX = 16_384
 """Batches that an event tells with their headers; each takes some 350 bytes of 8 MiB."""
@@ -62,7 +62,7 @@ SLICE = 256
 
 Sealed = Callable[[str, int, int], list[Body] | None]
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class Due(NamedTuple):

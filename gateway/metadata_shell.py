@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from brokerstream.clients.metadata import MetadataError, MetadataSettings, ProducerMetadata
-from brokerstream.clients.metadata_wait import Failed, Known, MetadataWait, WaitFor
-from brokerstream.clients.network import NetworkClient, NetworkSettings
-from brokerstream.state.core.errors import Error, error_name
+from brokertwin.clients.metadata import MetadataError, MetadataSettings, ProducerMetadata
+from brokertwin.clients.metadata_wait import Failed, Known, MetadataWait, WaitFor
+from brokertwin.clients.network import NetworkClient, NetworkSettings
+from brokertwin.state.core.errors import Error, error_name
 
 Clock = Callable[[], int]
 """Gives ms that never go back."""

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.protocol.primitives import MalformedError
-from brokerstream.gateway.scram import AuthenticationError
+from brokertwin.errors import UserError
+from brokertwin.gateway.protocol.primitives import MalformedError
+from brokertwin.gateway.scram import AuthenticationError
 
 MECHANISM = "OAUTHBEARER"
 JAAS = "sasl.jaas.config"

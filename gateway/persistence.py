@@ -19,17 +19,17 @@ from typing import NamedTuple
 
 import structlog
 
-from brokerstream.gateway import journal_snapshot
-from brokerstream.gateway.batch_store import BatchStore, FileStore
-from brokerstream.gateway.disk import DISK, Disk, sync_all
-from brokerstream.gateway.journal import COMPACTED_FROM_BYTES, Compaction, Journal
-from brokerstream.gateway.journal_snapshot import Snapshot
+from brokertwin.gateway import journal_snapshot
+from brokertwin.gateway.batch_store import BatchStore, FileStore
+from brokertwin.gateway.disk import DISK, Disk, sync_all
+from brokertwin.gateway.journal import COMPACTED_FROM_BYTES, Compaction, Journal
+from brokertwin.gateway.journal_snapshot import Snapshot
 
 AT_ONCE = 0
 FSYNC_MS = 1000
 """The policy where none is given."""
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class JournalOptions(NamedTuple):

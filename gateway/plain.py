@@ -3,8 +3,8 @@
 The messages to the client are those of Kafka's `PlainSaslServer`; KIP-43.
 """
 
-from brokerstream.gateway.credentials import Credentials
-from brokerstream.gateway.scram import OTHER_AUTHORIZATION, AuthenticationError, matches
+from brokertwin.gateway.credentials import Credentials
+from brokertwin.gateway.scram import OTHER_AUTHORIZATION, AuthenticationError, matches
 
 MECHANISM = "PLAIN"
 _PARTS = 3

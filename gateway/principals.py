@@ -13,8 +13,8 @@ Sources: `DefaultKafkaPrincipalBuilder`, `SslPrincipalMapper` in Kafka; KIP-371;
 import re
 from typing import NamedTuple
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.der import Part, oid, part, parts
+from brokertwin.errors import UserError
+from brokertwin.gateway.der import Part, oid, part, parts
 
 SETTING = "ssl.principal.mapping.rules"
 DEFAULT = "DEFAULT"

@@ -9,9 +9,9 @@ keeps its codec where zstd is asked for or has come.
 
 import struct
 
-from brokerstream.gateway import compression, records
-from brokerstream.gateway.records import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_BYTES, RecordSet
-from brokerstream.state.configs.codecs import Codec
+from brokertwin.gateway import compression, records
+from brokertwin.gateway.records import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_BYTES, RecordSet
+from brokertwin.state.configs.codecs import Codec
 
 ZSTD_VERSION = 7
 """The first version of Produce that may bring zstd."""

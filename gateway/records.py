@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 from crc32c import crc32c
 
-from brokerstream.gateway import compression
-from brokerstream.gateway.compression import DecompressionError
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import UNKNOWN_CODEC, Batch
-from brokerstream.state.logs import control_batches
+from brokertwin.gateway import compression
+from brokertwin.gateway.compression import DecompressionError
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import UNKNOWN_CODEC, Batch
+from brokertwin.state.logs import control_batches
 
 LOG_OVERHEAD = 12
 """Base offset and size; the size does not count these bytes."""

@@ -7,11 +7,11 @@ Where the API's answer has an error code of its own, there; else one for each it
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from brokerstream.gateway.engine import NOT_KEPT, Body
-from brokerstream.gateway.protocol.frames import Request
-from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import Reason
+from brokertwin.gateway.engine import NOT_KEPT, Body
+from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import Reason
 
 NOT_HERE = frozenset({Reason.UNSUPPORTED_VERSION, Reason.NOT_BUILT, Reason.UNKNOWN_API})
 """Reasons that no retry will mend: UNSUPPORTED_VERSION."""

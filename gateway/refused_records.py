@@ -8,9 +8,9 @@ otherwise. Source: `LogValidator.validateRecord`, `LogValidator.processRecordErr
 from collections.abc import Iterator
 from typing import Any
 
-from brokerstream.gateway import records
-from brokerstream.gateway.records import NO_TIMESTAMP, Record
-from brokerstream.state.core.errors import Error
+from brokertwin.gateway import records
+from brokertwin.gateway.records import NO_TIMESTAMP, Record
+from brokertwin.state.core.errors import Error
 
 SHOWN_MAX = 3
 """Records whose errors are in the text about the batch."""

@@ -14,8 +14,8 @@ Source: `ClientRequestQuotaManager`, `RequestHandlerHelper`, `RequestChannel.Req
 
 from collections.abc import Callable
 
-from brokerstream.gateway.bounded_rates import BoundedRates, RequestLimit
-from brokerstream.gateway.protocol.frames import Request
+from brokertwin.gateway.bounded_rates import BoundedRates, RequestLimit
+from brokertwin.gateway.protocol.frames import Request
 
 PRODUCE = 0
 OF_BROKERS = {27, 56}

@@ -27,21 +27,21 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import NamedTuple
 
-from brokerstream.gateway import api_versions, oauthbearer, plain, refusals, scram
-from brokerstream.gateway.api_versions import SASL_APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from brokerstream.gateway.credentials import Credentials
-from brokerstream.gateway.delegation_tokens import Owned, Tokens
-from brokerstream.gateway.engine import Body, now_ms
-from brokerstream.gateway.features import Features
-from brokerstream.gateway.protocol.frames import (
+from brokertwin.gateway import api_versions, oauthbearer, plain, refusals, scram
+from brokertwin.gateway.api_versions import SASL_APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from brokertwin.gateway.credentials import Credentials
+from brokertwin.gateway.delegation_tokens import Owned, Tokens
+from brokertwin.gateway.engine import Body, now_ms
+from brokertwin.gateway.features import Features
+from brokertwin.gateway.protocol.frames import (
     Request,
     api_key_of,
     decode_request,
     encode_response,
 )
-from brokerstream.gateway.scram import AuthenticationError, Challenge, ClientFirst, Credential
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.gateway.scram import AuthenticationError, Challenge, ClientFirst, Credential
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
 WITH_USERS = (plain.MECHANISM, *scram.MECHANISMS)
 """The mechanisms that need a credentials file."""

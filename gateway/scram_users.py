@@ -22,13 +22,13 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import Mapping
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import scram
-from brokerstream.gateway.credentials import Credentials
-from brokerstream.gateway.engine import Body, EdgeRequest, Engine
-from brokerstream.gateway.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential
-from brokerstream.state.access.authorizer import Operation, needs
-from brokerstream.state.core.errors import Error
+from brokertwin.errors import UserError
+from brokertwin.gateway import scram
+from brokertwin.gateway.credentials import Credentials
+from brokertwin.gateway.engine import Body, EdgeRequest, Engine
+from brokertwin.gateway.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.core.errors import Error
 
 DESCRIBE, ALTER = 50, 51
 NEEDED = {DESCRIBE: Operation.DESCRIBE, ALTER: Operation.ALTER}

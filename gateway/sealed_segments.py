@@ -15,18 +15,18 @@ import msgspec
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPartition
 
-from brokerstream.gateway.topic_rows import Place, RowReader
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_reader import consumer, is_end, partitions_of
-from brokerstream.kafka_io.topics import full_name
-from brokerstream.state.core.outputs import SEGMENTS, SegmentKey
+from brokertwin.gateway.topic_rows import Place, RowReader
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_reader import consumer, is_end, partitions_of
+from brokertwin.kafka_io.topics import full_name
+from brokertwin.state.core.outputs import SEGMENTS, SegmentKey
 
 CACHE_BYTES = 16 * 1024 * 1024
 WAIT_S = 10.0
 POLL_S = 0.25
 POLL_MESSAGES = 500
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 Body = dict[str, Any]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import (
+from brokertwin.errors import UserError
+from brokertwin.gateway import (
     delegation_tokens,
     oauthbearer,
     plain,
@@ -18,12 +18,12 @@ from brokerstream.gateway import (
     signed_tokens,
     tls,
 )
-from brokerstream.gateway.broker_properties import BrokerProperties, prefix_of
-from brokerstream.gateway.credentials import Credentials, mode_warning
-from brokerstream.gateway.delegation_tokens import Tokens
-from brokerstream.gateway.features import Features
-from brokerstream.gateway.principals import Rule
-from brokerstream.gateway.sasl import (
+from brokertwin.gateway.broker_properties import BrokerProperties, prefix_of
+from brokertwin.gateway.credentials import Credentials, mode_warning
+from brokertwin.gateway.delegation_tokens import Tokens
+from brokertwin.gateway.features import Features
+from brokertwin.gateway.principals import Rule
+from brokertwin.gateway.sasl import (
     ANONYMOUS,
     MECHANISMS,
     WITH_USERS,
@@ -32,8 +32,8 @@ from brokerstream.gateway.sasl import (
     SaslAuthentication,
     SaslSettings,
 )
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.gateway.tls import Tls
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.tls import Tls
 
 TIME_MAX_S = 60.0
 """How long a connection may take for TLS, and again for SASL. Kafka has only the idle time."""
@@ -222,7 +222,7 @@ def _sasl(
     if credentials is None and not set(WITH_USERS).isdisjoint(enabled):
         raise UserError(
             f"{protocol} needs the users' credentials.",
-            "Give --credentials FILE; make it with: brokerstream credentials add FILE USER",
+            "Give --credentials FILE; make it with: brokertwin credentials add FILE USER",
         )
     unknown = [name for name in enabled if name not in MECHANISMS]
     if unknown or not enabled:

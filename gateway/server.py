@@ -7,23 +7,23 @@ from functools import partial
 
 import structlog
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.altered_settings import AlteredSettings
-from brokerstream.gateway.altered_stores import AlteredStores
-from brokerstream.gateway.answers import Address, Addresses
-from brokerstream.gateway.arrivals import Arrival, Arrivals
-from brokerstream.gateway.connection import Connection, Context
-from brokerstream.gateway.delegation_tokens import Tokens
-from brokerstream.gateway.denials import Denials
-from brokerstream.gateway.engine import Engine
-from brokerstream.gateway.features import Features
-from brokerstream.gateway.limits import Limits
-from brokerstream.gateway.listeners import AddedListeners, Listener
-from brokerstream.gateway.request_times import RequestTimes
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.store_passwords import StorePasswords
-from brokerstream.gateway.tls import TlsHandshake
-from brokerstream.gateway.traffic import Traffic
+from brokertwin.errors import UserError
+from brokertwin.gateway.altered_settings import AlteredSettings
+from brokertwin.gateway.altered_stores import AlteredStores
+from brokertwin.gateway.answers import Address, Addresses
+from brokertwin.gateway.arrivals import Arrival, Arrivals
+from brokertwin.gateway.connection import Connection, Context
+from brokertwin.gateway.delegation_tokens import Tokens
+from brokertwin.gateway.denials import Denials
+from brokertwin.gateway.engine import Engine
+from brokertwin.gateway.features import Features
+from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.listeners import AddedListeners, Listener
+from brokertwin.gateway.request_times import RequestTimes
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.store_passwords import StorePasswords
+from brokertwin.gateway.tls import TlsHandshake
+from brokertwin.gateway.traffic import Traffic
 
 BACKLOG = 512
 ANY_HOST = frozenset({"0.0.0.0", "::"})
@@ -34,7 +34,7 @@ IDLE_CHECKS = 4
 
 IDLE_CHECK_LEAST_S = 0.01
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class Gateway:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.extras import need
-from brokerstream.gateway import token_keys
-from brokerstream.gateway.broker_properties import BrokerProperties
-from brokerstream.gateway.oauthbearer import MECHANISM, Bearer, refused
-from brokerstream.gateway.token_keys import KeySource, key_source
+from brokertwin.errors import UserError
+from brokertwin.extras import need
+from brokertwin.gateway import token_keys
+from brokertwin.gateway.broker_properties import BrokerProperties
+from brokertwin.gateway.oauthbearer import MECHANISM, Bearer, refused
+from brokertwin.gateway.token_keys import KeySource, key_source
 
 if TYPE_CHECKING:
     from jwt import PyJWK

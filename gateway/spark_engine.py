@@ -17,13 +17,13 @@ import msgspec
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import known_settings
-from brokerstream.gateway.answer_reader import AnswerReader, Found
-from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
-from brokerstream.gateway.cell_watch import CellWatch
-from brokerstream.gateway.data_topic import DataTopic
-from brokerstream.gateway.engine import (
+from brokertwin.errors import UserError
+from brokertwin.gateway import known_settings
+from brokertwin.gateway.answer_reader import AnswerReader, Found
+from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.cell_watch import CellWatch
+from brokertwin.gateway.data_topic import DataTopic
+from brokertwin.gateway.engine import (
     Answer,
     Body,
     EdgeRequest,
@@ -32,18 +32,18 @@ from brokerstream.gateway.engine import (
     UnansweredError,
     heed_nothing,
 )
-from brokerstream.gateway.known_settings import ToldSettings
-from brokerstream.gateway.sealed_segments import SealedSegments
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.kafka_io.topic_reader import ID_HEADER
-from brokerstream.kafka_io.topic_writer import reason_of
-from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
-from brokerstream.state.configs.codecs import Codec
-from brokerstream.state.core.events import EVENT_BYTES_MAX, Kind, Reason
-from brokerstream.state.core.kafka_apis import API_VERSIONS
-from brokerstream.state.core.outputs import BrokerChange
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.gateway.known_settings import ToldSettings
+from brokertwin.gateway.sealed_segments import SealedSegments
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.kafka_io.topic_reader import ID_HEADER
+from brokertwin.kafka_io.topic_writer import reason_of
+from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
+from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason
+from brokertwin.state.core.kafka_apis import API_VERSIONS
+from brokertwin.state.core.outputs import BrokerChange
+from brokertwin.state.core.settings import BrokerSettings
 
 ANSWER_TIMEOUT_S = 60.0
 """How long the job may be silent before those who wait for it are sent away."""
@@ -67,7 +67,7 @@ POLL_S = 0.1
 
 _PROBE_HEADER = {"requestApiKey": API_VERSIONS, "requestApiVersion": 0, "clientId": "probe"}
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 class _Waiting(NamedTuple):

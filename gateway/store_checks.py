@@ -23,10 +23,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import certificate_names, key_stores, principals
-from brokerstream.gateway.broker_properties import BrokerProperties
-from brokerstream.gateway.key_stores import JKS, PEM, Entry, KeyPasswordError, KeyStore
+from brokertwin.errors import UserError
+from brokertwin.gateway import certificate_names, key_stores, principals
+from brokertwin.gateway.broker_properties import BrokerProperties
+from brokertwin.gateway.key_stores import JKS, PEM, Entry, KeyPasswordError, KeyStore
 
 ALLOW_NAMES, ALLOW_ALTERNATIVE = "ssl.allow.dn.changes", "ssl.allow.san.changes"
 _CONFIG = "org.apache.kafka.common.config.ConfigException"

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import secret_files
+from brokertwin.errors import UserError
+from brokertwin.gateway import secret_files
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 _Texts = dict[str, dict[str, str]]
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import structlog
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import cipher_suites, key_stores, store_checks
-from brokerstream.gateway.broker_properties import BrokerProperties
-from brokerstream.gateway.key_stores import KeyStore
+from brokertwin.errors import UserError
+from brokertwin.gateway import cipher_suites, key_stores, store_checks
+from brokertwin.gateway.broker_properties import BrokerProperties
+from brokertwin.gateway.key_stores import KeyStore
 
 SETTINGS = frozenset(
     {
@@ -54,7 +54,7 @@ _CLIENT_AUTH = {
 }
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 
 def server_context(properties: BrokerProperties) -> ssl.SSLContext:

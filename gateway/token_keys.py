@@ -22,10 +22,10 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import structlog
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import oauthbearer, tls
-from brokerstream.gateway.broker_properties import BrokerProperties
-from brokerstream.gateway.oauthbearer import MECHANISM
+from brokertwin.errors import UserError
+from brokertwin.gateway import oauthbearer, tls
+from brokertwin.gateway.broker_properties import BrokerProperties
+from brokertwin.gateway.oauthbearer import MECHANISM
 
 ENDPOINT = "sasl.oauthbearer.jwks.endpoint.url"
 REFRESH = "sasl.oauthbearer.jwks.endpoint.refresh.ms"
@@ -39,7 +39,7 @@ ANSWER_MAX_S = 20.0
 MISSING_MAX, MISSING_LENGTH_MAX, MISSING_S = 16, 1_000, 60.0
 """So many names of keys that are not there are known, so long ones, and asked for so seldom."""
 
-_log = structlog.get_logger("brokerstream.gateway")
+_log = structlog.get_logger("brokertwin.gateway")
 
 Keys = tuple[Mapping[str, Any], ...]
 """Those of a JWKS, as they stand there."""

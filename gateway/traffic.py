@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES, Field
-from brokerstream.state.core.errors import error_name
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.state.core.schema import Part
+from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES, Field
+from brokertwin.state.core.errors import error_name
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.schema import Part
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the classes of answer times; a last class has no bound."""

@@ -20,15 +20,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topics import admin_client
-from brokerstream.state.configs.broker_config import SETTINGS
-from brokerstream.state.configs.config_keys import Type
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topics import admin_client
+from brokertwin.state.configs.broker_config import SETTINGS
+from brokertwin.state.configs.config_keys import Type
 
 TIMEOUT_S = 10.0
-FIRST_LINE = "# Written by brokerstream capture"
+FIRST_LINE = "# Written by brokertwin capture"
 
 GIVEN = frozenset(
     source.value

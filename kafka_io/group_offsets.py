@@ -16,19 +16,19 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError as KafkaPythonError
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
-from brokerstream.kafka_io.topic_reader import (
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
+from brokertwin.kafka_io.topic_reader import (
     consumer,
     first_and_end,
     is_end,
     read_all,
     when_there,
 )
-from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, admin_client, existing, login_error
-from brokerstream.state.groups.offset_records import OffsetKey
-from brokerstream.state.observed.offset_history import Written
-from brokerstream.state.observed.offset_plan import Found, Step
+from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, admin_client, existing, login_error
+from brokertwin.state.groups.offset_records import OffsetKey
+from brokertwin.state.observed.offset_history import Written
+from brokertwin.state.observed.offset_plan import Found, Step
 
 TOPIC = "__consumer_offsets"
 SHARE_TOPIC = "__share_group_state"

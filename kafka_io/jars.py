@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.java import java_executable
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.java import java_executable
 
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"
@@ -179,7 +179,7 @@ def _descriptor(wanted: JarSet) -> str:
         for organisation, module, revision in modules
     )
     return (
-        '<ivy-module version="2.0"><info organisation="brokerstream" module="jars"/>'
+        '<ivy-module version="2.0"><info organisation="brokertwin" module="jars"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>\n"
     )

@@ -7,11 +7,11 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from brokerstream.errors import UserError
+from brokertwin.errors import UserError
 
 MINIMUM_VERSION = 17
 NEEDED = (
-    f"brokerstream needs a Java {MINIMUM_VERSION} or newer runtime: "
+    f"brokertwin needs a Java {MINIMUM_VERSION} or newer runtime: "
     f"apt-get install openjdk-{MINIMUM_VERSION}-jre-headless"
 )
 

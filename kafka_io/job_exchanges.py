@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_reader import Row, read_all, without_repeats
-from brokerstream.kafka_io.topics import REQUESTS, full_name
-from brokerstream.state.core import outputs
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_reader import Row, read_all, without_repeats
+from brokertwin.kafka_io.topics import REQUESTS, full_name
+from brokertwin.state.core import outputs
 
 
 class JobExchanges(NamedTuple):

@@ -27,9 +27,9 @@ from pathlib import Path
 
 import psutil
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import class_archives, jars, properties
-from brokerstream.kafka_io.java import java_executable
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import class_archives, jars, properties
+from brokertwin.kafka_io.java import java_executable
 
 NODE_ID = "1"
 HOST = "localhost"
@@ -241,7 +241,7 @@ class EmbeddedKafka:
         if different:
             raise UserError(
                 f"The embedded broker runs already, with another {', '.join(different)}.",
-                "Stop it first: brokerstream kafka stop",
+                "Stop it first: brokertwin kafka stop",
             )
         return self._bootstrap_of_last_start() or ""
 

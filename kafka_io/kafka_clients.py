@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import Settings
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import Settings
 
 Client = Literal["spark", "confluent-kafka", "kafka-python"]
 CLIENTS: tuple[Client, ...] = ("spark", "confluent-kafka", "kafka-python")
@@ -165,7 +165,7 @@ def client_properties(settings: Settings) -> ClientProperties:
         if not embedded.running or not embedded.bootstrap:
             raise UserError(
                 "There is no Kafka broker to talk to.",
-                "Start the embedded one (brokerstream kafka start) or give --bootstrap.",
+                "Start the embedded one (brokertwin kafka start) or give --bootstrap.",
             )
         values["bootstrap.servers"] = embedded.bootstrap
     if "sasl.jaas.config" in values:
@@ -198,7 +198,7 @@ def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
         if time.monotonic() + CONNECT_PAUSE_S >= deadline:
             raise UserError(
                 f"Kafka at {addresses} does not answer: {', '.join(dict.fromkeys(reasons))}.",
-                "Is it running, and is the address right? `brokerstream kafka start` starts a"
+                "Is it running, and is the address right? `brokertwin kafka start` starts a"
                 " broker here.",
             )
         time.sleep(CONNECT_PAUSE_S)

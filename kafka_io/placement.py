@@ -9,17 +9,17 @@ from collections.abc import Iterable
 import msgspec
 from confluent_kafka import Producer
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_reader import ID_HEADER, read_all
-from brokerstream.kafka_io.topics import (
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_reader import ID_HEADER, read_all
+from brokertwin.kafka_io.topics import (
     KAFKA_TIMEOUT_S,
     PLACEMENT,
     REQUESTS,
     full_name,
     writer_configuration,
 )
-from brokerstream.state.core.murmur2 import partition_of
+from brokertwin.state.core.murmur2 import partition_of
 
 _NUMBER = "."
 """Between a cluster's name and the number of its cell, where it has several."""
@@ -115,6 +115,6 @@ def read(client: ClientProperties, prefix: str) -> dict[str, Placement]:
     if not found:
         raise UserError(
             f"No job has written its placement to {full_name(prefix, PLACEMENT)}.",
-            f"Start `brokerstream run` first: it creates {full_name(prefix, REQUESTS)}.",
+            f"Start `brokertwin run` first: it creates {full_name(prefix, REQUESTS)}.",
         )
     return found

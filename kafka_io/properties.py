@@ -7,7 +7,7 @@ name and value, a backslash at the end of a line continues it, `\t \n \r \f \uXX
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from brokerstream.errors import UserError
+from brokertwin.errors import UserError
 
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

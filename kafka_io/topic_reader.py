@@ -14,9 +14,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topics import (
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topics import (
     KAFKA_TIMEOUT_S,
     METADATA_POLL_S,
     admin_client,
@@ -59,7 +59,7 @@ def consumer(client: ClientProperties, changes: Mapping[str, Any] | None = None)
     return Consumer(
         {
             **quiet(client),
-            "group.id": "brokerstream-reader",
+            "group.id": "brokertwin-reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
@@ -78,7 +78,7 @@ def partitions_of(client: ClientProperties, topic: str) -> int:
     if found is None:
         raise UserError(
             f"There is no topic {topic} at {client.bootstrap}.",
-            "`brokerstream run` creates the topics; is --prefix right?",
+            "`brokertwin run` creates the topics; is --prefix right?",
         )
     return found
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_reader import ID_HEADER
-from brokerstream.kafka_io.topics import writer_configuration
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_reader import ID_HEADER
+from brokertwin.kafka_io.topics import writer_configuration
 
 FLUSH_S = 60.0
 AT_ONCE = "Unable to produce message: "

@@ -25,11 +25,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
-from brokerstream.settings import Settings
-from brokerstream.state.core import outputs
-from brokerstream.state.core.events import EVENT_BYTES_MAX
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
+from brokertwin.settings import Settings
+from brokertwin.state.core import outputs
+from brokertwin.state.core.events import EVENT_BYTES_MAX
 
 REQUESTS = "requests"
 DATA = "data"
@@ -62,7 +62,7 @@ _DATA = {
 """What is old enough to be deleted goes by the broker's clock."""
 
 _UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""The request topic is the recording from which everything else follows; `brokerstream gc` deletes
+"""The request topic is the recording from which everything else follows; `brokertwin gc` deletes
 from `data`."""
 
 

@@ -7,15 +7,15 @@ that is paused does nothing, and its connections go on without it; one that has 
 from abc import ABC, abstractmethod
 from random import Random
 
-from brokerstream.clients.client_loop import ClientLoop
-from brokerstream.clients.network import Draw
-from brokerstream.simulation.auditor import Auditor
-from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.contents import Contents
-from brokerstream.simulation.edge import Edge
-from brokerstream.simulation.files import Files
-from brokerstream.simulation.plan import ClientPlan, Fault, Plan
-from brokerstream.simulation.sockets import FIRST_PORT, Sockets
+from brokertwin.clients.client_loop import ClientLoop
+from brokertwin.clients.network import Draw
+from brokertwin.simulation.auditor import Auditor
+from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.contents import Contents
+from brokertwin.simulation.edge import Edge
+from brokertwin.simulation.files import Files
+from brokertwin.simulation.plan import ClientPlan, Fault, Plan
+from brokertwin.simulation.sockets import FIRST_PORT, Sockets
 
 REQUEST_MS = 2_500
 """`request.timeout.ms` of every client."""

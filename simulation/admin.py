@@ -7,11 +7,11 @@ What may be lost by it the auditor hears before it is asked for: who saw no answ
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from brokerstream.simulation.audit_losses import EVERYBODY
-from brokerstream.simulation.auditor import Auditor
-from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.cluster import Cluster
-from brokerstream.simulation.plan import (
+from brokertwin.simulation.audit_losses import EVERYBODY
+from brokertwin.simulation.auditor import Auditor
+from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.plan import (
     DENIED_GROUP,
     DENIED_ID,
     DENIED_TOPIC,
@@ -20,14 +20,14 @@ from brokerstream.simulation.plan import (
     Injection,
     pick,
 )
-from brokerstream.state.access.authorizer import (
+from brokertwin.state.access.authorizer import (
     Operation,
     PatternType,
     Permission,
     ResourceType,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 RETENTION_MS, SEGMENT_MS = 1_000, 300
 AGAIN_MS = 700

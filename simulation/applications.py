@@ -6,14 +6,14 @@ promised, for who reads committed records; at least once otherwise.
 
 from collections import Counter
 
-from brokerstream.clients.streams.layout import layout
-from brokerstream.simulation.audit_work import at_least_once, in_steps, once
-from brokerstream.simulation.clock import START_MS
-from brokerstream.simulation.closing import Logs
-from brokerstream.simulation.connecting import COPY
-from brokerstream.simulation.contents import Contents
-from brokerstream.simulation.files import Files
-from brokerstream.simulation.plan import (
+from brokertwin.clients.streams.layout import layout
+from brokertwin.simulation.audit_work import at_least_once, in_steps, once
+from brokertwin.simulation.clock import START_MS
+from brokertwin.simulation.closing import Logs
+from brokertwin.simulation.connecting import COPY
+from brokertwin.simulation.contents import Contents
+from brokertwin.simulation.files import Files
+from brokertwin.simulation.plan import (
     CONFIGS,
     EXACT,
     LINES,
@@ -22,7 +22,7 @@ from brokerstream.simulation.plan import (
     WORKERS,
     Plan,
 )
-from brokerstream.simulation.streaming import APPLICATION, tallying
+from brokertwin.simulation.streaming import APPLICATION, tallying
 
 
 def internal_topics(plan: Plan) -> dict[str, int]:

@@ -7,9 +7,9 @@ is to go again, nothing that they ask is granted.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from brokerstream.simulation.audit_losses import HEARD_MS
-from brokerstream.simulation.plan import DENIED_GROUP, DENIED_ID, DENIED_TOPIC, Fault
-from brokerstream.state.core.errors import Error
+from brokertwin.simulation.audit_losses import HEARD_MS
+from brokertwin.simulation.plan import DENIED_GROUP, DENIED_ID, DENIED_TOPIC, Fault
+from brokertwin.state.core.errors import Error
 
 REFUSALS: dict[Fault, Error] = {
     Fault.DENY_READ: Error.TOPIC_AUTHORIZATION_FAILED,

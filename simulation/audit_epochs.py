@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from brokerstream.state.apis.init_producer_id import InitProducerIdRequest
-from brokerstream.state.core.errors import Error
+from brokertwin.state.apis.init_producer_id import InitProducerIdRequest
+from brokertwin.state.core.errors import Error
 
 GIVE_EPOCHS = ("INIT_PRODUCER_ID", "END_TXN")
 """The answers that hand out epochs; that of EndTxn since version 5 (KIP-890)."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.clients.consumer_protocol import decode_assignment
-from brokerstream.simulation.plan import PASSING
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.consumer_protocol import decode_assignment
+from brokertwin.simulation.plan import PASSING
+from brokertwin.state.core.errors import Error
 
 CONNECT = "connect"
 """Groups whose members are given tasks, not partitions (`audit_work.py`)."""

@@ -14,8 +14,8 @@ All else has to be there.
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.simulation.plan import PASSING
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.simulation.plan import PASSING
 
 ALWAYS = 2**62
 HEARD_MS = 1_500

@@ -6,9 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.simulation.audit_losses import Losses
-from brokerstream.simulation.plan import PASSING
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.simulation.audit_losses import Losses
+from brokertwin.simulation.plan import PASSING
 
 Log = Sequence[tuple[int, str]]
 """Offsets and names of the records of a partition."""

@@ -21,12 +21,12 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.share_session import AcknowledgeType
-from brokerstream.simulation.audit_records import Outcome, RecordsSeen
-from brokerstream.simulation.edge import Asked, Connection
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Uuid
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.share_session import AcknowledgeType
+from brokertwin.simulation.audit_records import Outcome, RecordsSeen
+from brokertwin.simulation.edge import Asked, Connection
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Uuid
 
 Key = tuple[str, Uuid, int, int]
 """A group, a topic's id, a partition and an offset."""

@@ -8,7 +8,7 @@ then it is the coordinator's and the transactions' part that nothing of it count
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from brokerstream.state.core.errors import Error
+from brokertwin.state.core.errors import Error
 
 NO_GENERATION = -1
 SHOWN = 3

@@ -18,18 +18,18 @@ broker tells on one connection do not go back
 
 from typing import Any
 
-from brokerstream.simulation.audit_denials import Denials
-from brokerstream.simulation.audit_epochs import Epochs
-from brokerstream.simulation.audit_groups import Groups
-from brokerstream.simulation.audit_losses import Losses
-from brokerstream.simulation.audit_records import RecordsSeen
-from brokerstream.simulation.audit_shares import Shares
-from brokerstream.simulation.audit_work import Work
-from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.cluster import DELIVERIES_MAX, SESSION_MS
-from brokerstream.simulation.edge import Asked
-from brokerstream.simulation.plan import Fault
-from brokerstream.state.core.schema import render
+from brokertwin.simulation.audit_denials import Denials
+from brokertwin.simulation.audit_epochs import Epochs
+from brokertwin.simulation.audit_groups import Groups
+from brokertwin.simulation.audit_losses import Losses
+from brokertwin.simulation.audit_records import RecordsSeen
+from brokertwin.simulation.audit_shares import Shares
+from brokertwin.simulation.audit_work import Work
+from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.cluster import DELIVERIES_MAX, SESSION_MS
+from brokertwin.simulation.edge import Asked
+from brokertwin.simulation.plan import Fault
+from brokertwin.state.core.schema import render
 
 VIOLATIONS_MAX = 20
 

@@ -9,10 +9,10 @@ from multiprocessing import get_context
 
 import msgspec
 
-from brokerstream.simulation.plan import Fault, Plan, Role, draw
-from brokerstream.simulation.planting import Planted, begin
-from brokerstream.simulation.reach import Reach
-from brokerstream.simulation.run import Outcomes, simulate
+from brokertwin.simulation.plan import Fault, Plan, Role, draw
+from brokertwin.simulation.planting import Planted, begin
+from brokertwin.simulation.reach import Reach
+from brokertwin.simulation.run import Outcomes, simulate
 
 CHUNK = 4
 MINIMUM_SEEDS = 120

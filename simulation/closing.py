@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.cluster import Cluster
-from brokerstream.simulation.record_names import ends_of, items_of
-from brokerstream.state.core.errors import Error, error_name
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.record_names import ends_of, items_of
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 PATIENCE_MS = 10_000
 EARLIEST = -2

@@ -14,19 +14,19 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.deliveries import Counted, Draws
-from brokerstream.simulation.plan import Fault, Plan
-from brokerstream.simulation.reach import Reach
-from brokerstream.state.access.authorizer import CLASS_NAME
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.check import Checker, hold
-from brokerstream.state.cell.delivery import AtOnce, Drawn, Schedule
-from brokerstream.state.cell.output_rows import Rows
-from brokerstream.state.core import outputs
-from brokerstream.state.core.events import Kind
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.deliveries import Counted, Draws
+from brokertwin.simulation.plan import Fault, Plan
+from brokertwin.simulation.reach import Reach
+from brokertwin.state.access.authorizer import CLASS_NAME
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.check import Checker, hold
+from brokertwin.state.cell.delivery import AtOnce, Drawn, Schedule
+from brokertwin.state.cell.output_rows import Rows
+from brokertwin.state.core import outputs
+from brokertwin.state.core.events import Kind
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
 
 CLUSTER = "simulated"
 SESSION_MS = 4_000
@@ -77,7 +77,7 @@ def settings_of(plan: Plan) -> CellSettings:
             share_coordinator_write_timeout_ms=2_000,
             transaction_abort_timed_out_transaction_cleanup_interval_ms=500,
             transaction_state_log_num_partitions=2,
-            brokerstream_transaction_version=plan.transaction_version,
+            brokertwin_transaction_version=plan.transaction_version,
             given={
                 **_of_share_groups(plan),
                 **({"metadata.log.dir": "/metadata"} if plan.disks else {}),

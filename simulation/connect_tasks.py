@@ -6,28 +6,28 @@ as somebody would do it by Kafka's REST interface.
 
 from abc import ABC, abstractmethod
 
-from brokerstream.clients.client_loop import ClientLoop
-from brokerstream.clients.connect.config_log import ConfigLog
-from brokerstream.clients.connect.converters import decode_value, encode_value
-from brokerstream.clients.connect.file_stream import FileStream
-from brokerstream.clients.connect.offsets import offset_key, offset_record, position_of
-from brokerstream.clients.connect.submitted_records import SubmittedRecords
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.clients.consumer_client import ConsumerClient
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_events import Failed as MembershipFailed
-from brokerstream.clients.fetcher import FetchSettings, OffsetReset
-from brokerstream.clients.log_client import LogClient
-from brokerstream.clients.messages import Message, size_of
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_events import Failed
-from brokerstream.clients.transactions import Transactions, TransactionState
-from brokerstream.simulation.actors import REQUEST_MS, Actor, Driver
-from brokerstream.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
-from brokerstream.simulation.contents import Naming
-from brokerstream.simulation.plan import CONFIGS, OFFSETS
-from brokerstream.simulation.sockets import Sockets
+from brokertwin.clients.client_loop import ClientLoop
+from brokertwin.clients.connect.config_log import ConfigLog
+from brokertwin.clients.connect.converters import decode_value, encode_value
+from brokertwin.clients.connect.file_stream import FileStream
+from brokertwin.clients.connect.offsets import offset_key, offset_record, position_of
+from brokertwin.clients.connect.submitted_records import SubmittedRecords
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.consumer_client import ConsumerClient
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.consumer_events import Failed as MembershipFailed
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+from brokertwin.clients.log_client import LogClient
+from brokertwin.clients.messages import Message, size_of
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import Failed
+from brokertwin.clients.transactions import Transactions, TransactionState
+from brokertwin.simulation.actors import REQUEST_MS, Actor, Driver
+from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
+from brokertwin.simulation.contents import Naming
+from brokertwin.simulation.plan import CONFIGS, OFFSETS
+from brokertwin.simulation.sockets import Sockets
 
 FLUSH_MS = 600
 LEAVE_MS = 2_500

@@ -7,30 +7,30 @@ it is time: the source's tasks are of another generation then, and the sink has 
 from functools import partial
 from typing import NamedTuple
 
-from brokerstream.clients.connect.config_log import Config, ConfigLog, Record, connector_record
-from brokerstream.clients.connect.connect_protocol import Protocol
-from brokerstream.clients.connect.file_stream import CONVERTERS, ISOLATION, Kind, file_stream
-from brokerstream.clients.connect.herder import Command, Herder, Start, Stop, Write
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
-from brokerstream.clients.consumer_coordinator import MemberState
-from brokerstream.clients.log_client import LogClient
-from brokerstream.clients.messages import Message
-from brokerstream.clients.producer_events import Failed
-from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
-from brokerstream.simulation.audit_work import NO_GENERATION
-from brokerstream.simulation.clock import START_MS
-from brokerstream.simulation.cluster import HEARTBEAT_MS, SESSION_MS
-from brokerstream.simulation.connect_tasks import (
+from brokertwin.clients.connect.config_log import Config, ConfigLog, Record, connector_record
+from brokertwin.clients.connect.connect_protocol import Protocol
+from brokertwin.clients.connect.file_stream import CONVERTERS, ISOLATION, Kind, file_stream
+from brokertwin.clients.connect.herder import Command, Herder, Start, Stop, Write
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.log_client import LogClient
+from brokertwin.clients.messages import Message
+from brokertwin.clients.producer_events import Failed
+from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
+from brokertwin.simulation.audit_work import NO_GENERATION
+from brokertwin.simulation.clock import START_MS
+from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
+from brokertwin.simulation.connect_tasks import (
     ExactSourceTask,
     SinkTask,
     SourceTask,
     Task,
     Writer,
 )
-from brokerstream.simulation.files import GROWING
-from brokerstream.simulation.plan import CONFIGS, LINES, ClientPlan, Role, pick
-from brokerstream.simulation.sockets import Sockets
+from brokertwin.simulation.files import GROWING
+from brokertwin.simulation.plan import CONFIGS, LINES, ClientPlan, Role, pick
+from brokertwin.simulation.sockets import Sockets
 
 GROUP = "connect-cluster"
 COPY = "orders.txt"

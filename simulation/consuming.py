@@ -6,20 +6,20 @@ is copied exactly once. Where a transaction fails it goes back to what the group
 
 import msgspec
 
-from brokerstream.clients.consumer_client import ConsumerClient
-from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokerstream.clients.consumer_events import Assigned, Event, Failed, Lost, Revoked
-from brokerstream.clients.consumer_requests import NO_GENERATION
-from brokerstream.clients.fetcher import FetchSettings, OffsetReset
-from brokerstream.clients.fetching_client import CONSUMER_NETWORK
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.transactions import TransactionState
-from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
-from brokerstream.simulation.audit_records import Outcome
-from brokerstream.simulation.cluster import HEARTBEAT_MS, SESSION_MS
-from brokerstream.simulation.plan import PASSING, TOPICS, ClientPlan, Fault, Role
-from brokerstream.simulation.producing import Writer
-from brokerstream.simulation.sockets import Sockets
+from brokertwin.clients.consumer_client import ConsumerClient
+from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
+from brokertwin.clients.consumer_events import Assigned, Event, Failed, Lost, Revoked
+from brokertwin.clients.consumer_requests import NO_GENERATION
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+from brokertwin.clients.fetching_client import CONSUMER_NETWORK
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.transactions import TransactionState
+from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
+from brokertwin.simulation.audit_records import Outcome
+from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
+from brokertwin.simulation.plan import PASSING, TOPICS, ClientPlan, Fault, Role
+from brokertwin.simulation.producing import Writer
+from brokertwin.simulation.sockets import Sockets
 
 POLL_MS, IDLE_MS = 150, 500
 """How long it works on what it has read, and how long it waits for something to read."""

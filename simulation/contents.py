@@ -5,7 +5,7 @@ Logs hold names alone (`record_names.py`); a name that nobody has kept a message
 
 from collections.abc import Mapping
 
-from brokerstream.clients.messages import Message
+from brokertwin.clients.messages import Message
 
 START = 0
 """The timestamp of messages that have none: what comes first is worked on first."""

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from brokerstream.simulation.reach import Reach
-from brokerstream.state.cell.delivery import Schedule, Step
-from brokerstream.state.core.decision import FollowedPartition, ReplicaAnswer, Sent
-from brokerstream.state.core.records import Record
+from brokertwin.simulation.reach import Reach
+from brokertwin.state.cell.delivery import Schedule, Step
+from brokertwin.state.core.decision import FollowedPartition, ReplicaAnswer, Sent
+from brokertwin.state.core.records import Record
 
 
 class Draws:

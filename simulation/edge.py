@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.clients.client_loop import Send
-from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.cluster import Cluster
-from brokerstream.simulation.record_names import named
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.clients.client_loop import Send
+from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.record_names import named
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 DELAY_MIN_MS, DELAY_MAX_MS = 1, 8
 SLOW = 60

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from brokerstream.simulation.actors import Actor
-from brokerstream.simulation.clock import START_MS
-from brokerstream.simulation.cluster import Cluster
-from brokerstream.simulation.edge import Edge
-from brokerstream.simulation.micro_batches import JobCluster
-from brokerstream.simulation.operating import Operator
-from brokerstream.simulation.plan import OF_ADMINS, OF_DENIALS, OF_OPERATORS, Fault, Injection, pick
-from brokerstream.state.core.events import Kind
+from brokertwin.simulation.actors import Actor
+from brokertwin.simulation.clock import START_MS
+from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.edge import Edge
+from brokertwin.simulation.micro_batches import JobCluster
+from brokertwin.simulation.operating import Operator
+from brokertwin.simulation.plan import OF_ADMINS, OF_DENIALS, OF_OPERATORS, Fault, Injection, pick
+from brokertwin.state.core.events import Kind
 
 UNKNOWN_API = (
     '{"id": "poison-%d", "cluster": "simulated", "broker": BROKER,'

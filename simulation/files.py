@@ -6,8 +6,8 @@ byte on. Others are written: what is in them are lines in the order of writing.
 
 from collections import defaultdict
 
-from brokerstream.clients.connect.converters import Line
-from brokerstream.simulation.clock import START_MS
+from brokertwin.clients.connect.converters import Line
+from brokertwin.simulation.clock import START_MS
 
 GROWING = "lines.txt"
 LINE_MS = 100

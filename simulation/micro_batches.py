@@ -18,18 +18,18 @@ from random import Random
 
 import msgspec
 
-from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.cluster import CLUSTER, Cluster
-from brokerstream.simulation.deliveries import Counted
-from brokerstream.simulation.plan import Plan
-from brokerstream.simulation.reach import Reach
-from brokerstream.state.cell import resharding
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.check import ViolationError, hold
-from brokerstream.state.cell.delivery import AtOnce, Schedule
-from brokerstream.state.core import outputs
-from brokerstream.state.core.layers import Base
-from brokerstream.state.core.outputs import Output
+from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.cluster import CLUSTER, Cluster
+from brokertwin.simulation.deliveries import Counted
+from brokertwin.simulation.plan import Plan
+from brokertwin.simulation.reach import Reach
+from brokertwin.state.cell import resharding
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.check import ViolationError, hold
+from brokertwin.state.cell.delivery import AtOnce, Schedule
+from brokertwin.state.core import outputs
+from brokertwin.state.core.layers import Base
+from brokertwin.state.core.outputs import Output
 
 TAKES_MIN_MS, TAKES_MAX_MS = 5, 90
 GAPS = 0.7

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from brokerstream.simulation.cluster import Cluster
-from brokerstream.simulation.plan import Fault, Injection
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.plan import Fault, Injection
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 TIMEOUT_MS = 5_000
 PREFERRED = 0

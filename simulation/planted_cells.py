@@ -3,20 +3,20 @@
 Of what is decided again, of what cells tell each other, of what followers have in the end.
 """
 
-from brokerstream.simulation.planting import Planted
+from brokertwin.simulation.planting import Planted
 
 PLANTED_CELLS: tuple[Planted, ...] = (
     Planted(
         "again-in-time",
         "events that are decided again are decided at their time",
-        "brokerstream.state.cell.cell",
+        "brokertwin.state.cell.cell",
         "        self.meta = self._meta_before\n",
         "",
     ),
     Planted(
         "settings-between-cells",
         "brokers of other cells hear of settings",
-        "brokerstream.state.cell.between_cells",
+        "brokertwin.state.cell.between_cells",
         "            self._tell(cell, Kind.METADATA, RecordTold(record))\n",
         (
             '            if type(record).__name__ != "ConfigChanged":\n'
@@ -26,28 +26,28 @@ PLANTED_CELLS: tuple[Planted, ...] = (
     Planted(
         "follower-start",
         "a follower's log begins no earlier than its leader's",
-        "brokerstream.state.replication.follower",
+        "brokertwin.state.replication.follower",
         "        records.append(LogStartMoved(*place, start))\n",
         "        pass\n",
     ),
     Planted(
         "follower-last-watermark",
         "a follower that has all hears of the high watermark",
-        "brokerstream.state.replication.reading",
+        "brokertwin.state.replication.reading",
         "replica.told_high_watermark != log.high_watermark",
         "replica.told_high_watermark < 0",
     ),
     Planted(
         "answered-behind",
         "an answer that has nothing to write waits for what was written before",
-        "brokerstream.state.cell.behind",
+        "brokertwin.state.cell.behind",
         "log.high_watermark < log.log_end_offset",
         "False",
     ),
     Planted(
         "client-leader-node",
         "a producer asks for metadata where a leader is no node that it knows",
-        "brokerstream.clients.accumulator",
+        "brokertwin.clients.accumulator",
         "            if leader is None:\n",
         "            if head.topic_partition not in cluster.partitions:\n",
     ),

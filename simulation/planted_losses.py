@@ -1,33 +1,33 @@
 """Rules of what may be lost that are broken on purpose; `planted.py` has the others."""
 
-from brokerstream.simulation.planting import Planted
+from brokertwin.simulation.planting import Planted
 
 PLANTED_LOSSES: tuple[Planted, ...] = (
     Planted(
         "deleted-start",
         "records that are deleted are gone",
-        "brokerstream.state.apis.delete_records",
+        "brokertwin.state.apis.delete_records",
         "        records.append(LogStartMoved(topic.topic_id, index, offset))\n",
         "        pass\n",
     ),
     Planted(
         "deleted-up-to",
         "records from the offset of a deletion on stay",
-        "brokerstream.state.apis.delete_records",
+        "brokertwin.state.apis.delete_records",
         "records.append(LogStartMoved(topic.topic_id, index, offset))",
         "records.append(LogStartMoved(topic.topic_id, index, log.high_watermark))",
     ),
     Planted(
         "old-young",
         "records that are young stay",
-        "brokerstream.state.logs.retention",
+        "brokertwin.state.logs.retention",
         "is_old = 0 <= limits.retention_ms < now - segment.max_timestamp",
         "is_old = 0 <= limits.retention_ms",
     ),
     Planted(
         "client-out-of-range",
         "a reader whose offset is gone begins where `auto.offset.reset` says",
-        "brokerstream.clients.fetcher",
+        "brokertwin.clients.fetcher",
         "        if code == Error.OFFSET_OUT_OF_RANGE:\n"
         "            self._subscription.reset(partition)\n",
         "        if code == Error.OFFSET_OUT_OF_RANGE:\n            pass\n",
@@ -35,7 +35,7 @@ PLANTED_LOSSES: tuple[Planted, ...] = (
     Planted(
         "denied-writes",
         "who may not write appends nothing",
-        "brokerstream.state.apis.produce",
+        "brokertwin.state.apis.produce",
         "verified = Verified(_denied(broker, request))",
         "verified = Verified(frozenset())",
     ),

@@ -1,16 +1,16 @@
 """Applications that write: an idempotent producer, and one whose records are in transactions."""
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_events import Acked
-from brokerstream.clients.transactions import Transactions, TransactionState
-from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
-from brokerstream.simulation.audit_records import Outcome, Sent
-from brokerstream.simulation.cluster import TRANSACTION_MS
-from brokerstream.simulation.plan import PASSING, ClientPlan, Fault
-from brokerstream.simulation.sockets import Sockets
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import Acked
+from brokertwin.clients.transactions import Transactions, TransactionState
+from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
+from brokertwin.simulation.audit_records import Outcome, Sent
+from brokertwin.simulation.cluster import TRANSACTION_MS
+from brokertwin.simulation.plan import PASSING, ClientPlan, Fault
+from brokertwin.simulation.sockets import Sockets
+from brokertwin.state.core.errors import Error
 
 SIZE_IN_BYTES = 100
 BUFFERED_BATCHES = 20

@@ -7,9 +7,9 @@ dropped is so with its names.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from brokerstream.clients.client_loop import Send
-from brokerstream.clients.fetcher import Records
-from brokerstream.state.core.schema import render
+from brokertwin.clients.client_loop import Send
+from brokertwin.clients.fetcher import Records
+from brokertwin.state.core.schema import render
 
 
 def named(send: Send, names: Mapping[int, str] | None = None) -> dict[str, Any]:

@@ -8,20 +8,20 @@ from functools import partial
 
 import msgspec
 
-from brokerstream.simulation.actors import Actor, Place
-from brokerstream.simulation.admin import Admin
-from brokerstream.simulation.applications import Effects, internal_topics
-from brokerstream.simulation.audit_records import Outcome
-from brokerstream.simulation.auditor import Auditor
-from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.closing import Asker, Logs, make_topics, settle
-from brokerstream.simulation.cluster import Cluster, LocalCluster
-from brokerstream.simulation.connecting import WorkerActor
-from brokerstream.simulation.consuming import CopierActor, MemberActor
-from brokerstream.simulation.edge import Edge
-from brokerstream.simulation.faults import Faults
-from brokerstream.simulation.micro_batches import JobCluster
-from brokerstream.simulation.plan import (
+from brokertwin.simulation.actors import Actor, Place
+from brokertwin.simulation.admin import Admin
+from brokertwin.simulation.applications import Effects, internal_topics
+from brokertwin.simulation.audit_records import Outcome
+from brokertwin.simulation.auditor import Auditor
+from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.closing import Asker, Logs, make_topics, settle
+from brokertwin.simulation.cluster import Cluster, LocalCluster
+from brokertwin.simulation.connecting import WorkerActor
+from brokertwin.simulation.consuming import CopierActor, MemberActor
+from brokertwin.simulation.edge import Edge
+from brokertwin.simulation.faults import Faults
+from brokertwin.simulation.micro_batches import JobCluster
+from brokertwin.simulation.plan import (
     OF_ADMINS,
     THREADS,
     WORKERS,
@@ -31,12 +31,12 @@ from brokerstream.simulation.plan import (
     Plan,
     Role,
 )
-from brokerstream.simulation.producing import ProducerActor, TransactionsActor
-from brokerstream.simulation.reach import Reach
-from brokerstream.simulation.sharing import ShareActor, begin_share_groups
-from brokerstream.simulation.streaming import StreamsActor
-from brokerstream.state.cell.check import ViolationError
-from brokerstream.state.core.events import Reason
+from brokertwin.simulation.producing import ProducerActor, TransactionsActor
+from brokertwin.simulation.reach import Reach
+from brokertwin.simulation.sharing import ShareActor, begin_share_groups
+from brokertwin.simulation.streaming import StreamsActor
+from brokertwin.state.cell.check import ViolationError
+from brokertwin.state.core.events import Reason
 
 REBIRTH_MS, GONE_MS = 300, 1_000
 STEP_MS = 100

@@ -6,18 +6,18 @@ longer than their lock. Half of the members accept with the next poll, as is Kaf
 
 import msgspec
 
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_events import Failed
-from brokerstream.clients.fetching_client import CONSUMER_NETWORK
-from brokerstream.clients.share_client import ShareClient
-from brokerstream.clients.share_fetcher import ShareRecord, ShareSettings
-from brokerstream.clients.share_session import AcknowledgeType
-from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
-from brokerstream.simulation.audit_shares import SHARED
-from brokerstream.simulation.closing import Asker
-from brokerstream.simulation.cluster import SESSION_MS, SHARE_LOCK_MS
-from brokerstream.simulation.plan import ClientPlan, Plan, Role
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.consumer_events import Failed
+from brokertwin.clients.fetching_client import CONSUMER_NETWORK
+from brokertwin.clients.share_client import ShareClient
+from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
+from brokertwin.clients.share_session import AcknowledgeType
+from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
+from brokertwin.simulation.audit_shares import SHARED
+from brokertwin.simulation.closing import Asker
+from brokertwin.simulation.cluster import SESSION_MS, SHARE_LOCK_MS
+from brokertwin.simulation.plan import ClientPlan, Plan, Role
+from brokertwin.state.core.errors import Error
 
 POLL_MS = 200
 EXPLICIT = 0.5

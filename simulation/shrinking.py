@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from brokerstream.simulation.plan import Plan
+from brokertwin.simulation.plan import Plan
 
 TRIES_MAX = 150
 SHORTEST_MS = 500

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from brokerstream.clients.client_loop import (
+from brokertwin.clients.client_loop import (
     Action,
     Answered,
     Close,
@@ -13,10 +13,10 @@ from brokerstream.clients.client_loop import (
     NetworkEvent,
     Send,
 )
-from brokerstream.clients.fetcher import Records
-from brokerstream.clients.network import Connect
-from brokerstream.simulation.edge import Asked, Connection, Edge
-from brokerstream.simulation.record_names import records_of
+from brokertwin.clients.fetcher import Records
+from brokertwin.clients.network import Connect
+from brokertwin.simulation.edge import Asked, Connection, Edge
+from brokertwin.simulation.record_names import records_of
 
 FIRST_PORT = 9092
 

@@ -10,22 +10,22 @@ The thread's process id is its plan's: an instance in the place of another fence
 import base64
 from collections.abc import Iterable, Mapping
 
-from brokerstream.clients.client_loop import ClientLoop
-from brokerstream.clients.consumer_coordinator import MemberState
-from brokerstream.clients.messages import Message
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.streams.stores import KeyValueStore
-from brokerstream.clients.streams.stream_thread import StreamThread, ThreadState
-from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
-from brokerstream.clients.streams.topology import Topology
-from brokerstream.clients.transactions import TransactionState
-from brokerstream.simulation.actors import REQUEST_MS, Actor, Driver, Place
-from brokerstream.simulation.audit_work import NO_GENERATION
-from brokerstream.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
-from brokerstream.simulation.contents import Naming
-from brokerstream.simulation.plan import TALLIES, ClientPlan, Role, pick
-from brokerstream.simulation.sockets import Sockets
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.client_loop import ClientLoop
+from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.messages import Message
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.streams.stores import KeyValueStore
+from brokertwin.clients.streams.stream_thread import StreamThread, ThreadState
+from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
+from brokertwin.clients.streams.topology import Topology
+from brokertwin.clients.transactions import TransactionState
+from brokertwin.simulation.actors import REQUEST_MS, Actor, Driver, Place
+from brokertwin.simulation.audit_work import NO_GENERATION
+from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
+from brokertwin.simulation.contents import Naming
+from brokertwin.simulation.plan import TALLIES, ClientPlan, Role, pick
+from brokertwin.simulation.sockets import Sockets
+from brokertwin.state.core.errors import Error
 
 APPLICATION = "tallying"
 COMMIT_MS = 300

@@ -13,9 +13,9 @@ from collections import Counter, deque
 from random import Random
 from typing import NamedTuple
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.timeline import Timeline
-from brokerstream.clients.zookeeper_consumer import (
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.timeline import Timeline
+from brokertwin.clients.zookeeper_consumer import (
     Children,
     Create,
     Delete,

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from brokerstream.errors import UserError
-from brokerstream.extras import need
-from brokerstream.sinks import data_docs, offsets_snapshot, snapshot_store, suites
-from brokerstream.sinks.snapshot_store import Judge
-from brokerstream.sinks.suites import Document
+from brokertwin.errors import UserError
+from brokertwin.extras import need
+from brokertwin.sinks import data_docs, offsets_snapshot, snapshot_store, suites
+from brokertwin.sinks.snapshot_store import Judge
+from brokertwin.sinks.suites import Document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,14 +148,14 @@ def check(frame: "pd.DataFrame", document: Document, docs: bool = False) -> Chec
     Raises:
         UserError: great-expectations is not installed, or the suite is none.
     """
-    need("`brokerstream check`", "great_expectations", "pandas")
+    need("`brokertwin check`", "great_expectations", "pandas")
     with _ONE_AT_A_TIME:
         return _check(frame, document, docs)
 
 
 def _check(frame: "pd.DataFrame", document: Document, docs: bool) -> Checked:
     context = _context()
-    source = context.data_sources.add_pandas("brokerstream")
+    source = context.data_sources.add_pandas("brokertwin")
     batches = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
     batch = batches.get_batch({"dataframe": frame})
     suite = _suite(document)

@@ -26,5 +26,5 @@ def self_contained(html: str) -> str:
     for each in _GONE:
         html = re.sub(each, "", html, flags=re.DOTALL)
     html = _NOWHERE.sub(r"\1", _URL.sub("none", html))
-    own = files("brokerstream.sinks").joinpath("data_docs.html").read_text(encoding="utf-8")
+    own = files("brokertwin.sinks").joinpath("data_docs.html").read_text(encoding="utf-8")
     return html.replace("</head>", f"{own}</head>", 1)

@@ -28,13 +28,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from brokerstream.errors import UserError
-from brokerstream.sinks.files import bring_to_disk
-from brokerstream.state.groups import group_records
-from brokerstream.state.groups.group_records import OffsetRow
-from brokerstream.state.observed.offset_history import Written
+from brokertwin.errors import UserError
+from brokertwin.sinks.files import bring_to_disk
+from brokertwin.state.groups import group_records
+from brokertwin.state.groups.group_records import OffsetRow
+from brokertwin.state.observed.offset_history import Written
 
-FACTS = b"brokerstream"
+FACTS = b"brokertwin"
 NAME = "rows-{:06}.parquet"
 MERGED = "rows-{:06}-{:06}.parquet"
 NAMES = re.compile(r"rows-(\d+)(?:-(\d+))?\.parquet")
@@ -177,7 +177,7 @@ class OffsetHistoryStore:
         if not opened:
             raise HistoryError(
                 f"{self._directory} has no offsets.",
-                "`brokerstream offsets import HOST:PORT DIR` reads them from a cluster.",
+                "`brokertwin offsets import HOST:PORT DIR` reads them from a cluster.",
             )
         names = ["log_partition", "log_offset", "timestamp", "key", "value"]
         for file in opened:
@@ -264,7 +264,7 @@ def _facts_of(file: Path) -> Facts:
     try:
         return msgspec.json.decode(metadata.get(FACTS, b""), type=Facts)
     except msgspec.MsgspecError:
-        raise HistoryError(f"{file} is not of `brokerstream offsets import`.") from None
+        raise HistoryError(f"{file} is not of `brokertwin offsets import`.") from None
 
 
 def _as_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:

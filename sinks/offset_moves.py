@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from brokerstream.errors import UserError
-from brokerstream.sinks.files import bring_to_disk
-from brokerstream.state.observed.offset_history import Move
+from brokertwin.errors import UserError
+from brokertwin.sinks.files import bring_to_disk
+from brokertwin.state.observed.offset_history import Move
 
 _TIME = pa.timestamp("ms", "UTC")
 

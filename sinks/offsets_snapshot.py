@@ -15,9 +15,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from brokerstream.errors import UserError
-from brokerstream.sinks import files
-from brokerstream.state.groups import committed_offsets
+from brokertwin.errors import UserError
+from brokertwin.sinks import files
+from brokertwin.state.groups import committed_offsets
 
 SCHEMA = pa.schema(
     [

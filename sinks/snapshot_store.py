@@ -26,9 +26,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from brokerstream.errors import UserError
-from brokerstream.sinks import files, offsets_snapshot
-from brokerstream.sinks.offsets_snapshot import SnapshotError, SnapshotRow
+from brokertwin.errors import UserError
+from brokertwin.sinks import files, offsets_snapshot
+from brokertwin.sinks.offsets_snapshot import SnapshotError, SnapshotRow
 
 FORMAT = 1
 MANIFEST = "snapshot.json"
@@ -61,7 +61,7 @@ class Snapshot(msgspec.Struct, frozen=True, rename="camel"):
         source_offsets: topic, then partition, to the offset of the first event after the cut.
         offsets: how many committed offsets it has.
         cells: cell to the bytes of its state.
-        facts: what the checkpoint fixes (`brokerstream.json`).
+        facts: what the checkpoint fixes (`brokertwin.json`).
         files: every other file, by its path from here, to its SHA-256 in hexadecimal.
     """
 
@@ -228,7 +228,7 @@ def find(directory: Path, name: str | None = None) -> Path:
     what = f"no snapshot {name}" if name else "no snapshot"
     raise SnapshotError(
         f"There is {what} in {directory}.",
-        "`brokerstream snapshot list` shows what is there; --snapshots names the directory.",
+        "`brokertwin snapshot list` shows what is there; --snapshots names the directory.",
     )
 
 
@@ -244,7 +244,7 @@ def manifest(path: Path) -> Snapshot:
         raise _broken(path, f"its manifest is none: {error}") from None
     if found.format > FORMAT:
         raise SnapshotError(
-            f"The snapshot {path} was written by a newer brokerstream: its layout is"
+            f"The snapshot {path} was written by a newer brokertwin: its layout is"
             f" {found.format}, this one knows {FORMAT}.",
             "Use the newer one.",
         )

@@ -10,17 +10,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokerstream.sinks import checks, offsets_snapshot, suites
-from brokerstream.streaming import checkpoint_log
-from brokerstream.streaming.snapshots import offsets_of
-from brokerstream.streaming.state_reader import committed_batch, read_cells
+from brokertwin.sinks import checks, offsets_snapshot, suites
+from brokertwin.streaming import checkpoint_log
+from brokertwin.streaming.snapshots import offsets_of
+from brokertwin.streaming.state_reader import committed_batch, read_cells
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from brokerstream.sinks.checks import Checked
-    from brokerstream.sinks.suites import Document
-    from brokerstream.streaming.checked_rows import Flat
+    from brokertwin.sinks.checks import Checked
+    from brokertwin.sinks.suites import Document
+    from brokertwin.streaming.checked_rows import Flat
 
 
 SNAPSHOT = "snapshot"

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.replication import disk
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.replication import disk
 
 
 class BrokerFile(NamedTuple):

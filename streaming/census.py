@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.kafka_io.placement import cluster_of
-from brokerstream.state.cell import overview
-from brokerstream.state.cluster.image import INTERNAL_TOPICS
-from brokerstream.state.core.tables import Table, Tables
-from brokerstream.streaming import state_rows
-from brokerstream.streaming.state_rows import Columns, Kind
+from brokertwin.kafka_io.placement import cluster_of
+from brokertwin.state.cell import overview
+from brokertwin.state.cluster.image import INTERNAL_TOPICS
+from brokertwin.state.core.tables import Table, Tables
+from brokertwin.streaming import state_rows
+from brokertwin.streaming.state_rows import Columns, Kind
 
 SHOWN_MAX = 20
 NOBODY = -1

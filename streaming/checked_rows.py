@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.kafka_io.topic_reader import Row
-from brokerstream.state.core import outputs
-from brokerstream.state.groups import offset_records
+from brokertwin.kafka_io.topic_reader import Row
+from brokertwin.state.core import outputs
+from brokertwin.state.groups import offset_records
 
 OVERDUE_MS = 600_000
 """A request without an answer is overdue when the job has answered another that came so much later.

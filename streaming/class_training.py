@@ -11,13 +11,13 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from brokerstream.kafka_io import class_archives, jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.kafka_io.topics import REQUESTS, full_name
-from brokerstream.settings import Settings
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming import jvm, runner, session
+from brokertwin.kafka_io import class_archives, jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.kafka_io.topics import REQUESTS, full_name
+from brokertwin.settings import Settings
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming import jvm, runner, session
 
 MADE_WITHIN_S = 300.0
 """How long a JVM may take to end; it writes 50 or 170 MB."""
@@ -44,7 +44,7 @@ def make(settings: Settings, say: Callable[[str], None]) -> None:
         return
     say("archiving the classes of Kafka and Spark: both start in half the time then")
     with (
-        tempfile.TemporaryDirectory(prefix="brokerstream-") as scratch,
+        tempfile.TemporaryDirectory(prefix="brokertwin-") as scratch,
         _kafka(settings, Path(scratch), broker) as bootstrap,
     ):
         if not driver.is_file():

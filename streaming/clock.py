@@ -15,9 +15,9 @@ from functools import partial
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, TopicPartition
 
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.kafka_io.topic_reader import (
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.kafka_io.topic_reader import (
     ID_HEADER,
     Row,
     consumer,
@@ -25,8 +25,8 @@ from brokerstream.kafka_io.topic_reader import (
     partitions_of,
     row_of,
 )
-from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
-from brokerstream.state.core import outputs
+from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
+from brokertwin.state.core import outputs
 
 LONGEST_WAIT_S = 0.2
 """How long the clock waits for new deadlines at most before it looks at the time again."""

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell.output_rows import Refused
-from brokerstream.state.cell.requests import api_of
-from brokerstream.state.core.events import (
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell.output_rows import Refused
+from brokertwin.state.cell.requests import api_of
+from brokertwin.state.core.events import (
     Event,
     Kind,
     Reason,
@@ -30,14 +30,14 @@ from brokerstream.state.core.events import (
     decode_event,
     refusal_of,
 )
-from brokerstream.state.core.schema import Int32, Int64
-from brokerstream.streaming.ingest.documents import clusters_own
-from brokerstream.streaming.ingest.order import Arrivals
+from brokertwin.state.core.schema import Int32, Int64
+from brokertwin.streaming.ingest.documents import clusters_own
+from brokertwin.streaming.ingest.order import Arrivals
 
 NONCE_BYTES = 16
 NOT_GIVEN = msgspec.Raw(b"")
 INTERNAL_FIELDS = {"choices": "choices", "isHeld": "is_held", "of": "of"}
-"""Fields of events that only brokerstream itself writes, and what they are called here."""
+"""Fields of events that only brokertwin itself writes, and what they are called here."""
 
 
 class Sendable(NamedTuple):

@@ -12,14 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.partitioning import group_keys
-from brokerstream.settings import Settings
-from brokerstream.state.cell.cell import STATE_VERSION
-from brokerstream.state.cell.upgrades import can_upgrade
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.partitioning import group_keys
+from brokertwin.settings import Settings
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.cell.upgrades import can_upgrade
 
-FILE_NAME = "brokerstream.json"
-LOCK_NAME = "brokerstream.lock"
+FILE_NAME = "brokertwin.json"
+FORMER_FILE_NAME = "brokerstream.json"
+"""The name of the same file before the project was renamed; still read."""
+
+LOCK_NAME = "brokertwin.lock"
 FORMAT = 1
 BEFORE_FACTS = {LOCK_NAME, f".{FILE_NAME}.new", "lost+found"}
 """What may lie in the directory of a checkpoint that is not made yet."""
@@ -27,8 +30,8 @@ BEFORE_FACTS = {LOCK_NAME, f".{FILE_NAME}.new", "lost+found"}
 
 ANEW = "choose another --checkpoint and --prefix"
 CHANGES = {
-    "cells": "make another checkpoint with `brokerstream snapshot reshard`",
-    "shuffle_partitions": "make another checkpoint with `brokerstream snapshot restore`",
+    "cells": "make another checkpoint with `brokertwin snapshot reshard`",
+    "shuffle_partitions": "make another checkpoint with `brokertwin snapshot restore`",
 }
 """What changes a fact, where anything does."""
 
@@ -131,8 +134,9 @@ def read(checkpoint: Path) -> Facts | None:
     Raises:
         UserError: the file is there and cannot be understood.
     """
-    file = checkpoint / FILE_NAME
-    if not file.is_file():
+    files = (checkpoint / FILE_NAME, checkpoint / FORMER_FILE_NAME)
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
         return None
     try:
         return msgspec.json.decode(file.read_bytes(), type=Facts)
@@ -152,6 +156,7 @@ def write(checkpoint: Path, facts: Facts) -> None:
         out.flush()
         os.fsync(out.fileno())
     fresh.replace(checkpoint / FILE_NAME)
+    (checkpoint / FORMER_FILE_NAME).unlink(missing_ok=True)
 
 
 def add_loads(checkpoint: Path, taken: Mapping[str, int]) -> None:
@@ -211,10 +216,10 @@ def _check_directory(checkpoint: Path) -> None:
             f"The checkpoint {checkpoint} cannot be read: {error.strerror}.",
             "Choose another --checkpoint, or change who may read there.",
         ) from None
-    if found - BEFORE_FACTS and FILE_NAME not in found:
+    if found - BEFORE_FACTS and not found & {FILE_NAME, FORMER_FILE_NAME}:
         what = "a checkpoint" if "offsets" in found else "a directory with other files"
         raise UserError(
-            f"{checkpoint} is {what}, but none of brokerstream's.",
+            f"{checkpoint} is {what}, but none of brokertwin's.",
             "Choose another --checkpoint: an empty directory, or one that is not there yet.",
         )
 
@@ -235,14 +240,14 @@ def check_version(checkpoint: Path, former: Facts) -> None:
     """Raises UserError where a later version has written a checkpoint, or one too long ago."""
     if not can_upgrade(former.state_version):
         raise UserError(
-            f"The checkpoint {checkpoint} was written by an older brokerstream: its state has"
+            f"The checkpoint {checkpoint} was written by an older brokertwin: its state has"
             f" version {former.state_version}, this one knows {STATE_VERSION}.",
             "Start on an empty --checkpoint: the request topic is read again and gives the same"
             " state.",
         )
     if former.format > FORMAT or former.state_version > STATE_VERSION:
         raise UserError(
-            f"The checkpoint {checkpoint} was written by a newer brokerstream: its state has"
+            f"The checkpoint {checkpoint} was written by a newer brokertwin: its state has"
             f" version {former.state_version}, this one knows {STATE_VERSION}.",
             "Use the newer one, or choose another --checkpoint.",
         )

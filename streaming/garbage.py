@@ -1,4 +1,4 @@
-"""Which rows of the topic `data` nobody needs any more: the decision of `brokerstream gc`.
+"""Which rows of the topic `data` nobody needs any more: the decision of `brokertwin gc`.
 
 Kafka deletes the beginning of a partition (DeleteRecords), so each partition of `data` is cut at
 the least offset that is still needed. A batch is needed
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.kafka_io.locators import Locator
-from brokerstream.state.core.outputs import SegmentKey
-from brokerstream.state.core.records import Batch
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs import log as logs
+from brokertwin.kafka_io.locators import Locator
+from brokertwin.state.core.outputs import SegmentKey
+from brokertwin.state.core.records import Batch
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs import log as logs
 
 NOT_DECIDED = "requests that the job has not read"
 YOUNG = "rows that are too young"

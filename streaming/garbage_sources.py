@@ -1,4 +1,4 @@
-"""What `brokerstream gc` reads before it decides, and how it deletes.
+"""What `brokertwin gc` reads before it decides, and how it deletes.
 
 The order matters. First the partitions of `data`: rows that are old enough by then have their
 events in `requests`. Then the state, as a micro-batch has left it; then the sealed segments that it
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import placement
-from brokerstream.kafka_io.kafka_clients import ClientProperties, client_properties
-from brokerstream.kafka_io.topic_reader import consumer, first_and_end, partitions_of, read_all
-from brokerstream.kafka_io.topics import (
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import placement
+from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
+from brokertwin.kafka_io.topic_reader import consumer, first_and_end, partitions_of, read_all
+from brokertwin.kafka_io.topics import (
     DATA,
     KAFKA_TIMEOUT_S,
     REQUESTS,
@@ -25,11 +25,11 @@ from brokerstream.kafka_io.topics import (
     full_name,
     topic_id,
 )
-from brokerstream.settings import Settings
-from brokerstream.state.core.outputs import SEGMENTS, SegmentKey
-from brokerstream.state.core.tables import Tables
-from brokerstream.streaming import checkpoint_log, facts, garbage, state_reader
-from brokerstream.streaming.garbage import Cut, Extent, NamedSegment, Need
+from brokertwin.settings import Settings
+from brokertwin.state.core.outputs import SEGMENTS, SegmentKey
+from brokertwin.state.core.tables import Tables
+from brokertwin.streaming import checkpoint_log, facts, garbage, state_reader
+from brokertwin.streaming.garbage import Cut, Extent, NamedSegment, Need
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

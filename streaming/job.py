@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import placement
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.kafka_io.topic_reader import ID_HEADER
-from brokerstream.kafka_io.topics import REQUESTS, ROW_BYTES_MAX, full_name
-from brokerstream.settings import Settings
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.streaming import operator
-from brokerstream.streaming.operator import Count
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import placement
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.kafka_io.topic_reader import ID_HEADER
+from brokertwin.kafka_io.topics import REQUESTS, ROW_BYTES_MAX, full_name
+from brokertwin.settings import Settings
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.streaming import operator
+from brokertwin.streaming.operator import Count
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -77,18 +77,14 @@ def _cells_of(
             "With event_time = recorded a cluster is one cell.",
             "A recording is decided in its own order: leave out --cells.",
         )
-    if (
-        settings.cells > 1
-        and broker_settings
-        and broker_settings.brokerstream_zk_producer_id_blocks
-    ):
+    if settings.cells > 1 and broker_settings and broker_settings.brokertwin_zk_producer_id_blocks:
         raise UserError(
-            "With brokerstream.zk.producer.id.blocks a cluster is one cell.",
+            "With brokertwin.zk.producer.id.blocks a cluster is one cell.",
             "All brokers write one document: leave out --cells, or the setting.",
         )
-    if settings.cells > 1 and broker_settings and broker_settings.brokerstream_leader_and_isr:
+    if settings.cells > 1 and broker_settings and broker_settings.brokertwin_leader_and_isr:
         raise UserError(
-            "With brokerstream.leader.and.isr a cluster is one cell.",
+            "With brokertwin.leader.and.isr a cluster is one cell.",
             "Its controller's commands stay within it: leave out --cells, or the setting.",
         )
     return placement.cells_of(cluster, settings.cells, settings.brokers_of(cluster))
@@ -134,7 +130,7 @@ def start_query(
     """
     return (
         _rows(_outputs(_requests(session, job, rows_max), job, count), job.settings.prefix)
-        .writeStream.queryName(f"brokerstream {job.settings.prefix}")
+        .writeStream.queryName(f"brokertwin {job.settings.prefix}")
         .format("kafka")
         .options(**job.client.for_spark())
         .option("kafka.max.request.size", ROW_BYTES_MAX)

@@ -10,7 +10,7 @@ read last would keep none: each would go before its turn comes again. So another
 if it has had no turn since this one had its last, or if what makes way is less than what comes.
 """
 
-from brokerstream.state.core.layers import Base
+from brokertwin.state.core.layers import Base
 
 KEPT_BYTES = 128 * 1024 * 1024
 """Bytes of items and their keys that a worker keeps: in memory three times that, or four."""

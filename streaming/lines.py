@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from brokerstream.errors import UserError
+from brokertwin.errors import UserError
 
 STDIN = Path("-")
 LINES_BETWEEN_REPORTS = 500

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from brokerstream.state.fetch.fetch_session_counts import CacheCounts
-from brokerstream.streaming import tallies
-from brokerstream.streaming.tallies import Tallies
+from brokertwin.state.fetch.fetch_session_counts import CacheCounts
+from brokertwin.streaming import tallies
+from brokertwin.streaming.tallies import Tallies
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.group_offsets import TOPIC, cluster_id
-from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
-from brokerstream.kafka_io.topics import admin_client, existing
-from brokerstream.sinks.offset_history import OffsetHistoryStore
-from brokerstream.state.observed.offset_history import Written
-from brokerstream.streaming.session import stop_query
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.group_offsets import TOPIC, cluster_id
+from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
+from brokertwin.kafka_io.topics import admin_client, existing
+from brokertwin.sinks.offset_history import OffsetHistoryStore
+from brokertwin.state.observed.offset_history import Written
+from brokertwin.streaming.session import stop_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec.structs import astuple
 
-from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
-from brokerstream.state.cell.upgrades import can_upgrade, upgraded
-from brokerstream.state.core.dead_letters import refused
-from brokerstream.state.core.events import Reason, Refusal, identity_of
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.fetch.fetch_session_counts import cache_counts
-from brokerstream.streaming import measures, tallies
-from brokerstream.streaming.kept_bases import KeptBases
-from brokerstream.streaming.measures import Counts
+from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
+from brokertwin.state.cell.upgrades import can_upgrade, upgraded
+from brokertwin.state.core.dead_letters import refused
+from brokertwin.state.core.events import Reason, Refusal, identity_of
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.fetch.fetch_session_counts import cache_counts
+from brokertwin.streaming import measures, tallies
+from brokertwin.streaming.kept_bases import KeptBases
+from brokertwin.streaming.measures import Counts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, TopicPartition
 
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_reader import consumer, first_and_end
-from brokerstream.kafka_io.topics import REQUESTS, ROW_BYTES_MAX, full_name
-from brokerstream.settings import Settings
-from brokerstream.streaming import checkpoint_log
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_reader import consumer, first_and_end
+from brokertwin.kafka_io.topics import REQUESTS, ROW_BYTES_MAX, full_name
+from brokertwin.settings import Settings
+from brokertwin.streaming import checkpoint_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

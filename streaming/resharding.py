@@ -7,17 +7,17 @@ snapshot has to be of all that is in `requests`.
 from collections import Counter
 from collections.abc import Mapping
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import placement
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.kafka_io.topic_reader import read_all
-from brokerstream.state.cell.resharding import resharded
-from brokerstream.state.core.events import Event, Kind, decode_event
-from brokerstream.streaming.facts import Facts
-from brokerstream.streaming.state_reader import Cells
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import placement
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.kafka_io.topic_reader import read_all
+from brokertwin.state.cell.resharding import resharded
+from brokertwin.state.core.events import Event, Kind, decode_event
+from brokertwin.streaming.facts import Facts
+from brokertwin.streaming.state_reader import Cells
 
-DRAIN = "Stop the gateways, let `brokerstream run --available-now` end, take a snapshot of that."
+DRAIN = "Stop the gateways, let `brokertwin run --available-now` end, take a snapshot of that."
 
 
 def cut_anew(former: Facts, cells: Cells, count: int) -> Cells:

@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.partitioning import group_keys
-from brokerstream.kafka_io.placement import cluster_of
-from brokerstream.kafka_io.topics import REQUESTS, full_name
-from brokerstream.sinks import snapshot_store
-from brokerstream.sinks.snapshot_store import Snapshot
-from brokerstream.state.cell.cell import STATE_VERSION, state_columns
-from brokerstream.state.core.tables import Tables
-from brokerstream.streaming import facts, garbage, resharding, store_writer
-from brokerstream.streaming.clock import now_ms
-from brokerstream.streaming.facts import Facts
-from brokerstream.streaming.snapshots import CONFIGURATION
-from brokerstream.streaming.state_reader import in_this_version
-from brokerstream.streaming.store_files import NotReadable
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.partitioning import group_keys
+from brokertwin.kafka_io.placement import cluster_of
+from brokertwin.kafka_io.topics import REQUESTS, full_name
+from brokertwin.sinks import snapshot_store
+from brokertwin.sinks.snapshot_store import Snapshot
+from brokertwin.state.cell.cell import STATE_VERSION, state_columns
+from brokertwin.state.core.tables import Tables
+from brokertwin.streaming import facts, garbage, resharding, store_writer
+from brokertwin.streaming.clock import now_ms
+from brokertwin.streaming.facts import Facts
+from brokertwin.streaming.snapshots import CONFIGURATION
+from brokertwin.streaming.state_reader import in_this_version
+from brokertwin.streaming.store_files import NotReadable
 
 Columns = Mapping[str, bytes]
 Cells = dict[str, dict[str, bytes]]
@@ -157,7 +157,7 @@ def _offsets(snapshot: Snapshot, new: Facts) -> store_writer.Offsets:
 def _check_version(snapshot: Snapshot) -> None:
     if snapshot.state_version > STATE_VERSION:
         raise UserError(
-            f"The snapshot {snapshot.name} was taken by a newer brokerstream: its state has version"
+            f"The snapshot {snapshot.name} was taken by a newer brokertwin: its state has version"
             f" {snapshot.state_version}, this one knows {STATE_VERSION}.",
             "Restore it with the newer one.",
         )
@@ -193,7 +193,7 @@ def _check_leaves_nothing(former: Facts, cells: Cells) -> None:
             f"What cells tell each other is under way in {former.prefix}.requests"
             f" ({', '.join(under_way)}).",
             "Restore with the snapshot's own prefix, or take a snapshot after"
-            " `brokerstream run --available-now`.",
+            " `brokertwin run --available-now`.",
         )
 
 
@@ -204,7 +204,7 @@ def told(columns: Columns, key: str) -> object:
 
 def command(restored: Facts, checkpoint: Path) -> str:
     """What starts the job on a restored checkpoint."""
-    words = ["brokerstream", "run", "--prefix", restored.prefix, "--checkpoint", str(checkpoint)]
+    words = ["brokertwin", "run", "--prefix", restored.prefix, "--checkpoint", str(checkpoint)]
     for cluster, brokers in restored.brokers.items():
         words += ["--cluster", cluster, "--brokers", f"{cluster}={facts.listed(brokers)}"]
     if restored.cells > 1:

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from confluent_kafka import TopicPartition
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import placement, topics
-from brokerstream.kafka_io.kafka_clients import ClientProperties, client_properties
-from brokerstream.kafka_io.topic_reader import consumer, end_offsets, first_and_end
-from brokerstream.settings import Settings
-from brokerstream.state.cell.cell import STATE_VERSION
-from brokerstream.state.core import waiting
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Tables
-from brokerstream.streaming import checkpoint_log, facts, job, measures, state_reader, torn_logs
-from brokerstream.streaming.clock import Clock, now_ms
-from brokerstream.streaming.measures import Counts, Progress, progress_of
-from brokerstream.streaming.read_ahead import ReadAhead, reading_ahead
-from brokerstream.streaming.session import spark_session, stop_query
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import placement, topics
+from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
+from brokertwin.kafka_io.topic_reader import consumer, end_offsets, first_and_end
+from brokertwin.settings import Settings
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.core import waiting
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.streaming import checkpoint_log, facts, job, measures, state_reader, torn_logs
+from brokertwin.streaming.clock import Clock, now_ms
+from brokertwin.streaming.measures import Counts, Progress, progress_of
+from brokertwin.streaming.read_ahead import ReadAhead, reading_ahead
+from brokertwin.streaming.session import spark_session, stop_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -234,7 +234,7 @@ def _clock(prepared_job: job.Job) -> Iterator[Clock | None]:
         clock.stop()
 
 
-_log = structlog.get_logger("brokerstream")
+_log = structlog.get_logger("brokertwin")
 
 
 class _Loads:

@@ -13,24 +13,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import class_archives, jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import SPARK_OF_THE_JOB, Settings
-from brokerstream.streaming import jvm, spark_submit
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import class_archives, jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.settings import SPARK_OF_THE_JOB, Settings
+from brokertwin.streaming import jvm, spark_submit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-SHIPPED = tuple(
-    "brokerstream" + part for part in ("", ".kafka_io", ".sinks", ".state", ".streaming")
-)
+SHIPPED = tuple("brokertwin" + part for part in ("", ".kafka_io", ".sinks", ".state", ".streaming"))
 """The packages that Spark's Python workers import."""
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 ROWS_PER_ARROW_BATCH = 5_000
-WORKER_DAEMON = "brokerstream.streaming.worker_daemon"
+WORKER_DAEMON = "brokertwin.streaming.worker_daemon"
 POLLING_DELAY = "50ms"
 """How long an idle query waits before it asks Kafka for news again."""
 
@@ -97,7 +95,7 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     configuration = {
-        "spark.app.name": f"brokerstream {settings.prefix}",
+        "spark.app.name": f"brokertwin {settings.prefix}",
         **_configuration(settings, connector, is_local),
     }
     if java_options:
@@ -269,13 +267,13 @@ def packages_zip(home: Path) -> Path:
             spec = importlib.util.find_spec(package)
             locations = (spec.submodule_search_locations if spec else None) or []
             for root in map(Path, locations):
-                for file in _sources(root, is_top=package == "brokerstream"):
+                for file in _sources(root, is_top=package == "brokertwin"):
                     inside = Path(*package.split(".")) / file.relative_to(root)
                     archive.write(file, inside)
     return target
 
 
 def _sources(root: Path, is_top: bool) -> list[Path]:
-    """A package's Python files; those of `brokerstream` itself without its subpackages."""
+    """A package's Python files; those of `brokertwin` itself without its subpackages."""
     found = root.glob("*.py") if is_top else root.rglob("*.py")
     return sorted(file for file in found if "__pycache__" not in file.parts)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.placement import cluster_of
-from brokerstream.sinks import offsets_snapshot, snapshot_store
-from brokerstream.sinks.offsets_snapshot import SnapshotRow
-from brokerstream.sinks.snapshot_store import Judge, Keep, Published, Taken
-from brokerstream.state.cell.cell import STATE_VERSION
-from brokerstream.streaming import checkpoint_log, facts
-from brokerstream.streaming.clock import now_ms
-from brokerstream.streaming.state_reader import Cells, committed_batch, read_cells
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.placement import cluster_of
+from brokertwin.sinks import offsets_snapshot, snapshot_store
+from brokertwin.sinks.offsets_snapshot import SnapshotRow
+from brokertwin.sinks.snapshot_store import Judge, Keep, Published, Taken
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.streaming import checkpoint_log, facts
+from brokertwin.streaming.clock import now_ms
+from brokertwin.streaming.state_reader import Cells, committed_batch, read_cells
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

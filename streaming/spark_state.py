@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brokerstream.errors import UserError
-from brokerstream.state.cell.cell import state_columns
+from brokertwin.errors import UserError
+from brokertwin.state.cell.cell import state_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

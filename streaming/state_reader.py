@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.state.cell.cell import STATE_VERSION, Meta, state_columns
-from brokerstream.state.cell.upgrades import can_upgrade, upgraded
-from brokerstream.state.core import layers
-from brokerstream.state.core.waiting import NO_DEADLINE
-from brokerstream.streaming import checkpoint_log, facts, spark_state, store_files
-from brokerstream.streaming.facts import Facts
+from brokertwin.errors import UserError
+from brokertwin.state.cell.cell import STATE_VERSION, Meta, state_columns
+from brokertwin.state.cell.upgrades import can_upgrade, upgraded
+from brokertwin.state.core import layers
+from brokertwin.state.core.waiting import NO_DEADLINE
+from brokertwin.streaming import checkpoint_log, facts, spark_state, store_files
+from brokertwin.streaming.facts import Facts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ Stored = dict[str, tuple[int, dict[str, bytes]]]
 """Cell name to the version of its row, and its columns as they are stored."""
 
 DAMAGED = (
-    "Restore the newest snapshot (`brokerstream snapshot restore`), or start on an empty"
+    "Restore the newest snapshot (`brokertwin snapshot restore`), or start on an empty"
     " --checkpoint: the request topic is read again and gives the same state."
 )
 """What to do where a state is not what was stored."""
@@ -119,7 +119,7 @@ def in_this_version(where: str, stored: Stored) -> Cells:
             raise UserError(
                 f"The state of version {version} in {where} cannot be upgraded to {STATE_VERSION}:"
                 f" the cell {name} {found}.",
-                "Go on with the brokerstream that wrote it, or start on an empty --checkpoint: the"
+                "Go on with the brokertwin that wrote it, or start on an empty --checkpoint: the"
                 " request topic is read again and gives the same state.",
             )
         cells[name] = found

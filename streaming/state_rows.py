@@ -11,26 +11,26 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from brokerstream.state.cluster.image import INTERNAL_TOPICS, Topic, machine_prefix
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.state.core.records import TransactionMetadata
-from brokerstream.state.core.tables import Table, Tables
-from brokerstream.state.fetch.fetch_session_counts import Evictions
-from brokerstream.state.fetch.session_items import CachedPartition, Session
-from brokerstream.state.groups import committed_offsets, groups, sticky_assignor
-from brokerstream.state.groups.assignments import UNIFORM
-from brokerstream.state.groups.classic_group import Member
-from brokerstream.state.groups.consumer_group import NO_EPOCH, ConsumerGroup, ConsumerMember
-from brokerstream.state.groups.groups import WRITTEN
-from brokerstream.state.groups.kinds import kind_of
-from brokerstream.state.groups.share_group import ShareGroup, ShareMember
-from brokerstream.state.groups.simple_assignor import SIMPLE
-from brokerstream.state.groups.streams_group import StreamsGroup, StreamsMember
-from brokerstream.state.logs.log import Log
-from brokerstream.state.logs.producer import Producer
-from brokerstream.state.transactions import transactional_ids
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic, machine_prefix
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.records import TransactionMetadata
+from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.fetch.fetch_session_counts import Evictions
+from brokertwin.state.fetch.session_items import CachedPartition, Session
+from brokertwin.state.groups import committed_offsets, groups, sticky_assignor
+from brokertwin.state.groups.assignments import UNIFORM
+from brokertwin.state.groups.classic_group import Member
+from brokertwin.state.groups.consumer_group import NO_EPOCH, ConsumerGroup, ConsumerMember
+from brokertwin.state.groups.groups import WRITTEN
+from brokertwin.state.groups.kinds import kind_of
+from brokertwin.state.groups.share_group import ShareGroup, ShareMember
+from brokertwin.state.groups.simple_assignor import SIMPLE
+from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
+from brokertwin.state.logs.log import Log
+from brokertwin.state.logs.producer import Producer
+from brokertwin.state.transactions import transactional_ids
 
 Row = dict[str, Any]
 Columns = Mapping[str, bytes]

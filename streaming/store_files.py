@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import lz4.block
 
-from brokerstream.kafka_io.partitioning import spark_hash
-from brokerstream.streaming import checkpoint_log
+from brokertwin.kafka_io.partitioning import spark_hash
+from brokertwin.streaming import checkpoint_log
 
 Fields = list[bytes | None]
 """The fields of a row: BINARY as it is, of others their 8 bytes, None for NULL."""
@@ -181,7 +181,7 @@ def _in_snapshot(store: _Store, version: int, keys: Collection[bytes]) -> dict[b
         from rocksdict import AccessType, Options, Rdict
     except ImportError:
         raise NotReadable("rocksdict is not installed, which opens RocksDB files") from None
-    with tempfile.TemporaryDirectory(prefix="brokerstream-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="brokertwin-") as scratch:
         directory = Path(scratch)
         with zipfile.ZipFile(store.snapshot(version)) as archive:
             archive.extractall(directory)

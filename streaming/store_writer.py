@@ -17,8 +17,8 @@ from typing import NamedTuple
 import lz4.block
 import xxhash
 
-from brokerstream.kafka_io.partitioning import spark_hash
-from brokerstream.streaming.store_files import (
+from brokertwin.kafka_io.partitioning import spark_hash
+from brokertwin.streaming.store_files import (
     ENCODING_VERSION,
     END_OF_CHANGELOG,
     LZ4_COMPRESSED,

@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from brokerstream.state.core import outputs
-from brokerstream.state.core.errors import error_name
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.state.core.outputs import Output
+from brokertwin.state.core import outputs
+from brokertwin.state.core.errors import error_name
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.outputs import Output
 
 Counts = dict[str, int]
 

@@ -12,8 +12,8 @@ from contextlib import closing
 
 from confluent_kafka import TopicPartition
 
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_reader import (
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_reader import (
     Row,
     consumer,
     first_and_end,
@@ -21,10 +21,10 @@ from brokerstream.kafka_io.topic_reader import (
     partitions_of,
     read_all,
 )
-from brokerstream.kafka_io.topics import full_name
-from brokerstream.state.core import outputs
-from brokerstream.streaming import checked_rows
-from brokerstream.streaming.checked_rows import OVERDUE_MS, Flat
+from brokertwin.kafka_io.topics import full_name
+from brokertwin.state.core import outputs
+from brokertwin.streaming import checked_rows
+from brokertwin.streaming.checked_rows import OVERDUE_MS, Flat
 
 KINDS = ("requests", "responses", "records")
 TOPICS = {

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from brokerstream.streaming import checkpoint_log
+from brokertwin.streaming import checkpoint_log
 
 VERSION = "v1"
 DOCUMENTS = {"offsets": 2, "commits": 1}

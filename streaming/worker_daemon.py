@@ -39,7 +39,7 @@ def without_archives(
     return [entry for entry in path if entry not in archives]
 
 
-IMPORTED = ("pandas", "pyspark.sql.pandas.serializers", "brokerstream.streaming.operator")
+IMPORTED = ("pandas", "pyspark.sql.pandas.serializers", "brokertwin.streaming.operator")
 
 
 def import_for_all() -> None:

@@ -1,14 +1,14 @@
 """The state of a job as tables: Arrow, pandas and Spark frames, and SQL.
 
-    from brokerstream import tables
+    from brokertwin import tables
 
-    state = tables.read("/var/lib/brokerstream/checkpoint")
+    state = tables.read("/var/lib/brokertwin/checkpoint")
     state.sql("select topic, sum(sizeInBytes) from logs group by topic").to_pandas()
 
 `schemas.py` has every table and column with its meaning.
 """
 
-from brokerstream.tables.reading import (
+from brokertwin.tables.reading import (
     Moment,
     Tables,
     batch_of,

@@ -6,14 +6,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from brokerstream.errors import UserError
-from brokerstream.extras import need
-from brokerstream.streaming import checkpoint_log, facts, state_reader, state_rows
-from brokerstream.streaming.replay import kept
-from brokerstream.streaming.replay.until import ms_of_iso
-from brokerstream.streaming.state_rows import Kind
-from brokerstream.tables import schemas
-from brokerstream.tables.schemas import BY_NAME, TIME
+from brokertwin.errors import UserError
+from brokertwin.extras import need
+from brokertwin.streaming import checkpoint_log, facts, state_reader, state_rows
+from brokertwin.streaming.replay import kept
+from brokertwin.streaming.replay.until import ms_of_iso
+from brokertwin.streaming.state_rows import Kind
+from brokertwin.tables import schemas
+from brokertwin.tables.schemas import BY_NAME, TIME
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ class Tables:
     """
 
     def __init__(self, cells: Cells, origin: str) -> None:
-        need("brokerstream.tables", "pyarrow")
+        need("brokertwin.tables", "pyarrow")
         self._cells, self.origin = cells, origin
         self._made: dict[str, pa.Table] = {}
 
@@ -88,7 +88,7 @@ class Tables:
         Raises:
             UserError: DuckDB does not take it, or it gives no rows.
         """
-        from brokerstream.tables import sql
+        from brokertwin.tables import sql
 
         return sql.run(self, query)
 
@@ -98,7 +98,7 @@ class Tables:
         Raises:
             UserError: DuckDB does not take the condition.
         """
-        from brokerstream.tables import sql
+        from brokertwin.tables import sql
 
         return sql.matching(self, kind.value.replace("-", "_"), where)
 
@@ -161,7 +161,7 @@ def read(
         if not path.exists():
             raise UserError(f"{path} does not exist.", WHAT)
     if not paths[0].is_dir():
-        from brokerstream.tables import recordings
+        from brokertwin.tables import recordings
 
         until = as_of.isoformat() if isinstance(as_of, datetime) else as_of
         text = None if until is None else str(until)
@@ -258,14 +258,14 @@ def _of_kept(directory: Path, as_of: int | str | datetime | None) -> Stored:
     if as_of is not None:
         raise UserError(
             f"{directory} is the state of one moment.",
-            "`brokerstream replay --until … --keep DIR` keeps that of another.",
+            "`brokertwin replay --until … --keep DIR` keeps that of another.",
         )
     found = kept.read(directory)
     return Stored({found.cluster: found.columns}, found.origin)
 
 
 def _of_snapshot(directory: Path, as_of: Moment | None) -> Stored:
-    from brokerstream.sinks import snapshot_store
+    from brokertwin.sinks import snapshot_store
 
     if (directory / snapshot_store.MANIFEST).is_file():
         if as_of is not None:
@@ -282,7 +282,7 @@ def _of_snapshot(directory: Path, as_of: Moment | None) -> Stored:
 
 def _name_of(directory: Path, as_of: Moment | None) -> str | None:
     """The name of the snapshot that a moment means; None for the newest."""
-    from brokerstream.sinks import snapshot_store
+    from brokertwin.sinks import snapshot_store
 
     if as_of is None:
         return None
@@ -295,7 +295,7 @@ def _name_of(directory: Path, as_of: Moment | None) -> str | None:
         what = f"micro-batch {as_of.batch}" if as_of.ms is None else _at(as_of.ms)
         raise UserError(
             f"There is no snapshot of {what} in {directory}.",
-            "`brokerstream snapshot list` shows what is there.",
+            "`brokertwin snapshot list` shows what is there.",
         )
     return found[-1].name
 

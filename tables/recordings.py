@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
 
-from brokerstream.errors import UserError
-from brokerstream.state.configs.broker_config import UnknownSettingError, parse
-from brokerstream.state.configs.config_keys import InvalidConfigError
-from brokerstream.streaming.ingest.pipeline import Reading
-from brokerstream.streaming.replay import recording
-from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.replay.settings_beside import settings_beside
-from brokerstream.streaming.replay.until import events_until
+from brokertwin.errors import UserError
+from brokertwin.state.configs.broker_config import UnknownSettingError, parse
+from brokertwin.state.configs.config_keys import InvalidConfigError
+from brokertwin.streaming.ingest.pipeline import Reading
+from brokertwin.streaming.replay import recording
+from brokertwin.streaming.replay.plan import plan
+from brokertwin.streaming.replay.settings_beside import settings_beside
+from brokertwin.streaming.replay.until import events_until
 
 CLUSTER = "recorded"
 

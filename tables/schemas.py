@@ -1,14 +1,14 @@
 """Every table of the state, its columns, and what they mean: the one place that says so.
 
-`brokerstream query` without SQL prints it, docs/query.md repeats it (a test compares), and the
-Arrow schemas are made of it. Names are those of `brokerstream state --json`, which are Kafka's.
+`brokertwin query` without SQL prints it, docs/query.md repeats it (a test compares), and the
+Arrow schemas are made of it. Names are those of `brokertwin state --json`, which are Kafka's.
 In a table's name an underscore stands for a hyphen.
 """
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokerstream.streaming.state_rows import Kind
+from brokertwin.streaming.state_rows import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa

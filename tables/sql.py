@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from brokerstream.errors import UserError
-from brokerstream.extras import need
-from brokerstream.tables import schemas
+from brokertwin.errors import UserError
+from brokertwin.extras import need
+from brokertwin.tables import schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from brokerstream.tables.reading import Tables
+    from brokertwin.tables.reading import Tables
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
@@ -82,4 +82,4 @@ def _hint(error: Exception) -> str:
     text = str(error)
     if "Table" in text and "does not exist" in text:
         return f"There are {', '.join(schemas.BY_NAME)}."
-    return "`brokerstream query` without SQL shows every table with its columns."
+    return "`brokertwin query` without SQL shows every table with its columns."

@@ -1,6 +1,6 @@
 """A Kafka broker for tests: stateful, in this process, with verbs to make trouble.
 
-    from brokerstream.testing import KafkaBroker
+    from brokertwin.testing import KafkaBroker
 
     with KafkaBroker(topics={"orders": 3}) as broker:
         ...  # any Kafka client, with bootstrap.servers=broker.bootstrap
@@ -14,9 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from brokerstream.testing.broker import KafkaBroker
-    from brokerstream.testing.records import StoredRecord
-    from brokerstream.testing.trouble import Trouble
+    from brokertwin.testing.broker import KafkaBroker
+    from brokertwin.testing.records import StoredRecord
+    from brokertwin.testing.trouble import Trouble
 
 __all__ = ["KafkaBroker", "StoredRecord", "Trouble"]
 

@@ -11,18 +11,18 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.limits import Limits
-from brokerstream.gateway.server import Gateway
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
-from brokerstream.state.configs.broker_config import UnknownSettingError, parse
-from brokerstream.state.configs.config_keys import InvalidConfigError
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.testing import failures, reading, securing, writing
-from brokerstream.testing.engine import TroubledEngine
-from brokerstream.testing.records import StoredRecord
-from brokerstream.testing.trouble import (
+from brokertwin.errors import UserError
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.server import Gateway
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokertwin.state.configs.broker_config import UnknownSettingError, parse
+from brokertwin.state.configs.config_keys import InvalidConfigError
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.testing import failures, reading, securing, writing
+from brokertwin.testing.engine import TroubledEngine
+from brokertwin.testing.records import StoredRecord
+from brokertwin.testing.trouble import (
     WAIT_S,
     Effect,
     Filters,

@@ -12,25 +12,25 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.engine import Answer, Body, EdgeRequest, UnansweredError, now_ms
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.gateway.protocol.frames import Request
-from brokerstream.gateway.refusals import asked_for
-from brokerstream.state.cluster import failed_dirs, image
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.core import outputs
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.events import Kind
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.fetch.fetch_session import SessionCache
-from brokerstream.state.fetch.session_items import Session
-from brokerstream.state.fetch.slices import Slices
-from brokerstream.state.groups import groups
-from brokerstream.state.replication import network
-from brokerstream.testing import failures
-from brokerstream.testing.failures import FETCH, METADATA, FetchPlace
-from brokerstream.testing.trouble import Effect, Trouble, Where, first_of
+from brokertwin.errors import UserError
+from brokertwin.gateway.engine import Answer, Body, EdgeRequest, UnansweredError, now_ms
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.refusals import asked_for
+from brokertwin.state.cluster import failed_dirs, image
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.core import outputs
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.events import Kind
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.fetch.fetch_session import SessionCache
+from brokertwin.state.fetch.session_items import Session
+from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.groups import groups
+from brokertwin.state.replication import network
+from brokertwin.testing import failures
+from brokertwin.testing.failures import FETCH, METADATA, FetchPlace
+from brokertwin.testing.trouble import Effect, Trouble, Where, first_of
 
 REQUESTS_KEPT = 10_000
 """Requests that are remembered; the oldest goes when there is one more."""

@@ -8,13 +8,13 @@ part of a request fails, the rest is decided as ever and both are put together.
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from brokerstream.gateway import refusals
-from brokerstream.gateway.engine import Body
-from brokerstream.gateway.protocol.frames import Request
-from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokerstream.gateway.refusals import ITSELF, MIRRORS, Mirror
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID
+from brokertwin.gateway import refusals
+from brokertwin.gateway.engine import Body
+from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokertwin.gateway.refusals import ITSELF, MIRRORS, Mirror
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID
 
 FETCH, METADATA, OFFSET_FETCH = 1, 3, 9
 TOPIC_IDS_SINCE = 13

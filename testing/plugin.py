@@ -1,6 +1,6 @@
 """The pytest plugin: the fixture `kafka_broker` and its marker.
 
-It is loaded in every run of pytest where brokerstream is installed, so it imports nothing before a
+It is loaded in every run of pytest where brokertwin is installed, so it imports nothing before a
 test asks for the fixture.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from brokerstream.testing.broker import KafkaBroker
+    from brokertwin.testing.broker import KafkaBroker
 
 MARKER = (
     "kafka_broker(brokers=1, topics=..., config=..., security_protocol=..., users=...): what the"
@@ -32,8 +32,8 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator["KafkaBroker"]:
     The marker `kafka_broker` says with what it begins; that of a test goes before those of its
     class and module, argument by argument.
     """
-    from brokerstream.errors import UserError
-    from brokerstream.testing.broker import KafkaBroker
+    from brokertwin.errors import UserError
+    from brokertwin.testing.broker import KafkaBroker
 
     given: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("kafka_broker"))):
@@ -63,6 +63,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     broker = getattr(item, "funcargs", {}).get("kafka_broker")
     if call.when != "call" or call.excinfo is None or broker is None:
         return
-    from brokerstream.testing.transcript import transcript
+    from brokertwin.testing.transcript import transcript
 
     item.add_report_section("call", "kafka_broker", transcript(broker.requests()))

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.records import as_stored
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.core.schema import render
-from brokerstream.state.groups import committed_offsets as offsets
-from brokerstream.state.logs import log as logs
-from brokerstream.testing.engine import TroubledEngine
-from brokerstream.testing.records import StoredRecord, records_in
+from brokertwin.errors import UserError
+from brokertwin.gateway.records import as_stored
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.core.schema import render
+from brokertwin.state.groups import committed_offsets as offsets
+from brokertwin.state.logs import log as logs
+from brokertwin.testing.engine import TroubledEngine
+from brokertwin.testing.records import StoredRecord, records_in
 
 
 def topic_of(engine: TroubledEngine, name: str) -> Topic:

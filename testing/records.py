@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from brokerstream.state.logs.producer import sequence_after
-from brokerstream.testing.kafka_records import MemoryRecords
+from brokertwin.state.logs.producer import sequence_after
+from brokertwin.testing.kafka_records import MemoryRecords
 
 
 class StoredRecord(NamedTuple):

@@ -1,15 +1,15 @@
-"""How the ports of a `KafkaBroker` are secured: what `brokerstream gateway` has in files."""
+"""How the ports of a `KafkaBroker` are secured: what `brokertwin gateway` has in files."""
 
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import credentials
-from brokerstream.gateway.scram import ITERATIONS_MIN
-from brokerstream.gateway.scram import MECHANISMS as SCRAM
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokertwin.errors import UserError
+from brokertwin.gateway import credentials
+from brokertwin.gateway.scram import ITERATIONS_MIN
+from brokertwin.gateway.scram import MECHANISMS as SCRAM
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
 
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 """What logins may use unless `sasl.enabled.mechanisms` says it; Kafka's default is GSSAPI."""

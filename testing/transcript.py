@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokerstream.state.core.errors import error_name
+from brokertwin.state.core.errors import error_name
 
 LINES = 30
 

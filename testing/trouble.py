@@ -11,10 +11,10 @@ from enum import StrEnum
 from types import TracebackType
 from typing import NamedTuple, TypedDict
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.api_versions import SERVED
-from brokerstream.state.core.errors import Error, error_name
-from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.errors import UserError
+from brokertwin.gateway.api_versions import SERVED
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 OF_THE_CONNECTION = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.answers import put_locators, store_batches
-from brokerstream.gateway.engine import Body, EdgeRequest
-from brokerstream.state.core.errors import Error, error_name
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.testing import reading
-from brokerstream.testing.engine import TroubledEngine
-from brokerstream.testing.kafka_records import DefaultRecordBatchBuilder
+from brokertwin.errors import UserError
+from brokertwin.gateway.answers import put_locators, store_batches
+from brokertwin.gateway.engine import Body, EdgeRequest
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.testing import reading
+from brokertwin.testing.engine import TroubledEngine
+from brokertwin.testing.kafka_records import DefaultRecordBatchBuilder
 
 PRODUCE, FIND_COORDINATOR, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 10, 19, 22
 VERSIONS = {PRODUCE: 9, FIND_COORDINATOR: 4, CREATE_TOPICS: 7, INIT_PRODUCER_ID: 4}

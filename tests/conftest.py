@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.support.browsers import browser
 from tests.support.examples import ARE_NEW, examples
 from tests.support.sources import ROOT
@@ -258,9 +258,9 @@ def _running(directory: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """The Spark session of this test session, with the Kafka connector."""
-    from brokerstream.settings import load
-    from brokerstream.streaming import jvm
-    from brokerstream.streaming.session import spark_session
+    from brokertwin.settings import load
+    from brokertwin.streaming import jvm
+    from brokertwin.streaming.session import spark_session
 
     flags = {"master": "local[2]", "shuffle_partitions": 2}
     session = spark_session(load(flags).settings)
@@ -273,8 +273,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 @pytest.fixture
 def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory without a brokerstream.toml, and no BROKERSTREAM_… variables."""
-    for variable in [name for name in os.environ if name.startswith("BROKERSTREAM_")]:
+    """A working directory without a brokertwin.toml, and no BROKERTWIN_… variables."""
+    for variable in [name for name in os.environ if name.startswith("BROKERTWIN_")]:
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -6,14 +6,14 @@ python -m tests.error_pages
 from collections.abc import Iterator
 from functools import cache
 
-from brokerstream.streaming.explain import error_pages
-from brokerstream.streaming.explain.bodies import errors
-from brokerstream.streaming.explain.exchange import explained
-from brokerstream.streaming.explain.partitions import Partitions
-from brokerstream.streaming.explain.story import Entry
-from brokerstream.streaming.ingest.pipeline import Reading, read_files
-from brokerstream.streaming.observed.watching import watch
-from brokerstream.streaming.replay import recording
+from brokertwin.streaming.explain import error_pages
+from brokertwin.streaming.explain.bodies import errors
+from brokertwin.streaming.explain.exchange import explained
+from brokertwin.streaming.explain.partitions import Partitions
+from brokertwin.streaming.explain.story import Entry
+from brokertwin.streaming.ingest.pipeline import Reading, read_files
+from brokertwin.streaming.observed.watching import watch
+from brokertwin.streaming.replay import recording
 from tests.support.audits import CAPTURES, RECORDINGS
 from tests.support.sources import ROOT
 

@@ -28,7 +28,7 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 1800
 SECONDS_FOR_AN_ERROR = 10.0
-"""On a machine where `brokerstream config show` takes one; in proportion on another."""
+"""On a machine where `brokertwin config show` takes one; in proportion on another."""
 
 LINES_OF_AN_ERROR = 6
 LINES_SHOWN = 40
@@ -65,7 +65,7 @@ class Stranger:
     def knows_the_machine(self) -> None:
         """See how long a second of a quiet machine takes on this one."""
         began = time.monotonic()
-        self.types("brokerstream config show")
+        self.types("brokertwin config show")
         self.second = max(1.0, time.monotonic() - began)
 
     def types(
@@ -191,13 +191,13 @@ def shown(said: str) -> str:
 @contextmanager
 def kafka(stranger: Stranger) -> Iterator[str]:
     """The embedded broker, freshly started; gives its address."""
-    address = ADDRESS.search(stranger.types("brokerstream kafka start"))
+    address = ADDRESS.search(stranger.types("brokertwin kafka start"))
     if address is None:
         raise Failed("kafka start says no address")
     try:
         yield address[0]
     finally:
-        stranger.types("brokerstream kafka stop")
+        stranger.types("brokertwin kafka stop")
 
 
 def python(stranger: Stranger, program: str, *words: str) -> str:
@@ -246,12 +246,12 @@ def record_my_group(stranger: Stranger) -> None:
         python(stranger, GROUP, address, "others")  # a Kafka that is in use
         listen = f"localhost:{free_port()}"
         capture = stranger.serve(
-            f"brokerstream capture --broker {address} --listen {listen} --out mine.jsonl.gz",
+            f"brokertwin capture --broker {address} --listen {listen} --out mine.jsonl.gz",
             re.escape(listen.partition(":")[2]),
         )
         python(stranger, GROUP, listen, "mine")
         stranger.stop(capture)
-        replay = "brokerstream replay mine.jsonl.gz --compare"
+        replay = "brokertwin replay mine.jsonl.gz --compare"
         said = stranger.types(replay, code=None)
         slow = re.search(r"--time-tolerance \d+", said)
         if slow is not None:  # a broker that has just started, on a busy machine
@@ -259,15 +259,13 @@ def record_my_group(stranger: Stranger) -> None:
         if not re.search(r"(?m)^agree (\d+) of \1$", said):
             raise Failed("the replay differs from the recording")
         job = (
-            "brokerstream run --prefix mine --available-now --event-time recorded"
+            "brokertwin run --prefix mine --available-now --event-time recorded"
             " --broker-config mine.jsonl.gz.properties"
         )
         stranger.types(job)
-        stranger.types("brokerstream send --prefix mine mine.jsonl.gz")
+        stranger.types("brokertwin send --prefix mine mine.jsonl.gz")
         stranger.types(job)
-        said = stranger.types(
-            "brokerstream state offsets --prefix mine --json", says="group-of-mine"
-        )
+        said = stranger.types("brokertwin state offsets --prefix mine --json", says="group-of-mine")
         if not re.search(r"\b10\b", said):
             raise Failed("the group's offsets are not 10 and 10")
 
@@ -302,12 +300,10 @@ print("all once and in order:", found == list(range(int(sys.argv[2]))))
 def killed_job(stranger: Stranger) -> None:
     """A job with a gateway in front; kill -9 of the job; nothing is lost."""
     with kafka(stranger):
-        run = "brokerstream run --prefix kept --cluster kept --set num.partitions=1"
+        run = "brokertwin run --prefix kept --cluster kept --set num.partitions=1"
         job = stranger.serve(run, "reading kept.requests")
         listen = f"localhost:{free_port()}"
-        front = (
-            f"brokerstream gateway --engine spark --prefix kept --cluster kept --listen {listen}"
-        )
+        front = f"brokertwin gateway --engine spark --prefix kept --cluster kept --listen {listen}"
         gateway = stranger.serve(front, "broker 1 at")
         written = "left 0 failed []"
         if written not in python(stranger, WRITE, listen, "0", "100"):
@@ -361,19 +357,19 @@ def own_cluster(stranger: Stranger) -> None:
         f"{spark_class} {deploy}.worker.Worker {node} -c 2 -m 1g {url}", "registered", **local
     )
     with kafka(stranger):
-        where = "import brokerstream; print(brokerstream.__path__[0])"
+        where = "import brokertwin; print(brokertwin.__path__[0])"
         script = f"\"$(python -c '{where}')\"/__main__.py"
         job = "run --prefix far --available-now --event-time recorded"
         stranger.types(f"{submit} --master {url} {script} {job}", **local)
-        stranger.types("brokerstream send --prefix far examples/first.jsonl")
+        stranger.types("brokertwin send --prefix far examples/first.jsonl")
         said = stranger.types(f"{submit} --verbose --master {url} {script} {job}", **local)
         if "local[" in said:
             stranger.fails("spark-submit: the given master is overridden")
-        stranger.types("brokerstream state logs --prefix far", says="orders")
+        stranger.types("brokertwin state logs --prefix far", says="orders")
 
 
 HINT = """
-from brokerstream.testing import KafkaBroker
+from brokertwin.testing import KafkaBroker
 with KafkaBroker() as broker:
     try:
         broker.fail_next("PRODUSE", 1)
@@ -385,34 +381,30 @@ with KafkaBroker() as broker:
 def wrong_arguments(stranger: Stranger) -> None:
     """What is mistyped or cannot be is told in a sentence, within seconds, without a trace."""
     stranger.knows_the_machine()
-    stranger.refused("brokerstream run --bootstrap localhost:1", r"localhost:1")
-    stranger.refused(
-        "brokerstream send --bootstrap localhost:1 examples/first.jsonl", "localhost:1"
-    )
-    stranger.refused("brokerstream capture --broker localhost:1 --out x.jsonl", "localhost:1")
-    stranger.refused("brokerstream config show", "(?i)cells", BROKERSTREAM_CELS="4")
-    stranger.refused("brokerstream kafka start --property num.partitons=3", "num.partitions")
+    stranger.refused("brokertwin run --bootstrap localhost:1", r"localhost:1")
+    stranger.refused("brokertwin send --bootstrap localhost:1 examples/first.jsonl", "localhost:1")
+    stranger.refused("brokertwin capture --broker localhost:1 --out x.jsonl", "localhost:1")
+    stranger.refused("brokertwin config show", "(?i)cells", BROKERTWIN_CELS="4")
+    stranger.refused("brokertwin kafka start --property num.partitons=3", "num.partitions")
     stranger.types("printf full > full.jsonl")
-    stranger.refused("brokerstream ingest examples/first.jsonl --out full.jsonl", "full.jsonl")
+    stranger.refused("brokertwin ingest examples/first.jsonl --out full.jsonl", "full.jsonl")
     stranger.types('test "$(cat full.jsonl)" = full')
     stranger.types(shlex.join(["python", "-c", HINT]), says="PRODUCE")
     with kafka(stranger) as address:
         before = python(stranger, TOPICS, address)
-        stranger.refused("brokerstream run --master nonsense", "nonsense")
-        stranger.refused("brokerstream run --checkpoint /proc/none", "/proc/none")
-        stranger.refused("brokerstream run --http-listen 99999", "99999")
+        stranger.refused("brokertwin run --master nonsense", "nonsense")
+        stranger.refused("brokertwin run --checkpoint /proc/none", "/proc/none")
+        stranger.refused("brokertwin run --http-listen 99999", "99999")
         taken = address.rpartition(":")[2]
-        stranger.refused(f"brokerstream run --http-listen {taken}", taken)
-        stranger.refused(
-            "brokerstream run --prefix none --set no.such.setting=1", "no.such.setting"
-        )
+        stranger.refused(f"brokertwin run --http-listen {taken}", taken)
+        stranger.refused("brokertwin run --prefix none --set no.such.setting=1", "no.such.setting")
         if python(stranger, TOPICS, address) != before:
             stranger.fails("a refused run leaves topics behind")
-        job = "brokerstream run --prefix old --available-now --event-time recorded"
+        job = "brokertwin run --prefix old --available-now --event-time recorded"
         stranger.types(job)
-        stranger.types("brokerstream send --prefix old examples/first.jsonl")
+        stranger.types("brokertwin send --prefix old examples/first.jsonl")
         stranger.types(job)
-        stranger.refused(job, "shuffle", BROKERSTREAM_SHUFFLE_PARTITIONS="5")
+        stranger.refused(job, "shuffle", BROKERTWIN_SHUFFLE_PARTITIONS="5")
 
 
 TOPICS = """
@@ -435,7 +427,7 @@ def free_port() -> int:
 
 def environment(home: Path, clone: Path) -> dict[str, str]:
     """That of somebody who has just come: an empty home, no settings."""
-    kept = {key: value for key, value in os.environ.items() if "BROKERSTREAM" not in key}
+    kept = {key: value for key, value in os.environ.items() if "BROKERTWIN" not in key}
     for of_ours in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME"):
         kept.pop(of_ours, None)
     path = os.pathsep.join([str(clone / ".venv" / "bin"), kept["PATH"]])
@@ -450,7 +442,7 @@ def main() -> int:
     parser.add_argument("--clone", type=Path, help="a clone that is there already")
     given = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="first-hour-"))
-    home, clone = place / "home", (given.clone or place / "brokerstream").resolve()
+    home, clone = place / "home", (given.clone or place / "brokertwin").resolve()
     home.mkdir()
     with given.transcript.open("w", encoding="utf-8") as transcript:
 

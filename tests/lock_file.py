@@ -14,7 +14,7 @@ from tests.support.sources import ROOT
 
 LOCK = ROOT / "requirements.lock"
 HEAD = """\
-# Of brokerstream[all], for Linux on x86-64 with CPython 3.11; written by `make lock`.
+# Of brokertwin[all], for Linux on x86-64 with CPython 3.11; written by `make lock`.
 # pip install --require-hashes -r requirements.lock
 """
 
@@ -25,7 +25,7 @@ def text(report: dict[str, list[dict[str, dict[str, object]]]]) -> str:
     for each in report["install"]:
         metadata, download = each["metadata"], each["download_info"]
         archive = download.get("archive_info")
-        if not isinstance(archive, dict) or metadata["name"] == "brokerstream":
+        if not isinstance(archive, dict) or metadata["name"] == "brokertwin":
             continue
         pinned = f"{metadata['name']}=={metadata['version']}"
         lines.append(f"{pinned} --hash=sha256:{archive['hashes']['sha256']}\n")

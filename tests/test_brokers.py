@@ -2,7 +2,7 @@
 
 import pytest
 
-from brokerstream.brokers import brokers_of, parse
+from brokertwin.brokers import brokers_of, parse
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.main import get_command
 
-from brokerstream.cli.main import COMMANDS, app, load
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.kafka_clients import client_properties
-from brokerstream.settings import load as load_settings
+from brokertwin.cli.main import COMMANDS, app, load
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.kafka_clients import client_properties
+from brokertwin.settings import load as load_settings
 from tests.support.certificates import Authority
 from tests.support.commits import commit
 from tests.support.documents import DOCUMENTS, Command, commands, inline, name_of, the_command
@@ -41,8 +41,8 @@ IN_A_CLONE = {
 """Pages whose commands are typed in a clone; those of the others in an empty directory."""
 
 OF_A_CLONE = (
-    *("examples", "tests", "docker", "bench", "brokerstream", "state"),
-    *("Makefile", "pyproject.toml", "setup.py", "constraints.txt"),
+    *("examples", "tests", "docker", "bench", "brokertwin", "state"),
+    *("Makefile", "pyproject.toml", "constraints.txt"),
 )
 WITHOUT_KAFKA = {
     *("CONTRIBUTING.md", "docs/audit.md", "docs/explain.md", "docs/systems/observer.md"),
@@ -85,11 +85,11 @@ NOT_TYPED = {
     the_command("docs/clusters.md", "spark-submit").text: Elsewhere(
         "a standalone cluster", "tests/streaming/test_cluster.py", "spark-submit"
     ),
-    the_command("docs/clusters.md", "brokerstream run --master spark").text: Elsewhere(
-        "a standalone cluster", "tests/streaming/test_cluster.py", "brokerstream run"
+    the_command("docs/clusters.md", "brokertwin run --master spark").text: Elsewhere(
+        "a standalone cluster", "tests/streaming/test_cluster.py", "brokertwin run"
     ),
     **{
-        the_command("docs/capture.md", f"brokerstream {words}").text: Elsewhere(
+        the_command("docs/capture.md", f"brokertwin {words}").text: Elsewhere(
             "recordings of two days", file, word
         )
         for words, file, word in (
@@ -114,7 +114,7 @@ TYPED = {
 """Page to what is typed of it."""
 
 PASSWORD = "wonder land\n"
-ENTERED = {"brokerstream credentials add": PASSWORD * 2}
+ENTERED = {"brokertwin credentials add": PASSWORD * 2}
 
 
 def substitutes(name: str, reader: Reader) -> dict[str, str]:
@@ -136,7 +136,7 @@ def substitutes(name: str, reader: Reader) -> dict[str, str]:
         ".venv/bin/": "",
         "HOST:PORT": reader.bootstrap,
         "9404": str(free_port()),
-        "localhost:PORT": reader.environment["BROKERSTREAM_BOOTSTRAP"] + f" {HOST}:{port}",
+        "localhost:PORT": reader.environment["BROKERTWIN_BOOTSTRAP"] + f" {HOST}:{port}",
     }
     is_gateway = name in {"docs/gateway.md", "docs/watching.md", "README.md"}
     return everywhere | {"localhost:9092": f"{HOST}:{port}" if is_gateway else reader.bootstrap}
@@ -224,7 +224,7 @@ def type_page(reader: Reader, name: str) -> dict[str, str]:
             continue
         text = command.text
         found["localhost:PORT"] = re.sub(
-            r"^\S+", reader.environment["BROKERSTREAM_BOOTSTRAP"], found["localhost:PORT"]
+            r"^\S+", reader.environment["BROKERTWIN_BOOTSTRAP"], found["localhost:PORT"]
         )
         for placeholder, value in found.items():
             text = text.replace(placeholder, value)
@@ -240,9 +240,9 @@ def test_every_command_of_a_page_does_what_it_should(reader: Reader, name: str) 
     said = type_page(reader, name)
     assert said.keys() == TYPED[name]
     if name == "README.md":
-        assert "orders" in said["brokerstream state logs"]
-        assert "billing" in said["brokerstream state groups"]
-        (replayed,) = (text for key, text in said.items() if key.startswith("brokerstream replay"))
+        assert "orders" in said["brokertwin state logs"]
+        assert "billing" in said["brokertwin state groups"]
+        (replayed,) = (text for key, text in said.items() if key.startswith("brokertwin replay"))
         assert re.search(r"(?m)^agree (\d+) of \1$", replayed)
     if name == "tests/conformance/README.md":
         assert [text.startswith("pass off_simple_commit\n") for text in said.values()] == [True]
@@ -267,7 +267,7 @@ def test_what_is_not_typed_stands_in_a_page_and_has_a_test_elsewhere(text: str) 
 
 
 WITHIN = [each for page in DOCUMENTS for each in inline(page)]
-OURS = {each.text: each for each in WITHIN if each.text.startswith("brokerstream ")}
+OURS = {each.text: each for each in WITHIN if each.text.startswith("brokertwin ")}
 """Each once: pages that are made say the same."""
 
 
@@ -312,8 +312,8 @@ def test_another_program_within_a_sentence_is_given_what_there_is(command: Comma
 def test_a_command_is_found_in_every_kind_of_block(tmp_path: Path) -> None:
     page = ROOT / "docs" / "none.md"
     text = (
-        "```console\n$ brokerstream setup   # once\nfetched\n```\n\n"
-        "    brokerstream run \\\n        --cluster a\n\n"
+        "```console\n$ brokertwin setup   # once\nfetched\n```\n\n"
+        "    brokertwin run \\\n        --cluster a\n\n"
         "    frames -> codec\n\n```python\nmake = 1\n```\n"
     )
     file = tmp_path / page.name
@@ -323,4 +323,4 @@ def test_a_command_is_found_in_every_kind_of_block(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(documents, "ROOT", tmp_path)
         found = [each.text for each in commands(file)]
-    assert found == ["brokerstream setup", "brokerstream run --cluster a"]
+    assert found == ["brokertwin setup", "brokertwin run --cluster a"]

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 import compiled
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.outputs import Position
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.outputs import Position
 from tests.support.histories import Story, seeded
 from tests.support.sources import ROOT
 
@@ -28,8 +28,8 @@ SEEDS = (51, 49)
 
 DECIDE = """
 import sys, msgspec
-from brokerstream.state.core import tables
-from brokerstream.state.core.settings import CellSettings
+from brokertwin.state.core import tables
+from brokertwin.state.core.settings import CellSettings
 from tests.test_compiled import Story, decided
 stories = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[tuple[CellSettings, list]])
 print(tables.__file__.rpartition(".")[2], decided(Story(*each) for each in stories))

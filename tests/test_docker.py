@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 import yaml
 
-from brokerstream.cli.main import load
-from brokerstream.settings import Settings, default_home
+from brokertwin.cli.main import load
+from brokertwin.settings import Settings, default_home
 from tests.support.environments import environment_with, install
 from tests.support.images import Ignored, context_files, copy_context, steps
-from tests.support.sources import ROOT
+from tests.support.sources import PACKAGES, ROOT
 
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 IGNORED = Ignored(ROOT / ".dockerignore")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 COMPOSE = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text(encoding="utf-8"))
 STEPS = steps(DOCKERFILE)
-USER = "brokerstream"
+USER = "brokertwin"
 
 
 def commands(program: str) -> list[list[str]]:
@@ -49,8 +49,8 @@ def test_how_the_rules_are_read(path: str, is_left_out: bool) -> None:
 
 
 def test_the_image_gets_every_mapped_package_and_nothing_else() -> None:
-    directories = set(PYPROJECT["tool"]["setuptools"]["package-dir"].values())
-    files = {"pyproject.toml", "setup.py", "constraints.txt"}
+    directories = set(PACKAGES)
+    files = {"pyproject.toml", "constraints.txt"}
     files |= {PYPROJECT["project"]["readme"], *PYPROJECT["project"]["license-files"]}
     assert {path.parts[0] for path in context_files(ROOT, IGNORED)} == directories | files
 
@@ -73,9 +73,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.processes
 def test_the_steps_give_every_package(image: Path) -> None:
-    names = list(PYPROJECT["tool"]["setuptools"]["package-dir"])
+    names = ["brokertwin", *(f"brokertwin.{name}" for name in PACKAGES if name != "brokertwin")]
     code = f"import importlib; [importlib.import_module(name) for name in {names}]"
-    code += "; import brokerstream.streaming.runner, brokerstream.cli.watching.server"
+    code += "; import brokertwin.streaming.runner, brokertwin.cli.watching.server"
     done = subprocess.run([image, "-I", "-c", code], capture_output=True, text=True, cwd="/")
     assert done.returncode == 0, done.stderr
 
@@ -83,9 +83,9 @@ def test_the_steps_give_every_package(image: Path) -> None:
 @pytest.mark.spark
 def test_the_setup_step_finds_its_jars(image: Path, tmp_path: Path) -> None:
     """They are there already, so that no network is asked."""
-    ((program, *words),) = commands("brokerstream")
+    ((program, *words),) = commands("brokertwin")
     (tmp_path / "jars").symlink_to(default_home() / "jars")
-    environment = {**os.environ, "BROKERSTREAM_HOME": str(tmp_path)}
+    environment = {**os.environ, "BROKERTWIN_HOME": str(tmp_path)}
     command = [image.parent / program, *words]
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
@@ -100,7 +100,7 @@ def test_what_is_mounted_and_written_belongs_to_the_images_user() -> None:
     ((_, *words),) = commands("install")
     assert words[words.index("-o") + 1] == USER
     environment = dict(step.argument.split("=") for step in STEPS if step.instruction == "ENV")
-    home = environment["BROKERSTREAM_HOME"]
+    home = environment["BROKERTWIN_HOME"]
     settings = Settings(home=Path(home))
     mounted = {volume.partition(":")[2] for volume in COMPOSE["services"]["job"]["volumes"]}
     assert mounted == {str(settings.checkpoint_dir.parent)}
@@ -109,7 +109,7 @@ def test_what_is_mounted_and_written_belongs_to_the_images_user() -> None:
     assert STEPS[len(names) - names[::-1].index("WORKDIR") - 1].argument == home
 
 
-OURS = {name: of for name, of in COMPOSE["services"].items() if of["image"] == "brokerstream"}
+OURS = {name: of for name, of in COMPOSE["services"].items() if of["image"] == "brokertwin"}
 
 
 def arguments(service: str) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def test_a_service_is_built_from_here_and_calls_a_command_that_there_is(service:
     assert (ROOT / build["dockerfile"]) == DOCKERFILE
     assert arguments(service)
     for name in OURS[service]["environment"]:
-        assert name.removeprefix("BROKERSTREAM_").lower() in Settings.model_fields
+        assert name.removeprefix("BROKERTWIN_").lower() in Settings.model_fields
 
 
 def test_what_a_service_names_is_there() -> None:
@@ -147,7 +147,7 @@ def test_kafka_is_reached_inside_by_the_name_of_its_service() -> None:
     inside = dict(listener.split("://") for listener in listeners.split(","))["INSIDE"]
     assert inside.partition(":")[0] in COMPOSE["services"]
     for service in OURS.values():
-        assert service["environment"]["BROKERSTREAM_BOOTSTRAP"] == inside
+        assert service["environment"]["BROKERTWIN_BOOTSTRAP"] == inside
 
 
 def test_clients_outside_reach_the_gateway_where_it_says_it_is() -> None:

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.testing import KafkaBroker
+from brokertwin.errors import UserError
+from brokertwin.testing import KafkaBroker
 
 
 def test_an_error_as_a_text_has_its_hint() -> None:

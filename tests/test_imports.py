@@ -33,7 +33,7 @@ LAYERS: dict[str, set[str]] = {
         *{"cli", "state", "clients", "sinks", "kafka_io", "streaming", "tables", "gateway"},
         *{"drivers", "simulation"},
     },
-    "brokerstream": {"cli"},  # __main__ alone; importing the package loads nothing
+    "brokertwin": {"cli"},  # __main__ alone; importing the package loads nothing
 }
 """Package to what it imports of ours, beside the modules `OURS_AT_THE_TOP`."""
 
@@ -72,12 +72,12 @@ PURE_MODULES = {
 Of threading the lock alone, which decides nothing: `state/core/tables.py` says what for."""
 
 OURS_AT_THE_TOP = {
-    "brokerstream",
-    "brokerstream.brokers",
-    "brokerstream.errors",
-    "brokerstream.extras",
-    "brokerstream.settings",
-    "brokerstream.__version__",
+    "brokertwin",
+    "brokertwin.brokers",
+    "brokertwin.errors",
+    "brokertwin.extras",
+    "brokertwin.settings",
+    "brokertwin.__version__",
 }
 IMPURE_FUNCTIONS = {"open", "input", "print", "exec", "eval", "__import__"}
 IMPURE_METHODS = {"uuid1", "uuid4", "getnode"}
@@ -93,7 +93,7 @@ def is_allowed(package: str, module: str) -> bool:
 def rooms_of(tree: ast.AST) -> set[str]:
     """The rooms of `state/` that the code imports from."""
     modules = [module.split(".") for module in imported_modules(tree)]
-    return {parts[2] for parts in modules if parts[:2] == ["brokerstream", "state"] and parts[2:]}
+    return {parts[2] for parts in modules if parts[:2] == ["brokertwin", "state"] and parts[2:]}
 
 
 def top_of(file: Path) -> str:
@@ -108,8 +108,8 @@ def wrong_imports(package: str, tree: ast.AST) -> Iterator[str]:
         if module.startswith("."):
             yield f"{module}: write full names"
         elif module in PACKAGES[:-1]:
-            yield f"{module}: directories are imported as brokerstream.<name>"
-        elif module.split(".")[0] == "brokerstream" and not is_allowed(package, module):
+            yield f"{module}: directories are imported as brokertwin.<name>"
+        elif module.split(".")[0] == "brokertwin" and not is_allowed(package, module):
             yield f"{module}: not below {package}"
 
 
@@ -154,7 +154,7 @@ def impure(tree: ast.AST) -> set[str]:
     names = {call.id for call in called if isinstance(call, ast.Name)}
     methods = {call.attr for call in called if isinstance(call, ast.Attribute)}
     return (
-        (tops - PURE_MODULES - {"brokerstream"})
+        (tops - PURE_MODULES - {"brokertwin"})
         | (names & (IMPURE_FUNCTIONS | IMPURE_METHODS))
         | (methods & IMPURE_METHODS)
     )
@@ -172,7 +172,7 @@ def test_the_core_is_pure() -> None:
         ("def f():\n    from random import choice", {"random"}),
         ("open('file')", {"open"}),
         ("import uuid\nuuid.uuid4()", {"uuid4"}),
-        ("import json, brokerstream.state.core.tables", set()),
+        ("import json, brokertwin.state.core.tables", set()),
     ],
 )
 def test_what_is_impure_is_found(code: str, what: set[str]) -> None:
@@ -183,11 +183,11 @@ def test_what_is_impure_is_found(code: str, what: set[str]) -> None:
     ("package", "code", "wrong"),
     [
         ("state", "from . import tables", ".: write full names"),
-        ("cli", "import gateway", "gateway: directories are imported as brokerstream.<name>"),
+        ("cli", "import gateway", "gateway: directories are imported as brokertwin.<name>"),
         (
             "state",
-            "from brokerstream.gateway.server import Server",
-            "brokerstream.gateway.server: not below state",
+            "from brokertwin.gateway.server import Server",
+            "brokertwin.gateway.server: not below state",
         ),
     ],
 )
@@ -198,13 +198,13 @@ def test_a_wrong_import_is_found(package: str, code: str, wrong: str) -> None:
 @pytest.mark.parametrize(
     ("package", "module", "allowed"),
     [
-        ("state", "brokerstream.state.core.tables", True),
-        ("state", "brokerstream.errors", False),
-        ("clients", "brokerstream.settings", False),
-        ("streaming", "brokerstream.cli.output", False),
-        ("gateway", "brokerstream.kafka_io.topics", True),
-        ("gateway", "brokerstream.streaming.session", False),
-        ("cli", "brokerstream.settings", True),
+        ("state", "brokertwin.state.core.tables", True),
+        ("state", "brokertwin.errors", False),
+        ("clients", "brokertwin.settings", False),
+        ("streaming", "brokertwin.cli.output", False),
+        ("gateway", "brokertwin.kafka_io.topics", True),
+        ("gateway", "brokertwin.streaming.session", False),
+        ("cli", "brokertwin.settings", True),
     ],
 )
 def test_the_rule_itself(package: str, module: str, allowed: bool) -> None:
@@ -228,7 +228,7 @@ def test_what_lies_in_tests_is_imported_in_one_way() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("module", ["brokerstream", "brokerstream.state", "brokerstream.clients"])
+@pytest.mark.parametrize("module", ["brokertwin", "brokertwin.state", "brokertwin.clients"])
 def test_the_core_loads_nothing_heavy(module: str) -> None:
     """Importing it in a fresh interpreter leaves Spark, pandas and Kafka clients out."""
     heavy = ["pyspark", "pandas", "numpy", "pyarrow", "kafka", "confluent_kafka", "pydantic"]

@@ -32,7 +32,7 @@ def test_it_has_the_versions_that_are_tested() -> None:
     assert {name: version for name, version in locked.items() if tested.get(name) != version} == {}
 
 
-def test_it_has_everything_that_brokerstream_names() -> None:
+def test_it_has_everything_that_brokertwin_names() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     names = re.findall(r"[\w-]+", re.sub(r".*\[(.*)\]", r"\1", extras["all"][0]))
@@ -44,5 +44,5 @@ def test_it_has_everything_that_brokerstream_names() -> None:
 def test_what_pip_reports_becomes_a_line() -> None:
     archive = {"archive_info": {"hashes": {"sha256": "0" * 64}}}
     found = [{"metadata": {"name": "b", "version": "2"}, "download_info": archive}]
-    ours = {"metadata": {"name": "brokerstream", "version": "1"}, "download_info": {"dir_info": {}}}
+    ours = {"metadata": {"name": "brokertwin", "version": "1"}, "download_info": {"dir_info": {}}}
     assert text({"install": [*found, ours]}).endswith(f"b==2 --hash=sha256:{'0' * 64}\n")

@@ -5,7 +5,7 @@ import shlex
 import time
 from pathlib import Path
 
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.documents import Command, commands
 from tests.support.sources import ROOT
 
@@ -28,8 +28,8 @@ def test_who_was_fenced_and_why_in_ten_minutes(tmp_path: Path) -> None:
     begun, said = time.monotonic(), []
     for command in typed_in_the_section():
         program, *words = shlex.split(command.text)
-        assert program == "brokerstream"
-        done = brokerstream(*words, cwd=tmp_path)
+        assert program == "brokertwin"
+        done = brokertwin(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         said.append(re.sub(r"\s+", " ", done.stdout))
     assert time.monotonic() - begun < TEN_MINUTES_S / 10
@@ -49,7 +49,7 @@ def test_what_the_readme_shows_is_what_is_said(tmp_path: Path) -> None:
     shown = [line.strip() for line in lines.splitlines()[1:] if line[:1] not in "$"]
     output = ""
     for command in typed_in_the_section():
-        done = brokerstream(*shlex.split(command.text)[1:], cwd=ROOT)
+        done = brokertwin(*shlex.split(command.text)[1:], cwd=ROOT)
         output += re.sub(r"\s+", " ", done.stdout)
     heads = [re.sub(r"\s+", " ", line)[:48] for line in shown]
     assert [head for head in heads if head not in output] == []

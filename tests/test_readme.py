@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.settings import Settings
+from brokertwin.settings import Settings
 from tests.support.documents import DOCUMENTS
 from tests.support.sources import ROOT
 

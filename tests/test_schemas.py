@@ -5,13 +5,13 @@ import re
 import msgspec
 import pytest
 
-from brokerstream.kafka_io import topics
-from brokerstream.settings import Settings
-from brokerstream.state.core import outputs
-from brokerstream.state.core.dead_letters import refused
-from brokerstream.state.core.events import Reason, Refusal
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.records import RecordEntry
+from brokertwin.kafka_io import topics
+from brokertwin.settings import Settings
+from brokertwin.state.core import outputs
+from brokertwin.state.core.dead_letters import refused
+from brokertwin.state.core.events import Reason, Refusal
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.records import RecordEntry
 from tests.support import topic_schemas
 from tests.support.groups import GroupBench
 from tests.support.machine import Bench

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import brokerstream
-from brokerstream.errors import UserError
-from brokerstream.settings import Settings, default_home, load
+import brokertwin
+from brokertwin.errors import UserError
+from brokertwin.settings import Settings, default_home, load
 from tests.support.sources import ROOT
 
 LAYERS = ("flag", "environment", "file")
@@ -20,12 +20,12 @@ def test_the_first_source_that_has_a_value_wins(
     present: tuple[str, ...], empty_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "file" in present:
-        (empty_directory / "brokerstream.toml").write_text('prefix = "by-file"\n')
+        (empty_directory / "brokertwin.toml").write_text('prefix = "by-file"\n')
     if "environment" in present:
-        monkeypatch.setenv("BROKERSTREAM_PREFIX", "by-environment")
+        monkeypatch.setenv("BROKERTWIN_PREFIX", "by-environment")
     loaded = load({"prefix": "by-flag" if "flag" in present else None})
     winner = present[0] if present else "default"
-    expected = "brokerstream" if winner == "default" else f"by-{winner}"
+    expected = "brokertwin" if winner == "default" else f"by-{winner}"
     assert loaded.settings.prefix == expected
     assert loaded.sources["prefix"].split()[0] == winner
 
@@ -42,7 +42,7 @@ def test_every_setting_can_come_from_the_environment(
     }  # None, and no pair, is no value of theirs
     for name, value in (Settings().model_dump(mode="json") | given).items():
         text = ",".join(value) if isinstance(value, list) else str(value)
-        monkeypatch.setenv(f"BROKERSTREAM_{name.upper()}", text)
+        monkeypatch.setenv(f"BROKERTWIN_{name.upper()}", text)
     loaded = load()
     assert {source.split()[0] for source in loaded.sources.values()} == {"environment"}
 
@@ -54,9 +54,9 @@ def test_every_setting_says_what_it_means() -> None:
 def test_clusters_are_a_list_in_the_file_and_comma_separated_in_the_environment(
     empty_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (empty_directory / "brokerstream.toml").write_text('clusters = ["a", "b"]\n')
+    (empty_directory / "brokertwin.toml").write_text('clusters = ["a", "b"]\n')
     assert load().settings.clusters == ("a", "b")
-    monkeypatch.setenv("BROKERSTREAM_CLUSTERS", "c, d")
+    monkeypatch.setenv("BROKERTWIN_CLUSTERS", "c, d")
     assert load().settings.clusters == ("c", "d")
     assert load({"clusters": ["e"]}).settings.clusters == ("e",)
 
@@ -90,7 +90,7 @@ def test_a_value_that_is_not_allowed_is_refused_with_its_source(
     ("content", "message", "hint"),
     [
         ("prefx = 1", "there is no setting prefx", "Did you mean prefix?"),
-        ("qqq = 1", "there is no setting qqq", "brokerstream config show"),
+        ("qqq = 1", "there is no setting qqq", "brokertwin config show"),
         ("prefix = ", "is not TOML", ""),
         ("cells = 'x'", "cells = 'x' (file f.toml): Input should be a valid integer", "cells"),
     ],
@@ -113,9 +113,9 @@ def test_a_named_file_must_be_there(empty_directory: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "hint"),
     [
-        ("BROKERSTREAM_CELS", "Did you mean BROKERSTREAM_CELLS?"),
-        ("BROKERSTREAM_prefix", "Did you mean BROKERSTREAM_PREFIX?"),
-        ("BROKERSTREAM_COLOUR", "README.md lists all settings"),
+        ("BROKERTWIN_CELS", "Did you mean BROKERTWIN_CELLS?"),
+        ("BROKERTWIN_prefix", "Did you mean BROKERTWIN_PREFIX?"),
+        ("BROKERTWIN_COLOUR", "README.md lists all settings"),
     ],
 )
 def test_a_variable_that_is_no_setting_is_refused(
@@ -155,18 +155,18 @@ def test_a_master_that_spark_does_not_know(master: str, empty_directory: Path) -
 
 
 def test_a_clone_keeps_everything_beside_its_source() -> None:
-    assert default_home() == ROOT / ".brokerstream"
+    assert default_home() == ROOT / ".brokertwin"
 
 
 def test_an_installed_wheel_uses_the_users_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brokerstream, "__file__", str(tmp_path / "brokerstream" / "__init__.py"))
+    monkeypatch.setattr(brokertwin, "__file__", str(tmp_path / "brokertwin" / "__init__.py"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert default_home() == tmp_path / "cache" / "brokerstream"
+    assert default_home() == tmp_path / "cache" / "brokertwin"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert default_home() == tmp_path / ".cache" / "brokerstream"
+    assert default_home() == tmp_path / ".cache" / "brokertwin"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_the_job_depends_on_is_not_for_sparks_configuration(
 def test_sparks_configuration_has_semicolons_between_in_the_environment(
     empty_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BROKERSTREAM_SPARK_CONF", "spark.a=1,2; spark.b=x=y;\n spark.a=3;")
+    monkeypatch.setenv("BROKERTWIN_SPARK_CONF", "spark.a=1,2; spark.b=x=y;\n spark.a=3;")
     assert load().settings.spark_configuration == {"spark.a": "3", "spark.b": "x=y"}
 
 

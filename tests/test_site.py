@@ -91,7 +91,7 @@ def test_diagrams_are_left_for_the_browser_to_draw_and_code_is_documented(site: 
         assert html.count('<pre class="mermaid">') == diagrams, page.name
     reference = (site / "reference.html").read_text(encoding="utf-8")
     for name in ("testing.broker.KafkaBroker.produce", "streaming.census.census"):
-        assert f'id="brokerstream.{name}"' in reference
+        assert f'id="brokertwin.{name}"' in reference
 
 
 def has_mermaid(site: Path) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from packaging.metadata import Metadata
 
-from brokerstream.extras import EXTRA_OF
+from brokertwin.extras import EXTRA_OF
 from tests.support.environments import build_wheel, environment_with, install
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import PACKAGES, ROOT, python_files
@@ -33,8 +33,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("source")
     for package in PACKAGES:
         ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, copy / package, ignore=ignore)
-    for name in ("pyproject.toml", "setup.py", "LICENSE", "README.md"):
+        shutil.copytree(ROOT / package, copy / package, symlinks=True, ignore=ignore)
+    for name in ("pyproject.toml", "LICENSE", "README.md"):
         shutil.copy(ROOT / name, copy)
     return build_wheel(copy, tmp_path_factory.mktemp("wheel"))
 
@@ -57,7 +57,7 @@ def bare_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def light_python(wheel: Path, metadata: Metadata, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter with what `pip install brokerstream pytest` gives, without any extra."""
+    """An interpreter with what `pip install brokertwin pytest` gives, without any extra."""
     required = [str(requirement) for requirement in metadata.requires_dist or ()]
     python = environment_with(tmp_path_factory.mktemp("light"), [*required, "pytest"])
     install(python, str(wheel))
@@ -66,8 +66,8 @@ def light_python(wheel: Path, metadata: Metadata, tmp_path_factory: pytest.TempP
 
 def call(python: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Call the environment's console script in an empty home."""
-    command = [python.parent / "brokerstream", *words]
-    environment = {**os.environ, "HOME": str(cwd), "BROKERSTREAM_HOME": str(cwd / "home")}
+    command = [python.parent / "brokertwin", *words]
+    environment = {**os.environ, "HOME": str(cwd), "BROKERTWIN_HOME": str(cwd / "home")}
     return subprocess.run(
         command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=WAIT_S
     )
@@ -76,7 +76,7 @@ def call(python: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[st
 def test_the_wheel_installs_exactly_one_name(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"brokerstream"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"brokertwin"}
 
 
 def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
@@ -89,8 +89,8 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
         for file in files
         if file.is_file() and "__pycache__" not in file.parts
     }
-    assert "brokerstream/py.typed" in wanted
-    assert {w for w in wanted if w not in there and f"brokerstream/{w}" not in there} == set()
+    assert "brokertwin/py.typed" in wanted
+    assert {w for w in wanted if w not in there and f"brokertwin/{w}" not in there} == set()
 
 
 def test_the_wheel_says_what_a_package_index_shows(metadata: Metadata) -> None:
@@ -128,7 +128,7 @@ def test_the_core_runs_with_only_msgspec_installed(bare_python: Path) -> None:
     """Every module of state and clients is imported; Spark and pydantic are not there."""
     code = """
 import importlib, pkgutil, sys
-names = ["brokerstream.state", "brokerstream.clients"]
+names = ["brokertwin.state", "brokertwin.clients"]
 for name in list(names):
     package = importlib.import_module(name)
     found = pkgutil.walk_packages(package.__path__, name + ".")
@@ -146,14 +146,14 @@ print(len(names))
 def test_only_the_job_and_its_snapshots_need_an_extra(light_python: Path) -> None:
     """Every module is imported where no extra is installed; those that cannot be are named."""
     code = f"""
-import importlib, importlib.util, json, pkgutil, brokerstream
+import importlib, importlib.util, json, pkgutil, brokertwin
 failed = {{}}
-for module in pkgutil.walk_packages(brokerstream.__path__, "brokerstream."):
+for module in pkgutil.walk_packages(brokertwin.__path__, "brokertwin."):
     if not module.name.endswith("__main__"):
         try:
             importlib.import_module(module.name)
         except ModuleNotFoundError as error:
-            failed[module.name.removeprefix("brokerstream.")] = error.name.split(".")[0]
+            failed[module.name.removeprefix("brokertwin.")] = error.name.split(".")[0]
 assert not [name for name in {list(EXTRA_OF)} if importlib.util.find_spec(name)]
 print(json.dumps(failed))
 """
@@ -184,13 +184,13 @@ def test_the_light_wheel_gives_pytest_a_kafka_broker(light_python: Path, tmp_pat
     (tmp_path / "test_it.py").write_text(
         """
 import sys
-import brokerstream
+import brokertwin
 
 def test_it(kafka_broker):
     import confluent_kafka
     import kafka
 
-    assert brokerstream.__file__.startswith(sys.prefix)
+    assert brokertwin.__file__.startswith(sys.prefix)
     kafka_broker.produce("orders", "one")
     producer = kafka.KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers)
     producer.send("orders", b"two").get(timeout=300)
@@ -220,7 +220,7 @@ def test_the_light_wheel_replays(light_python: Path, tmp_path: Path) -> None:
 def serving(python: Path, *words: str, cwd: Path) -> Iterator[str]:
     """A command that serves until it gets SIGTERM; the first line that it says."""
     process = subprocess.Popen(
-        [python.parent / "brokerstream", *words], cwd=cwd, stderr=subprocess.PIPE, text=True
+        [python.parent / "brokertwin", *words], cwd=cwd, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     try:
@@ -262,7 +262,7 @@ def test_a_command_says_in_one_sentence_which_extra_it_needs(
     files = [str(CAPTURE)] if words[0] == "replay" else []
     done = call(light_python, *words, *files, cwd=tmp_path)
     name = " ".join(words)
-    needs = f"`brokerstream {name}` needs pyspark: pip install 'brokerstream[spark]'\n"
+    needs = f"`brokertwin {name}` needs pyspark: pip install 'brokertwin[spark]'\n"
     assert (done.returncode, done.stdout, done.stderr.removeprefix(FETCHING)) == (2, "", needs)
 
 
@@ -271,4 +271,4 @@ def test_every_command_helps_without_extras(light_python: Path, tmp_path: Path) 
     for command in ("run", "state", "kafka"):
         done = call(light_python, command, "--help", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert f"Usage: brokerstream {command}" in done.stdout
+        assert f"Usage: brokertwin {command}" in done.stdout

@@ -7,5 +7,5 @@ metrics     the document as Prometheus' metrics
 server      the HTTP server: page, document, metrics, health
 page.html   what a browser shows of the document, by itself: it loads nothing but that
 
-`brokerstream top` shows the same document on a terminal.
+`brokertwin top` shows the same document on a terminal.
 """

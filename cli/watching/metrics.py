@@ -13,7 +13,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from brokerstream.cli.watching.status import Phase, Status
+from brokertwin.cli.watching.status import Phase, Status
 
 Labelled = Mapping[tuple[str, ...], float]
 """The values of labels to a number."""
@@ -27,68 +27,68 @@ class Described(NamedTuple):
 
 
 METRICS: dict[str, Described] = {
-    "brokerstream_info": Described("1; what it is", ("kind", "name", "version")),
-    "brokerstream_ready": Described("1 while the job's query runs, or the gateway serves"),
-    "brokerstream_start_time_seconds": Described("When it began, in seconds since 1970"),
-    "brokerstream_answers_total": Described("Answers since the start", ("api",)),
-    "brokerstream_errors_total": Described(
+    "brokertwin_info": Described("1; what it is", ("kind", "name", "version")),
+    "brokertwin_ready": Described("1 while the job's query runs, or the gateway serves"),
+    "brokertwin_start_time_seconds": Described("When it began, in seconds since 1970"),
+    "brokertwin_answers_total": Described("Answers since the start", ("api",)),
+    "brokertwin_errors_total": Described(
         "Error codes in answers since the start; an answer may have several", ("api", "error")
     ),
-    "brokerstream_batch": Described("Number of the newest micro-batch"),
-    "brokerstream_batch_events": Described("Events in the newest micro-batch"),
-    "brokerstream_batch_seconds": Described("How long the newest micro-batch took"),
-    "brokerstream_batch_time_seconds": Described("When it ended, in seconds since 1970"),
-    "brokerstream_lag_events": Described("Events that the newest micro-batch left in `requests`"),
-    "brokerstream_rows_total": Described("Rows since the start", ("topic",)),
-    "brokerstream_dead_letters_total": Described("Dead letters since the start", ("reason",)),
-    "brokerstream_state_bytes": Described(
+    "brokertwin_batch": Described("Number of the newest micro-batch"),
+    "brokertwin_batch_events": Described("Events in the newest micro-batch"),
+    "brokertwin_batch_seconds": Described("How long the newest micro-batch took"),
+    "brokertwin_batch_time_seconds": Described("When it ended, in seconds since 1970"),
+    "brokertwin_lag_events": Described("Events that the newest micro-batch left in `requests`"),
+    "brokertwin_rows_total": Described("Rows since the start", ("topic",)),
+    "brokertwin_dead_letters_total": Described("Dead letters since the start", ("reason",)),
+    "brokertwin_state_bytes": Described(
         "State rows of the cells that were touched since the start"
     ),
-    "brokerstream_fetch_session_partitions_cached": Described(
+    "brokertwin_fetch_session_partitions_cached": Described(
         "Partitions in the fetch sessions of these cells"
     ),
-    "brokerstream_fetch_session_evictions_total": Described(
+    "brokertwin_fetch_session_evictions_total": Described(
         "Fetch sessions evicted since the caches of these cells began"
     ),
-    "brokerstream_snapshots_total": Described(
+    "brokertwin_snapshots_total": Described(
         "Snapshots since the start: published, rejected, failed", ("result",)
     ),
-    "brokerstream_snapshot_batch": Described("Micro-batch of the newest snapshot"),
-    "brokerstream_snapshot_time_seconds": Described("When it was taken, in seconds since 1970"),
-    "brokerstream_snapshot_seconds": Described("How long it took"),
-    "brokerstream_snapshot_offsets": Described("Committed offsets in it"),
-    "brokerstream_checks_total": Described(
+    "brokertwin_snapshot_batch": Described("Micro-batch of the newest snapshot"),
+    "brokertwin_snapshot_time_seconds": Described("When it was taken, in seconds since 1970"),
+    "brokertwin_snapshot_seconds": Described("How long it took"),
+    "brokertwin_snapshot_offsets": Described("Committed offsets in it"),
+    "brokertwin_checks_total": Described(
         "Checks of itself since the start: met, unmet, failed", ("result",)
     ),
-    "brokerstream_check_batch": Described("Micro-batch of the newest check"),
-    "brokerstream_check_findings": Described("Expectations that it does not meet"),
-    "brokerstream_gateway_connections": Described("Connections that are open"),
-    "brokerstream_gateway_waiting": Described("Connections with a request that is not answered"),
-    "brokerstream_gateway_failed_authentications_total": Described(
+    "brokertwin_check_batch": Described("Micro-batch of the newest check"),
+    "brokertwin_check_findings": Described("Expectations that it does not meet"),
+    "brokertwin_gateway_connections": Described("Connections that are open"),
+    "brokertwin_gateway_waiting": Described("Connections with a request that is not answered"),
+    "brokertwin_gateway_failed_authentications_total": Described(
         "Connections that did not get past SASL"
     ),
-    "brokerstream_gateway_stopped_brokers": Described("Brokers that are stopped"),
-    "brokerstream_gateway_answer_seconds": Described(
+    "brokertwin_gateway_stopped_brokers": Described("Brokers that are stopped"),
+    "brokertwin_gateway_answer_seconds": Described(
         "From a whole request to its answer, long polls too", ("api",)
     ),
-    "brokerstream_fetch_sessions": Described("Fetch sessions in the state"),
-    "brokerstream_groups": Described("Groups in the state", ("state",)),
-    "brokerstream_producers": Described("Producers in the logs of replicas"),
-    "brokerstream_transactional_ids": Described("Transactional ids in the state", ("state",)),
-    "brokerstream_waiting_requests": Described("Requests that wait in the state"),
-    "brokerstream_partitions": Described("Partitions of all topics"),
-    "brokerstream_under_replicated_partitions": Described(
+    "brokertwin_fetch_sessions": Described("Fetch sessions in the state"),
+    "brokertwin_groups": Described("Groups in the state", ("state",)),
+    "brokertwin_producers": Described("Producers in the logs of replicas"),
+    "brokertwin_transactional_ids": Described("Transactional ids in the state", ("state",)),
+    "brokertwin_waiting_requests": Described("Requests that wait in the state"),
+    "brokertwin_partitions": Described("Partitions of all topics"),
+    "brokertwin_under_replicated_partitions": Described(
         "Partitions with fewer replicas in sync than they have"
     ),
-    "brokerstream_offline_partitions": Described("Partitions without a leader"),
-    "brokerstream_state_time_seconds": Described(
+    "brokertwin_offline_partitions": Described("Partitions without a leader"),
+    "brokertwin_state_time_seconds": Described(
         "When the state was read for these numbers, in seconds since 1970"
     ),
 }
 """Name to what it says; a job has no metric of gateways and a gateway none of micro-batches."""
 
 TOTAL = "_total"
-HISTOGRAM = "brokerstream_gateway_answer_seconds"
+HISTOGRAM = "brokertwin_gateway_answer_seconds"
 
 
 class StatusCollector(Collector):
@@ -127,12 +127,12 @@ def values_of(status: Status) -> dict[str, Labelled]:
 
 
 def _of_all(status: Status) -> Iterator[tuple[str, Labelled]]:
-    yield "brokerstream_info", {(status.kind, status.name, status.version): 1}
-    yield "brokerstream_ready", _one(status.phase is Phase.RUNNING)
-    yield "brokerstream_start_time_seconds", _one(status.started_ms / 1000)
-    yield "brokerstream_answers_total", _by(status.answers)
+    yield "brokertwin_info", {(status.kind, status.name, status.version): 1}
+    yield "brokertwin_ready", _one(status.phase is Phase.RUNNING)
+    yield "brokertwin_start_time_seconds", _one(status.started_ms / 1000)
+    yield "brokertwin_answers_total", _by(status.answers)
     yield (
-        "brokerstream_errors_total",
+        "brokertwin_errors_total",
         {
             (api, error): number
             for api, errors in status.errors.items()
@@ -146,34 +146,34 @@ def _of_job(status: Status) -> dict[str, Labelled]:
     if job is None:
         return {}
     found = {
-        "brokerstream_rows_total": _by(job.rows),
-        "brokerstream_dead_letters_total": _by(job.dead_letters),
-        "brokerstream_snapshots_total": _by(job.snapshots.results),
-        "brokerstream_checks_total": _by(job.checks.results),
+        "brokertwin_rows_total": _by(job.rows),
+        "brokertwin_dead_letters_total": _by(job.dead_letters),
+        "brokertwin_snapshots_total": _by(job.snapshots.results),
+        "brokertwin_checks_total": _by(job.checks.results),
     }
     if job.snapshots.batch >= 0:
         found |= {
-            "brokerstream_snapshot_batch": _one(job.snapshots.batch),
-            "brokerstream_snapshot_time_seconds": _one(job.snapshots.time_ms / 1000),
-            "brokerstream_snapshot_seconds": _one(job.snapshots.seconds),
-            "brokerstream_snapshot_offsets": _one(job.snapshots.offsets),
+            "brokertwin_snapshot_batch": _one(job.snapshots.batch),
+            "brokertwin_snapshot_time_seconds": _one(job.snapshots.time_ms / 1000),
+            "brokertwin_snapshot_seconds": _one(job.snapshots.seconds),
+            "brokertwin_snapshot_offsets": _one(job.snapshots.offsets),
         }
     if job.checks.batch >= 0:
         found |= {
-            "brokerstream_check_batch": _one(job.checks.batch),
-            "brokerstream_check_findings": _one(job.checks.findings),
+            "brokertwin_check_batch": _one(job.checks.batch),
+            "brokertwin_check_findings": _one(job.checks.findings),
         }
     if job.batch < 0:
         return found
     return found | {
-        "brokerstream_batch": _one(job.batch),
-        "brokerstream_batch_events": _one(job.batch_events),
-        "brokerstream_batch_seconds": _one(job.batch_seconds),
-        "brokerstream_batch_time_seconds": _one(job.batch_time_ms / 1000),
-        "brokerstream_lag_events": _one(job.lag),
-        "brokerstream_state_bytes": _one(job.state_bytes),
-        "brokerstream_fetch_session_partitions_cached": _one(job.fetch_session_partitions),
-        "brokerstream_fetch_session_evictions_total": _one(job.fetch_session_evictions),
+        "brokertwin_batch": _one(job.batch),
+        "brokertwin_batch_events": _one(job.batch_events),
+        "brokertwin_batch_seconds": _one(job.batch_seconds),
+        "brokertwin_batch_time_seconds": _one(job.batch_time_ms / 1000),
+        "brokertwin_lag_events": _one(job.lag),
+        "brokertwin_state_bytes": _one(job.state_bytes),
+        "brokertwin_fetch_session_partitions_cached": _one(job.fetch_session_partitions),
+        "brokertwin_fetch_session_evictions_total": _one(job.fetch_session_evictions),
     }
 
 
@@ -182,10 +182,10 @@ def _of_gateway(status: Status) -> dict[str, Labelled]:
     if gateway is None:
         return {}
     return {
-        "brokerstream_gateway_connections": _one(gateway.connections),
-        "brokerstream_gateway_waiting": _one(gateway.waiting),
-        "brokerstream_gateway_failed_authentications_total": _one(gateway.failed_authentications),
-        "brokerstream_gateway_stopped_brokers": _one(len(gateway.stopped)),
+        "brokertwin_gateway_connections": _one(gateway.connections),
+        "brokertwin_gateway_waiting": _one(gateway.waiting),
+        "brokertwin_gateway_failed_authentications_total": _one(gateway.failed_authentications),
+        "brokertwin_gateway_stopped_brokers": _one(len(gateway.stopped)),
     }
 
 
@@ -194,15 +194,15 @@ def _of_state(status: Status) -> dict[str, Labelled]:
     if state is None:
         return {}
     return {
-        "brokerstream_fetch_sessions": _one(state.sessions),
-        "brokerstream_groups": _by(state.groups),
-        "brokerstream_producers": _one(state.producers),
-        "brokerstream_transactional_ids": _by(state.transactions),
-        "brokerstream_waiting_requests": _one(state.waiting),
-        "brokerstream_partitions": _one(state.partitions),
-        "brokerstream_under_replicated_partitions": _one(state.under_replicated),
-        "brokerstream_offline_partitions": _one(state.offline),
-        "brokerstream_state_time_seconds": _one(status.state_time_ms / 1000),
+        "brokertwin_fetch_sessions": _one(state.sessions),
+        "brokertwin_groups": _by(state.groups),
+        "brokertwin_producers": _one(state.producers),
+        "brokertwin_transactional_ids": _by(state.transactions),
+        "brokertwin_waiting_requests": _one(state.waiting),
+        "brokertwin_partitions": _one(state.partitions),
+        "brokertwin_under_replicated_partitions": _one(state.under_replicated),
+        "brokertwin_offline_partitions": _one(state.offline),
+        "brokertwin_state_time_seconds": _one(status.state_time_ms / 1000),
     }
 
 

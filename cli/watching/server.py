@@ -24,14 +24,14 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import msgspec
 from prometheus_client import make_wsgi_app
 
-from brokerstream.cli.watching.metrics import registry
-from brokerstream.cli.watching.status import Phase
-from brokerstream.errors import UserError
+from brokertwin.cli.watching.metrics import registry
+from brokertwin.cli.watching.status import Phase
+from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from brokerstream.cli.watching.sources import Source
+    from brokertwin.cli.watching.sources import Source
 
 LOOPBACK = "127.0.0.1"
 OPTION = "--http-listen"
@@ -71,7 +71,7 @@ def listen_address(text: str) -> tuple[str, int]:
 def app(source: "Source") -> "WSGIApplication":
     """The WSGI application."""
     metrics = make_wsgi_app(registry(source.status))
-    page = (resources.files("brokerstream.cli.watching") / "page.html").read_bytes()
+    page = (resources.files("brokertwin.cli.watching") / "page.html").read_bytes()
     pages: dict[str, Callable[[], Reply]] = {
         "/": lambda: (OK, HTML, page),
         "/status.json": lambda: (OK, JSON, msgspec.json.encode(source.status())),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-import brokerstream
-from brokerstream.cli.watching.rates import Rate
-from brokerstream.cli.watching.status import (
+import brokertwin
+from brokertwin.cli.watching.rates import Rate
+from brokertwin.cli.watching.status import (
     POINTS_MAX,
     AnswerTimes,
     OfChecks,
@@ -23,19 +23,19 @@ from brokerstream.cli.watching.status import (
     Point,
     Status,
 )
-from brokerstream.errors import UserError
-from brokerstream.gateway.engine import now_ms
-from brokerstream.gateway.traffic import BOUNDS_S
-from brokerstream.streaming import checkpoint_log, state_reader
-from brokerstream.streaming.census import Census, census
-from brokerstream.streaming.state_reader import Cells
+from brokertwin.errors import UserError
+from brokertwin.gateway.engine import now_ms
+from brokertwin.gateway.traffic import BOUNDS_S
+from brokertwin.streaming import checkpoint_log, state_reader
+from brokertwin.streaming.census import Census, census
+from brokertwin.streaming.state_reader import Cells
 
 if TYPE_CHECKING:
-    from brokerstream.gateway.engine import Engine
-    from brokerstream.gateway.server import Gateway
-    from brokerstream.sinks.snapshot_store import Published
-    from brokerstream.streaming.batch_checks import BatchCheck
-    from brokerstream.streaming.measures import Progress
+    from brokertwin.gateway.engine import Engine
+    from brokertwin.gateway.server import Gateway
+    from brokertwin.sinks.snapshot_store import Published
+    from brokertwin.streaming.batch_checks import BatchCheck
+    from brokertwin.streaming.measures import Progress
 
 SILENT_MAX_S = 60.0
 """A process whose loop has not gone round for so long is no longer alive."""
@@ -204,7 +204,7 @@ class JobSource:
         return Status(
             kind="job",
             name=self._name,
-            version=brokerstream.__version__,
+            version=brokertwin.__version__,
             phase=self.pulse.phase,
             time_ms=now_ms(),
             started_ms=self.pulse.started_ms,
@@ -286,7 +286,7 @@ class GatewaySource:
         return Status(
             kind="gateway",
             name=self._cluster,
-            version=brokerstream.__version__,
+            version=brokertwin.__version__,
             phase=self.pulse.phase,
             time_ms=now_ms(),
             started_ms=self.pulse.started_ms,

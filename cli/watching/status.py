@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.streaming.census import Census
+from brokertwin.streaming.census import Census
 
 POINTS_MAX = 120
 """How many micro-batches, or seconds of a gateway, a document goes back."""
@@ -140,7 +140,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: `job` or `gateway`.
         name: the job's prefix, the gateway's cluster.
-        version: of brokerstream.
+        version: of brokertwin.
         phase: how far it is.
         time_ms: now, in ms since 1970.
         started_ms: when it began.

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from brokerstream.clients.assignors.group import Assignment, Group, Subscription, group_of
-from brokerstream.clients.assignors.range_assignor import assign_range, assign_round_robin
-from brokerstream.clients.assignors.sticky_assignor import (
+from brokertwin.clients.assignors.group import Assignment, Group, Subscription, group_of
+from brokertwin.clients.assignors.range_assignor import assign_range, assign_round_robin
+from brokertwin.clients.assignors.sticky_assignor import (
     assign_cooperative_sticky,
     assign_sticky,
 )
-from brokerstream.clients.consumer_protocol import encode_generation, encode_previous_assignment
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.consumer_protocol import encode_generation, encode_previous_assignment
+from brokertwin.clients.partitions import TopicPartition
 
 
 class AssignorName(StrEnum):

@@ -14,10 +14,10 @@ with a NullPointerException).
 from itertools import combinations
 from typing import NamedTuple
 
-from brokerstream.clients.assignors.group import Assignment, Group, partition_hash
-from brokerstream.clients.assignors.owned import NO_GENERATION, Owned
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.core.java_hashes import JavaMap
+from brokertwin.clients.assignors.group import Assignment, Group, partition_hash
+from brokertwin.clients.assignors.owned import NO_GENERATION, Owned
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.core.java_hashes import JavaMap
 
 
 class Way(NamedTuple):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.core.java_hashes import hash_order, java_hash
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.core.java_hashes import hash_order, java_hash
 
 Assignment = dict[str, list[TopicPartition]]
 """Partitions by member id."""

@@ -7,10 +7,10 @@ own assignors are `ConsumersOwn`; Streams has another one.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
-from brokerstream.clients.assignors.assign import ASSIGNORS, AssignorName, assign, user_data
-from brokerstream.clients.assignors.group import Subscription
-from brokerstream.clients.consumer_protocol import decode_assignment, encode_assignment
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.assignors.assign import ASSIGNORS, AssignorName, assign, user_data
+from brokertwin.clients.assignors.group import Subscription
+from brokertwin.clients.consumer_protocol import decode_assignment, encode_assignment
+from brokertwin.clients.partitions import TopicPartition
 
 NO_GENERATION = -1
 

@@ -5,8 +5,8 @@ Source: `AbstractStickyAssignor.allSubscriptionsEqual` and `MemberData` in Kafka
 
 from typing import NamedTuple
 
-from brokerstream.clients.assignors.group import Group
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.assignors.group import Group
+from brokertwin.clients.partitions import TopicPartition
 
 NO_GENERATION = -1
 

@@ -5,8 +5,8 @@ runs, to its subscribers in order; roundrobin gives the partitions of all topics
 going in a circle through all members.
 """
 
-from brokerstream.clients.assignors.group import Assignment, Group
-from brokerstream.state.groups.range_assignor import member_place
+from brokertwin.clients.assignors.group import Assignment, Group
+from brokertwin.state.groups.range_assignor import member_place
 
 
 def assign_range(group: Group) -> Assignment:

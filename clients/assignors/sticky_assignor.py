@@ -15,11 +15,11 @@ with fewer of them has others assigned twice), and the greatest generation is th
 members (there, the greatest that the assignor has ever seen).
 """
 
-from brokerstream.clients.assignors.general_sticky import assign_general
-from brokerstream.clients.assignors.group import Assignment, Group, Subscription
-from brokerstream.clients.assignors.owned import Claims, Owned, weigh
-from brokerstream.clients.consumer_protocol import decode_generation, decode_previous_assignment
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.assignors.general_sticky import assign_general
+from brokertwin.clients.assignors.group import Assignment, Group, Subscription
+from brokertwin.clients.assignors.owned import Claims, Owned, weigh
+from brokertwin.clients.consumer_protocol import decode_generation, decode_previous_assignment
+from brokertwin.clients.partitions import TopicPartition
 
 Moving = dict[TopicPartition, str]
 """Partitions that go from one member to another, and who gets them."""

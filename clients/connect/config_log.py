@@ -23,8 +23,8 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.clients.connect.leader import Known
-from brokerstream.clients.connect.work import TaskId
+from brokertwin.clients.connect.leader import Known
+from brokertwin.clients.connect.work import TaskId
 
 CONNECTOR, TASK, COMMIT, TARGET_STATE = "connector-", "task-", "commit-", "target-state-"
 FENCING = "tasks-fencing-"

@@ -10,9 +10,9 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-from brokerstream.clients.connect.work import TaskId, connectors_first
-from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.core.kafka_bytes import Reader, Writer
+from brokertwin.clients.connect.work import TaskId, connectors_first
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.kafka_bytes import Reader, Writer
 
 NO_DELAY = 0
 

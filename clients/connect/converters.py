@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.clients.connect.file_stream import FileStream
+from brokertwin.clients.connect.file_stream import FileStream
 
 STRING_SCHEMA = {"type": "string", "optional": False}
 

@@ -18,9 +18,9 @@ something in rebalance after rebalance, the next one waits 40 ms, 1.6 s and so o
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from brokerstream.clients.backoff import ExponentialBackoff
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.state.core.java_hashes import hash_order
+from brokertwin.clients.backoff import ExponentialBackoff
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.state.core.java_hashes import hash_order
 
 MAX_DELAY_MS = 300_000
 """`scheduled.rebalance.max.delay.ms`."""

@@ -6,7 +6,7 @@ Source: `EagerAssignor` in Kafka Connect. Everything is dealt out anew in each r
 from collections.abc import Iterable
 from itertools import cycle
 
-from brokerstream.clients.connect.work import TaskId, connectors_first
+from brokertwin.clients.connect.work import TaskId, connectors_first
 
 
 def assign_eagerly(configured: Iterable[TaskId], members: Iterable[str]) -> dict[str, list[TaskId]]:

@@ -17,17 +17,17 @@ a task fences its own predecessor.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from brokerstream.clients.connect.config_log import (
+from brokertwin.clients.connect.config_log import (
     Config,
     ConfigLog,
     Record,
     fencing_record,
     task_records,
 )
-from brokerstream.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.clients.connect.worker_coordinator import WorkerCoordinator
-from brokerstream.clients.consumer_coordinator import MemberState
+from brokertwin.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator
+from brokertwin.clients.consumer_coordinator import MemberState
 
 
 class Start(NamedTuple):

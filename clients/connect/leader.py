@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from brokerstream.clients.connect.connect_protocol import (
+from brokertwin.clients.connect.connect_protocol import (
     Assignment,
     AssignmentError,
     Protocol,
@@ -17,13 +17,13 @@ from brokerstream.clients.connect.connect_protocol import (
     decode_state,
     encode_assignment,
 )
-from brokerstream.clients.connect.cooperative_assignor import (
+from brokertwin.clients.connect.cooperative_assignor import (
     MAX_DELAY_MS,
     NO_GENERATION,
     CooperativeAssignor,
 )
-from brokerstream.clients.connect.eager_assignor import assign_eagerly
-from brokerstream.clients.connect.work import TaskId, work_of
+from brokertwin.clients.connect.eager_assignor import assign_eagerly
+from brokertwin.clients.connect.work import TaskId, work_of
 
 
 class Known(msgspec.Struct, frozen=True):

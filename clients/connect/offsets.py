@@ -11,9 +11,9 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.clients.connect.config_log import Record
-from brokerstream.clients.connect.file_stream import FileStream
-from brokerstream.clients.connect.work import TaskId
+from brokertwin.clients.connect.config_log import Record
+from brokertwin.clients.connect.file_stream import FileStream
+from brokertwin.clients.connect.work import TaskId
 
 
 class State(StrEnum):

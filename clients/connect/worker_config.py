@@ -10,10 +10,10 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.clients.connect.connect_protocol import Protocol
-from brokerstream.clients.connect.cooperative_assignor import MAX_DELAY_MS
-from brokerstream.clients.connect.file_stream import ConfigError
-from brokerstream.clients.connect.work import TaskId
+from brokertwin.clients.connect.connect_protocol import Protocol
+from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS
+from brokertwin.clients.connect.file_stream import ConfigError
+from brokertwin.clients.connect.work import TaskId
 
 DEFAULTS_OF_CONNECTORS = ("value.converter", "value.converter.schemas.enable")
 """What connectors have of the worker's where they say nothing themselves."""

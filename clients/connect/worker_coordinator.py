@@ -22,23 +22,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.clients import consumer_requests as requests
-from brokerstream.clients.connect.connect_protocol import (
+from brokertwin.clients import consumer_requests as requests
+from brokertwin.clients.connect.connect_protocol import (
     Assignment,
     Protocol,
     WorkerState,
     decode_assignment,
     encode_state,
 )
-from brokerstream.clients.connect.cooperative_assignor import MAX_DELAY_MS, NO_GENERATION
-from brokerstream.clients.connect.leader import Known, Leader
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_coordinator import JOINED, ConsumerCoordinator, MemberState
-from brokerstream.clients.log_client import assign_all
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.apis.join_group import JoinGroupRequest
-from brokerstream.state.core.schema import Body
+from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS, NO_GENERATION
+from brokertwin.clients.connect.leader import Known, Leader
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.consumer_coordinator import JOINED, ConsumerCoordinator, MemberState
+from brokertwin.clients.log_client import assign_all
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.apis.join_group import JoinGroupRequest
+from brokertwin.state.core.schema import Body
 
 PROTOCOL_TYPE = "connect"
 REJOINS = "connect worker requested rejoin"

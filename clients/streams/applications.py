@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from brokerstream.clients.messages import Message
-from brokerstream.clients.streams.stores import KeyValueStore
-from brokerstream.clients.streams.topology import Topology
+from brokertwin.clients.messages import Message
+from brokertwin.clients.streams.stores import KeyValueStore
+from brokertwin.clients.streams.topology import Topology
 
 COUNTS = "counts"
 LEFT, RIGHT = "left", "right"

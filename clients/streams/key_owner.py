@@ -7,9 +7,9 @@ get; the instance that runs the task is asked, and while it restores those that 
 
 from typing import NamedTuple
 
-from brokerstream.clients.streams.layout import Layout, TaskId
-from brokerstream.clients.streams.streams_protocol import AssignmentInfo, HostInfo, Hosts
-from brokerstream.state.core.murmur2 import partition_of
+from brokertwin.clients.streams.layout import Layout, TaskId
+from brokertwin.clients.streams.streams_protocol import AssignmentInfo, HostInfo, Hosts
+from brokertwin.state.core.murmur2 import partition_of
 
 
 class KeyOwner(NamedTuple):

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.streams.topology import Sink, Source, SubTopology, Topology, TopologyError
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.streams.topology import Sink, Source, SubTopology, Topology, TopologyError
 
 
 class TaskId(NamedTuple):

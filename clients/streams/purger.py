@@ -10,10 +10,10 @@ Source: KIP-811, KIP-204; `TaskManager.maybePurgeCommittedRecords` in Kafka.
 
 from collections.abc import Iterable, Mapping
 
-from brokerstream.clients.admin_calls import AdminCall, delete_records
-from brokerstream.clients.admin_client import AdminClient
-from brokerstream.clients.network import Draw
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.admin_calls import AdminCall, delete_records
+from brokertwin.clients.admin_client import AdminClient
+from brokertwin.clients.network import Draw
+from brokertwin.clients.partitions import TopicPartition
 
 
 class Purger:

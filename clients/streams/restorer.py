@@ -9,13 +9,13 @@ Source: `StoreChangelogReader`, `StandbyTask` in Kafka.
 
 from collections.abc import Iterable, Mapping
 
-from brokerstream.clients.fetcher import FetchSettings
-from brokerstream.clients.fetching_client import ReaderClient
-from brokerstream.clients.network import Draw
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.streams.layout import Names, TaskId
-from brokerstream.clients.streams.task import Stores
-from brokerstream.clients.streams.topology import SubTopology
+from brokertwin.clients.fetcher import FetchSettings
+from brokertwin.clients.fetching_client import ReaderClient
+from brokertwin.clients.network import Draw
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.streams.layout import Names, TaskId
+from brokertwin.clients.streams.task import Stores
+from brokertwin.clients.streams.topology import SubTopology
 
 
 class Restorer:

@@ -25,34 +25,34 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 
-from brokerstream.clients.client_loop import ClientLoop
-from brokerstream.clients.consumer_client import ConsumerClient
-from brokerstream.clients.consumer_coordinator import (
+from brokertwin.clients.client_loop import ClientLoop
+from brokertwin.clients.consumer_client import ConsumerClient
+from brokertwin.clients.consumer_coordinator import (
     MemberState,
 )
-from brokerstream.clients.consumer_events import (
+from brokertwin.clients.consumer_events import (
     CommitFailed,
     Committed,
     Failed,
     Lost,
     Revoked,
 )
-from brokerstream.clients.messages import Message, size_of
-from brokerstream.clients.network import Draw
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.producer_events import Failed as RecordFailed
-from brokerstream.clients.streams.layout import Names, TaskId, source_topics
-from brokerstream.clients.streams.purger import Purger
-from brokerstream.clients.streams.restorer import Restorer
-from brokerstream.clients.streams.streams_assignor import AssignorError, StreamsAssignor
-from brokerstream.clients.streams.streams_config import StreamsConfig
-from brokerstream.clients.streams.streams_protocol import ACTIVE, HostInfo
-from brokerstream.clients.streams.task import Output, Stores, StreamTask, TaskState
-from brokerstream.clients.streams.topology import Topology
-from brokerstream.clients.transactions import TransactionState
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Uuid
+from brokertwin.clients.messages import Message, size_of
+from brokertwin.clients.network import Draw
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.producer_events import Failed as RecordFailed
+from brokertwin.clients.streams.layout import Names, TaskId, source_topics
+from brokertwin.clients.streams.purger import Purger
+from brokertwin.clients.streams.restorer import Restorer
+from brokertwin.clients.streams.streams_assignor import AssignorError, StreamsAssignor
+from brokertwin.clients.streams.streams_config import StreamsConfig
+from brokertwin.clients.streams.streams_protocol import ACTIVE, HostInfo
+from brokertwin.clients.streams.task import Output, Stores, StreamTask, TaskState
+from brokertwin.clients.streams.topology import Topology
+from brokertwin.clients.transactions import TransactionState
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Uuid
 
 Apart = Callable[[], AbstractContextManager[None]]
 """What surrounds work on a record: meanwhile the consumer may be driven from elsewhere."""

@@ -8,17 +8,17 @@ begins then.
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 
-from brokerstream.clients.assignors.group import Subscription, group_of
-from brokerstream.clients.assignors.member import MembersAssignor
-from brokerstream.clients.assignors.owned import Owned, weigh
-from brokerstream.clients.consumer_protocol import (
+from brokertwin.clients.assignors.group import Subscription, group_of
+from brokertwin.clients.assignors.member import MembersAssignor
+from brokertwin.clients.assignors.owned import Owned, weigh
+from brokertwin.clients.consumer_protocol import (
     assignment_user_data,
     decode_assignment,
     encode_assignment,
 )
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.streams.layout import Layout, TaskId, layout
-from brokerstream.clients.streams.streams_protocol import (
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.streams.layout import Layout, TaskId, layout
+from brokertwin.clients.streams.streams_protocol import (
     ACTIVE,
     AssignmentInfo,
     HostInfo,
@@ -28,9 +28,9 @@ from brokerstream.clients.streams.streams_protocol import (
     encode_assignment_info,
     encode_subscription_info,
 )
-from brokerstream.clients.streams.task_assignor import Thread, assign_tasks
-from brokerstream.clients.streams.topology import Topology, TopologyError
-from brokerstream.state.core.schema import Uuid
+from brokertwin.clients.streams.task_assignor import Thread, assign_tasks
+from brokertwin.clients.streams.topology import Topology, TopologyError
+from brokertwin.state.core.schema import Uuid
 
 PROTOCOL = "stream"
 UNIQUE_MAX = 127

@@ -7,9 +7,9 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.fetcher import FetchSettings, OffsetReset
-from brokerstream.clients.producer_config import ProducerConfig
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+from brokertwin.clients.producer_config import ProducerConfig
 
 COMMIT_INTERVAL_MS = 30_000
 EOS_COMMIT_INTERVAL_MS = 100

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.streams.layout import TaskId
-from brokerstream.state.core.kafka_bytes import Reader, Writer
-from brokerstream.state.core.schema import Uuid
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.streams.layout import TaskId
+from brokertwin.state.core.kafka_bytes import Reader, Writer
+from brokertwin.state.core.schema import Uuid
 
 VERSION = 11
 ACTIVE = -2

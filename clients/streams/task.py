@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from brokerstream.clients.messages import Message
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.streams.layout import Names, TaskId
-from brokerstream.clients.streams.stores import KeyValueStore
-from brokerstream.clients.streams.topology import Processor, Sink, SubTopology
+from brokertwin.clients.messages import Message
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.streams.layout import Names, TaskId
+from brokertwin.clients.streams.stores import KeyValueStore
+from brokertwin.clients.streams.topology import Processor, Sink, SubTopology
 
 
 class TaskState(StrEnum):

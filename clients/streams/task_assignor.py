@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 
 import msgspec
 
-from brokerstream.clients.streams.layout import TaskId
+from brokertwin.clients.streams.layout import TaskId
 
 Tasks = dict[str, list[TaskId]]
 """Tasks by member id."""

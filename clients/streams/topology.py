@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from brokerstream.clients.messages import Message
-from brokerstream.clients.streams.stores import KeyValueStore
+from brokertwin.clients.messages import Message
+from brokertwin.clients.streams.stores import KeyValueStore
 
 Process = Callable[[Message, Mapping[str, KeyValueStore]], Iterable[Message]]
 """What a processor does: a record and its stores by name, to the records for those below it."""

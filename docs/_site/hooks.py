@@ -25,19 +25,11 @@ FROM_ELSEWHERE = {
 FOLDERS = {"Errors": "errors", "Systems": "systems"}
 """A part of the nav to the folder whose pages it lists."""
 
-DOCUMENTED = "build/documented/brokerstream"
-"""The packages as they are installed, for the API reference."""
-
 MERMAID = "assets/mermaid.min.js"
 DIAGRAM = '<pre class="mermaid">'
-_log = logging.getLogger("mkdocs.hooks.brokerstream")
+_log = logging.getLogger("mkdocs.hooks.brokertwin")
 _LINK = re.compile(r"(?<!!)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<to>[^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```)", re.M | re.S)
-
-
-def on_startup(command: str, dirty: bool) -> None:
-    """Lay out the packages before a plugin looks where they are."""
-    _lay_out_packages()
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -117,14 +109,3 @@ def _filled(part: Any, docs: Path, named: set[str]) -> Any:
         named.add(below)
         return part
     return {title: [_filled(each, docs, named) for each in below]}
-
-
-def _lay_out_packages() -> None:
-    """Link the packages below one name, as pyproject.toml installs them."""
-    target = ROOT / DOCUMENTED
-    target.mkdir(parents=True, exist_ok=True)
-    sources = [path for path in ROOT.iterdir() if (path / "__init__.py").is_file()]
-    for source in [*(ROOT / "brokerstream").glob("*.py"), *sources]:
-        link = target / source.name
-        if source.name not in {"brokerstream", "tests"} and not link.is_symlink():
-            link.symlink_to(source)

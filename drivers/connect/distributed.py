@@ -12,28 +12,28 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
 
-from brokerstream.clients.connect.config_log import Config, ConfigLog, Record, connector_record
-from brokerstream.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
-from brokerstream.clients.connect.herder import Command, Fail, Fence, Herder, Start, Stop, Write
-from brokerstream.clients.connect.offsets import State, status_record
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.clients.connect.worker_config import Support, WorkerConfig
-from brokerstream.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
-from brokerstream.clients.driver import Driver
-from brokerstream.clients.log_client import LogClient
-from brokerstream.clients.messages import Message
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_events import Failed
-from brokerstream.drivers.connect.fencing import Fencing
-from brokerstream.drivers.connect.logs import create_topics, read_places
-from brokerstream.drivers.connect.standalone import task_run
-from brokerstream.drivers.connect.stores import TopicStore
-from brokerstream.drivers.connect.tasks import TaskError, run_exactly_once
-from brokerstream.drivers.connect.threads import Run, Threads
-from brokerstream.drivers.producer import Producer
-from brokerstream.drivers.security import Kafka, addresses_to, overridden
-from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
-from brokerstream.state.core.errors import error_name
+from brokertwin.clients.connect.config_log import Config, ConfigLog, Record, connector_record
+from brokertwin.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
+from brokertwin.clients.connect.herder import Command, Fail, Fence, Herder, Start, Stop, Write
+from brokertwin.clients.connect.offsets import State, status_record
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.worker_config import Support, WorkerConfig
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokertwin.clients.driver import Driver
+from brokertwin.clients.log_client import LogClient
+from brokertwin.clients.messages import Message
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import Failed
+from brokertwin.drivers.connect.fencing import Fencing
+from brokertwin.drivers.connect.logs import create_topics, read_places
+from brokertwin.drivers.connect.standalone import task_run
+from brokertwin.drivers.connect.stores import TopicStore
+from brokertwin.drivers.connect.tasks import TaskError, run_exactly_once
+from brokertwin.drivers.connect.threads import Run, Threads
+from brokertwin.drivers.producer import Producer
+from brokertwin.drivers.security import Kafka, addresses_to, overridden
+from brokertwin.drivers.sockets import SocketNetwork, monotonic_ms
+from brokertwin.state.core.errors import error_name
 
 TURN_MS = 50
 WRITE_MS = 30_000

@@ -8,12 +8,12 @@ what it left open is aborted. In a thread of its own, so that the leader's heart
 import threading
 from queue import Empty, SimpleQueue
 
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.clients.connect.worker_config import WorkerConfig
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.drivers.producer import Producer, TransactionError
-from brokerstream.drivers.sasl import AuthenticationError
-from brokerstream.drivers.security import Kafka
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.worker_config import WorkerConfig
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.drivers.producer import Producer, TransactionError
+from brokertwin.drivers.sasl import AuthenticationError
+from brokertwin.drivers.security import Kafka
 
 Ended = tuple[str, int, str | None]
 """Connector and generation, and why it was not done, or None."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from brokerstream.clients.connect.converters import Line, lines_of
+from brokertwin.clients.connect.converters import Line, lines_of
 
 READ_BYTES = 1 << 20
 

@@ -10,12 +10,12 @@ from contextlib import closing
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from brokerstream.clients.connect.worker_config import WorkerConfig
-from brokerstream.clients.driver import Driver
-from brokerstream.clients.log_client import LogClient
-from brokerstream.clients.messages import Message
-from brokerstream.drivers.security import Kafka, addresses_to, properties_of
-from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
+from brokertwin.clients.connect.worker_config import WorkerConfig
+from brokertwin.clients.driver import Driver
+from brokertwin.clients.log_client import LogClient
+from brokertwin.clients.messages import Message
+from brokertwin.drivers.security import Kafka, addresses_to, properties_of
+from brokertwin.drivers.sockets import SocketNetwork, monotonic_ms
 
 READ_MS = 60_000
 CREATE_S = 30.0
@@ -40,7 +40,7 @@ def read_places(
     )
     until = monotonic_ms() + timeout_ms
     client.metadata.bootstrap(addresses_to(kafka), monotonic_ms())
-    with closing(SocketNetwork(kafka, "brokerstream-connect")) as network:
+    with closing(SocketNetwork(kafka, "brokertwin-connect")) as network:
         driver = Driver(client, network, monotonic_ms)
         while not client.is_at_end:
             left = until - driver.now

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from brokerstream.clients.connect.config_log import Config
-from brokerstream.clients.connect.file_stream import FileStream, Kind, file_stream, task_configs
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.clients.connect.worker_config import WorkerConfig
-from brokerstream.drivers.connect.stores import FileStore, Store
-from brokerstream.drivers.connect.tasks import run_sink, run_source
-from brokerstream.drivers.connect.threads import Run, Threads
-from brokerstream.drivers.security import Kafka, overridden
+from brokertwin.clients.connect.config_log import Config
+from brokertwin.clients.connect.file_stream import FileStream, Kind, file_stream, task_configs
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.worker_config import WorkerConfig
+from brokertwin.drivers.connect.stores import FileStore, Store
+from brokertwin.drivers.connect.tasks import run_sink, run_source
+from brokertwin.drivers.connect.threads import Run, Threads
+from brokertwin.drivers.security import Kafka, overridden
 
 
 def task_run(kafka: Kafka, config: WorkerConfig, stream: FileStream, store: Store) -> Run:

@@ -10,12 +10,12 @@ from typing import Protocol
 
 import msgspec
 
-from brokerstream.clients.connect.file_stream import FileStream
-from brokerstream.clients.connect.offsets import offset_key, offset_record, position_of
-from brokerstream.clients.messages import Message
-from brokerstream.drivers.connect.logs import read_whole
-from brokerstream.drivers.producer import Producer
-from brokerstream.drivers.security import Kafka
+from brokertwin.clients.connect.file_stream import FileStream
+from brokertwin.clients.connect.offsets import offset_key, offset_record, position_of
+from brokertwin.clients.messages import Message
+from brokertwin.drivers.connect.logs import read_whole
+from brokertwin.drivers.producer import Producer
+from brokertwin.drivers.security import Kafka
 
 
 class Store(Protocol):

@@ -15,25 +15,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from brokerstream.clients.connect.converters import decode_value, encode_value
-from brokerstream.clients.connect.file_stream import FileStream
-from brokerstream.clients.connect.submitted_records import SubmittedRecords
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_events import (
+from brokertwin.clients.connect.converters import decode_value, encode_value
+from brokertwin.clients.connect.file_stream import FileStream
+from brokertwin.clients.connect.submitted_records import SubmittedRecords
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.consumer_events import (
     Failed as MembershipFailed,
 )
-from brokerstream.clients.fetcher import FetchSettings, OffsetReset
-from brokerstream.clients.messages import Message
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_events import Acked, Failed
-from brokerstream.drivers.connect.files import LineReader, LineWriter
-from brokerstream.drivers.connect.logs import create_topic
-from brokerstream.drivers.connect.stores import Store
-from brokerstream.drivers.consumer import Consumer
-from brokerstream.drivers.producer import Producer
-from brokerstream.drivers.security import Kafka
-from brokerstream.drivers.sockets import monotonic_ms
-from brokerstream.state.core.errors import error_name
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+from brokertwin.clients.messages import Message
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import Acked, Failed
+from brokertwin.drivers.connect.files import LineReader, LineWriter
+from brokertwin.drivers.connect.logs import create_topic
+from brokertwin.drivers.connect.stores import Store
+from brokertwin.drivers.consumer import Consumer
+from brokertwin.drivers.producer import Producer
+from brokertwin.drivers.security import Kafka
+from brokertwin.drivers.sockets import monotonic_ms
+from brokertwin.state.core.errors import error_name
 
 IDLE_MS = 200
 FLUSH_MS = 30_000

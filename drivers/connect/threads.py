@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
-from brokerstream.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import TaskId
 
 Run = Callable[[Callable[[], bool], Callable[[int], None]], None]
 """A task's work: until it `is over`; says how many lines it `moved`."""

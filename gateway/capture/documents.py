@@ -19,23 +19,23 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from brokerstream.gateway import client_metrics, records
-from brokerstream.gateway.protocol.codec import Body
-from brokerstream.gateway.protocol.frames import (
+from brokertwin.gateway import client_metrics, records
+from brokertwin.gateway.protocol.codec import Body
+from brokertwin.gateway.protocol.frames import (
     MINIMAL_HEADER_BYTES,
     decode_request,
     decode_response,
 )
-from brokerstream.gateway.protocol.primitives import NUMBERS, MalformedError, Reader
-from brokerstream.state.access.redaction import redact_exchange
-from brokerstream.state.core.events import Kind
-from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS, SHARE_FETCH
+from brokertwin.gateway.protocol.primitives import NUMBERS, MalformedError, Reader
+from brokertwin.state.access.redaction import redact_exchange
+from brokertwin.state.core.events import Kind
+from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS, SHARE_FETCH
 
 PRODUCE, FETCH = 0, 1
 NO_ACKS = 0
 NOT_AN_API = -1
 
-_log = structlog.get_logger("brokerstream.capture")
+_log = structlog.get_logger("brokertwin.capture")
 _encode = msgspec.json.Encoder().encode
 
 

@@ -14,16 +14,16 @@ from functools import partial
 
 import structlog
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.capture.counts import Counts
-from brokerstream.gateway.capture.documents import End, Exchange, fault
-from brokerstream.gateway.capture.recorder import Recorder
-from brokerstream.gateway.capture.relay import Pipe, Relay, Target
-from brokerstream.gateway.capture.rewriting import METADATA, nodes_of
-from brokerstream.gateway.limits import Limits
-from brokerstream.gateway.protocol.codec import Body
-from brokerstream.gateway.server import ANY_HOST, BACKLOG
+from brokertwin.errors import UserError
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.capture.counts import Counts
+from brokertwin.gateway.capture.documents import End, Exchange, fault
+from brokertwin.gateway.capture.recorder import Recorder
+from brokertwin.gateway.capture.relay import Pipe, Relay, Target
+from brokertwin.gateway.capture.rewriting import METADATA, nodes_of
+from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.protocol.codec import Body
+from brokertwin.gateway.server import ANY_HOST, BACKLOG
 
 CONNECT_TIMEOUT_S = 10.0
 STREAM_BYTES = 1 << 18
@@ -36,7 +36,7 @@ HELD_MAX = 100
 Document = Callable[[int | None], bytes]
 """Makes a document, given the broker's node id, None where it goes without saying."""
 
-_log = structlog.get_logger("brokerstream.capture")
+_log = structlog.get_logger("brokertwin.capture")
 
 
 class Proxy:

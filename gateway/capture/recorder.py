@@ -14,14 +14,14 @@ from typing import Any
 
 import structlog
 
-from brokerstream.gateway.capture.sinks import Sink, SinkError
+from brokertwin.gateway.capture.sinks import Sink, SinkError
 
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 PATIENCE_S = 5.0
 FLUSH_S = 1.0
 CLOSE_TIMEOUT_S = 90.0
 
-_log = structlog.get_logger("brokerstream.capture")
+_log = structlog.get_logger("brokertwin.capture")
 
 
 class Recorder:

@@ -21,15 +21,15 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.capture.documents import End, Exchange, fault
-from brokerstream.gateway.capture.logins import Login
-from brokerstream.gateway.capture.rewriting import may_have_addresses
-from brokerstream.gateway.limits import Limits
-from brokerstream.gateway.protocol.codec import Body
-from brokerstream.gateway.protocol.frames import encode_response
-from brokerstream.gateway.protocol.primitives import NotEncodableError
-from brokerstream.state.core.kafka_apis import BOUND
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.capture.documents import End, Exchange, fault
+from brokertwin.gateway.capture.logins import Login
+from brokertwin.gateway.capture.rewriting import may_have_addresses
+from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.protocol.codec import Body
+from brokertwin.gateway.protocol.frames import encode_response
+from brokertwin.gateway.protocol.primitives import NotEncodableError
+from brokertwin.state.core.kafka_apis import BOUND
 
 SIZE_BYTES = 4
 CHUNK_BYTES = 1 << 16
@@ -38,7 +38,7 @@ ANSWERS_TIMEOUT_S = 5.0
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
-_log = structlog.get_logger("brokerstream.capture")
+_log = structlog.get_logger("brokertwin.capture")
 
 
 class Target:

@@ -7,8 +7,8 @@ ShareFetch or ShareAcknowledge answer names a new leader (KIP-951).
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from brokerstream.gateway.answers import ENDPOINTS_SINCE, Address
-from brokerstream.gateway.protocol.codec import Body
+from brokertwin.gateway.answers import ENDPOINTS_SINCE, Address
+from brokertwin.gateway.protocol.codec import Body
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 3, 10, 60
 SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79

@@ -11,10 +11,10 @@ from typing import IO, Protocol
 
 from confluent_kafka import KafkaException
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_writer import NewRow, TopicWriter, reason_of
-from brokerstream.kafka_io.topics import ROW_BYTES_MAX
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_writer import NewRow, TopicWriter, reason_of
+from brokertwin.kafka_io.topics import ROW_BYTES_MAX
 
 STDOUT = Path("-")
 COMPRESSION = 6

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from brokerstream.gateway.protocol.schema import Field
+from brokertwin.gateway.protocol.schema import Field
 
 FORMATS = {
     "int8": "b",

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from brokerstream.gateway.protocol.primitives import Reader
-from brokerstream.gateway.protocol.reading import Read, reader_of
-from brokerstream.gateway.protocol.schema import MESSAGES, Message
-from brokerstream.gateway.protocol.writing import Write, writer_of
+from brokertwin.gateway.protocol.primitives import Reader
+from brokertwin.gateway.protocol.reading import Read, reader_of
+from brokertwin.gateway.protocol.schema import MESSAGES, Message
+from brokertwin.gateway.protocol.writing import Write, writer_of
 
 Body = dict[str, Any]
 

@@ -9,12 +9,12 @@ import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from brokerstream.gateway.protocol.codec import Body, message_reader, message_writer
-from brokerstream.gateway.protocol.primitives import MalformedError, Reader
-from brokerstream.gateway.protocol.reading import Read
-from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokerstream.gateway.protocol.writing import Write
-from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.gateway.protocol.codec import Body, message_reader, message_writer
+from brokertwin.gateway.protocol.primitives import MalformedError, Reader
+from brokertwin.gateway.protocol.reading import Read
+from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokertwin.gateway.protocol.writing import Write
+from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
 SIZE_BYTES = 4
 """What stands before each frame."""

@@ -1,6 +1,6 @@
 """Makes `schemas.json` from the message schemas in a kafka-clients jar.
 
-    python -m brokerstream.gateway.protocol.generate kafka-clients-4.3.1.jar 4.3.1 schemas.json
+    python -m brokertwin.gateway.protocol.generate kafka-clients-4.3.1.jar 4.3.1 schemas.json
 
 Only facts are kept: names, types, versions, tags, defaults. So that an installed wheel needs no
 jar, the result lies in the package. Kept are the headers and what a broker's listener takes.

@@ -10,14 +10,14 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from brokerstream.gateway.protocol.code import FORMATS, Code, form_of, is_flexible, runs
-from brokerstream.gateway.protocol.primitives import (
+from brokertwin.gateway.protocol.code import FORMATS, Code, form_of, is_flexible, runs
+from brokertwin.gateway.protocol.primitives import (
     MalformedError,
     Reader,
     uuid_of,
 )
-from brokerstream.gateway.protocol.schema import Field
-from brokerstream.state.core.kafka_bytes import STRING_BYTES_MAX
+from brokertwin.gateway.protocol.schema import Field
+from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 

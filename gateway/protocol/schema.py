@@ -100,7 +100,7 @@ def _default(kind: str, is_array: bool, given: Any) -> Any:
 
 
 def _load() -> dict[str, Message]:
-    file = resources.files("brokerstream.gateway.protocol") / "schemas.json"
+    file = resources.files("brokertwin.gateway.protocol") / "schemas.json"
     document = json.loads(file.read_text(encoding="utf-8"))
     return {
         name: Message(

@@ -11,15 +11,15 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from brokerstream.gateway.protocol.code import FORMATS, Code, form_of, is_flexible, runs
-from brokerstream.gateway.protocol.primitives import (
+from brokertwin.gateway.protocol.code import FORMATS, Code, form_of, is_flexible, runs
+from brokertwin.gateway.protocol.primitives import (
     NotEncodableError,
     uuid_bytes,
     write_uvarint,
 )
-from brokerstream.gateway.protocol.schema import Field
-from brokerstream.state.core.kafka_bytes import STRING_BYTES_MAX
-from brokerstream.state.core.schema import Part
+from brokertwin.gateway.protocol.schema import Field
+from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
+from brokertwin.state.core.schema import Part
 
 Write = Callable[[bytearray, Any], None]
 

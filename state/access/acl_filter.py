@@ -5,7 +5,7 @@ Sources: `ResourcePatternFilter`, `AccessControlEntryFilter` in Kafka; KIP-140, 
 
 from enum import IntEnum
 
-from brokerstream.state.access.authorizer import (
+from brokertwin.state.access.authorizer import (
     WILDCARD,
     Acl,
     Operation,
@@ -14,7 +14,7 @@ from brokerstream.state.access.authorizer import (
     Permission,
     ResourceType,
 )
-from brokerstream.state.core.schema import Body, Int8
+from brokertwin.state.core.schema import Body, Int8
 
 
 class AclFilter(Body):

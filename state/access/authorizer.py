@@ -25,10 +25,10 @@ from functools import lru_cache
 
 import msgspec
 
-from brokerstream.state.core.records import AccessControlEntryAdded, AccessControlEntryRemoved
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Table
+from brokertwin.state.core.records import AccessControlEntryAdded, AccessControlEntryRemoved
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table
 
 CLASS_NAME = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The only authorizer that there is here, under Kafka's name for it."""

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from brokerstream.state.access import delegation_tokens
-from brokerstream.state.access.authorizer import Pattern, PatternType, PrefixLengths, entries
-from brokerstream.state.core.check import Violations, by_kind
-from brokerstream.state.core.tables import Table
+from brokertwin.state.access import delegation_tokens
+from brokertwin.state.access.authorizer import Pattern, PatternType, PrefixLengths, entries
+from brokertwin.state.core.check import Violations, by_kind
+from brokertwin.state.core.tables import Table
 
 _KINDS = ("token", "token-digest", "acl", "acl-id", "acl-prefixes")
 

@@ -24,10 +24,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import DelegationTokenRemoved, DelegationTokenWritten
-from brokerstream.state.core.schema import Body
-from brokerstream.state.core.tables import Table, escape
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import DelegationTokenRemoved, DelegationTokenWritten
+from brokertwin.state.core.schema import Body
+from brokertwin.state.core.tables import Table, escape
 
 USER_TYPE = "User"
 LONG_MAX = 2**63 - 1

@@ -1,6 +1,6 @@
 """Credentials in bodies of requests and answers, and what is written in their place.
 
-Nothing that brokerstream records holds a credential: before a body goes to a file, a topic or a
+Nothing that brokertwin records holds a credential: before a body goes to a file, a topic or a
 log, it goes through here. What is hidden, by Kafka's message schemas:
 
 - the tokens of SaslAuthenticate, both ways (a PLAIN token is user and password, a SCRAM exchange
@@ -26,10 +26,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from brokerstream.state.configs.config_keys import Type
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.configs.config_keys import Type
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 Body = dict[str, Any]
 

@@ -9,15 +9,15 @@ Source: KIP-98; `KafkaApis.handleAddOffsetsToTxnRequest` in Kafka 4.3.1. The par
                                                      90 is 47 below version 2
 """
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64
-from brokerstream.state.transactions import transaction_coordinator
-from brokerstream.state.transactions.transactions import ProducerIdAndEpoch
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64
+from brokertwin.state.transactions import transaction_coordinator
+from brokertwin.state.transactions.transactions import ProducerIdAndEpoch
 
 FENCED_SINCE = 2
 """The first version that knows PRODUCER_FENCED."""

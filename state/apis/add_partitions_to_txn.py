@@ -31,22 +31,22 @@ Not done: 14 while a coordinator loads its partition of `__transaction_state`; i
 from collections.abc import Set
 from typing import NamedTuple
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster.image import INTERNAL_TOPICS
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.java_hashes import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.image import INTERNAL_TOPICS
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.java_hashes import (
     JavaMap,
     hash_map_order,
     java_hash,
     partition_hash,
     scala_order,
 )
-from brokerstream.state.transactions import transaction_coordinator, transactions
-from brokerstream.state.transactions.transaction_coordinator import Outcome
-from brokerstream.state.transactions.transaction_verification import (
+from brokertwin.state.transactions import transaction_coordinator, transactions
+from brokertwin.state.transactions.transaction_coordinator import Outcome
+from brokertwin.state.transactions.transaction_verification import (
     KEY,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -56,7 +56,7 @@ from brokerstream.state.transactions.transaction_verification import (
     TxnTopic,
     TxnTopicResult,
 )
-from brokerstream.state.transactions.transactions import ProducerIdAndEpoch
+from brokertwin.state.transactions.transactions import ProducerIdAndEpoch
 
 BATCHES_SINCE = 4
 FENCED_SINCE = 2

@@ -11,15 +11,15 @@ The broker takes a block that begins where its own ends or later; after any othe
 again 50 ms later. `state/transactions/producer_id_drawing.py` has how it hands out the ids.
 """
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.machines import Broker, Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Message, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64
-from brokerstream.state.transactions import producer_ids
-from brokerstream.state.transactions.producer_id_drawing import KEY, AllocateProducerIdsRequest
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Message, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64
+from brokertwin.state.transactions import producer_ids
+from brokertwin.state.transactions.producer_id_drawing import KEY, AllocateProducerIdsRequest
 
 
 class AllocateProducerIdsResponse(Body):

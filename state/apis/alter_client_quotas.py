@@ -13,17 +13,17 @@ import ipaddress
 from collections.abc import Iterable
 from typing import TypeVar
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.apis.describe_client_quotas import QuotaEntity
-from brokerstream.state.cluster import client_quotas
-from brokerstream.state.cluster.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE, IP, USER, Entity
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.java_hashes import JavaMap, java_hash
-from brokerstream.state.core.records import ClientQuotaAltered, Record
-from brokerstream.state.core.schema import Body, Float64, Int16, Int32
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis.describe_client_quotas import QuotaEntity
+from brokertwin.state.cluster import client_quotas
+from brokertwin.state.cluster.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE, IP, USER, Entity
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.java_hashes import JavaMap, java_hash
+from brokertwin.state.core.records import ClientQuotaAltered, Record
+from brokertwin.state.core.schema import Body, Float64, Int16, Int32
 
 V = TypeVar("V")
 Values = dict[str, Float64 | None]

@@ -7,13 +7,13 @@ it without any answer. Loggers cannot be altered in this way.
 
 from msgspec import field
 
-from brokerstream.state.apis.incremental_alter_configs import Edge, decision
-from brokerstream.state.cluster import config_changes
-from brokerstream.state.cluster.config_changes import Change, Resource, Setting
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.schema import Body, Int8
+from brokertwin.state.apis.incremental_alter_configs import Edge, decision
+from brokertwin.state.cluster import config_changes
+from brokertwin.state.cluster.config_changes import Change, Resource, Setting
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.schema import Body, Int8
 
 
 class AlterableConfig(Body):

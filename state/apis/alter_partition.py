@@ -7,17 +7,17 @@ cluster is refused (31), who is registered in another epoch, too (77). Version 2
 in-sync set without the epochs of its members.
 """
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.image import Partition, altered
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import PartitionAltered
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.replication import elections, in_sync, isr_controller
-from brokerstream.state.replication.elections import Rules, Target
-from brokerstream.state.replication.isr_controller import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.image import Partition, altered
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import PartitionAltered
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.replication import elections, in_sync, isr_controller
+from brokertwin.state.replication.elections import Rules, Target
+from brokertwin.state.replication.isr_controller import (
     KEY,
     NO_BROKER_EPOCH,
     AlteredPartition,

@@ -24,17 +24,17 @@ the last of them to the in-sync set ends it (AlterPartition).
 
 from typing import Annotated, NamedTuple
 
-from brokerstream.state.access.authorizer import Operation, needs
-from brokerstream.state.cluster import topics
-from brokerstream.state.cluster.image import Partition, Topic
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import PartitionAltered
-from brokerstream.state.core.schema import Body, Int16, Int32, since
-from brokerstream.state.replication import elections, reassignments
-from brokerstream.state.replication.elections import Election, Rules, Target
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.image import Partition, Topic
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import PartitionAltered
+from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.replication import elections, reassignments
+from brokertwin.state.replication.elections import Election, Rules, Target
 
 
 class ReassignablePartition(Body):

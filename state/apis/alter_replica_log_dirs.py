@@ -16,14 +16,14 @@ A log moves at once, where Kafka copies it and lets it catch up. Of a partition 
 two directories the last one counts.
 """
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import LogPlaced
-from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.replication import directories, disk
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import LogPlaced
+from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.replication import directories, disk
 
 FILE_NAME_MAX = 255
 FUTURE_SUFFIX = 40

@@ -21,22 +21,22 @@ then.
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.apis.create_topics import CreateTopicsResponse
-from brokerstream.state.cluster import internal_topics
-from brokerstream.state.cluster.coordinators import SHARE_TOPIC
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.groups import share_offsets
-from brokerstream.state.groups.consumer_group import Refused
-from brokerstream.state.groups.share_group import ShareGroup
-from brokerstream.state.groups.share_offsets import WORDS, Answered, Offsets
-from brokerstream.state.groups.share_states import Places
-from brokerstream.state.share.state_bodies import ShareGroupStateResponse
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis.create_topics import CreateTopicsResponse
+from brokertwin.state.cluster import internal_topics
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.groups import share_offsets
+from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.groups.share_offsets import WORDS, Answered, Offsets
+from brokertwin.state.groups.share_states import Places
+from brokertwin.state.share.state_bodies import ShareGroupStateResponse
 
 _FROM_STATE = "Error in initialize state RPC. "
 

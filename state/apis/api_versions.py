@@ -16,15 +16,15 @@ from typing import Annotated
 
 from msgspec import field
 
-from brokerstream.state.cluster import features
-from brokerstream.state.cluster.machines import Machine
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import CONTROLLER, Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since, tagged
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Table
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Machine
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import CONTROLLER, Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since, tagged
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table
 
 _FIRST, _LAST = 0, 4
 

@@ -13,16 +13,16 @@ A directory that the controller does not know, or knows as failed, is taken down
 is offline then, and leaves the in-sync set.
 """
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.image import Partition
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import ReplicasAssigned
-from brokerstream.state.core.schema import Body, Int16, Int32, Uuid
-from brokerstream.state.replication import directories, elections
-from brokerstream.state.replication.directory_bodies import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.image import Partition
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import ReplicasAssigned
+from brokertwin.state.core.schema import Body, Int16, Int32, Uuid
+from brokertwin.state.replication import directories, elections
+from brokertwin.state.replication.directory_bodies import (
     ASSIGN_KEY,
     AssignedTopic,
     AssignReplicasToDirsRequest,

@@ -12,15 +12,15 @@ Log directories that the broker names as failed are offline from then on, with t
 the broker's settings.
 """
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.replication import directories, network, registrations
-from brokerstream.state.replication.directory_bodies import HEARTBEAT_KEY, BrokerHeartbeatRequest
-from brokerstream.state.replication.registrations import State
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.replication import directories, network, registrations
+from brokertwin.state.replication.directory_bodies import HEARTBEAT_KEY, BrokerHeartbeatRequest
+from brokertwin.state.replication.registrations import State
 
 _DIRECTORIES_SINCE = 1
 

@@ -30,16 +30,16 @@ Clients are told of the listener by which they come (`Machine.endpoint`).
 import base64
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.apis.metadata import cluster_id
-from brokerstream.state.cluster import features
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import BrokerRegistered
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
-from brokerstream.state.replication import elections, registrations
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis.metadata import cluster_id
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import BrokerRegistered
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.replication import elections, registrations
 
 _RESERVED_DIRS_BELOW = 100
 """`DirectoryId.reserved`: ids whose number is below this stand for no directory."""

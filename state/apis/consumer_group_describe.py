@@ -9,16 +9,16 @@ shown.
 
 from typing import Annotated
 
-from brokerstream.state.cluster import features
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Uuid, since
-from brokerstream.state.groups import describing, subscriptions, target_assignment
-from brokerstream.state.groups.assignments import Target, in_hash_order
-from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember
-from brokerstream.state.groups.describing import Describing
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Uuid, since
+from brokertwin.state.groups import describing, subscriptions, target_assignment
+from brokertwin.state.groups.assignments import Target, in_hash_order
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
+from brokertwin.state.groups.describing import Describing
 
 NOT_ASKED = -(2**31)
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1

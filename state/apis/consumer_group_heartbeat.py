@@ -29,27 +29,27 @@ joins or says everything of itself again.
 from functools import partial
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators, features, group_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, Uuid, since
-from brokerstream.state.groups import consumer_coordinator, group_rules, target_assignment
-from brokerstream.state.groups.assignments import Assigned, in_hash_order
-from brokerstream.state.groups.consumer_coordinator import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators, features, group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, Uuid, since
+from brokertwin.state.groups import consumer_coordinator, group_rules, target_assignment
+from brokertwin.state.groups.assignments import Assigned, in_hash_order
+from brokertwin.state.groups.consumer_coordinator import (
     Beat,
     ConsumerCoordinator,
     Said,
 )
-from brokerstream.state.groups.consumer_group import (
+from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     Refused,
 )
-from brokerstream.state.groups.regex_resolution import Denied
+from brokertwin.state.groups.regex_resolution import Denied
 
 OWN_MEMBER_ID_SINCE = 1
 NO_TIMEOUT = -1

@@ -22,9 +22,9 @@ Sources: `AclApis`, `CreateAclsRequest`, `AclControlManager` in Kafka; KIP-140, 
 
 from msgspec import field
 
-from brokerstream.state.access import authorizer
-from brokerstream.state.access.acl_filter import is_known
-from brokerstream.state.access.authorizer import (
+from brokertwin.state.access import authorizer
+from brokertwin.state.access.acl_filter import is_known
+from brokertwin.state.access.authorizer import (
     CLUSTER_NAME,
     Acl,
     Operation,
@@ -34,13 +34,13 @@ from brokerstream.state.access.authorizer import (
     ResourceType,
     needs,
 )
-from brokerstream.state.cluster import topics
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import AccessControlEntryAdded, Record
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Uuid
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import AccessControlEntryAdded, Record
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Uuid
 
 NO_AUTHORIZER = "No Authorizer is configured."
 

@@ -20,15 +20,15 @@ from collections import Counter
 
 from msgspec import field
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import topics
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.cluster.mutation_quota import EXCEEDED, MutationQuota
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import PartitionsAdded
-from brokerstream.state.core.schema import Body, Int16, Int32
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import PartitionsAdded
+from brokertwin.state.core.schema import Body, Int16, Int32
 
 
 class Assignment(Body):

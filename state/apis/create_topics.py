@@ -28,24 +28,24 @@ from typing import Annotated, NamedTuple
 
 from msgspec import field
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import topics
-from brokerstream.state.cluster.coordinators import SHARE_TOPIC
-from brokerstream.state.cluster.machines import Broker, Controller
-from brokerstream.state.cluster.mutation_quota import EXCEEDED, MutationQuota
-from brokerstream.state.cluster.new_topics import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC
+from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
+from brokertwin.state.cluster.new_topics import (
     BY_DEFAULT,
     KEY,
     CreateTopicsRequest,
     NewTopic,
 )
-from brokerstream.state.configs import topic_configs
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Message, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import TopicCreated
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid, since, tagged
-from brokerstream.state.groups import share_states, streams_topics
+from brokertwin.state.configs import topic_configs
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Message, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import TopicCreated
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid, since, tagged
+from brokertwin.state.groups import share_states, streams_topics
 
 
 class TopicConfig(Body):

@@ -13,16 +13,16 @@ Sources: `AclApis`, `DeleteAclsRequest`, `AclControlManager` in Kafka; KIP-140, 
 
 from msgspec import field
 
-from brokerstream.state.access import acl_filter, authorizer
-from brokerstream.state.access.acl_filter import AclFilter
-from brokerstream.state.access.authorizer import Acl, Operation, Pattern, needs
-from brokerstream.state.apis.create_acls import NO_AUTHORIZER
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import AccessControlEntryRemoved
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Uuid
+from brokertwin.state.access import acl_filter, authorizer
+from brokertwin.state.access.acl_filter import AclFilter
+from brokertwin.state.access.authorizer import Acl, Operation, Pattern, needs
+from brokertwin.state.apis.create_acls import NO_AUTHORIZER
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import AccessControlEntryRemoved
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Uuid
 
 
 class DeleteAclsRequest(Body):

@@ -17,18 +17,18 @@ Offsets of open transactions go, too (`OffsetMetadataManager.deleteAllOffsets`):
 nothing to commit.
 """
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Message, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import OffsetDeleted, Record
-from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.groups import committed_offsets, groups, share_offsets, share_states
-from brokerstream.state.groups.kinds import kind_of
-from brokerstream.state.groups.share_group import ShareGroup
-from brokerstream.state.transactions import transactional_offsets
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Message, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import OffsetDeleted, Record
+from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.groups import committed_offsets, groups, share_offsets, share_states
+from brokertwin.state.groups.kinds import kind_of
+from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.transactions import transactional_offsets
 
 
 class DeleteGroupsRequest(Body):

@@ -23,19 +23,19 @@ followers raise their start with their leader's next answer, and say so with the
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.image import INTERNAL_TOPICS, Topic
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.configs.topic_configs import value_of
-from brokerstream.state.core import waiting as waits
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Delay, Request, Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import LogStartMoved, Record
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, Uuid
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.logs import producer_expiry
-from brokerstream.state.replication import copying
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.configs.topic_configs import value_of
+from brokertwin.state.core import waiting as waits
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Delay, Request, Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import LogStartMoved, Record
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64, Uuid
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.logs import producer_expiry
+from brokertwin.state.replication import copying
 
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
@@ -220,7 +220,7 @@ def _delete(
         return _refused(index, Error.OFFSET_OUT_OF_RANGE)
     if offset > log.log_start_offset:
         records.append(LogStartMoved(topic.topic_id, index, offset))
-        if broker.settings.brokerstream_reject_unknown_producer:
+        if broker.settings.brokertwin_reject_unknown_producer:
             records += producer_expiry.without_records(
                 broker.tables.producers, broker.id, topic.topic_id, index, offset
             )

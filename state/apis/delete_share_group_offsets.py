@@ -10,20 +10,20 @@ and the topic can be asked for again.
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.java_hashes import hash_map_order, uuid_hash
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.groups import share_offsets
-from brokerstream.state.groups.consumer_group import Refused
-from brokerstream.state.groups.share_group import ShareGroup
-from brokerstream.state.groups.share_offsets import WORDS
-from brokerstream.state.groups.share_states import Places
-from brokerstream.state.share.state_bodies import ShareGroupStateResponse
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.java_hashes import hash_map_order, uuid_hash
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.groups import share_offsets
+from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.groups.share_offsets import WORDS
+from brokertwin.state.groups.share_states import Places
+from brokertwin.state.share.state_bodies import ShareGroupStateResponse
 
 NOTHING = "There is no offset information to delete."
 

@@ -5,14 +5,14 @@ Kafka; KIP-932. Brokers send it: who has no CLUSTER_ACTION on the cluster gets 3
 those of InitializeShareGroupState without that of the epoch. What is not there is deleted, too.
 """
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.share_records import ShareStateWritten
-from brokerstream.state.share import state_store
-from brokerstream.state.share.state_bodies import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.share_records import ShareStateWritten
+from brokertwin.state.share import state_store
+from brokertwin.state.share.state_bodies import (
     DELETE,
     DeleteShareGroupStateRequest,
     PartitionResult,

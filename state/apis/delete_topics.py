@@ -23,14 +23,14 @@ from typing import Annotated
 
 from msgspec import field
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.cluster.mutation_quota import EXCEEDED, MutationQuota
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import TopicRemoved
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import TopicRemoved
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
 
 _MESSAGES = {
     Error.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",

@@ -13,14 +13,14 @@ from itertools import groupby
 
 from msgspec import field
 
-from brokerstream.state.access import acl_filter, authorizer
-from brokerstream.state.access.acl_filter import AclFilter
-from brokerstream.state.access.authorizer import Operation, needs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32
+from brokertwin.state.access import acl_filter, authorizer
+from brokertwin.state.access.acl_filter import AclFilter
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32
 
 
 class DescribedAcl(Body):

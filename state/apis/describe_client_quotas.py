@@ -5,14 +5,14 @@ KIP-546. Without DESCRIBE_CONFIGS on the cluster the answer is 31. A filter that
 INVALID_REQUEST (42), an unknown type of entity UNSUPPORTED_VERSION (35), both with a message.
 """
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import client_quotas
-from brokerstream.state.cluster.client_quotas import CLIENT_ID, IP, USER, Entity
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Float64, Int8, Int16, Int32
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import client_quotas
+from brokertwin.state.cluster.client_quotas import CLIENT_ID, IP, USER, Entity
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Float64, Int8, Int16, Int32
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types: the entity of a name, the default one, any that names the type."""

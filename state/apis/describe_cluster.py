@@ -10,16 +10,16 @@ KIPs: 700, 919 (endpoint types, v1), 1073 (fenced brokers, v2).
 
 from typing import Annotated
 
-from brokerstream.state.apis.metadata import (
+from brokertwin.state.apis.metadata import (
     OPERATIONS_NOT_ASKED,
     cluster_id,
     cluster_operations,
 )
-from brokerstream.state.cluster.machines import Broker, Endpoint
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.cluster.machines import Broker, Endpoint
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 
 BROKERS = 1
 CONTROLLERS = 2

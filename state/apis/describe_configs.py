@@ -15,18 +15,18 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import given_configs, group_configs
-from brokerstream.state.cluster.config_changes import is_broker_id
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.cluster.topics import name_error
-from brokerstream.state.configs import shown_configs
-from brokerstream.state.configs.setting_texts import text_of
-from brokerstream.state.configs.shown_configs import Shown
-from brokerstream.state.core.api import Api, NotBuilt
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import given_configs, group_configs
+from brokertwin.state.cluster.config_changes import is_broker_id
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.cluster.topics import name_error
+from brokertwin.state.configs import shown_configs
+from brokertwin.state.configs.setting_texts import text_of
+from brokertwin.state.configs.shown_configs import Shown
+from brokertwin.state.core.api import Api, NotBuilt
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 NOT_BUILT = {BROKER_LOGGER: "broker loggers"}

@@ -21,14 +21,14 @@ from typing import Annotated
 
 from msgspec import field
 
-from brokerstream.state.access import delegation_tokens
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.access.delegation_tokens import Edge, Token
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+from brokertwin.state.access import delegation_tokens
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.access.delegation_tokens import Edge, Token
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
 
 
 class TokenOwner(Body):

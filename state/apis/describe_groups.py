@@ -9,15 +9,15 @@ partition of `__consumer_offsets` that they belong to.
 
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, since
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
 
 NOT_FOUND_SINCE = 6
 NOT_ASKED = -(2**31)

@@ -11,14 +11,14 @@ KAFKA_STORAGE_ERROR, and nothing is said of what lies there.
 from collections.abc import Iterator
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
-from brokerstream.state.logs import rolling
-from brokerstream.state.logs.log import Log
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
+from brokertwin.state.logs import rolling
+from brokertwin.state.logs.log import Log
 
 UNKNOWN_BYTES = -1
 

@@ -9,15 +9,15 @@ begins; -1 for none.
 
 from typing import NamedTuple
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import topics
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64
-from brokerstream.state.logs import producer as producers
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64
+from brokertwin.state.logs import producer as producers
 
 
 class DescribedTopic(Body):

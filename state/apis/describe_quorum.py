@@ -17,13 +17,13 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import metadata_log, topics
-from brokerstream.state.cluster.machines import Controller, placeholder
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import metadata_log, topics
+from brokertwin.state.cluster.machines import Controller, placeholder
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
 
 TOPIC = "__cluster_metadata"
 EPOCH = 1

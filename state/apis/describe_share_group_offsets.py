@@ -22,10 +22,10 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.apis.create_topics import CreateTopicsResponse
-from brokerstream.state.apis.list_offsets import API as LIST_OFFSETS
-from brokerstream.state.apis.list_offsets import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis.create_topics import CreateTopicsResponse
+from brokertwin.state.apis.list_offsets import API as LIST_OFFSETS
+from brokertwin.state.apis.list_offsets import (
     CONSUMER,
     LATEST,
     ListedPartition,
@@ -34,20 +34,20 @@ from brokerstream.state.apis.list_offsets import (
     ListPartition,
     ListTopic,
 )
-from brokerstream.state.cluster import coordinators, features, internal_topics
-from brokerstream.state.cluster.coordinators import SHARE_TOPIC
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.groups import groups, share_states
-from brokerstream.state.groups.share_group import ShareGroup
-from brokerstream.state.groups.share_offsets import WORDS
-from brokerstream.state.groups.share_states import Places
-from brokerstream.state.share import result_order
-from brokerstream.state.share.state_bodies import (
+from brokertwin.state.cluster import coordinators, features, internal_topics
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.groups import groups, share_states
+from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.groups.share_offsets import WORDS
+from brokertwin.state.groups.share_states import Places
+from brokertwin.state.share import result_order
+from brokertwin.state.share.state_bodies import (
     SUMMARY,
     ReadPartition,
     ReadShareGroupStateRequest,

@@ -8,15 +8,15 @@ of all topics; by name they are 29 and come last. A partition that nobody leads,
 not the listener by which the client came, has no error here, other than in Metadata.
 """
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.apis.metadata import OPERATIONS_NOT_ASKED
-from brokerstream.state.cluster import topics
-from brokerstream.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
-from brokerstream.state.cluster.machines import NO_LEADER, Broker, Reached
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis.metadata import OPERATIONS_NOT_ASKED
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
+from brokertwin.state.cluster.machines import NO_LEADER, Broker, Reached
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
 
 PARTITIONS_MAX = 2000
 """`max.request.partition.size.limit`: no answer has more partitions."""

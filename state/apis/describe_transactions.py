@@ -12,13 +12,13 @@ Topics that the client may not DESCRIBE are left out. While a transaction ends, 
 those whose marker is still to be written.
 """
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64
-from brokerstream.state.transactions import transaction_coordinator
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64
+from brokertwin.state.transactions import transaction_coordinator
 
 
 class DescribeTransactionsRequest(Body):

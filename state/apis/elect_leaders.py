@@ -17,16 +17,16 @@ Asked for null, it elects in every topic, and leaves out the partitions that nee
 
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation, needs
-from brokerstream.state.cluster.image import Partition
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import PartitionAltered
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
-from brokerstream.state.replication import elections
-from brokerstream.state.replication.elections import NO_LEADER, Election, Rules, Target
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster.image import Partition
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import PartitionAltered
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.replication import elections
+from brokertwin.state.replication.elections import NO_LEADER, Election, Rules, Target
 
 PREFERRED, UNCLEAN = 0, 1
 _ELECTIONS = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}

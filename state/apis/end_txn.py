@@ -20,14 +20,14 @@ id is drawn, which may need a block: 14.
 
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
-from brokerstream.state.transactions import transaction_coordinator
-from brokerstream.state.transactions.transactions import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
+from brokertwin.state.transactions import transaction_coordinator
+from brokertwin.state.transactions.transactions import (
     EPOCH_BUMPS,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

@@ -17,15 +17,15 @@ Sources: `KafkaApis.handleExpireTokenRequest`, `DelegationTokenControlManager` i
 
 from msgspec import field
 
-from brokerstream.state.access import delegation_tokens
-from brokerstream.state.access.delegation_tokens import Edge, later
-from brokerstream.state.apis.renew_delegation_token import of_edge
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import DelegationTokenRemoved
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64
+from brokertwin.state.access import delegation_tokens
+from brokertwin.state.access.delegation_tokens import Edge, later
+from brokertwin.state.apis.renew_delegation_token import of_edge
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import DelegationTokenRemoved
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64
 
 
 class ExpireDelegationTokenRequest(Body):

@@ -36,20 +36,20 @@ from itertools import compress, starmap
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import quota_rates
-from brokerstream.state.cluster.client_quotas import Limit
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Delay, Request, Waiting
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.schema import ZERO_UUID, Uuid
-from brokerstream.state.core.settings import UNLIMITED
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.fetch import fetch_bodies, fetch_errors, places, reading, response_size
-from brokerstream.state.fetch.fetch_bodies import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import quota_rates
+from brokertwin.state.cluster.client_quotas import Limit
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Delay, Request, Waiting
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.core.settings import UNLIMITED
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.fetch import fetch_bodies, fetch_errors, places, reading, response_size
+from brokertwin.state.fetch.fetch_bodies import (
     AnsweredPartition,
     AnsweredTopic,
     AnsweredTopicById,
@@ -57,7 +57,7 @@ from brokerstream.state.fetch.fetch_bodies import (
     FetchResponse,
     FetchResponseById,
 )
-from brokerstream.state.fetch.fetch_session import (
+from brokertwin.state.fetch.fetch_session import (
     CONSUMER,
     INCREMENTAL,
     TOPIC_ID_VERSION,
@@ -66,13 +66,13 @@ from brokerstream.state.fetch.fetch_session import (
     NewSession,
     SessionCache,
 )
-from brokerstream.state.fetch.places import NO_NOTES, Notes, Place
-from brokerstream.state.fetch.reading import Limits, Read
-from brokerstream.state.fetch.session_items import FetchPartition, session_key
-from brokerstream.state.fetch.slices import Slices
-from brokerstream.state.logs import log as logs
-from brokerstream.state.replication import copying, preferred_replica, throttles
-from brokerstream.state.replication.throttles import Side
+from brokertwin.state.fetch.places import NO_NOTES, Notes, Place
+from brokertwin.state.fetch.reading import Limits, Read
+from brokertwin.state.fetch.session_items import FetchPartition, session_key
+from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.logs import log as logs
+from brokertwin.state.replication import copying, preferred_replica, throttles
+from brokertwin.state.replication.throttles import Side
 
 _REPLICAS_SERVE_SINCE = 11
 """The version of KIP-392."""

@@ -20,19 +20,19 @@ from typing import Annotated, NamedTuple
 
 from msgspec import field
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import internal_topics, topics
-from brokerstream.state.cluster.coordinators import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import internal_topics, topics
+from brokertwin.state.cluster.coordinators import (
     GROUP_TOPIC,
     SHARE_TOPIC,
     TRANSACTION_TOPIC,
     coordinator_of,
 )
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 
 _BATCHES_SINCE = 4
 _SHARE_SINCE = 6

@@ -13,14 +13,14 @@ ApiVersions does not name this API while no plugin takes metrics, and here there
 Source: `ClientMetricsManager.processGetTelemetrySubscriptionRequest` in Kafka; KIP-714.
 """
 
-from brokerstream.state.cluster import client_instances
-from brokerstream.state.cluster.client_instances import OfClient
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.cluster.topics import derive_uuid
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid
+from brokertwin.state.cluster import client_instances
+from brokertwin.state.cluster.client_instances import OfClient
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.cluster.topics import derive_uuid
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid
 
 ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
 ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)

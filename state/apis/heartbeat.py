@@ -16,15 +16,15 @@ Members of the classic protocol may be in a consumer group (`state/groups/classi
 
 from typing import Annotated
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.schema import Body, Int16, Int32, since
-from brokerstream.state.groups import classic_members, group_rules, groups
-from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
-from brokerstream.state.groups.consumer_group import ConsumerGroup
-from brokerstream.state.groups.group_coordinator import expect_heartbeat
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.groups import classic_members, group_rules, groups
+from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.groups.consumer_group import ConsumerGroup
+from brokertwin.state.groups.group_coordinator import expect_heartbeat
 
 
 class HeartbeatRequest(Body):

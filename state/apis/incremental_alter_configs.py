@@ -6,13 +6,13 @@ Of topics, brokers, groups and client metrics. Runs on the controller;
 
 from msgspec import field
 
-from brokerstream.state.cluster import config_changes
-from brokerstream.state.cluster.config_changes import Outcome, Resource, Setting
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32
+from brokertwin.state.cluster import config_changes
+from brokertwin.state.cluster.config_changes import Outcome, Resource, Setting
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32
 
 NOT_BUILT = {8: "broker loggers"}
 

@@ -9,7 +9,7 @@ Source: seed 002; KIP-98, KIP-360, KIP-730; `TransactionCoordinator.handleInitPr
     transactionalId ""                                  42
     transactionalId null, the broker has an id          a new id, epoch 0
     transactionalId null, the broker has none           14 COORDINATOR_LOAD_IN_PROGRESS; with
-                                                        brokerstream.zk.producer.id.blocks -1, when
+                                                        brokertwin.zk.producer.id.blocks -1, when
                                                         all ids are used up
     timeout not above 0, or above
     transaction.max.timeout.ms                          50 INVALID_TRANSACTION_TIMEOUT
@@ -44,14 +44,14 @@ producer is told 47 INVALID_PRODUCER_EPOCH in place of 90.
 
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
-from brokerstream.state.transactions import producer_id_drawing, transaction_coordinator
-from brokerstream.state.transactions.transactions import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
+from brokertwin.state.transactions import producer_id_drawing, transaction_coordinator
+from brokertwin.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     Asked,

@@ -12,17 +12,17 @@ CLUSTER_ACTION on the cluster gets 31. For each partition, in this order:
 The group's coordinator that has asked assigns the partitions once it has the answer.
 """
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Message, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.share_records import ShareStateWritten
-from brokerstream.state.groups import share_group_coordinator
-from brokerstream.state.share import state_store
-from brokerstream.state.share.state_bodies import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Message, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.share_records import ShareStateWritten
+from brokertwin.state.groups import share_group_coordinator
+from brokertwin.state.share import state_store
+from brokertwin.state.share.state_bodies import (
     INITIALIZE,
     InitializedPartition,
     InitializeShareGroupStateRequest,
@@ -30,7 +30,7 @@ from brokerstream.state.share.state_bodies import (
     ShareGroupStateResponse,
     TopicResult,
 )
-from brokerstream.state.share.state_store import NO_EPOCH, Fault
+from brokertwin.state.share.state_store import NO_EPOCH, Fault
 
 
 def handle(broker: Broker, request: Request) -> Decision:

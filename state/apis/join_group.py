@@ -28,32 +28,32 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int32, since
-from brokerstream.state.groups import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int32, since
+from brokertwin.state.groups import (
     classic_members,
     group_rules,
     groups,
     streams_group_records,
 )
-from brokerstream.state.groups.classic_group import GroupState, Member, Wish
-from brokerstream.state.groups.consumer_group import ConsumerGroup
-from brokerstream.state.groups.consumer_group_records import group_tombstones
-from brokerstream.state.groups.group_answers import (
+from brokertwin.state.groups.classic_group import GroupState, Member, Wish
+from brokertwin.state.groups.consumer_group import ConsumerGroup
+from brokertwin.state.groups.consumer_group_records import group_tombstones
+from brokertwin.state.groups.group_answers import (
     JoinGroupResponse,
     SyncGroupResponse,
     join_refused,
     joined,
     members_of,
 )
-from brokerstream.state.groups.group_coordinator import GroupCoordinator
-from brokerstream.state.groups.share_group import ShareGroup
-from brokerstream.state.groups.streams_group import StreamsGroup
+from brokertwin.state.groups.group_coordinator import GroupCoordinator
+from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.groups.streams_group import StreamsGroup
 
 REBALANCE_TIMEOUT_SINCE = 1
 MEMBER_ID_REQUIRED_SINCE = 4

@@ -12,15 +12,15 @@ id "" goes by the instance id alone. Up to version 2 there is one member and one
 
 from typing import Annotated
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, since
-from brokerstream.state.groups import group_rules, groups
-from brokerstream.state.groups.consumer_coordinator import ConsumerCoordinator
-from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember
-from brokerstream.state.groups.group_coordinator import GroupCoordinator
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.groups import group_rules, groups
+from brokertwin.state.groups.consumer_coordinator import ConsumerCoordinator
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
+from brokertwin.state.groups.group_coordinator import GroupCoordinator
 
 MEMBERS_SINCE = 3
 

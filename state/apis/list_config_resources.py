@@ -16,13 +16,13 @@ Who may not DESCRIBE_CONFIGS the cluster gets 31 CLUSTER_AUTHORIZATION_FAILED, a
 
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import given_configs, group_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import given_configs, group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 IN_ORDER = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)

@@ -7,13 +7,13 @@ States and types are compared without regard to case; an unknown one matches not
 
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.schema import Body, Int16, Int32, since
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.kinds import kind_of
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.kinds import kind_of
 
 
 class ListGroupsRequest(Body):

@@ -37,14 +37,14 @@ Not done: magic 0 and 1, remote storage (and so the wait for it, `timeoutMs`).
 from collections import Counter
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.image import NO_EPOCH, Topic
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.configs.topic_configs import value_of
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.image import NO_EPOCH, Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.configs.topic_configs import value_of
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import (
     ZERO_UUID,
     Body,
     Int8,
@@ -55,9 +55,9 @@ from brokerstream.state.core.schema import (
     since,
     tagged,
 )
-from brokerstream.state.logs import timestamp_index
-from brokerstream.state.logs.log import ISOLATION_LEVELS, Log
-from brokerstream.state.logs.timestamp_index import Found, Part
+from brokertwin.state.logs import timestamp_index
+from brokertwin.state.logs.log import ISOLATION_LEVELS, Log
+from brokertwin.state.logs.timestamp_index import Found, Part
 
 LATEST = -1
 EARLIEST = -2

@@ -8,14 +8,14 @@ says nothing.
 
 from collections.abc import Iterable
 
-from brokerstream.state.access.authorizer import Operation, needs
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.replication import reassignments
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.replication import reassignments
 
 
 class ListedTopic(Body):

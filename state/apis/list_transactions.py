@@ -13,16 +13,16 @@ that is none is refused, 128 INVALID_REGULAR_EXPRESSION, and nothing else is tol
 from collections.abc import Iterable
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import TransactionMetadata
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
-from brokerstream.state.groups import topic_regexes
-from brokerstream.state.transactions import transactional_ids
-from brokerstream.state.transactions.transactions import State
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import TransactionMetadata
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
+from brokertwin.state.groups import topic_regexes
+from brokertwin.state.transactions import transactional_ids
+from brokertwin.state.transactions.transactions import State
 
 NO_DURATION = -1
 

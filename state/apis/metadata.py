@@ -31,14 +31,14 @@ from typing import Annotated, NamedTuple
 from msgspec import field
 from msgspec.structs import replace
 
-from brokerstream.state.access.authorizer import CLUSTER_NAME, Operation, ResourceType
-from brokerstream.state.cluster import internal_topics, topics
-from brokerstream.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
-from brokerstream.state.cluster.machines import NO_LEADER, Broker, Reached
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Lasting, Uuid, since
+from brokertwin.state.access.authorizer import CLUSTER_NAME, Operation, ResourceType
+from brokertwin.state.cluster import internal_topics, topics
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
+from brokertwin.state.cluster.machines import NO_LEADER, Broker, Reached
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Lasting, Uuid, since
 
 OPERATIONS_NOT_ASKED = -(2**31)
 

@@ -20,9 +20,9 @@ never reach the coordinator; where none is left, the group is not looked at. The
 A commit with a generation below 0 makes a group that is not there yet ("simple"); where each offset
 is refused with 12 nothing of it is written (`groups.begin`). The time of the
 commit is the event's; it expires at a time of its own only where versions 2 to 4 give a retention.
-With `brokerstream.commit.while.loading` (seed 003) a commit is taken while the group is loaded, of
+With `brokertwin.commit.while.loading` (seed 003) a commit is taken while the group is loaded, of
 anybody: it lies in the log behind what is read, which therefore does not take its place.
-With `brokerstream.offset.storage` zookeeper (seed 003) any broker takes a commit of anybody, in any
+With `brokertwin.offset.storage` zookeeper (seed 003) any broker takes a commit of anybody, in any
 generation, and has it written there (`state/cluster/coordinators.py`); 15 if it takes too long.
 From version 10 on topics go by their ids (KIP-848). As in Kafka, partitions that the broker itself
 refused come first in the answer.
@@ -34,21 +34,21 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.cluster.machines import Broker, Machine
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.records import OffsetCommitted, Record
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, given, since
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.groups import group_coordinator, groups
-from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
-from brokerstream.state.groups.group_rules import Commit
-from brokerstream.state.groups.groups import Group
-from brokerstream.state.groups.kinds import kind_of
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.records import OffsetCommitted, Record
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, given, since
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.groups import group_coordinator, groups
+from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.groups import Group
+from brokertwin.state.groups.kinds import kind_of
 
 TOPIC_IDS_SINCE = 10
 SESSION_EXTENDED_IN = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})
@@ -289,7 +289,7 @@ def _group_error(
     error = coordinators.group_error(broker, body.group_id)
     if error is not NONE:
         is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
-        is_taken = is_loading and broker.settings.brokerstream_commit_while_loading
+        is_taken = is_loading and broker.settings.brokertwin_commit_while_loading
         return NONE if is_taken else error
     if group is not None:
         generation, places = body.generation_id_or_member_epoch, _places(broker, accepted)

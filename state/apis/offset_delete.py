@@ -13,22 +13,22 @@ For a partition: 29 where the client may not READ the topic, 3 where there is no
 member subscribes to the topic. As in Kafka, what the broker itself refuses comes first, and a topic
 that it refuses whole is named also where no partition was.
 
-With `brokerstream.commit.while.loading` (seed 003) offsets go while the group is loaded, too: the
+With `brokertwin.commit.while.loading` (seed 003) offsets go while the group is loaded, too: the
 tombstones lie in the log behind what is read, and nothing comes back.
 """
 
 from typing import NamedTuple
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import OffsetDeleted, Record
-from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.groups import committed_offsets, groups
-from brokerstream.state.groups.kinds import kind_of
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import OffsetDeleted, Record
+from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.groups import committed_offsets, groups
+from brokertwin.state.groups.kinds import kind_of
 
 
 class DeletePartition(Body):
@@ -89,7 +89,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     else:
         error = coordinators.group_error(broker, body.group_id)
     is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
-    if is_loading and broker.settings.brokerstream_commit_while_loading:
+    if is_loading and broker.settings.brokertwin_commit_while_loading:
         refused, decided = _sorted_out(broker, request, set())
         gone = [OffsetDeleted(body.group_id, each.topic, each.partition) for each in decided]
         return Decision(records=[*gone], response=_response(refused, decided))

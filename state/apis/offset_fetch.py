@@ -20,9 +20,9 @@ Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetc
 Without requireStable it tells of what followers have; with it of all, and waits until they have it
 (`state/cell/behind.py`).
 
-With `brokerstream.missing.offset.error` (seed 003) a partition without an offset is answered with 3
+With `brokertwin.missing.offset.error` (seed 003) a partition without an offset is answered with 3
 UNKNOWN_TOPIC_OR_PARTITION, as Kafka 0.8.1 did: a consumer cannot tell it from a topic that is gone.
-With `brokerstream.forward.offset.fetch` (seed 003) a broker that does not coordinate a group asks
+With `brokertwin.forward.offset.fetch` (seed 003) a broker that does not coordinate a group asks
 the one that does and hands on its answer, 15 COORDINATOR_NOT_AVAILABLE where there is none.
 What the client may see is decided by the broker that it has asked. ZooKeeper is asked likewise,
 where it keeps the offsets.
@@ -35,21 +35,21 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators
-from brokerstream.state.cluster.machines import Broker, Machine
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
-from brokerstream.state.core.tables import Table, decode_item
-from brokerstream.state.groups import committed_offsets, groups
-from brokerstream.state.groups.committed_offsets import Offset
-from brokerstream.state.groups.kinds import kind_of
-from brokerstream.state.logs.log import Log, batches_from
-from brokerstream.state.replication import internal_logs
-from brokerstream.state.transactions import transactional_offsets
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.tables import Table, decode_item
+from brokertwin.state.groups import committed_offsets, groups
+from brokertwin.state.groups.committed_offsets import Offset
+from brokertwin.state.groups.kinds import kind_of
+from brokertwin.state.logs.log import Log, batches_from
+from brokertwin.state.replication import internal_logs
+from brokertwin.state.transactions import transactional_offsets
 
 TOPIC_IDS_SINCE = 10
 GROUPS_SINCE = 8
@@ -169,9 +169,7 @@ def _kept_elsewhere(
 ) -> dict[int, list[int]]:
     """By machine, which of the groups asked for it keeps, and not this broker."""
     found: dict[int, list[int]] = {}
-    may_ask = broker.settings.brokerstream_forward_offset_fetch or coordinators.has_zookeeper(
-        broker
-    )
+    may_ask = broker.settings.brokertwin_forward_offset_fetch or coordinators.has_zookeeper(broker)
     if not may_ask or request.is_from_machine:
         return found
     for place, wanted in enumerate(asked):
@@ -266,7 +264,7 @@ class _Reader:
     def __init__(self, broker: Machine, group_id: str, require_stable: bool) -> None:
         self._broker = broker
         self._unstable = set[tuple[str, int]]()
-        is_refused = broker.settings.brokerstream_missing_offset_error
+        is_refused = broker.settings.brokertwin_missing_offset_error
         self._error_of_none = Error.UNKNOWN_TOPIC_OR_PARTITION if is_refused else Error.NONE
         self.table = broker.tables.groups if require_stable else _committed(broker, group_id)
         self.group_id = group_id

@@ -30,23 +30,23 @@ from collections.abc import Iterator
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import quota_rates
-from brokerstream.state.cluster.image import INTERNAL_TOPICS, LeaderIdAndEpoch, Topic
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.events import Choices
-from brokerstream.state.core.records import UNKNOWN_CODEC, Batch, BatchAppended, Record
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.logs import producer as producers
-from brokerstream.state.logs import record_validation
-from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import acks, copying
-from brokerstream.state.replication.acks import Acked, AcksState
-from brokerstream.state.replication.produce_bodies import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import quota_rates
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, LeaderIdAndEpoch, Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.events import Choices
+from brokertwin.state.core.records import UNKNOWN_CODEC, Batch, BatchAppended, Record
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.logs import producer as producers
+from brokertwin.state.logs import record_validation
+from brokertwin.state.logs.log import Log
+from brokertwin.state.replication import acks, copying
+from brokertwin.state.replication.acks import Acked, AcksState
+from brokertwin.state.replication.produce_bodies import (
     TOPIC_IDS_SINCE,
     AnsweredPartition,
     AnsweredTopic,
@@ -55,7 +55,7 @@ from brokerstream.state.replication.produce_bodies import (
     ProduceRequest,
     ProduceResponse,
 )
-from brokerstream.state.transactions import transaction_verification as verifications
+from brokertwin.state.transactions import transaction_verification as verifications
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics."""

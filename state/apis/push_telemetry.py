@@ -18,14 +18,14 @@ push is refused once. Source: `ClientMetricsManager.processPushTelemetryRequest`
 `ClientTelemetryUtils.decompress` in Kafka; KIP-714.
 """
 
-from brokerstream.state.apis.get_telemetry_subscriptions import ACCEPTED
-from brokerstream.state.cluster import client_instances
-from brokerstream.state.cluster.client_instances import Instance, OfClient
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid
+from brokertwin.state.apis.get_telemetry_subscriptions import ACCEPTED
+from brokertwin.state.cluster import client_instances
+from brokertwin.state.cluster.client_instances import Instance, OfClient
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid
 
 ONE_UUID = "AAAAAAAAAAAAAAAAAAAAAQ"
 RESERVED = (ZERO_UUID, ONE_UUID)

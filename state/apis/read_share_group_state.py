@@ -15,14 +15,14 @@ A new leader epoch is noted: what earlier leaders write from now on is fenced.
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.share_records import ShareSnapshot, ShareUpdate
-from brokerstream.state.share import result_order, share_partitions, state_store
-from brokerstream.state.share.state_bodies import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.share_records import ShareSnapshot, ShareUpdate
+from brokertwin.state.share import result_order, share_partitions, state_store
+from brokertwin.state.share.state_bodies import (
     READ,
     ReadPartitionResult,
     ReadShareGroupStateRequest,
@@ -30,7 +30,7 @@ from brokerstream.state.share.state_bodies import (
     ReadTopicResult,
     StateBatch,
 )
-from brokerstream.state.share.state_store import NO_EPOCH
+from brokertwin.state.share.state_store import NO_EPOCH
 
 
 def handle(broker: Broker, request: Request) -> Decision:

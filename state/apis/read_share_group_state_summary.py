@@ -5,19 +5,19 @@ Source: `ShareCoordinatorService.readStateSummary`, `ShareCoordinatorShard.readS
 are refused as in DeleteShareGroupState. A state that has not begun has the start offset -1.
 """
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.share import result_order, state_store
-from brokerstream.state.share.state_bodies import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.share import result_order, state_store
+from brokertwin.state.share.state_bodies import (
     SUMMARY,
     ReadShareGroupStateRequest,
     ReadShareGroupStateSummaryResponse,
     SummarizedPartition,
     SummarizedTopic,
 )
-from brokerstream.state.share.state_store import NO_OFFSET, UNKNOWN, Place
+from brokertwin.state.share.state_store import NO_OFFSET, UNKNOWN, Place
 
 
 def handle(broker: Broker, request: Request) -> Decision:

@@ -1,6 +1,6 @@
 """Every API that is built, by its key."""
 
-from brokerstream.state.apis import (
+from brokertwin.state.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     allocate_producer_ids,
@@ -78,7 +78,7 @@ from brokerstream.state.apis import (
     write_share_group_state,
     write_txn_markers,
 )
-from brokerstream.state.core.api import Api
+from brokertwin.state.core.api import Api
 
 _MODULES = (
     produce,

@@ -17,24 +17,24 @@ still has is given back.
 
 import msgspec
 
-from brokerstream.state.apis import share_fetch
-from brokerstream.state.apis.share_requests import denied_names, request_error
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.share import acknowledgements, share_partitions, share_sessions
-from brokerstream.state.share.acknowledgements import Outcome
-from brokerstream.state.share.fetch_bodies import (
+from brokertwin.state.apis import share_fetch
+from brokertwin.state.apis.share_requests import denied_names, request_error
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.share import acknowledgements, share_partitions, share_sessions
+from brokertwin.state.share.acknowledgements import Outcome
+from brokertwin.state.share.fetch_bodies import (
     AcknowledgedPartition,
     AcknowledgedTopic,
     Leader,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
 )
-from brokerstream.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH
-from brokerstream.state.share.state_bodies import ShareGroupStateResponse
+from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH
+from brokertwin.state.share.state_bodies import ShareGroupStateResponse
 
 
 class AcknowledgeState(msgspec.Struct, array_like=True):

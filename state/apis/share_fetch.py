@@ -30,13 +30,13 @@ to wait; what was acquired for it stays its own until the lock is over, as in Ka
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.apis.share_requests import denied_names, request_error
-from brokerstream.state.cluster import quota_rates
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting as waits
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis.share_requests import denied_names, request_error
+from brokertwin.state.cluster import quota_rates
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting as waits
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import (
     Asked,
     Decision,
     Delay,
@@ -45,9 +45,9 @@ from brokerstream.state.core.decision import (
     Request,
     Waiting,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.share import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.share import (
     acknowledgements,
     response_size,
     result_order,
@@ -55,16 +55,16 @@ from brokerstream.state.share import (
     share_reads,
     share_sessions,
 )
-from brokerstream.state.share.acknowledgements import RENEWAL_VERSION, Outcome
-from brokerstream.state.share.fetch_bodies import (
+from brokertwin.state.share.acknowledgements import RENEWAL_VERSION, Outcome
+from brokertwin.state.share.fetch_bodies import (
     AnsweredPartition,
     AnsweredTopic,
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from brokerstream.state.share.share_reads import ShareRead
-from brokerstream.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
-from brokerstream.state.share.state_bodies import (
+from brokertwin.state.share.share_reads import ShareRead
+from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
+from brokertwin.state.share.state_bodies import (
     ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
     ShareGroupStateResponse,

@@ -5,16 +5,16 @@ Source: `GroupMetadataManager.shareGroupDescribe`, `ShareGroup.asDescribedGroup`
 order, is in `describing.py`. Partitions of topics that are deleted are not shown.
 """
 
-from brokerstream.state.cluster import features
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, Uuid
-from brokerstream.state.groups import describing, share_offsets
-from brokerstream.state.groups.describing import Describing
-from brokerstream.state.groups.share_group import ShareGroup, ShareMember
-from brokerstream.state.groups.simple_assignor import SIMPLE
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, Uuid
+from brokertwin.state.groups import describing, share_offsets
+from brokertwin.state.groups.describing import Describing
+from brokertwin.state.groups.share_group import ShareGroup, ShareMember
+from brokertwin.state.groups.simple_assignor import SIMPLE
 
 NOT_ASKED = -(2**31)
 

@@ -19,17 +19,17 @@ The member epoch 0 joins, -1 leaves. What follows is in `state/groups/share_grou
 The assignment is told where it has changed, and to who joins or names topics.
 """
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators, features, group_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, Uuid
-from brokerstream.state.groups import share_group_coordinator
-from brokerstream.state.groups.assignments import Target
-from brokerstream.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Refused
-from brokerstream.state.groups.share_group_coordinator import Beat, Said, ShareGroupCoordinator
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators, features, group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, Uuid
+from brokertwin.state.groups import share_group_coordinator
+from brokertwin.state.groups.assignments import Target
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Refused
+from brokertwin.state.groups.share_group_coordinator import Beat, Said, ShareGroupCoordinator
 
 MEMBER_ID_LENGTH_MAX = 36
 

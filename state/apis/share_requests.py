@@ -3,12 +3,12 @@
 Source: `KafkaApis.handleShareFetchRequest`, `handleShareAcknowledgeRequest` in Kafka; KIP-932.
 """
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import features
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.share.fetch_bodies import ShareAcknowledgeRequest, ShareFetchRequest
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.share.fetch_bodies import ShareAcknowledgeRequest, ShareFetchRequest
 
 MEMBER_ID_CHARACTERS_MAX = 36
 

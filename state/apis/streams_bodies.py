@@ -8,11 +8,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from brokerstream.state.core import streams_records
-from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Int64
-from brokerstream.state.core.streams_records import StreamsTopology, Tasks
-from brokerstream.state.groups.streams_endpoints import EndpointPartitions, Partitions
+from brokertwin.state.core import streams_records
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64
+from brokertwin.state.core.streams_records import StreamsTopology, Tasks
+from brokertwin.state.groups.streams_endpoints import EndpointPartitions, Partitions
 
 Uint16 = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 

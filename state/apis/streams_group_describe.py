@@ -6,7 +6,7 @@ which order, is in `describing.py`. The internal topics have the partitions that
 to have, once a heartbeat has found all topics; before, those that the first member gave them.
 """
 
-from brokerstream.state.apis.streams_bodies import (
+from brokertwin.state.apis.streams_bodies import (
     Endpoint,
     KeyValue,
     StreamsTaskIds,
@@ -15,19 +15,19 @@ from brokerstream.state.apis.streams_bodies import (
     endpoint_told,
     sorted_tasks,
 )
-from brokerstream.state.cluster import features
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import streams_records
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.core.streams_records import TargetTasks
-from brokerstream.state.groups import describing, streams_live
-from brokerstream.state.groups.describing import Describing
-from brokerstream.state.groups.streams_group import StreamsGroup, StreamsMember
-from brokerstream.state.groups.topology_topics import ConfiguredTopology, InternalTopic
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import streams_records
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.core.streams_records import TargetTasks
+from brokertwin.state.groups import describing, streams_live
+from brokertwin.state.groups.describing import Describing
+from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
+from brokertwin.state.groups.topology_topics import ConfiguredTopology, InternalTopic
 
 NOT_ASKED = -(2**31)
 

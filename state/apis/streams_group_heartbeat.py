@@ -31,30 +31,30 @@ created, where the client may CREATE them. Kafka 4.3.1 never answers 131 or 132.
 
 from msgspec import structs
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.apis import streams_bodies
-from brokerstream.state.apis.streams_bodies import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import streams_bodies
+from brokertwin.state.apis.streams_bodies import (
     KeyValue,
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     Topology,
 )
-from brokerstream.state.cluster import coordinators, features, group_configs, topics
-from brokerstream.state.cluster.image import INTERNAL_TOPICS
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.streams_records import TargetTasks
-from brokerstream.state.groups import streams_coordinator, streams_topics, topology_topics
-from brokerstream.state.groups.consumer_group import (
+from brokertwin.state.cluster import coordinators, features, group_configs, topics
+from brokertwin.state.cluster.image import INTERNAL_TOPICS
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.streams_records import TargetTasks
+from brokertwin.state.groups import streams_coordinator, streams_topics, topology_topics
+from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     Refused,
 )
-from brokerstream.state.groups.streams_coordinator import Beat, Said, StreamsCoordinator
+from brokertwin.state.groups.streams_coordinator import Beat, Said, StreamsCoordinator
 
 NO_TIMEOUT = -1
 

@@ -36,19 +36,19 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.apis.offset_commit import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis.offset_commit import (
     Answers,
     CommittedPartition,
     CommittedTopic,
     is_too_large,
 )
-from brokerstream.state.cluster import coordinators
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import (
+from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import (
     Batch,
     OffsetCommitted,
     ProducerNoted,
@@ -56,17 +56,17 @@ from brokerstream.state.core.records import (
     TransactionalOffset,
     TransactionalOffsetsWritten,
 )
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.group_rules import Commit
-from brokerstream.state.groups.kinds import kind_of
-from brokerstream.state.logs import producer as producers
-from brokerstream.state.logs.producer import Producer
-from brokerstream.state.replication import internal_logs
-from brokerstream.state.transactions import transaction_verification as verifications
-from brokerstream.state.transactions import transactional_offsets
-from brokerstream.state.transactions.transactional_offsets import NO_PRODUCER_ID
+from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.kinds import kind_of
+from brokertwin.state.logs import producer as producers
+from brokertwin.state.logs.producer import Producer
+from brokertwin.state.replication import internal_logs
+from brokertwin.state.transactions import transaction_verification as verifications
+from brokertwin.state.transactions import transactional_offsets
+from brokertwin.state.transactions.transactional_offsets import NO_PRODUCER_ID
 
 KNOWS_ABORTABLE_SINCE = 4
 """The first version whose clients know TRANSACTION_ABORTABLE."""

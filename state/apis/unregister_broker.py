@@ -6,14 +6,14 @@ Runs on the controller. Sources: KIP-631; `ReplicationControlManager.unregisterB
 sets; assignments keep it. It may be alive: until it registers again nobody counts on it.
 """
 
-from brokerstream.state.access.authorizer import Operation, needs
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import BrokerUnregistered
-from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.replication import elections, registrations
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import BrokerUnregistered
+from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.replication import elections, registrations
 
 
 class UnregisterBrokerRequest(Body):

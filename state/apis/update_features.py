@@ -18,15 +18,15 @@ Version 0 has only upgrades, and neither it nor its `allowDowngrade` lets a leve
 
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation, needs
-from brokerstream.state.cluster import features
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.core.records import FeatureLevelChanged, Record
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.records import FeatureLevelChanged, Record
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 

@@ -6,15 +6,15 @@ is refused with, and in which order, is as in ReadShareGroupState, and for a sta
 it is 124 FENCED_STATE_EPOCH, after the leader's. Neither epoch is noted.
 """
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareUpdate
-from brokerstream.state.share import result_order, share_partitions, state_store
-from brokerstream.state.share.state_batches import combined
-from brokerstream.state.share.state_bodies import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareUpdate
+from brokertwin.state.share import result_order, share_partitions, state_store
+from brokertwin.state.share.state_batches import combined
+from brokertwin.state.share.state_bodies import (
     WRITE,
     PartitionResult,
     ShareGroupStateResponse,

@@ -18,23 +18,23 @@ of one producer come together. Where a partition has followers the answer waits 
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Batch, BatchAppended, EndMarker, ProducerNoted, Record
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.logs import control_batches
-from brokerstream.state.logs import producer as producers
-from brokerstream.state.logs.log import Log
-from brokerstream.state.logs.producer import Producer
-from brokerstream.state.replication import copying
-from brokerstream.state.transactions import transaction_verification as verifications
-from brokerstream.state.transactions import transactional_offsets
-from brokerstream.state.transactions.transaction_markers import (
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Batch, BatchAppended, EndMarker, ProducerNoted, Record
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.logs import control_batches
+from brokertwin.state.logs import producer as producers
+from brokertwin.state.logs.log import Log
+from brokertwin.state.logs.producer import Producer
+from brokertwin.state.replication import copying
+from brokertwin.state.transactions import transaction_verification as verifications
+from brokertwin.state.transactions import transactional_offsets
+from brokertwin.state.transactions.transaction_markers import (
     KEY,
     Marker,
     MarkerPartitionResult,
@@ -109,7 +109,7 @@ class _Writer:
     def _end_offsets(self, marker: Marker, topic: Topic, log: Log) -> Error:
         """The group coordinator ends a transaction; its log has a marker where it has rows."""
         has_rows = len(topic.partitions[log.partition].replicas) > 1
-        has_rows = has_rows or self._broker.settings.brokerstream_internal_logs
+        has_rows = has_rows or self._broker.settings.brokertwin_internal_logs
         if has_rows or any(each.producer_id == marker.producer_id for each in log.transactions):
             error = self._append(marker, topic, log)
         elif not self._broker.settings.transaction_partition_verification_enable:

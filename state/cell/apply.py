@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from brokerstream.state.access import authorizer, delegation_tokens
-from brokerstream.state.cell import leaders, loading
-from brokerstream.state.cluster import (
+from brokertwin.state.access import authorizer, delegation_tokens
+from brokertwin.state.cell import leaders, loading
+from brokertwin.state.cluster import (
     broker_configs,
     client_instances,
     client_quotas,
@@ -15,8 +15,8 @@ from brokerstream.state.cluster import (
     metadata_log,
     retention_limits,
 )
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.group_records import (
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
@@ -32,7 +32,7 @@ from brokerstream.state.core.group_records import (
     ShareGroupTargetAssignmentMemberWritten,
     ShareGroupTargetAssignmentMetadataWritten,
 )
-from brokerstream.state.core.records import (
+from brokertwin.state.core.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
     BatchAppended,
@@ -76,9 +76,9 @@ from brokerstream.state.core.records import (
     TransactionMarkersWritten,
     TransactionMetadataWritten,
 )
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.share_records import ShareStateWritten
-from brokerstream.state.core.streams_records import (
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.share_records import ShareStateWritten
+from brokertwin.state.core.streams_records import (
     StreamsGroupCurrentMemberAssignmentWritten,
     StreamsGroupMemberMetadataWritten,
     StreamsGroupMetadataWritten,
@@ -86,15 +86,15 @@ from brokerstream.state.core.streams_records import (
     StreamsGroupTargetAssignmentMetadataWritten,
     StreamsGroupTopologyWritten,
 )
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.groups import (
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.groups import (
     committed_offsets,
     consumer_group_records,
     groups,
     share_group_records,
     streams_group_records,
 )
-from brokerstream.state.logs import (
+from brokertwin.state.logs import (
     cleaner,
     deleted_times,
     log,
@@ -103,16 +103,16 @@ from brokerstream.state.logs import (
     taking,
     truncation,
 )
-from brokerstream.state.logs.log import SealedSegment
-from brokerstream.state.replication import cleaning
-from brokerstream.state.share import share_partitions, state_store
-from brokerstream.state.transactions import (
+from brokertwin.state.logs.log import SealedSegment
+from brokertwin.state.replication import cleaning
+from brokertwin.state.share import share_partitions, state_store
+from brokertwin.state.transactions import (
     producer_id_blocks,
     producer_ids,
     transactional_ids,
     transactional_offsets,
 )
-from brokerstream.state.transactions import transaction_verification as verifications
+from brokertwin.state.transactions import transaction_verification as verifications
 
 METADATA_RECORDS: frozenset[type] = frozenset(
     {

@@ -24,7 +24,7 @@ Source: `CoordinatorRuntime.CoordinatorContext.append` in Kafka; a real one was 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from brokerstream.state.apis import (
+from brokertwin.state.apis import (
     alter_share_group_offsets,
     consumer_group_heartbeat,
     delete_groups,
@@ -40,19 +40,19 @@ from brokerstream.state.apis import (
     sync_group,
     txn_offset_commit,
 )
-from brokerstream.state.cell.not_committed import RESULTS
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Asked, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.classic_group import ClassicGroup
-from brokerstream.state.groups.consumer_group import ConsumerGroup
-from brokerstream.state.replication import copying, internal_logs
-from brokerstream.state.replication.copying import Place
-from brokerstream.state.replication.internal_logs import Required
-from brokerstream.state.share.state_bodies import DELETE, INITIALIZE, READ, SUMMARY, WRITE
+from brokertwin.state.cell.not_committed import RESULTS
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Asked, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_group import ClassicGroup
+from brokertwin.state.groups.consumer_group import ConsumerGroup
+from brokertwin.state.replication import copying, internal_logs
+from brokertwin.state.replication.copying import Place
+from brokertwin.state.replication.internal_logs import Required
+from brokertwin.state.share.state_bodies import DELETE, INITIALIZE, READ, SUMMARY, WRITE
 
 Places = Iterable[Place | None]
 

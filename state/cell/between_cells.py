@@ -32,10 +32,10 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell.delivery import Schedule, Step, arrives
-from brokerstream.state.cell.output_rows import Rows
-from brokerstream.state.core.decision import (
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell.delivery import Schedule, Step, arrives
+from brokertwin.state.cell.output_rows import Rows
+from brokertwin.state.core.decision import (
     CONTROLLER,
     HandOver,
     LeaderAndIsr,
@@ -44,12 +44,12 @@ from brokerstream.state.core.decision import (
     ReplicaFetch,
     Sent,
 )
-from brokerstream.state.core.events import Choices, Event, Kind
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.schema import Body
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import Table
-from brokerstream.state.replication import network
+from brokertwin.state.core.events import Choices, Event, Kind
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.schema import Body
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.tables import Table
+from brokertwin.state.replication import network
 
 _json = msgspec.json.Encoder()
 

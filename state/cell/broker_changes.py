@@ -1,4 +1,4 @@
-"""Brokers stop, start, and are cut off from the others: what `brokerstream cluster` does to them.
+"""Brokers stop, start, and are cut off from the others: what `brokertwin cluster` does to them.
 
 It goes to the cell that holds the broker. What a stop means for partitions the controller says,
 which may be in another cell (`between_cells.py`); elections are in `state/replication`.
@@ -7,25 +7,25 @@ which may be in another cell (`between_cells.py`); elections are in `state/repli
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from brokerstream.state.cell import between_cells, handover, replicas_of
-from brokerstream.state.cell.between_cells import Outward, RegistrationTold
-from brokerstream.state.cell.delivery import Schedule, undelayed
-from brokerstream.state.cell.effects import Effects
-from brokerstream.state.cell.output_rows import Refused, Rows
-from brokerstream.state.cluster.machines import Broker, Controller, Machine
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import CONTROLLER, Decision, Message, Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import Event, Kind, Reason
-from brokerstream.state.core.records import (
+from brokertwin.state.cell import between_cells, handover, replicas_of
+from brokertwin.state.cell.between_cells import Outward, RegistrationTold
+from brokertwin.state.cell.delivery import Schedule, undelayed
+from brokertwin.state.cell.effects import Effects
+from brokertwin.state.cell.output_rows import Refused, Rows
+from brokertwin.state.cluster.machines import Broker, Controller, Machine
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import CONTROLLER, Decision, Message, Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import Event, Kind, Reason
+from brokertwin.state.core.records import (
     BrokerRegistered,
     ConfigChanged,
     FeatureLevelChanged,
     Record,
 )
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.replication import (
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.replication import (
     checkpoints,
     copying,
     directories,
@@ -34,7 +34,7 @@ from brokerstream.state.replication import (
     network,
     registrations,
 )
-from brokerstream.state.replication.registrations import State
+from brokertwin.state.replication.registrations import State
 
 
 class BrokerChanges(ABC):

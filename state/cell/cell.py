@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from brokerstream.state.cell import between_cells, expiry
-from brokerstream.state.cell.delivery import AtOnce, Schedule
-from brokerstream.state.cell.output_rows import Rows
-from brokerstream.state.cell.requests import refusal_for
-from brokerstream.state.cell.run import Run
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting
-from brokerstream.state.core.dead_letters import dead_letter, refused
-from brokerstream.state.core.events import (
+from brokertwin.state.cell import between_cells, expiry
+from brokertwin.state.cell.delivery import AtOnce, Schedule
+from brokertwin.state.cell.output_rows import Rows
+from brokertwin.state.cell.requests import refusal_for
+from brokertwin.state.cell.run import Run
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting
+from brokertwin.state.core.dead_letters import dead_letter, refused
+from brokertwin.state.core.events import (
     BETWEEN_CELLS,
     INTERVENTIONS,
     REQUEST,
@@ -30,11 +30,11 @@ from brokerstream.state.core.events import (
     Refusal,
     decode_event,
 )
-from brokerstream.state.core.layers import DamagedError
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import TABLE_NAMES, ReadBaseOf, Tables
-from brokerstream.state.core.waiting import NO_DEADLINE
+from brokertwin.state.core.layers import DamagedError
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.tables import TABLE_NAMES, ReadBaseOf, Tables
+from brokertwin.state.core.waiting import NO_DEADLINE
 
 STATE_VERSION = 5
 """The version of the state row; `upgrades.py` has the step from each former one."""

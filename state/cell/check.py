@@ -1,16 +1,16 @@
 """`check(cell)`: what must hold between all items of a cell, between two events.
 
 Each room checks its own items; here is what lies across rooms, and that there is nothing else.
-No job pays for it: tests have it after every event, and `brokerstream replay --check`. Who looks
+No job pays for it: tests have it after every event, and `brokertwin replay --check`. Who looks
 after every event (`Checker`) looks at what the event has touched, and now and then at all.
 """
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster import check as cluster
-from brokerstream.state.cluster import image
-from brokerstream.state.core import check as core
-from brokerstream.state.core import waiting
-from brokerstream.state.core.check import (
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cluster import check as cluster
+from brokertwin.state.cluster import image
+from brokertwin.state.core import check as core
+from brokertwin.state.core import waiting
+from brokertwin.state.core.check import (
     ALL,
     KEYS_KNOWN,
     Touched,
@@ -21,21 +21,21 @@ from brokerstream.state.core.check import (
     machine_of,
     names_machine,
 )
-from brokerstream.state.core.decision import Waiting
-from brokerstream.state.core.kafka_apis import SHARE_FETCH
-from brokerstream.state.core.remembered import remembering
-from brokerstream.state.core.tables import TABLE_NAMES, Tables
-from brokerstream.state.core.waiting import NO_DEADLINE
-from brokerstream.state.fetch import check as fetch
-from brokerstream.state.fetch.session_items import Active, CachedPartition, Session
-from brokerstream.state.fetch.slices import Slices
-from brokerstream.state.groups import check as groups
-from brokerstream.state.logs import check as logs
-from brokerstream.state.logs.log import Log, topic_id_of
-from brokerstream.state.replication import check as replication
-from brokerstream.state.replication import network
-from brokerstream.state.share import check as share
-from brokerstream.state.transactions import check as transactions
+from brokertwin.state.core.decision import Waiting
+from brokertwin.state.core.kafka_apis import SHARE_FETCH
+from brokertwin.state.core.remembered import remembering
+from brokertwin.state.core.tables import TABLE_NAMES, Tables
+from brokertwin.state.core.waiting import NO_DEADLINE
+from brokertwin.state.fetch import check as fetch
+from brokertwin.state.fetch.session_items import Active, CachedPartition, Session
+from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.groups import check as groups
+from brokertwin.state.logs import check as logs
+from brokertwin.state.logs.log import Log, topic_id_of
+from brokertwin.state.replication import check as replication
+from brokertwin.state.replication import network
+from brokertwin.state.share import check as share
+from brokertwin.state.transactions import check as transactions
 
 KINDS: dict[str, frozenset[str]] = {
     "logs": frozenset({"log", "chunk", "sealed", "aborted", "rolled"}),

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.events import LogMark, Reason, Refusal, decode_body
-from brokerstream.state.core.records import LogCleaned
-from brokerstream.state.logs import cleaner
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.events import LogMark, Reason, Refusal, decode_body
+from brokertwin.state.core.records import LogCleaned
+from brokertwin.state.logs import cleaner
 
 _decoder = msgspec.json.Decoder(LogCleaned)
 

@@ -28,37 +28,37 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.apis import (
+from brokertwin.state.apis import (
     alter_share_group_offsets,
     delete_share_group_offsets,
     sync_group,
 )
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import not_committed
-from brokerstream.state.cell.delivery import delayed, undelayed
-from brokerstream.state.cell.not_committed import coordinators
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import Asked, Decision, LateAnswer, Message, Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.group_records import GroupMetadataWritten
-from brokerstream.state.core.records import (
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell import not_committed
+from brokertwin.state.cell.delivery import delayed, undelayed
+from brokertwin.state.cell.not_committed import coordinators
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import Asked, Decision, LateAnswer, Message, Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.group_records import GroupMetadataWritten
+from brokertwin.state.core.records import (
     Record,
     TransactionMetadataWritten,
 )
-from brokerstream.state.core.schema import Body, render
-from brokerstream.state.core.tables import Table, decode_item
-from brokerstream.state.core.waiting import COMMITTING, LateMessage
-from brokerstream.state.groups import group_coordinator
-from brokerstream.state.groups.group_rows import OF_ROWS
-from brokerstream.state.logs.log import batches_from
-from brokerstream.state.replication import acks, internal_logs
-from brokerstream.state.replication.copying import Place
-from brokerstream.state.replication.internal_logs import OF_TRANSACTIONS, Required, Written
-from brokerstream.state.share.state_bodies import DELETE, INITIALIZE
-from brokerstream.state.transactions import transaction_markers, transactional_ids
+from brokertwin.state.core.schema import Body, render
+from brokertwin.state.core.tables import Table, decode_item
+from brokertwin.state.core.waiting import COMMITTING, LateMessage
+from brokertwin.state.groups import group_coordinator
+from brokertwin.state.groups.group_rows import OF_ROWS
+from brokertwin.state.logs.log import batches_from
+from brokertwin.state.replication import acks, internal_logs
+from brokertwin.state.replication.copying import Place
+from brokertwin.state.replication.internal_logs import OF_TRANSACTIONS, Required, Written
+from brokertwin.state.share.state_bodies import DELETE, INITIALIZE
+from brokertwin.state.transactions import transaction_markers, transactional_ids
 
 _UNTOLD = {
     alter_share_group_offsets.API.key: alter_share_group_offsets.AlterShareGroupOffsetsResponse,

@@ -17,12 +17,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import CONTROLLER, Message, Sent
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.tables import Table
-from brokerstream.state.replication import network
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import CONTROLLER, Message, Sent
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.tables import Table
+from brokertwin.state.replication import network
 
 
 class MetadataRead(NamedTuple):

@@ -7,12 +7,12 @@ that the loop can wake who waits for them.
 
 from typing import Any, get_args
 
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.cell.output_rows import Rows
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.records import (
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.cell.output_rows import Rows
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.records import (
     BatchAppended,
     HighWatermarkMoved,
     LogCleaned,
@@ -22,14 +22,14 @@ from brokerstream.state.core.records import (
     Record,
     TopicRemoved,
 )
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.core.waiting import watch_key
-from brokerstream.state.fetch import fetch_session
-from brokerstream.state.groups.group_rows import OF_ROWS
-from brokerstream.state.logs import log as logs
-from brokerstream.state.replication import checkpoints
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.waiting import watch_key
+from brokertwin.state.fetch import fetch_session
+from brokertwin.state.groups.group_rows import OF_ROWS
+from brokertwin.state.logs import log as logs
+from brokertwin.state.replication import checkpoints
 
 CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
 """Records after which readers, and followers, may find more in a log."""
@@ -58,7 +58,7 @@ class Effects:
         self._settings = settings
         self.rows = rows
         self._is_replicated = len(settings.brokers) > 1
-        self._is_traced = settings.broker_settings.brokerstream_trace_replication
+        self._is_traced = settings.broker_settings.brokertwin_trace_replication
         self.changed_logs: dict[str, str] = {}
         self.uncopied: dict[int, dict[tuple[Uuid, int], None]] = {}
         self.event_id = ""

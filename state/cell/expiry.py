@@ -45,24 +45,24 @@ recording does not say when its broker looked.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from brokerstream.state.access import delegation_tokens
-from brokerstream.state.cluster import (
+from brokertwin.state.access import delegation_tokens
+from brokertwin.state.cluster import (
     client_instances,
     coordinators,
     mutation_quota,
     quota_rates,
     retention_limits,
 )
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.cluster.machines import Broker, Controller
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import LogStartMoved, ProducersExpired, Record
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.groups import groups, offset_expiry
-from brokerstream.state.logs import producer_expiry, retention
-from brokerstream.state.logs.log import Log
-from brokerstream.state.share import share_partitions
-from brokerstream.state.transactions import transaction_coordinator, transactional_offsets
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import LogStartMoved, ProducersExpired, Record
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.groups import groups, offset_expiry
+from brokertwin.state.logs import producer_expiry, retention
+from brokertwin.state.logs.log import Log
+from brokertwin.state.share import share_partitions
+from brokertwin.state.transactions import transaction_coordinator, transactional_offsets
 
 Expired = Callable[[Any], Iterable[Record]]
 """What a check drops of a machine's items, as records; what is not durable it drops itself."""
@@ -181,5 +181,5 @@ def _deleted(broker: Broker, log: Log, limits: retention.Limits | None) -> Itera
         return
     place = (log.topic_id, log.partition, max(log.log_start_offset, deleted_to))
     yield LogStartMoved(*place, segments_deleted_to=deleted_to)
-    if broker.settings.brokerstream_reject_unknown_producer:
+    if broker.settings.brokertwin_reject_unknown_producer:
         yield from producer_expiry.without_records(broker.tables.producers, broker.id, *place)

@@ -14,8 +14,8 @@ This is about what a coordinator holds beside it.
 
 from collections.abc import Iterator
 
-from brokerstream.state.cell import committing, leaders, loading
-from brokerstream.state.cluster.coordinators import (
+from brokertwin.state.cell import committing, leaders, loading
+from brokertwin.state.cluster.coordinators import (
     COORDINATED,
     GROUP_TOPIC,
     LOADING,
@@ -23,15 +23,15 @@ from brokerstream.state.cluster.coordinators import (
     loading_place,
     partition_for,
 )
-from brokerstream.state.cluster.image import Partition, Topic
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import Decision, LateAnswer
-from brokerstream.state.core.records import PartitionLoaded, PartitionUnloaded
-from brokerstream.state.groups import groups, kinds
-from brokerstream.state.replication import copying, internal_logs
-from brokerstream.state.replication.copying import Place
-from brokerstream.state.transactions import transactional_ids
+from brokertwin.state.cluster.image import Partition, Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core.records import PartitionLoaded, PartitionUnloaded
+from brokertwin.state.groups import groups, kinds
+from brokertwin.state.replication import copying, internal_logs
+from brokertwin.state.replication.copying import Place
+from brokertwin.state.transactions import transactional_ids
 
 
 def altered(broker: Broker, place: Place, former: Partition) -> Decision:
@@ -47,7 +47,7 @@ def altered(broker: Broker, place: Place, former: Partition) -> Decision:
     if is_election and former.leader == broker.id:
         decision = resign(broker, place, is_in_log)
     if is_election and now.leader == broker.id and is_in_log:
-        if broker.settings.brokerstream_coordinator_load_ms:
+        if broker.settings.brokertwin_coordinator_load_ms:
             load_later(broker, place)
         else:
             decision.records = [*decision.records, PartitionLoaded(*place)]
@@ -72,7 +72,7 @@ def elected(broker: Broker, place: Place, former: Partition) -> None:
 
 def load_later(broker: Broker, place: Place) -> None:
     """Loading takes a while: until then the coordinator says 14."""
-    deadline = broker.now + broker.settings.brokerstream_coordinator_load_ms
+    deadline = broker.now + broker.settings.brokertwin_coordinator_load_ms
     waiting.set_timer(broker.tables.waiting, _timer(broker, place), deadline)
 
 

@@ -21,18 +21,18 @@ Only an event of the kind `move-leader` asks for a move, and only where `CellSet
 holds.
 """
 
-from brokerstream.state.cell import loading
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.machines import Broker, Controller
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.events import Move, Reason, Refusal
-from brokerstream.state.core.records import PartitionAltered, PartitionChanged, PartitionTaken
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs import log, producer
-from brokerstream.state.replication.copying import Place
-from brokerstream.state.transactions import transaction_verification as verifications
-from brokerstream.state.transactions import transactional_offsets
+from brokertwin.state.cell import loading
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.events import Move, Reason, Refusal
+from brokertwin.state.core.records import PartitionAltered, PartitionChanged, PartitionTaken
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs import log, producer
+from brokertwin.state.replication.copying import Place
+from brokertwin.state.transactions import transaction_verification as verifications
+from brokertwin.state.transactions import transactional_offsets
 
 
 def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:

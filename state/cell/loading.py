@@ -10,26 +10,26 @@ A partition with a single replica has no such log: what its leader knows stays i
 
 from collections.abc import Callable
 
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.coordinators import (
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.coordinators import (
     GROUP_TOPIC,
     SHARE_TOPIC,
     TRANSACTION_TOPIC,
     partition_for,
 )
-from brokerstream.state.core.records import (
+from brokertwin.state.core.records import (
     PartitionLoaded,
     PartitionTaken,
     PartitionUnloaded,
     Record,
 )
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.groups import committed_offsets
-from brokerstream.state.logs.log import Log, batches_from, log_key
-from brokerstream.state.replication import internal_logs
-from brokerstream.state.share import state_store
-from brokerstream.state.transactions import transactional_ids, transactional_offsets
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.groups import committed_offsets
+from brokertwin.state.logs.log import Log, batches_from, log_key
+from brokertwin.state.replication import internal_logs
+from brokertwin.state.share import state_store
+from brokertwin.state.transactions import transactional_ids, transactional_offsets
 
 Apply = Callable[[Tables, int, Record], object]
 

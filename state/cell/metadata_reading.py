@@ -4,15 +4,15 @@ The part of the loop after a record of the controller has come to a broker: its 
 what hangs on it does. Source: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta` in Kafka.
 """
 
-from brokerstream.state.cell import handover
-from brokerstream.state.cell.broker_changes import BrokerChanges
-from brokerstream.state.cluster.coordinators import COORDINATED, GROUP_TOPIC, TRANSACTION_TOPIC
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import Decision
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import (
+from brokertwin.state.cell import handover
+from brokertwin.state.cell.broker_changes import BrokerChanges
+from brokertwin.state.cluster.coordinators import COORDINATED, GROUP_TOPIC, TRANSACTION_TOPIC
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import Decision
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import (
     BrokerRegistered,
     BrokerRegistrationChanged,
     ConfigChanged,
@@ -24,11 +24,11 @@ from brokerstream.state.core.records import (
     TopicCreated,
     TopicRemoved,
 )
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import committed_offsets, kinds
-from brokerstream.state.logs import log as logs
-from brokerstream.state.replication import checkpoints, copying, directories, disk, throttles
-from brokerstream.state.transactions import transactional_offsets
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups import committed_offsets, kinds
+from brokertwin.state.logs import log as logs
+from brokertwin.state.replication import checkpoints, copying, directories, disk, throttles
+from brokertwin.state.transactions import transactional_offsets
 
 
 class MetadataReading(BrokerChanges):

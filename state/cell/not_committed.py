@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.apis import (
+from brokertwin.state.apis import (
     alter_share_group_offsets,
     delete_groups,
     delete_share_group_offsets,
@@ -26,14 +26,14 @@ from brokerstream.state.apis import (
     offset_fetch,
     txn_offset_commit,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.groups.share_offsets import WORDS
-from brokerstream.state.share import state_store
-from brokerstream.state.share.state_bodies import DELETE, INITIALIZE, READ, SUMMARY, WRITE
-from brokerstream.state.share.state_store import Operation
-from brokerstream.state.transactions import transaction_markers
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.groups.share_offsets import WORDS
+from brokertwin.state.share import state_store
+from brokertwin.state.share.state_bodies import DELETE, INITIALIZE, READ, SUMMARY, WRITE
+from brokertwin.state.share.state_store import Operation
+from brokertwin.state.transactions import transaction_markers
 
 _COORDINATORS = {
     **dict.fromkeys(

@@ -4,16 +4,16 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.core import outputs
-from brokerstream.state.core.dead_letters import dead_letter, error_document
-from brokerstream.state.core.decision import Asked
-from brokerstream.state.core.events import Event, Reason, Refusal, RequestHeader
-from brokerstream.state.core.outputs import Output, Position, SegmentKey
-from brokerstream.state.core.records import Record, RecordEntry
-from brokerstream.state.core.schema import Body, Uuid, render
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.groups import group_rows
-from brokerstream.state.logs import log as logs
+from brokertwin.state.core import outputs
+from brokertwin.state.core.dead_letters import dead_letter, error_document
+from brokertwin.state.core.decision import Asked
+from brokertwin.state.core.events import Event, Reason, Refusal, RequestHeader
+from brokertwin.state.core.outputs import Output, Position, SegmentKey
+from brokertwin.state.core.records import Record, RecordEntry
+from brokertwin.state.core.schema import Body, Uuid, render
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.groups import group_rows
+from brokertwin.state.logs import log as logs
 
 _json = msgspec.json.Encoder()
 

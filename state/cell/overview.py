@@ -9,13 +9,13 @@ leader's; it may be negative where the leader was elected uncleanly.
 from collections.abc import Sequence
 from typing import Any
 
-from brokerstream.state.cluster import failed_dirs, image
-from brokerstream.state.cluster.image import Partition, Topic
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.tables import Table, Tables
-from brokerstream.state.logs import log
-from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import network
+from brokertwin.state.cluster import failed_dirs, image
+from brokertwin.state.cluster.image import Partition, Topic
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.logs import log
+from brokertwin.state.logs.log import Log
+from brokertwin.state.replication import network
 
 Row = dict[str, Any]
 NONE = -1

@@ -5,12 +5,12 @@ internal topic reads it (`loading.py`). With a single replica, groups and transa
 their broker. What a broker holds in memory is gone.
 """
 
-from brokerstream.state.cluster.coordinators import COORDINATED
-from brokerstream.state.cluster.machines import Machine
-from brokerstream.state.core import waiting
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.replication import checkpoints
-from brokerstream.state.replication.copying import Place
+from brokertwin.state.cluster.coordinators import COORDINATED
+from brokertwin.state.cluster.machines import Machine
+from brokertwin.state.core import waiting
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.replication import checkpoints
+from brokertwin.state.replication.copying import Place
 
 
 def pairs(machine: Machine, broker: int) -> list[tuple[int, int, Place]]:

@@ -1,11 +1,11 @@
 """A request's API, a machine's request to another one, and why an event is refused."""
 
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell.output_rows import Refused
-from brokerstream.state.core.api import Api, NotBuilt
-from brokerstream.state.core.decision import Message, Request
-from brokerstream.state.core.events import Choices, Event, Reason, Refusal, RequestHeader
-from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell.output_rows import Refused
+from brokertwin.state.core.api import Api, NotBuilt
+from brokertwin.state.core.decision import Message, Request
+from brokertwin.state.core.events import Choices, Event, Reason, Refusal, RequestHeader
+from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
 
 def api_of(header: RequestHeader) -> Api:

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.cell.cell import Meta
-from brokerstream.state.core import waiting
-from brokerstream.state.core.tables import TABLE_NAMES, Table
-from brokerstream.state.core.waiting import NO_DEADLINE
+from brokertwin.state.cell.cell import Meta
+from brokertwin.state.core import waiting
+from brokertwin.state.core.tables import TABLE_NAMES, Table
+from brokertwin.state.core.waiting import NO_DEADLINE
 
 Columns = Mapping[str, bytes]
 Items = dict[str, msgspec.Raw]

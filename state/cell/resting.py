@@ -6,10 +6,10 @@ leaves them out, and what is made of a cell to stand in a journal's place does, 
 
 from collections.abc import Mapping
 
-from brokerstream.state.apis.fetch import API
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core import waiting
-from brokerstream.state.core.check import kind_of
+from brokertwin.state.apis.fetch import API
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import waiting
+from brokertwin.state.core.check import kind_of
 
 SESSION_KINDS = frozenset(
     {

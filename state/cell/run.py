@@ -9,8 +9,8 @@ what a metadata record does with a broker in `metadata_reading.py`.
 from collections import Counter
 from typing import Any
 
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import (
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell import (
     behind,
     between_cells,
     cleaned_logs,
@@ -20,20 +20,20 @@ from brokerstream.state.cell import (
     leaders,
     settings_told,
 )
-from brokerstream.state.cell.apply import METADATA_RECORDS
-from brokerstream.state.cell.between_cells import Outward
-from brokerstream.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Schedule, arrives
-from brokerstream.state.cell.effects import Effects
-from brokerstream.state.cell.metadata_reading import MetadataReading
-from brokerstream.state.cell.output_rows import Refused, Rows
-from brokerstream.state.cell.requests import api_of, internal_request
-from brokerstream.state.cell.timers import CONTROLLERS_TIMERS, TIMERS
-from brokerstream.state.cell.told import TOLD
-from brokerstream.state.cluster.coordinators import LOADING
-from brokerstream.state.cluster.machines import Broker, Machine
-from brokerstream.state.core import waiting
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import (
+from brokertwin.state.cell.apply import METADATA_RECORDS
+from brokertwin.state.cell.between_cells import Outward
+from brokertwin.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Schedule, arrives
+from brokertwin.state.cell.effects import Effects
+from brokertwin.state.cell.metadata_reading import MetadataReading
+from brokertwin.state.cell.output_rows import Refused, Rows
+from brokertwin.state.cell.requests import api_of, internal_request
+from brokertwin.state.cell.timers import CONTROLLERS_TIMERS, TIMERS
+from brokertwin.state.cell.told import TOLD
+from brokertwin.state.cluster.coordinators import LOADING
+from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core import waiting
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import (
     CONTROLLER,
     Asked,
     Decision,
@@ -46,8 +46,8 @@ from brokerstream.state.core.decision import (
     Request,
     Waiting,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import (
     ABOUT_BROKERS,
     BETWEEN_CELLS,
     NO_CHOICES,
@@ -58,16 +58,16 @@ from brokerstream.state.core.events import (
     Refusal,
     decode_body,
 )
-from brokerstream.state.core.records import (
+from brokertwin.state.core.records import (
     PartitionAltered,
     Record,
 )
-from brokerstream.state.core.schema import Body, render, shown
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.fetch import fetch_session, session_items
-from brokerstream.state.fetch.slices import Slices
-from brokerstream.state.replication import (
+from brokertwin.state.core.schema import Body, render, shown
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.fetch import fetch_session, session_items
+from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.replication import (
     copying,
     elections,
     internal_logs,
@@ -76,7 +76,7 @@ from brokerstream.state.replication import (
     registrations,
     trace,
 )
-from brokerstream.state.transactions import transactional_ids
+from brokertwin.state.transactions import transactional_ids
 
 STEPS_MAX = 10_000
 """Steps that one event may cause in its cell before it is taken for a loop."""
@@ -399,7 +399,7 @@ class Run(MetadataReading):
 
     def _with_rows(self, machine: int, records: list[Record]) -> list[Record]:
         """With what they come to in logs that nobody follows, where somebody may look at these."""
-        if machine == CONTROLLER or not self._given.brokerstream_internal_logs:
+        if machine == CONTROLLER or not self._given.brokertwin_internal_logs:
             return records
         return internal_logs.with_rows(self._broker(machine), records)
 
@@ -580,6 +580,6 @@ class Run(MetadataReading):
                 decision = api.complete(self._broker(waited.broker), waited)
                 self._carry_out(waited.broker, waited, api, decision)
 
-        if self._given.brokerstream_trace_replication:
+        if self._given.brokertwin_trace_replication:
             for line in trace.unblocked(self._tables, watched, log, unblocked):
                 self._apply(int(log.partition("/")[0]), line)

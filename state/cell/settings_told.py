@@ -8,11 +8,11 @@ be credentials are not told; of those that were altered the names are.
 
 import msgspec
 
-from brokerstream.state.access.redaction import is_sensitive
-from brokerstream.state.cluster import client_quotas, given_configs, image
-from brokerstream.state.cluster.client_quotas import EntityQuotas
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.tables import unescape
+from brokertwin.state.access.redaction import is_sensitive
+from brokertwin.state.cluster import client_quotas, given_configs, image
+from brokertwin.state.cluster.client_quotas import EntityQuotas
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.tables import unescape
 
 COMPRESSION = "compression."
 """What the names of a topic's settings begin with that say how its batches are kept."""

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from brokerstream.state.cell import handover
-from brokerstream.state.cluster.coordinators import LOADING
-from brokerstream.state.cluster.machines import Broker, Controller
-from brokerstream.state.core.decision import Decision
-from brokerstream.state.groups import groups, kinds
-from brokerstream.state.replication import copying, elections, in_sync, throttles
-from brokerstream.state.share import share_partitions
-from brokerstream.state.transactions import transaction_coordinator, transactional_ids
+from brokertwin.state.cell import handover
+from brokertwin.state.cluster.coordinators import LOADING
+from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core.decision import Decision
+from brokertwin.state.groups import groups, kinds
+from brokertwin.state.replication import copying, elections, in_sync, throttles
+from brokertwin.state.share import share_partitions
+from brokertwin.state.transactions import transaction_coordinator, transactional_ids
 
 TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
     copying.IN_SYNC_TIMER: in_sync.fire,

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from brokerstream.state.apis import share_fetch
-from brokerstream.state.cluster import client_instances
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Decision
-from brokerstream.state.core.events import Event, Kind
-from brokerstream.state.groups import kinds
+from brokertwin.state.apis import share_fetch
+from brokertwin.state.cluster import client_instances
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Decision
+from brokertwin.state.core.events import Event, Kind
+from brokertwin.state.groups import kinds
 
 
 def _disconnected(broker: Broker, event: Event) -> Decision:

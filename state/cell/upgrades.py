@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.cell.cell import STATE_VERSION
+from brokertwin.state.cell.cell import STATE_VERSION
 
 Columns = Mapping[str, bytes]
 Step = Callable[[Columns], dict[str, bytes] | str]

@@ -5,11 +5,11 @@ on those of the cluster. What then holds is computed once (`Table.derived`); whe
 changed it is what was given.
 """
 
-from brokerstream.state.cluster import features, given_configs
-from brokerstream.state.configs import dynamic_configs
-from brokerstream.state.core.records import ConfigChanged, FeatureLevelChanged
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Table
+from brokertwin.state.cluster import features, given_configs
+from brokertwin.state.configs import dynamic_configs
+from brokertwin.state.core.records import ConfigChanged, FeatureLevelChanged
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table
 
 _DERIVED = "brokers' settings"
 

@@ -5,21 +5,21 @@ And of the instances of clients (`client_instances.check`).
 
 from collections.abc import Iterable, Sequence
 
-from brokerstream.state.access import check as access
-from brokerstream.state.cluster import (
+from brokertwin.state.access import check as access
+from brokertwin.state.cluster import (
     client_instances,
     client_quotas,
     features,
     given_configs,
     image,
 )
-from brokerstream.state.cluster.client_quotas import AnyQuotas
-from brokerstream.state.cluster.image import Topic, TopicName, machine_prefix
-from brokerstream.state.core import waiting
-from brokerstream.state.core.check import ALL, Touched, Violations, by_kind, kind_of, machine_of
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs.log import Log, log_key
+from brokertwin.state.cluster.client_quotas import AnyQuotas
+from brokertwin.state.cluster.image import Topic, TopicName, machine_prefix
+from brokertwin.state.core import waiting
+from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, kind_of, machine_of
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs.log import Log, log_key
 
 
 def check(

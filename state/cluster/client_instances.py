@@ -23,16 +23,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster import given_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.configs import client_metrics
-from brokerstream.state.core.check import Violations
-from brokerstream.state.core.crc32c import crc32c
-from brokerstream.state.core.decision import Request
-from brokerstream.state.core.java_hashes import JavaMap, hash_order, java_hash, uuid_hash
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.schema import Body, Int32, Uuid
-from brokerstream.state.core.tables import Table, escape, unescape
+from brokertwin.state.cluster import given_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.configs import client_metrics
+from brokertwin.state.core.check import Violations
+from brokertwin.state.core.crc32c import crc32c
+from brokertwin.state.core.decision import Request
+from brokertwin.state.core.java_hashes import JavaMap, hash_order, java_hash, uuid_hash
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.schema import Body, Int32, Uuid
+from brokertwin.state.core.tables import Table, escape, unescape
 
 INSTANCES_MAX = 16_384
 EXPIRY_MS_LEAST = 60_000

@@ -24,10 +24,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster.image import machine_prefix
-from brokerstream.state.core.records import ClientQuotaAltered
-from brokerstream.state.core.schema import Float64
-from brokerstream.state.core.tables import Table, escape
+from brokertwin.state.cluster.image import machine_prefix
+from brokertwin.state.core.records import ClientQuotaAltered
+from brokertwin.state.core.schema import Float64
+from brokertwin.state.core.tables import Table, escape
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"

@@ -25,20 +25,20 @@ from enum import IntEnum
 from itertools import compress
 from typing import NamedTuple
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import broker_configs, given_configs, group_configs, topics
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.configs import client_metrics, dynamic_configs, topic_configs
-from brokerstream.state.configs import group_configs as keys_of_groups
-from brokerstream.state.configs.config_keys import ConfigKey, Type
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.configs.topic_configs import MIN_IN_SYNC
-from brokerstream.state.core.api import NotBuilt
-from brokerstream.state.core.decision import Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_bytes import STRING_BYTES_MAX
-from brokerstream.state.core.records import ConfigChanged, PartitionAltered
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import broker_configs, given_configs, group_configs, topics
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.configs import client_metrics, dynamic_configs, topic_configs
+from brokertwin.state.configs import group_configs as keys_of_groups
+from brokertwin.state.configs.config_keys import ConfigKey, Type
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.configs.topic_configs import MIN_IN_SYNC
+from brokertwin.state.core.api import NotBuilt
+from brokertwin.state.core.decision import Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
+from brokertwin.state.core.records import ConfigChanged, PartitionAltered
 
 TOPIC = 2
 BROKER = 4

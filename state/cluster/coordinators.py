@@ -4,7 +4,7 @@ Source: `GroupCoordinatorService.partitionFor`, `TransactionStateManager.partiti
 in Kafka; `String.hashCode` in Java. The leader of the internal topic's partition that an id hashes
 to is its coordinator.
 
-With `brokerstream.offset.storage` zookeeper (seed 003's `ZookeeperOffsetManager`) offsets are nodes
+With `brokertwin.offset.storage` zookeeper (seed 003's `ZookeeperOffsetManager`) offsets are nodes
 of ZooKeeper, /consumers/GROUP/offsets/TOPIC/PARTITION; here the controller's machine has what
 ZooKeeper had. Any broker reads and writes them for any client, whoever coordinates the group:
 nothing has to be loaded, nothing waits for followers, nobody asks for the generation, and nothing
@@ -13,15 +13,15 @@ expires.
 
 from collections.abc import Iterable
 
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.machines import Machine
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.java_hashes import hash_map_order, java_hash
-from brokerstream.state.core.remembered import remembering
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import KEYS_KEPT, Tables
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.machines import Machine
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.java_hashes import hash_map_order, java_hash
+from brokertwin.state.core.remembered import remembering
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import KEYS_KEPT, Tables
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
@@ -108,7 +108,7 @@ def transaction_error(machine: Machine, transactional_id: str) -> Error:
 
 def has_zookeeper(machine: Machine) -> bool:
     """Whether the offsets of groups are in ZooKeeper."""
-    return machine.settings.brokerstream_offset_storage == "zookeeper"
+    return machine.settings.brokertwin_offset_storage == "zookeeper"
 
 
 def keeper_of_offsets(machine: Machine, group_id: str) -> int | None:
@@ -134,7 +134,7 @@ def _error(machine: Machine, topic_name: str, key: str) -> Error:
     partition = partition_for(key, len(topic.partitions))
     if topic.partitions[partition].leader != machine.id:
         return Error.NOT_COORDINATOR
-    if not machine.settings.brokerstream_coordinator_load_ms:
+    if not machine.settings.brokertwin_coordinator_load_ms:
         return NONE
     place = loading_place(topic.topic_id, partition)
     timer = waiting.timer_of(machine.tables.waiting, f"{LOADING}/{machine.id}/{place}")

@@ -9,7 +9,7 @@ broker forgets them when it stops: it looks at its directories anew when it star
 
 import msgspec
 
-from brokerstream.state.core.tables import Table
+from brokertwin.state.core.tables import Table
 
 KIND = "failed-dirs"
 

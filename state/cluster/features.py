@@ -1,7 +1,7 @@
 """Features of a cluster: what they are, and at which levels they are finalized (KIP-584).
 
 A cluster begins with Kafka 4.3.1's levels; of two of them the broker settings say otherwise
-(`brokerstream.transaction.version`, `brokerstream.eligible.leader.replicas.version`).
+(`brokertwin.transaction.version`, `brokertwin.eligible.leader.replicas.version`).
 UpdateFeatures changes them while it runs. What a level means is acted on where its feature is:
 `group.version` 0 refuses consumer groups, `share.version` 0 share groups, `transaction.version` 1
 the bumps of epochs at the end of
@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster.image import machine_prefix
-from brokerstream.state.core.records import FeatureLevelChanged
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Table
+from brokertwin.state.cluster.image import machine_prefix
+from brokertwin.state.core.records import FeatureLevelChanged
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table
 
 GROUP = "group.version"
 KRAFT = "kraft.version"
@@ -73,8 +73,8 @@ def finalized(table: Table, machine: int, given: BrokerSettings) -> dict[str, in
         GROUP: 1,
         KRAFT: 0,
         STREAMS: 1,
-        TRANSACTION: given.brokerstream_transaction_version,
-        ELIGIBLE: given.brokerstream_eligible_leader_replicas_version,
+        TRANSACTION: given.brokertwin_transaction_version,
+        ELIGIBLE: given.brokertwin_eligible_leader_replicas_version,
         SHARE: 1,
         METADATA: SUPPORTED[METADATA].last,
     } | changed(table, machine)
@@ -90,10 +90,10 @@ def in_settings(settings: BrokerSettings, levels: dict[str, int]) -> BrokerSetti
     """The settings with the levels of the features that are settings in the beginning."""
     return msgspec.structs.replace(
         settings,
-        brokerstream_transaction_version=levels.get(
-            TRANSACTION, settings.brokerstream_transaction_version
+        brokertwin_transaction_version=levels.get(
+            TRANSACTION, settings.brokertwin_transaction_version
         ),
-        brokerstream_eligible_leader_replicas_version=levels.get(
-            ELIGIBLE, settings.brokerstream_eligible_leader_replicas_version
+        brokertwin_eligible_leader_replicas_version=levels.get(
+            ELIGIBLE, settings.brokertwin_eligible_leader_replicas_version
         ),
     )

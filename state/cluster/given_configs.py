@@ -12,9 +12,9 @@ An item of the table `metadata` for each that has any, and for all brokers toget
 
 import msgspec
 
-from brokerstream.state.cluster.image import machine_prefix
-from brokerstream.state.core.records import ConfigChanged
-from brokerstream.state.core.tables import Table, escape, unescape
+from brokertwin.state.cluster.image import machine_prefix
+from brokertwin.state.core.records import ConfigChanged
+from brokertwin.state.core.tables import Table, escape, unescape
 
 BROKERS = "config"
 GROUPS = "group-config"

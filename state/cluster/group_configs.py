@@ -4,12 +4,12 @@ Also where there is no such group (`given_configs` has the items).
 A coordinator looks here with each heartbeat, so a change holds from a member's next one on.
 """
 
-from brokerstream.state.cluster import given_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.configs import durations, group_configs
-from brokerstream.state.configs.config_keys import trim
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs.log import READ_COMMITTED
+from brokertwin.state.cluster import given_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.configs import durations, group_configs
+from brokertwin.state.configs.config_keys import trim
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs.log import READ_COMMITTED
 
 _NANOS_IN_MS = 1_000_000
 

@@ -8,7 +8,7 @@ Source: `MetadataImage`, `TopicsImage`, `PartitionRegistration` in Kafka.
 
 import msgspec
 
-from brokerstream.state.core.records import (
+from brokertwin.state.core.records import (
     BrokerRegistered,
     BrokerRegistrationChanged,
     BrokerUnregistered,
@@ -20,8 +20,8 @@ from brokerstream.state.core.records import (
     TopicCreated,
     TopicRemoved,
 )
-from brokerstream.state.core.schema import Body, Int32, Uuid
-from brokerstream.state.core.tables import Table, kept
+from brokertwin.state.core.schema import Body, Int32, Uuid
+from brokertwin.state.core.tables import Table, kept
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 

@@ -8,11 +8,11 @@ one broker works with Kafka's default of 3.
 Source: `DefaultAutoTopicCreationManager` in Kafka.
 """
 
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from brokerstream.state.cluster.machines import Machine
-from brokerstream.state.cluster.new_topics import KEY, Config, CreateTopicsRequest, NewTopic
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.core.decision import CONTROLLER, Message
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from brokertwin.state.cluster.machines import Machine
+from brokertwin.state.cluster.new_topics import KEY, Config, CreateTopicsRequest, NewTopic
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.core.decision import CONTROLLER, Message
 
 _PREFIXES = {
     GROUP_TOPIC: "offsets.topic",

@@ -7,9 +7,9 @@ handler reads through them; only `apply` (in `state/cell/apply.py`) writes durab
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from brokerstream.state.access import authorizer
-from brokerstream.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
-from brokerstream.state.cluster import (
+from brokertwin.state.access import authorizer
+from brokertwin.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
+from brokertwin.state.cluster import (
     broker_configs,
     client_quotas,
     failed_dirs,
@@ -17,17 +17,17 @@ from brokerstream.state.cluster import (
     image,
     topic_rules,
 )
-from brokerstream.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
-from brokerstream.state.cluster.topic_rules import TopicRules
-from brokerstream.state.configs import listeners, log_dirs
-from brokerstream.state.configs.topic_configs import MIN_IN_SYNC, value_of
-from brokerstream.state.core.decision import CONTROLLER, Request
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs import log
-from brokerstream.state.logs.log import Log
+from brokertwin.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
+from brokertwin.state.cluster.topic_rules import TopicRules
+from brokertwin.state.configs import listeners, log_dirs
+from brokertwin.state.configs.topic_configs import MIN_IN_SYNC, value_of
+from brokertwin.state.core.decision import CONTROLLER, Request
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs import log
+from brokertwin.state.logs.log import Log
 
 HOST = "localhost"
 PORT = 9092
@@ -255,7 +255,7 @@ class Machine:
         registered = self.registration(broker).rack
         if registered is not None:
             return registered
-        for each in self.settings.brokerstream_broker_racks:
+        for each in self.settings.brokertwin_broker_racks:
             of_broker, _, rack = each.partition(":")
             if int(of_broker) == broker:
                 return rack

@@ -6,7 +6,7 @@ is in the images.
 
 import msgspec
 
-from brokerstream.state.core.tables import Table
+from brokertwin.state.core.tables import Table
 
 _KEY = "controller/metadata-log"
 

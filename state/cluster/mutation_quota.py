@@ -22,13 +22,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from brokerstream.state.cluster import quota_rates
-from brokerstream.state.cluster.client_quotas import Limit
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS
-from brokerstream.state.core.decision import Request
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.cluster import quota_rates
+from brokertwin.state.cluster.client_quotas import Limit
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS
+from brokertwin.state.core.decision import Request
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.settings import BrokerSettings
 
 CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 EXCEEDED = "The throttling quota has been exceeded."

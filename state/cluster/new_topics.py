@@ -5,7 +5,7 @@ Source: `CreateTopicsRequest.json` in Kafka.
 
 from msgspec import field
 
-from brokerstream.state.core.schema import Body, Int16, Int32
+from brokertwin.state.core.schema import Body, Int16, Int32
 
 KEY = 19
 

@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster import client_quotas
-from brokerstream.state.cluster.client_quotas import (
+from brokertwin.state.cluster import client_quotas
+from brokertwin.state.cluster.client_quotas import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
     Limit,
 )
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Table
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table
 
 USER_PREFIX = "User:"
 INT32_MAX = 2**31 - 1

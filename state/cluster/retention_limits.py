@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from brokerstream.state.cluster import broker_configs, image
-from brokerstream.state.cluster.image import INTERNAL_TOPICS, Topic
-from brokerstream.state.configs.topic_configs import value_of
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Table, Tables
-from brokerstream.state.logs.cleaner import Rules
-from brokerstream.state.logs.log_segments import Cuts
-from brokerstream.state.logs.retention import Limits
+from brokertwin.state.cluster import broker_configs, image
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic
+from brokertwin.state.configs.topic_configs import value_of
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.logs.cleaner import Rules
+from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.retention import Limits
 
 _DERIVED = "how logs are cut"
 

@@ -6,11 +6,11 @@ A broker works it out when it is first asked, and keeps it until metadata change
 
 import msgspec
 
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.configs import codecs
-from brokerstream.state.configs.codecs import Codec
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.logs import producer, record_validation
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.configs import codecs
+from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.logs import producer, record_validation
 
 
 class TopicRules(msgspec.Struct, frozen=True):
@@ -45,8 +45,8 @@ def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
         ),
     )
     sequences = producer.Rules(
-        settings.brokerstream_reject_unknown_producer,
-        settings.brokerstream_duplicates_below_expected,
+        settings.brokertwin_reject_unknown_producer,
+        settings.brokertwin_duplicates_below_expected,
         settings.transaction_partition_verification_enable,
     )
     most = int(configs.get("max.message.bytes", settings.message_max_bytes))

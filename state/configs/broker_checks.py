@@ -7,9 +7,9 @@ Source: `KafkaConfig.validateValues`, `DynamicThreadPool`, `DynamicLogConfig`, `
 `SocketServer` and `ConnectionQuotas` (`validateReconfiguration` of each) in Kafka.
 """
 
-from brokerstream.state.configs import connection_checks, listeners
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.configs import connection_checks, listeners
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.core.settings import BrokerSettings
 
 _LADDERS = (
     ("log.roll.ms", "log.roll.hours"),

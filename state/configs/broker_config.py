@@ -3,15 +3,16 @@
 Every name of Kafka 4.3.1 is known (`kafka_settings.py`) and its value checked as Kafka checks it.
 What the machines act on is typed in `BrokerSettings`. Of the rest a warning tells that it has no
 effect, or that it is only shown as the default of new topics. Settings whose names begin with
-`brokerstream.` are ours; their defaults are Kafka's behaviour.
+`brokertwin.` are ours; their defaults are Kafka's behaviour.
 """
 
 import difflib
+import re
 from collections.abc import Mapping
 
 import msgspec
 
-from brokerstream.state.configs.config_keys import (
+from brokertwin.state.configs.config_keys import (
     BOOLEAN,
     INT,
     LIST,
@@ -21,43 +22,43 @@ from brokerstream.state.configs.config_keys import (
     Type,
     Value,
 )
-from brokerstream.state.configs.config_keys import parse as parse_key
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.configs.config_keys import parse as parse_key
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
+from brokertwin.state.core.settings import BrokerSettings
 
 OUR_SETTINGS: dict[str, ConfigKey] = {
-    "brokerstream.broker.racks": ConfigKey(LIST, ""),
-    "brokerstream.commit.while.loading": ConfigKey(BOOLEAN, "false"),
-    "brokerstream.coordinator.load.ms": ConfigKey(INT, "0", 0),
-    "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
-    "brokerstream.eligible.leader.replicas.version": ConfigKey(INT, "1", 0, 1),
-    "brokerstream.fetch.session.cache.shards": ConfigKey(INT, "8", 1, 8),
-    "brokerstream.forward.offset.fetch": ConfigKey(BOOLEAN, "false"),
-    "brokerstream.internal.logs": ConfigKey(BOOLEAN, "false"),
-    "brokerstream.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
-    "brokerstream.leader.and.isr": ConfigKey(BOOLEAN, "false"),
-    "brokerstream.missing.offset.error": ConfigKey(BOOLEAN, "false"),
-    "brokerstream.offset.storage": ConfigKey(STRING, "kafka", choices=("kafka", "zookeeper")),
-    "brokerstream.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
-    "brokerstream.trace.replication": ConfigKey(BOOLEAN, "false"),
-    "brokerstream.transaction.version": ConfigKey(INT, "2", 0, 2),
-    "brokerstream.truncation": ConfigKey(STRING, "epoch", choices=("epoch", "hw")),
-    "brokerstream.zk.producer.id.blocks": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.broker.racks": ConfigKey(LIST, ""),
+    "brokertwin.commit.while.loading": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.coordinator.load.ms": ConfigKey(INT, "0", 0),
+    "brokertwin.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.eligible.leader.replicas.version": ConfigKey(INT, "1", 0, 1),
+    "brokertwin.fetch.session.cache.shards": ConfigKey(INT, "8", 1, 8),
+    "brokertwin.forward.offset.fetch": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.internal.logs": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.leader.and.isr": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.missing.offset.error": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.offset.storage": ConfigKey(STRING, "kafka", choices=("kafka", "zookeeper")),
+    "brokertwin.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.trace.replication": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.transaction.version": ConfigKey(INT, "2", 0, 2),
+    "brokertwin.truncation": ConfigKey(STRING, "epoch", choices=("epoch", "hw")),
+    "brokertwin.zk.producer.id.blocks": ConfigKey(BOOLEAN, "false"),
 }
 """Settings that Kafka does not have. `state/logs/producer.py` says what those of duplicates and of
 unknown producers do, `state/replication` those of leaders, truncation, in-sync sets and the trace.
 
-`brokerstream.broker.racks` says in which racks brokers are, `1:east,2:west`; others have that of
+`brokertwin.broker.racks` says in which racks brokers are, `1:east,2:west`; others have that of
 `broker.rack`. In Kafka each broker has a file of its own.
-`brokerstream.transaction.version` and `brokerstream.eligible.leader.replicas.version` are the
+`brokertwin.transaction.version` and `brokertwin.eligible.leader.replicas.version` are the
 levels at which these features are finalized (`state/replication/eligible.py` for the second).
-`brokerstream.coordinator.load.ms` and `brokerstream.commit.while.loading` are about coordinators
-that load (`state/cell/handover.py`), `brokerstream.fetch.session.cache.shards` about the cache of
-fetch sessions (`state/fetch/slices.py`), `brokerstream.missing.offset.error` about what OffsetFetch
-says of a partition without an offset, `brokerstream.forward.offset.fetch` about groups that another
-broker coordinates. `brokerstream.offset.storage` says who keeps offsets
-(`state/cluster/coordinators.py`). `brokerstream.zk.producer.id.blocks` is in
+`brokertwin.coordinator.load.ms` and `brokertwin.commit.while.loading` are about coordinators
+that load (`state/cell/handover.py`), `brokertwin.fetch.session.cache.shards` about the cache of
+fetch sessions (`state/fetch/slices.py`), `brokertwin.missing.offset.error` about what OffsetFetch
+says of a partition without an offset, `brokertwin.forward.offset.fetch` about groups that another
+broker coordinates. `brokertwin.offset.storage` says who keeps offsets
+(`state/cluster/coordinators.py`). `brokertwin.zk.producer.id.blocks` is in
 `state/transactions/producer_id_blocks.py`.
 """
 
@@ -123,6 +124,9 @@ ACTED_ON = TYPED.keys() | {
 
 _SHOWN = {synonym.name for config in TOPIC_CONFIGS.values() for synonym in config.synonyms}
 
+_FORMER = re.compile(r"^brokerstream\.")
+"""Prefix of our settings before the project was renamed; recordings and commands still have it."""
+
 _PREFIXES = ("config.providers.", "listener.name.", "rlmm.config.", "rsm.config.")
 """How names begin that Kafka hands on to plugins and listeners."""
 
@@ -154,7 +158,8 @@ def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
     typed: dict[str, object] = {}
     given: dict[str, str] = {}
     warnings = []
-    for name, text in settings.items():
+    for written, text in settings.items():
+        name = _FORMER.sub("brokertwin.", written)
         key = SETTINGS.get(name)
         if key is None and not name.startswith(_PREFIXES):
             raise UnknownSettingError(name)
@@ -172,7 +177,7 @@ def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
 
 def _check_ours(name: str, value: Value) -> None:
     """What no type says. Raises InvalidConfigError for racks of nothing that is a broker's id."""
-    if name == "brokerstream.broker.racks" and isinstance(value, list):
+    if name == "brokertwin.broker.racks" and isinstance(value, list):
         for each in value:
             broker, _, rack = each.partition(":")
             if not broker.isdecimal() or not rack:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from brokerstream.state.configs.config_keys import INT, LIST, ConfigKey, InvalidConfigError, parse
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.java_hashes import hash_order
+from brokertwin.state.configs.config_keys import INT, LIST, ConfigKey, InvalidConfigError, parse
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.java_hashes import hash_order
 
 INTERVAL = "interval.ms"
 MATCH = "match"

@@ -6,8 +6,8 @@ Source: `LogConfig`, `Compression` and its levels in Kafka.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from brokerstream.state.configs.topic_configs import value_of
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.configs.topic_configs import value_of
+from brokertwin.state.core.settings import BrokerSettings
 
 TYPE = "compression.type"
 AS_IT_CAME = "producer"

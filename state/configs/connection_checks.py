@@ -8,11 +8,11 @@ Source: `KafkaConfig.validateValues`, `ConnectionQuotas`, `DynamicMetricsReporte
 
 import re
 
-from brokerstream.state.configs import listeners, log_dirs
-from brokerstream.state.configs.config_keys import InvalidConfigError, Type
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.configs.listeners import names_of, pairs_of, text_of
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.configs import listeners, log_dirs
+from brokertwin.state.configs.config_keys import InvalidConfigError, Type
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.configs.listeners import names_of, pairs_of, text_of
+from brokertwin.state.core.settings import BrokerSettings
 
 PER_IP_OVERRIDES = "max.connections.per.ip.overrides"
 _BUILDER = "principal.builder.class"

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from brokerstream.state.configs import broker_checks, connection_checks
-from brokerstream.state.configs.broker_checks import SYNONYMS
-from brokerstream.state.configs.broker_config import SETTINGS, TYPED
-from brokerstream.state.configs.config_keys import ConfigKey, InvalidConfigError, Type, Value
-from brokerstream.state.configs.config_keys import parse as parse_key
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.configs.setting_kinds import (
+from brokertwin.state.configs import broker_checks, connection_checks
+from brokertwin.state.configs.broker_checks import SYNONYMS
+from brokertwin.state.configs.broker_config import SETTINGS, TYPED
+from brokertwin.state.configs.config_keys import ConfigKey, InvalidConfigError, Type, Value
+from brokertwin.state.configs.config_keys import parse as parse_key
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.configs.setting_kinds import (
     AUTHORIZERS,
     DYNAMIC,
     DYNAMIC_ONLY,
@@ -26,8 +26,8 @@ from brokerstream.state.configs.setting_kinds import (
     OF_LISTENERS,
     OF_ONE_BROKER,
 )
-from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.core.settings import BrokerSettings, Layers
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.settings import BrokerSettings, Layers
 
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _MECHANISMS = (

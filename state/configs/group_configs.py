@@ -8,8 +8,8 @@ Source: `GroupConfig`, `GroupConfigManager` in Kafka; answers of 4.3.1.
 
 from collections.abc import Mapping
 
-from brokerstream.state.configs import durations
-from brokerstream.state.configs.config_keys import (
+from brokertwin.state.configs import durations
+from brokertwin.state.configs.config_keys import (
     BOOLEAN,
     INT,
     STRING,
@@ -17,9 +17,9 @@ from brokerstream.state.configs.config_keys import (
     InvalidConfigError,
     parse,
 )
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.settings import BrokerSettings
 
 SESSION = "consumer.session.timeout.ms"
 HEARTBEAT = "consumer.heartbeat.interval.ms"

@@ -7,7 +7,7 @@ shows settings of one bucket of its hash map in that order.
 `broker_config.py` tells which of them the machines act on.
 """
 
-from brokerstream.state.configs.config_keys import (
+from brokertwin.state.configs.config_keys import (
     BOOLEAN,
     CLASS,
     DOUBLE,

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import NamedTuple
 
-from brokerstream.state.configs.config_keys import InvalidConfigError
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.configs.setting_kinds import OF_ALL_LISTENERS, OF_LISTENERS
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.configs.config_keys import InvalidConfigError
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.configs.setting_kinds import OF_ALL_LISTENERS, OF_LISTENERS
+from brokertwin.state.core.settings import BrokerSettings
 
 SETTING, ADVERTISED = "listeners", "advertised.listeners"
 PROTOCOL_MAP = "listener.security.protocol.map"

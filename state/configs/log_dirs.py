@@ -4,8 +4,8 @@ Of a broker all of whose directories are cordoned the controller gives no new pa
 client names it. What 4.3.1 does is in `tests/gateway/test_cordoned_dirs_like_kafka.py`.
 """
 
-from brokerstream.state.configs.listeners import names_of
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.configs.listeners import names_of
+from brokertwin.state.core.settings import BrokerSettings
 
 CORDONED = "cordoned.log.dirs"
 ALL = "*"

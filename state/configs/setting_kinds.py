@@ -4,8 +4,8 @@ Taken from the answers of the broker itself (DescribeConfigs). Which of those th
 broker only, or of one listener only, is from `DynamicBrokerConfig` in Kafka.
 """
 
-from brokerstream.state.configs.config_keys import LONG, ConfigKey
-from brokerstream.state.core.settings import UNLIMITED
+from brokertwin.state.configs.config_keys import LONG, ConfigKey
+from brokertwin.state.core.settings import UNLIMITED
 
 DYNAMIC_ONLY = {
     name: ConfigKey(LONG, str(UNLIMITED), 0)

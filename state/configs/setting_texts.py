@@ -5,7 +5,7 @@ The sentences lie in `texts_of_brokers.py` and its neighbours. Kafka's own texts
 
 import re
 
-from brokerstream.state.configs import (
+from brokertwin.state.configs import (
     texts_of_brokers,
     texts_of_groups,
     texts_of_logs,

@@ -15,22 +15,22 @@ from collections.abc import Mapping
 from itertools import dropwhile
 from typing import NamedTuple
 
-from brokerstream.state.configs import dynamic_configs
-from brokerstream.state.configs.client_metrics import CLIENT_METRICS_CONFIGS
-from brokerstream.state.configs.config_keys import Type, Value
-from brokerstream.state.configs.config_keys import parse as parse_key
-from brokerstream.state.configs.group_configs import GROUP_CONFIGS, synonym
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.configs.setting_kinds import AUTHORIZERS, INTERNAL
-from brokerstream.state.configs.topic_configs import (
+from brokertwin.state.configs import dynamic_configs
+from brokertwin.state.configs.client_metrics import CLIENT_METRICS_CONFIGS
+from brokertwin.state.configs.config_keys import Type, Value
+from brokertwin.state.configs.config_keys import parse as parse_key
+from brokertwin.state.configs.group_configs import GROUP_CONFIGS, synonym
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.configs.setting_kinds import AUTHORIZERS, INTERNAL
+from brokertwin.state.configs.topic_configs import (
     MIN_IN_SYNC,
     TOPIC_CONFIGS,
     Source,
     is_of_cluster,
     value_of,
 )
-from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.core.settings import BrokerSettings, Layers
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.settings import BrokerSettings, Layers
 
 UNKNOWN_TYPE = 0
 TYPE_CODES = {

@@ -226,52 +226,52 @@ TEXTS = {
     "unstable.feature.versions.enable": (
         "Whether levels of features that are not final may be used."
     ),
-    "brokerstream.broker.racks": (
+    "brokertwin.broker.racks": (
         "The racks of brokers, each as id:rack; others are in that of broker.rack."
     ),
-    "brokerstream.commit.while.loading": "Whether a coordinator that is loading takes commits.",
-    "brokerstream.coordinator.load.ms": (
+    "brokertwin.commit.while.loading": "Whether a coordinator that is loading takes commits.",
+    "brokertwin.coordinator.load.ms": (
         "How many ms a coordinator takes to load what it coordinates."
     ),
-    "brokerstream.duplicates.below.expected": (
+    "brokertwin.duplicates.below.expected": (
         "Whether a batch below the expected sequence counts as a duplicate, as in early brokers."
     ),
-    "brokerstream.eligible.leader.replicas.version": (
+    "brokertwin.eligible.leader.replicas.version": (
         "The level of the feature eligible.leader.replicas.version (KIP-966)."
     ),
-    "brokerstream.fetch.session.cache.shards": (
+    "brokertwin.fetch.session.cache.shards": (
         "In how many slices the cache of fetch sessions is; 8 in Kafka, 1 in its first version."
     ),
-    "brokerstream.forward.offset.fetch": (
+    "brokertwin.forward.offset.fetch": (
         "Whether a broker that does not coordinate a group asks the one that does for its offsets."
     ),
-    "brokerstream.internal.logs": (
+    "brokertwin.internal.logs": (
         "Whether coordinators write to partitions of internal topics with a single replica, too."
     ),
-    "brokerstream.isr.by.time.only": (
+    "brokertwin.isr.by.time.only": (
         "Whether a follower that has all, but is silent, leaves the in-sync set, as in Kafka 0.10."
     ),
-    "brokerstream.leader.and.isr": (
+    "brokertwin.leader.and.isr": (
         "Whether the controller tells elections by commands, as in the era of ZooKeeper."
     ),
-    "brokerstream.missing.offset.error": (
+    "brokertwin.missing.offset.error": (
         "Whether a partition without a committed offset is answered with an error."
     ),
-    "brokerstream.offset.storage": (
+    "brokertwin.offset.storage": (
         "Who keeps committed offsets: kafka, or zookeeper as before there was a coordinator."
     ),
-    "brokerstream.reject.unknown.producer": (
+    "brokertwin.reject.unknown.producer": (
         "Whether a producer that is not known is refused where its sequence does not begin at 0."
     ),
-    "brokerstream.trace.replication": (
+    "brokertwin.trace.replication": (
         "Whether brokers log what replication does, as in Kafka 0.10."
     ),
-    "brokerstream.transaction.version": "The level of the feature transaction.version (KIP-890).",
-    "brokerstream.truncation": (
+    "brokertwin.transaction.version": "The level of the feature transaction.version (KIP-890).",
+    "brokertwin.truncation": (
         "How followers cut their logs: by leader epochs, or at the high watermark as before "
         "Kafka 0.11."
     ),
-    "brokerstream.zk.producer.id.blocks": (
+    "brokertwin.zk.producer.id.blocks": (
         "Whether blocks of producer ids are claimed as in ZooKeeper."
     ),
 }

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from brokerstream.state.configs.config_keys import (
+from brokertwin.state.configs.config_keys import (
     BOOLEAN,
     DOUBLE,
     INT,
@@ -24,10 +24,10 @@ from brokerstream.state.configs.config_keys import (
     InvalidConfigError,
     Value,
 )
-from brokerstream.state.configs.config_keys import parse as parse_key
-from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.core.remembered import remembering
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.configs.config_keys import parse as parse_key
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.remembered import remembering
+from brokertwin.state.core.settings import BrokerSettings
 
 VALUES_KEPT = 1_024
 """Values of settings that are kept as they were read; most topics have the same few."""

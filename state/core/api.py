@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.core.decision import Decision, Message, Request, Waiting
-from brokerstream.state.core.schema import Body
+from brokertwin.state.core.decision import Decision, Message, Request, Waiting
+from brokertwin.state.core.schema import Body
 
 
 class NotBuilt(Exception):

@@ -1,7 +1,7 @@
 """What must hold between the items of the table `waiting`, and what a check of a room needs.
 
 A check goes through all items of its room and yields each violation in words. No job pays for it:
-tests have it after every event, and `brokerstream replay --check` (`state/cell/check.py`). Where a
+tests have it after every event, and `brokertwin replay --check` (`state/cell/check.py`). Where a
 check has found nothing, the next one needs to look only at what was touched since (`Touched`).
 """
 
@@ -9,9 +9,9 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from brokerstream.state.core import waiting
-from brokerstream.state.core.tables import Table
-from brokerstream.state.core.waiting import Timer, Watch
+from brokertwin.state.core import waiting
+from brokertwin.state.core.tables import Table
+from brokertwin.state.core.waiting import Timer, Watch
 
 Violations = Iterator[str]
 """What does not hold, one sentence each."""

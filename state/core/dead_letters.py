@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.core import outputs
-from brokerstream.state.core.events import ID_CHARS_MAX, Refusal, identity_of
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.settings import CellSettings
+from brokertwin.state.core import outputs
+from brokertwin.state.core.events import ID_CHARS_MAX, Refusal, identity_of
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import CellSettings
 
 DETAIL_CHARS_MAX = 1000
 """How much of a refusal's detail is written."""

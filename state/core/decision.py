@@ -4,15 +4,15 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.core.events import Choices, RequestHeader
-from brokerstream.state.core.records import (
+from brokertwin.state.core.events import Choices, RequestHeader
+from brokertwin.state.core.records import (
     Batch,
     PartitionAltered,
     PartitionChanged,
     PartitionTaken,
     Record,
 )
-from brokerstream.state.core.schema import Body, Uuid
+from brokertwin.state.core.schema import Body, Uuid
 
 CONTROLLER = -1
 """The controller's place among the machines of a cell; brokers go by their ids, 0 and up."""

@@ -9,7 +9,7 @@ import base64
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from brokerstream.state.core.remembered import remembering
+from brokertwin.state.core.remembered import remembering
 
 CAPACITY = 16
 """Buckets of a new `HashMap`; they double when three quarters of them are used."""

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from brokerstream.state.core.schema import Uuid
+from brokertwin.state.core.schema import Uuid
 
 T = TypeVar("T")
 

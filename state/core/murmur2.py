@@ -3,7 +3,7 @@
 Source: org.apache.kafka.common.utils.Utils.murmur2 and BuiltInPartitioner.partitionForKey.
 """
 
-from brokerstream.state.core.remembered import remembering
+from brokertwin.state.core.remembered import remembering
 
 MURMUR2_SEED = 0x9747B28C
 MURMUR2_FACTOR = 0x5BD1E995

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
-from brokerstream.state.core.schema import Uuid
+from brokertwin.state.core.schema import Uuid
 
 REQUESTS = "requests"
 RESPONSES = "responses"

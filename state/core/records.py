@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.core.group_records import (
+from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
@@ -26,7 +26,7 @@ from brokerstream.state.core.group_records import (
     ShareGroupTargetAssignmentMemberWritten,
     ShareGroupTargetAssignmentMetadataWritten,
 )
-from brokerstream.state.core.schema import (
+from brokertwin.state.core.schema import (
     ZERO_UUID,
     Body,
     Float64,
@@ -37,8 +37,8 @@ from brokerstream.state.core.schema import (
     Uuid,
     tagged,
 )
-from brokerstream.state.core.share_records import ShareStateWritten
-from brokerstream.state.core.streams_records import StreamsRecord
+from brokertwin.state.core.share_records import ShareStateWritten
+from brokertwin.state.core.streams_records import StreamsRecord
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """A count or a number of bytes."""

@@ -1,7 +1,7 @@
 """Settings of a broker under Kafka's own names, and of the cell that holds it.
 
 The defaults are Kafka 4.3's. `BrokerSettings` has what the machines act on; settings of topics are
-in `state/configs/topic_configs.py`. Names that begin with `brokerstream` are ours
+in `state/configs/topic_configs.py`. Names that begin with `brokertwin` are ours
 (`state/configs/broker_config.py`).
 """
 
@@ -34,23 +34,23 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     auto_leader_rebalance_enable: bool = True
     broker_rack: str | None = None
     broker_session_timeout_ms: int = 9000
-    brokerstream_broker_racks: tuple[str, ...] = ()
-    brokerstream_commit_while_loading: bool = False
-    brokerstream_coordinator_load_ms: int = 0
-    brokerstream_duplicates_below_expected: bool = False
-    brokerstream_eligible_leader_replicas_version: int = 1
-    brokerstream_fetch_session_cache_shards: int = 8
-    brokerstream_forward_offset_fetch: bool = False
-    brokerstream_internal_logs: bool = False
-    brokerstream_isr_by_time_only: bool = False
-    brokerstream_leader_and_isr: bool = False
-    brokerstream_missing_offset_error: bool = False
-    brokerstream_offset_storage: str = "kafka"
-    brokerstream_reject_unknown_producer: bool = False
-    brokerstream_trace_replication: bool = False
-    brokerstream_transaction_version: int = 2
-    brokerstream_truncation: str = "epoch"
-    brokerstream_zk_producer_id_blocks: bool = False
+    brokertwin_broker_racks: tuple[str, ...] = ()
+    brokertwin_commit_while_loading: bool = False
+    brokertwin_coordinator_load_ms: int = 0
+    brokertwin_duplicates_below_expected: bool = False
+    brokertwin_eligible_leader_replicas_version: int = 1
+    brokertwin_fetch_session_cache_shards: int = 8
+    brokertwin_forward_offset_fetch: bool = False
+    brokertwin_internal_logs: bool = False
+    brokertwin_isr_by_time_only: bool = False
+    brokertwin_leader_and_isr: bool = False
+    brokertwin_missing_offset_error: bool = False
+    brokertwin_offset_storage: str = "kafka"
+    brokertwin_reject_unknown_producer: bool = False
+    brokertwin_trace_replication: bool = False
+    brokertwin_transaction_version: int = 2
+    brokertwin_truncation: str = "epoch"
+    brokertwin_zk_producer_id_blocks: bool = False
     num_partitions: int = 1
     num_replica_fetchers: int = 1
     controller_quota_window_num: int = 11
@@ -122,7 +122,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     @property
     def has_eligible_replicas(self) -> bool:
         """Whether the cluster has eligible leader replicas (KIP-966)."""
-        return self.brokerstream_eligible_leader_replicas_version > 0
+        return self.brokertwin_eligible_leader_replicas_version > 0
 
 
 class CellSettings(msgspec.Struct, kw_only=True):

@@ -6,7 +6,7 @@ where Kafka writes what has changed alone, that, too.
 
 import msgspec
 
-from brokerstream.state.core.schema import Uuid
+from brokertwin.state.core.schema import Uuid
 
 
 class ShareStateBatch(msgspec.Struct, array_like=True, frozen=True):

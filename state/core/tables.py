@@ -13,10 +13,10 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from brokerstream.state.core import layers
-from brokerstream.state.core.layers import Base, Items, ReadBase, is_layered
-from brokerstream.state.core.remembered import remembering
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.core import layers
+from brokertwin.state.core.layers import Base, Items, ReadBase, is_layered
+from brokertwin.state.core.remembered import remembering
+from brokertwin.state.core.settings import BrokerSettings
 
 Item = TypeVar("Item", bound=msgspec.Struct)
 

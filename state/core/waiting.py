@@ -25,9 +25,9 @@ import heapq
 
 import msgspec
 
-from brokerstream.state.core.decision import Waiting
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.tables import Table, kept
+from brokertwin.state.core.decision import Waiting
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.tables import Table, kept
 
 
 class Watch(msgspec.Struct, array_like=True):

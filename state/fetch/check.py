@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from brokerstream.state.core.check import ALL, Touched, Violations
-from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch.fetch_session import SessionCache
-from brokerstream.state.fetch.fetch_session_counts import CLIENTS_MAX, Evictions
-from brokerstream.state.fetch.session_items import (
+from brokertwin.state.core.check import ALL, Touched, Violations
+from brokertwin.state.core.tables import Table
+from brokertwin.state.fetch.fetch_session import SessionCache
+from brokertwin.state.fetch.fetch_session_counts import CLIENTS_MAX, Evictions
+from brokertwin.state.fetch.session_items import (
     Active,
     CachedPartition,
     Members,
     Session,
     Watchers,
 )
-from brokerstream.state.fetch.slices import Shard, Slices, kept, shard_key
+from brokertwin.state.fetch.slices import Shard, Slices, kept, shard_key
 
 KINDS = (
     *("session", "members", "active", "cached", "watchers"),

@@ -8,10 +8,10 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from brokerstream.state.cluster.image import NO_EPOCH, LeaderIdAndEpoch
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import EndMarker
-from brokerstream.state.core.schema import (
+from brokertwin.state.cluster.image import NO_EPOCH, LeaderIdAndEpoch
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import EndMarker
+from brokertwin.state.core.schema import (
     ZERO_UUID,
     Body,
     Int8,
@@ -22,8 +22,8 @@ from brokerstream.state.core.schema import (
     since,
     tagged,
 )
-from brokerstream.state.fetch.fetch_session import FINAL_EPOCH, TOPIC_ID_VERSION
-from brokerstream.state.fetch.session_items import FetchPartition, called
+from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, TOPIC_ID_VERSION
+from brokertwin.state.fetch.session_items import FetchPartition, called
 
 
 class RequestedPartition(Body):

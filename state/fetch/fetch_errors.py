@@ -6,12 +6,12 @@ Source: `FetchRequest.optionalEpoch`, `FetchResponse.matchingTopic`, `ReplicaMan
 
 from collections.abc import Sequence
 
-from brokerstream.state.cluster.image import NO_EPOCH, Partition, Topic
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.fetch.fetch_session import TOPIC_ID_VERSION
-from brokerstream.state.fetch.session_items import FetchPartition
+from brokertwin.state.cluster.image import NO_EPOCH, Partition, Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
+from brokertwin.state.fetch.session_items import FetchPartition
 
 
 def epoch_of(wanted: FetchPartition) -> int:

@@ -27,12 +27,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch import places, slices
-from brokerstream.state.fetch.fetch_session_counts import count_eviction
-from brokerstream.state.fetch.places import Opened, Place
-from brokerstream.state.fetch.session_items import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.tables import Table
+from brokertwin.state.fetch import places, slices
+from brokertwin.state.fetch.fetch_session_counts import count_eviction
+from brokertwin.state.fetch.places import Opened, Place
+from brokertwin.state.fetch.session_items import (
     Active,
     CachedPartition,
     FetchPartition,
@@ -45,8 +45,8 @@ from brokerstream.state.fetch.session_items import (
     session_key,
     watchers_key,
 )
-from brokerstream.state.fetch.slices import Shard, Slices, shard_key
-from brokerstream.state.logs.log import topic_id_of
+from brokertwin.state.fetch.slices import Shard, Slices, shard_key
+from brokertwin.state.logs.log import topic_id_of
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0

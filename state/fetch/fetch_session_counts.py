@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch.slices import SHARDS, Shard, shard_key
+from brokertwin.state.core.tables import Table
+from brokertwin.state.fetch.slices import SHARDS, Shard, shard_key
 
 CLIENTS_MAX = 1000
 """Client ids of which a broker counts evictions; those beyond are counted as `OTHERS`."""

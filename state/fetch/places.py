@@ -10,11 +10,11 @@ from operator import attrgetter
 
 import msgspec
 
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.image import Topic
-from brokerstream.state.core.schema import ZERO_UUID, Uuid
-from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch.session_items import (
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.core.tables import Table
+from brokertwin.state.fetch.session_items import (
     Active,
     CachedPartition,
     FetchPartition,
@@ -23,7 +23,7 @@ from brokerstream.state.fetch.session_items import (
     partition_key,
     session_key,
 )
-from brokerstream.state.logs import log as logs
+from brokertwin.state.logs import log as logs
 
 OPENED_MAX = 10_000
 """Sessions that are kept; with more of them all are forgotten, and found again."""

@@ -11,21 +11,21 @@ from itertools import starmap
 import msgspec
 from msgspec.structs import astuple
 
-from brokerstream.state.cluster.image import LeaderIdAndEpoch, Partition
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.fetch import fetch_errors
-from brokerstream.state.fetch.fetch_bodies import (
+from brokertwin.state.cluster.image import LeaderIdAndEpoch, Partition
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.fetch import fetch_errors
+from brokertwin.state.fetch.fetch_bodies import (
     AbortedTransaction,
     AnsweredBatch,
     AnsweredPartition,
     EpochEndOffset,
     SealedBatches,
 )
-from brokerstream.state.fetch.fetch_session import CONSUMER, Answered
-from brokerstream.state.fetch.places import Place
-from brokerstream.state.fetch.session_items import FetchPartition
-from brokerstream.state.logs import log as logs
+from brokertwin.state.fetch.fetch_session import CONSUMER, Answered
+from brokertwin.state.fetch.places import Place
+from brokertwin.state.fetch.session_items import FetchPartition
+from brokertwin.state.logs import log as logs
 
 
 class Limits(msgspec.Struct, frozen=True):

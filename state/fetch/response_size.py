@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 from msgspec import UNSET
 
-from brokerstream.state.core.kafka_bytes import unsigned_varint
-from brokerstream.state.fetch.fetch_bodies import (
+from brokertwin.state.core.kafka_bytes import unsigned_varint
+from brokertwin.state.fetch.fetch_bodies import (
     AnsweredPartition,
     AnsweredTopic,
 )
-from brokerstream.state.fetch.fetch_session import TOPIC_ID_VERSION
+from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
 
 FLEXIBLE_SINCE = 12
 LENGTH, THROTTLE_TIME, ERROR_AND_SESSION = 4, 4, 2 + 4

@@ -11,8 +11,8 @@ The slices of the cache are in `slices.py`, counts of evictions in `fetch_sessio
 
 import msgspec
 
-from brokerstream.state.core.schema import ZERO_UUID, Uuid
-from brokerstream.state.core.tables import kept
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.core.tables import kept
 
 
 class FetchPartition(msgspec.Struct, array_like=True, gc=False):

@@ -2,7 +2,7 @@
 
 Source: seed 000; `FetchSessionCache`, `FetchSessionCacheShard` in Kafka. Today a cache has eight,
 each with an eighth of the slots and of the ids, and new sessions go round them. The seed's has one
-(`brokerstream.fetch.session.cache.shards=1`): a thousand sessions compete for one room, and none is
+(`brokertwin.fetch.session.cache.shards=1`): a thousand sessions compete for one room, and none is
 turned away while another slice has room.
 
 A cache keeps the slices with which it has begun: ids say in which of them a session lives.
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Table
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table
 
 SHARDS = 8
 """Slices of today's cache (`NumFetchSessionCacheShards`)."""
@@ -45,7 +45,7 @@ class Slices(NamedTuple):
     def of(settings: BrokerSettings) -> "Slices":
         """Those of a cache that begins."""
         slots = settings.max_incremental_fetch_session_cache_slots
-        return _slices(slots, settings.brokerstream_fetch_session_cache_shards)
+        return _slices(slots, settings.brokertwin_fetch_session_cache_shards)
 
     @property
     def room(self) -> int:

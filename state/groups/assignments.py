@@ -8,8 +8,8 @@ partition a member keeps, and who gets the next one, depends on it (`state/core/
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from brokerstream.state.core.java_hashes import JavaMap, hash_map_order, own_hash, uuid_hash
-from brokerstream.state.core.schema import Uuid
+from brokertwin.state.core.java_hashes import JavaMap, hash_map_order, own_hash, uuid_hash
+from brokertwin.state.core.schema import Uuid
 
 Target = dict[Uuid, list[int]]
 """Partitions by topic id, both in Kafka's order."""

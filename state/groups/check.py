@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, leads
-from brokerstream.state.core import waiting
-from brokerstream.state.core.check import ALL, Touched, Violations, by_kind, machine_of
-from brokerstream.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
-from brokerstream.state.core.tables import Tables, escape
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.classic_group import ClassicGroup
-from brokerstream.state.groups.committed_offsets import Committed
-from brokerstream.state.groups.kinds import kind_of
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, leads
+from brokertwin.state.core import waiting
+from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, machine_of
+from brokertwin.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
+from brokertwin.state.core.tables import Tables, escape
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_group import ClassicGroup
+from brokertwin.state.groups.committed_offsets import Committed
+from brokertwin.state.groups.kinds import kind_of
 
 LIVING = ("live-group", "live-streams")
 """The kinds of items of groups in the table `sessions`."""

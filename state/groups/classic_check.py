@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from brokerstream.state.core.check import Violations
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.core.check import Violations
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
 
 
 def check(group: ClassicGroup, running: set[str]) -> Violations:

@@ -20,9 +20,9 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.groups import consumer_protocol
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.groups import consumer_protocol
 
 CONSUMER = "consumer"
 """The protocol type of consumers; their subscriptions can be read."""

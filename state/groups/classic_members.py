@@ -11,21 +11,21 @@ after a join it has as long to sync.
 import base64
 from typing import NamedTuple
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.group_records import ClassicMemberMetadata
-from brokerstream.state.core.kafka_bytes import MalformedError
-from brokerstream.state.groups import consumer_protocol, conversion, groups
-from brokerstream.state.groups.assignments import Target
-from brokerstream.state.groups.classic_group import CONSUMER, Wish
-from brokerstream.state.groups.consumer_coordinator import (
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.group_records import ClassicMemberMetadata
+from brokertwin.state.core.kafka_bytes import MalformedError
+from brokertwin.state.groups import consumer_protocol, conversion, groups
+from brokertwin.state.groups.assignments import Target
+from brokertwin.state.groups.classic_group import CONSUMER, Wish
+from brokertwin.state.groups.consumer_coordinator import (
     ConsumerCoordinator,
     Said,
     expect_session,
 )
-from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember, MemberState
-from brokerstream.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
-from brokerstream.state.groups.regex_resolution import Denied
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, MemberState
+from brokertwin.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+from brokertwin.state.groups.regex_resolution import Denied
 
 
 class Joining(NamedTuple):

@@ -21,14 +21,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster.image import machine_prefix
-from brokerstream.state.core.records import (
+from brokertwin.state.cluster.image import machine_prefix
+from brokertwin.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,
 )
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Table, escape, kept, unescape
-from brokerstream.state.groups import groups
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Table, escape, kept, unescape
+from brokertwin.state.groups import groups
 
 
 class Committed(msgspec.Struct, array_like=True):

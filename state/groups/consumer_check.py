@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from brokerstream.state.core.check import Violations
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember
+from brokertwin.state.core.check import Violations
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 
 def check(group: ConsumerGroup, running: set[str]) -> Violations:

@@ -24,21 +24,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster import group_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import LateAnswer
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.group_records import (
+from brokertwin.state.cluster import group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import LateAnswer
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.group_records import (
     ClassicMemberMetadata,
     ConsumerGroupMetadataWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupRemoved,
 )
-from brokerstream.state.core.records import (
+from brokertwin.state.core.records import (
     Record,
 )
-from brokerstream.state.groups import (
+from brokertwin.state.groups import (
     conversion,
     groups,
     member_assignment,
@@ -46,16 +46,16 @@ from brokerstream.state.groups import (
     subscriptions,
     target_assignment,
 )
-from brokerstream.state.groups.assignments import Target
-from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
-from brokerstream.state.groups.consumer_group import (
+from brokertwin.state.groups.assignments import Target
+from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
     Refused,
 )
-from brokerstream.state.groups.consumer_group_records import (
+from brokertwin.state.groups.consumer_group_records import (
     current_assignment,
     group_records,
     group_tombstones,
@@ -63,9 +63,9 @@ from brokerstream.state.groups.consumer_group_records import (
     member_tombstones,
     regex_tombstones,
 )
-from brokerstream.state.groups.group_coordinator import GroupCoordinator
-from brokerstream.state.groups.member_assignment import Owned
-from brokerstream.state.groups.regex_resolution import Denied
+from brokertwin.state.groups.group_coordinator import GroupCoordinator
+from brokertwin.state.groups.member_assignment import Owned
+from brokertwin.state.groups.regex_resolution import Denied
 
 
 class Said(NamedTuple):

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.decision import LateAnswer
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.group_records import ClassicMemberMetadata, ResolvedRegularExpression
-from brokerstream.state.core.java_hashes import CAPACITY, JavaMap, java_hash, timeline_order
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups.assignments import Assigned, Target
-from brokerstream.state.groups.classic_group import CONSUMER
+from brokertwin.state.core.decision import LateAnswer
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.group_records import ClassicMemberMetadata, ResolvedRegularExpression
+from brokertwin.state.core.java_hashes import CAPACITY, JavaMap, java_hash, timeline_order
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups.assignments import Assigned, Target
+from brokertwin.state.groups.classic_group import CONSUMER
 
 FIRST_EPOCH = 1
 """The group epoch, and the assignment epoch, of a group in which nobody has been."""

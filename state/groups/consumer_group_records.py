@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from brokerstream.state.core.group_records import (
+from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
@@ -19,12 +19,12 @@ from brokerstream.state.core.group_records import (
     ConsumerMemberAssignment,
     ConsumerMemberMetadata,
 )
-from brokerstream.state.core.records import (
+from brokertwin.state.core.records import (
     Record,
 )
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.consumer_group import (
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.consumer_group import (
     LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,

@@ -8,7 +8,7 @@ consumer group. A version above the newest one is read as the newest, as Kafka d
 import struct
 from typing import NamedTuple
 
-from brokerstream.state.core.kafka_bytes import MalformedError, Reader
+from brokertwin.state.core.kafka_bytes import MalformedError, Reader
 
 NEWEST = 3
 """The newest version of both. With 1 come owned partitions, with 2 a generation, with 3 a rack."""

@@ -5,19 +5,19 @@ Source: `ConsumerGroup.validateOffsetCommit`, `.validateOffsetFetch`, `.validate
 KIP-1251 (commits in the epoch of an assignment).
 """
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Decision, LateAnswer
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Record
-from brokerstream.state.groups import groups, subscriptions
-from brokerstream.state.groups.consumer_coordinator import ConsumerCoordinator
-from brokerstream.state.groups.consumer_group import (
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Record
+from brokertwin.state.groups import groups, subscriptions
+from brokertwin.state.groups.consumer_coordinator import ConsumerCoordinator
+from brokertwin.state.groups.consumer_group import (
     ConsumerGroup,
     ConsumerGroupState,
     ConsumerMember,
 )
-from brokerstream.state.groups.consumer_group_records import group_tombstones
-from brokerstream.state.groups.group_rules import Commit
+from brokertwin.state.groups.consumer_group_records import group_tombstones
+from brokertwin.state.groups.group_rules import Commit
 
 EPOCHS_SINCE = 9
 """The version of OffsetCommit from which on members have epochs."""

@@ -14,15 +14,15 @@ import base64
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.group_records import ClassicMemberMetadata
-from brokerstream.state.core.kafka_bytes import MalformedError
-from brokerstream.state.groups import consumer_protocol, target_assignment
-from brokerstream.state.groups.assignments import Target, in_hash_order
-from brokerstream.state.groups.classic_group import CONSUMER, ClassicGroup, GroupState, Member
-from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember, Refused
-from brokerstream.state.groups.consumer_protocol import Partitions
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.group_records import ClassicMemberMetadata
+from brokertwin.state.core.kafka_bytes import MalformedError
+from brokertwin.state.groups import consumer_protocol, target_assignment
+from brokertwin.state.groups.assignments import Target, in_hash_order
+from brokertwin.state.groups.classic_group import CONSUMER, ClassicGroup, GroupState, Member
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, Refused
+from brokertwin.state.groups.consumer_protocol import Partitions
 
 BOTH_WAYS, UP, DOWN, DISABLED = "bidirectional", "upgrade", "downgrade", "disabled"
 """The values of group.consumer.migration.policy."""

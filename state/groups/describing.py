@@ -18,12 +18,12 @@ Those without rights come first, then those without a name, then the others by t
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.groups import groups
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.groups import groups
 
 
 class Described(Protocol):

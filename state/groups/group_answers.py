@@ -6,9 +6,9 @@ leader has brought the assignment.
 
 from typing import Annotated
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int16, Int32, since
-from brokerstream.state.groups.classic_group import ClassicGroup, Member
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.groups.classic_group import ClassicGroup, Member
 
 NULL_PROTOCOL_SINCE = 7
 """From this version of JoinGroup on no protocol is null, before it is "". """

@@ -12,20 +12,20 @@ A timer of the group is one of the cell's deadlines: join (the rebalance time-ou
 delay), sync, and each member's heartbeat. No request looks at those of other members.
 """
 
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, has_followers
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import Decision, Delay, LateAnswer
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.group_records import GroupMetadataWritten
-from brokerstream.state.core.records import (
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, has_followers
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import Decision, Delay, LateAnswer
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.group_records import GroupMetadataWritten
+from brokertwin.state.core.records import (
     Record,
 )
-from brokerstream.state.core.schema import Body
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.classic_group import NO_TIME, ClassicGroup, GroupState, Member
-from brokerstream.state.groups.group_answers import SyncGroupResponse, join_refused, joined, synced
-from brokerstream.state.groups.group_metadata import metadata_of
+from brokertwin.state.core.schema import Body
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_group import NO_TIME, ClassicGroup, GroupState, Member
+from brokertwin.state.groups.group_answers import SyncGroupResponse, join_refused, joined, synced
+from brokertwin.state.groups.group_metadata import metadata_of
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member may wait in its first join (not a setting)."""

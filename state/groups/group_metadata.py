@@ -5,11 +5,11 @@ Source: `GroupMetadataValue`, `GroupCoordinatorRecordHelpers.newGroupMetadataRec
 its last member has gone, and when a static member has come back under another id.
 """
 
-from brokerstream.state.core.group_records import (
+from brokertwin.state.core.group_records import (
     GroupMember,
     GroupMetadata,
 )
-from brokerstream.state.groups.classic_group import ClassicGroup, GroupState, Member
+from brokertwin.state.groups.classic_group import ClassicGroup, GroupState, Member
 
 
 def metadata_of(group: ClassicGroup) -> GroupMetadata:

@@ -18,11 +18,11 @@ A null value takes back what the key names.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from brokerstream.state.core.kafka_bytes import MalformedError, Reader
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import offset_records
-from brokerstream.state.groups.consumer_protocol import assignment_of
-from brokerstream.state.groups.offset_records import OffsetKey, OffsetValue
+from brokertwin.state.core.kafka_bytes import MalformedError, Reader
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups import offset_records
+from brokertwin.state.groups.consumer_protocol import assignment_of
+from brokertwin.state.groups.offset_records import OffsetKey, OffsetValue
 
 CLASSIC, EPOCH, MEMBER, ASSIGNMENT = 2, 3, 5, 8
 SHARE_MEMBER, SHARE_EPOCH, SHARE_ASSIGNMENT = 10, 11, 14

@@ -20,7 +20,7 @@ import base64
 from collections.abc import Callable
 from typing import Any, cast
 
-from brokerstream.state.core.group_records import (
+from brokertwin.state.core.group_records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
@@ -33,10 +33,10 @@ from brokerstream.state.core.group_records import (
     GroupMetadataWritten,
     GroupRemoved,
 )
-from brokerstream.state.core.kafka_bytes import Writer
-from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted, Record
-from brokerstream.state.groups import offset_records, share_rows, streams_rows
-from brokerstream.state.groups.row_bytes import (
+from brokertwin.state.core.kafka_bytes import Writer
+from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
+from brokertwin.state.groups import offset_records, share_rows, streams_rows
+from brokertwin.state.groups.row_bytes import (
     Row,
     by_topic,
     current,

@@ -6,17 +6,17 @@ Source: `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`,
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators, topics
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Request
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.group_records import GroupRemoved
-from brokerstream.state.core.records import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators, topics
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Request
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.group_records import GroupRemoved
+from brokertwin.state.core.records import (
     Record,
 )
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, GroupState
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, GroupState
 
 
 class Commit(msgspec.Struct):

@@ -28,19 +28,19 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from brokerstream.state.cluster.image import machine_prefix
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting
-from brokerstream.state.core.group_records import (
+from brokertwin.state.cluster.image import machine_prefix
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting
+from brokertwin.state.core.group_records import (
     GroupMetadata,
     GroupMetadataWritten,
 )
-from brokerstream.state.core.tables import Table, Tables, escape, kept, unescape
-from brokerstream.state.groups.classic_group import ClassicGroup
-from brokerstream.state.groups.consumer_group import ConsumerGroup
-from brokerstream.state.groups.group_metadata import restored
-from brokerstream.state.groups.share_group import ShareGroup
-from brokerstream.state.groups.streams_group import StreamsGroup
+from brokertwin.state.core.tables import Table, Tables, escape, kept, unescape
+from brokertwin.state.groups.classic_group import ClassicGroup
+from brokertwin.state.groups.consumer_group import ConsumerGroup
+from brokertwin.state.groups.group_metadata import restored
+from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.groups.streams_group import StreamsGroup
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 """A group of any kind."""

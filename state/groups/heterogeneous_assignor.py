@@ -6,9 +6,9 @@ partitions move, topic by topic, from the most to the least loaded of its subscr
 moves nothing, or for 16 rounds. Topics with many partitions for few subscribers come first.
 """
 
-from brokerstream.state.core.java_hashes import uuid_order
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups.assignments import GroupSpec, Target, TargetCopy
+from brokertwin.state.core.java_hashes import uuid_order
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups.assignments import GroupSpec, Target, TargetCopy
 
 ROUNDS_MAX = 16
 NOBODY = -1

@@ -7,12 +7,12 @@ kind has its struct in `groups.Group`, and a row in `KINDS`.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.check import Violations
-from brokerstream.state.core.decision import Decision, LateAnswer
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import OffsetDeleted, Record
-from brokerstream.state.groups import (
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.check import Violations
+from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import OffsetDeleted, Record
+from brokertwin.state.groups import (
     classic_check,
     committed_offsets,
     consumer_check,
@@ -29,14 +29,14 @@ from brokerstream.state.groups import (
     streams_live,
     streams_rules,
 )
-from brokerstream.state.groups.classic_group import ClassicGroup
-from brokerstream.state.groups.consumer_group import ConsumerGroup
-from brokerstream.state.groups.group_rules import Commit
-from brokerstream.state.groups.groups import Group
-from brokerstream.state.groups.share_group import SHARE as SHARE_NAME
-from brokerstream.state.groups.share_group import ShareGroup
-from brokerstream.state.groups.streams_group import STREAMS as STREAMS_NAME
-from brokerstream.state.groups.streams_group import StreamsGroup
+from brokertwin.state.groups.classic_group import ClassicGroup
+from brokertwin.state.groups.consumer_group import ConsumerGroup
+from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.groups import Group
+from brokertwin.state.groups.share_group import SHARE as SHARE_NAME
+from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.groups.streams_group import STREAMS as STREAMS_NAME
+from brokertwin.state.groups.streams_group import StreamsGroup
 
 
 class Kind(NamedTuple):

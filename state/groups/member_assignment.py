@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups.assignments import Assigned, Target
-from brokerstream.state.groups.consumer_group import ConsumerMember, MemberState
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups.assignments import Assigned, Target
+from brokertwin.state.groups.consumer_group import ConsumerMember, MemberState
 
 Owned = dict[Uuid, list[int]]
 """What a member says it owns."""

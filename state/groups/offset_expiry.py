@@ -21,14 +21,14 @@ share group, which stays until it is deleted: what its members have read is in n
 
 from collections.abc import Iterator
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import OffsetDeleted, Record
-from brokerstream.state.groups import committed_offsets
-from brokerstream.state.groups.committed_offsets import Offset
-from brokerstream.state.groups.groups import Group
-from brokerstream.state.groups.kinds import kind_of
-from brokerstream.state.groups.offset_records import NO_TIMESTAMP
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import OffsetDeleted, Record
+from brokertwin.state.groups import committed_offsets
+from brokertwin.state.groups.committed_offsets import Offset
+from brokertwin.state.groups.groups import Group
+from brokertwin.state.groups.kinds import kind_of
+from brokertwin.state.groups.offset_records import NO_TIMESTAMP
 
 _MINUTE_MS = 60_000
 

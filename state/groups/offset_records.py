@@ -19,10 +19,10 @@ from functools import lru_cache
 
 import msgspec
 
-from brokerstream.state.core.kafka_bytes import Reader, string_bytes, unsigned_varint, uuid_of
-from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
-from brokerstream.state.core.remembered import remembering
-from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.core.kafka_bytes import Reader, string_bytes, unsigned_varint, uuid_of
+from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
+from brokertwin.state.core.remembered import remembering
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
 
 KEY_VERSION = 1
 VALUE_VERSION = 4

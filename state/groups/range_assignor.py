@@ -6,9 +6,9 @@ one more where that leaves a rest. Stickiness is none of its own: who comes back
 in the order gets the same range.
 """
 
-from brokerstream.state.core.java_hashes import JavaMap, uuid_hash
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups.assignments import GroupSpec, Target
+from brokertwin.state.core.java_hashes import JavaMap, uuid_hash
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups.assignments import GroupSpec, Target
 
 
 class _Topic:

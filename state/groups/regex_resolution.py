@@ -15,15 +15,15 @@ that sent the heartbeat may DESCRIBE.
 
 from collections.abc import Callable, Collection, Iterable
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.group_records import (
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.group_records import (
     ConsumerGroupMetadataWritten,
     ConsumerGroupRegularExpressionWritten,
     ResolvedRegularExpression,
 )
-from brokerstream.state.core.records import Record
-from brokerstream.state.groups import subscriptions, target_assignment, topic_regexes
-from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember
+from brokertwin.state.core.records import Record
+from brokertwin.state.groups import subscriptions, target_assignment, topic_regexes
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 REFRESH_MIN_INTERVAL_MS = 10_000
 

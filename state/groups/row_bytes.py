@@ -8,8 +8,8 @@ Source: `GroupCoordinatorRecordHelpers` in Kafka's group-coordinator.
 import struct
 from collections.abc import Callable, Iterable, Mapping
 
-from brokerstream.state.core.kafka_bytes import Writer
-from brokerstream.state.core.schema import Uuid
+from brokertwin.state.core.kafka_bytes import Writer
+from brokertwin.state.core.schema import Uuid
 
 Row = tuple[bytes, bytes | None]
 """Key and value."""

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from brokerstream.state.core.check import Violations
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.share_group import ShareGroup
+from brokertwin.state.core.check import Violations
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.share_group import ShareGroup
 
 
 def check(group: ShareGroup, running: set[str]) -> Violations:

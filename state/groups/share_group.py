@@ -11,12 +11,12 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.group_records import StatePartitions
-from brokerstream.state.core.java_hashes import JavaMap, java_hash, timeline_order
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups.assignments import Target
-from brokerstream.state.groups.consumer_group import FIRST_EPOCH, NO_EPOCH
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.group_records import StatePartitions
+from brokertwin.state.core.java_hashes import JavaMap, java_hash, timeline_order
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups.assignments import Target
+from brokertwin.state.groups.consumer_group import FIRST_EPOCH, NO_EPOCH
 
 SHARE = "share"
 """The protocol type, and the name of the kind."""

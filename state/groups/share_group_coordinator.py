@@ -21,11 +21,11 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from brokerstream.state.cluster import group_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Decision, Message
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.group_records import (
+from brokertwin.state.cluster import group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Decision, Message
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.group_records import (
     ShareGroupMetadataWritten,
     ShareGroupStatePartitionMetadataWritten,
     ShareGroupTargetAssignmentMemberWritten,
@@ -33,20 +33,20 @@ from brokerstream.state.core.group_records import (
     SharePartitionMetadata,
     StatePartitions,
 )
-from brokerstream.state.core.java_hashes import JavaMap, java_hash
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import groups, simple_assignor, target_assignment
-from brokerstream.state.groups.assignments import GroupSpec, Subscriber, Target
-from brokerstream.state.groups.consumer_group import JOIN_EPOCH, Refused
-from brokerstream.state.groups.share_group import ShareGroup, ShareMember, with_change
-from brokerstream.state.groups.share_group_records import (
+from brokertwin.state.core.java_hashes import JavaMap, java_hash
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups import groups, simple_assignor, target_assignment
+from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Refused
+from brokertwin.state.groups.share_group import ShareGroup, ShareMember, with_change
+from brokertwin.state.groups.share_group_records import (
     current_assignment,
     member_metadata,
     member_tombstones,
 )
-from brokerstream.state.groups.share_states import Places, initializations, partitions_of
-from brokerstream.state.share.state_bodies import (
+from brokertwin.state.groups.share_states import Places, initializations, partitions_of
+from brokertwin.state.share.state_bodies import (
     InitializeShareGroupStateRequest,
     ShareGroupStateResponse,
 )

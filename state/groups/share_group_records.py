@@ -5,7 +5,7 @@ Source: `GroupCoordinatorRecordHelpers.newShareGroup…`, `GroupMetadataManager.
 
 import msgspec
 
-from brokerstream.state.core.group_records import (
+from brokertwin.state.core.group_records import (
     ShareGroupCurrentMemberAssignmentWritten,
     ShareGroupMemberMetadataWritten,
     ShareGroupMetadataWritten,
@@ -15,13 +15,13 @@ from brokerstream.state.core.group_records import (
     ShareMemberAssignment,
     ShareMemberMetadata,
 )
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.assignments import in_hash_order
-from brokerstream.state.groups.consumer_group import LEAVE_EPOCH, MemberState
-from brokerstream.state.groups.consumer_group_records import NO_ASSIGNMENT
-from brokerstream.state.groups.share_group import ShareGroup, ShareMember
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.assignments import in_hash_order
+from brokertwin.state.groups.consumer_group import LEAVE_EPOCH, MemberState
+from brokertwin.state.groups.consumer_group_records import NO_ASSIGNMENT
+from brokertwin.state.groups.share_group import ShareGroup, ShareMember
 
 
 def member_metadata(group_id: str, member: ShareMember) -> ShareGroupMemberMetadataWritten:

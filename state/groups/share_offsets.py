@@ -7,20 +7,20 @@ They are asked in the order of their ids, so that they leave the same records wh
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators, features
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Message, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import groups, share_states
-from brokerstream.state.groups.consumer_group import Refused
-from brokerstream.state.groups.share_group import ShareGroup
-from brokerstream.state.groups.share_group_coordinator import ShareGroupCoordinator
-from brokerstream.state.groups.share_states import Places
-from brokerstream.state.share import state_store
-from brokerstream.state.share.state_bodies import (
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators, features
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Message, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups import groups, share_states
+from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
+from brokertwin.state.groups.share_states import Places
+from brokertwin.state.share import state_store
+from brokertwin.state.share.state_bodies import (
     INITIALIZE,
     InitializedPartition,
     InitializedTopic,

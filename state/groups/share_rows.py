@@ -14,7 +14,7 @@ How far a share group has come lies in `__share_group_state` (`state/share/state
 from collections.abc import Callable
 from typing import Any, cast
 
-from brokerstream.state.core.group_records import (
+from brokertwin.state.core.group_records import (
     ShareGroupCurrentMemberAssignmentWritten,
     ShareGroupMemberMetadataWritten,
     ShareGroupMetadataWritten,
@@ -23,8 +23,8 @@ from brokerstream.state.core.group_records import (
     ShareGroupTargetAssignmentMetadataWritten,
     StatePartitions,
 )
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups.row_bytes import (
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups.row_bytes import (
     Row,
     by_topic,
     current,

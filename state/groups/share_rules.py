@@ -4,13 +4,13 @@ Source: `ShareGroup.validateOffsetCommit`, `.validateOffsetDelete`, `.validateDe
 KIP-932. A share group commits no offsets: to whoever would it is no group at all.
 """
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Decision, LateAnswer
-from brokerstream.state.core.errors import Error
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.group_rules import Commit
-from brokerstream.state.groups.share_group import ShareGroup
-from brokerstream.state.groups.share_group_coordinator import ShareGroupCoordinator
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core.errors import Error
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
 
 
 def commit_error(_group: ShareGroup, _commit: Commit) -> Error:

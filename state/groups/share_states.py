@@ -4,15 +4,15 @@ Source: `GroupMetadataManager.buildInitializeShareGroupStateRequest`,
 `shareGroupBuildPartitionDeleteRequest`, `DefaultStatePersister` in Kafka; KIP-932.
 """
 
-from brokerstream.state.cluster import coordinators, internal_topics
-from brokerstream.state.cluster.coordinators import SHARE_TOPIC
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Message
-from brokerstream.state.core.group_records import StatePartitions
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.share_group import ShareGroup
-from brokerstream.state.share.state_bodies import (
+from brokertwin.state.cluster import coordinators, internal_topics
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Message
+from brokertwin.state.core.group_records import StatePartitions
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.share.state_bodies import (
     DELETE,
     INITIALIZE,
     DeletedPartition,

@@ -11,9 +11,9 @@ for each topic alone, among those who subscribe to it.
 import math
 from collections.abc import Callable, Iterable
 
-from brokerstream.state.core.java_hashes import CAPACITY, JavaMap, own_hash, uuid_hash
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups.assignments import GroupSpec, Target, TargetCopy
+from brokertwin.state.core.java_hashes import CAPACITY, JavaMap, own_hash, uuid_hash
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups.assignments import GroupSpec, Target, TargetCopy
 
 SIMPLE = "simple"
 """The name of the assignor."""

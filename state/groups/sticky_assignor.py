@@ -12,9 +12,9 @@ What weighs the same is taken in the order of Java's maps and queues, as Kafka t
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from brokerstream.state.core.java_hashes import JavaMap, java_hash
-from brokerstream.state.core.java_queues import JavaPriorityQueue
-from brokerstream.state.core.streams_records import TargetTasks, Tasks
+from brokertwin.state.core.java_hashes import JavaMap, java_hash
+from brokertwin.state.core.java_queues import JavaPriorityQueue
+from brokertwin.state.core.streams_records import TargetTasks, Tasks
 
 NAME = "sticky"
 

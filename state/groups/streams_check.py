@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from brokerstream.state.core.check import Violations
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.streams_group import StreamsGroup, StreamsMemberState
+from brokertwin.state.core.check import Violations
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMemberState
 
 
 def check(group: StreamsGroup, running: set[str]) -> Violations:

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster import group_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.group_records import GroupRemoved
-from brokerstream.state.core.java_hashes import JavaMap, java_hash
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.streams_records import (
+from brokertwin.state.cluster import group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.group_records import GroupRemoved
+from brokertwin.state.core.java_hashes import JavaMap, java_hash
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.streams_records import (
     Endpoint,
     StreamsGroupMetadataWritten,
     StreamsGroupTargetAssignmentMemberWritten,
@@ -34,7 +34,7 @@ from brokerstream.state.core.streams_records import (
     TargetTasks,
     Tasks,
 )
-from brokerstream.state.groups import (
+from brokertwin.state.groups import (
     groups,
     sticky_assignor,
     streams_live,
@@ -42,24 +42,24 @@ from brokerstream.state.groups import (
     task_assignment,
     topology_topics,
 )
-from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
-from brokerstream.state.groups.consumer_group import JOIN_EPOCH, Refused
-from brokerstream.state.groups.sticky_assignor import TaskMember, TaskSpec
-from brokerstream.state.groups.streams_endpoints import EndpointPartitions, endpoints
-from brokerstream.state.groups.streams_group import (
+from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Refused
+from brokertwin.state.groups.sticky_assignor import TaskMember, TaskSpec
+from brokertwin.state.groups.streams_endpoints import EndpointPartitions, endpoints
+from brokertwin.state.groups.streams_group import (
     NO_TOPOLOGY,
     StreamsGroup,
     StreamsMember,
     StreamsMemberState,
     required_topics,
 )
-from brokerstream.state.groups.streams_group_records import (
+from brokertwin.state.groups.streams_group_records import (
     current_assignment,
     member_metadata,
     member_tombstones,
 )
-from brokerstream.state.groups.streams_live import LiveStreams
-from brokerstream.state.groups.topology_topics import ConfiguredTopology, InternalTopic, Status
+from brokertwin.state.groups.streams_live import LiveStreams
+from brokertwin.state.groups.topology_topics import ConfiguredTopology, InternalTopic, Status
 
 STANDBY = "num.standby.replicas"
 """The setting of an assignment, by the name under which a group remembers it."""

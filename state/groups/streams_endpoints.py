@@ -6,12 +6,12 @@ Source: `EndpointToPartitionsManager`, `StreamsGroup.buildEndpointToPartitions` 
 from collections.abc import Collection
 from typing import NamedTuple
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.java_hashes import hash_map_order, hash_order, own_hash
-from brokerstream.state.core.streams_records import Endpoint
-from brokerstream.state.groups.consumer_group import Refused
-from brokerstream.state.groups.streams_group import StreamsMember
-from brokerstream.state.groups.topology_topics import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.java_hashes import hash_map_order, hash_order, own_hash
+from brokertwin.state.core.streams_records import Endpoint
+from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.streams_group import StreamsMember
+from brokertwin.state.groups.topology_topics import (
     ConfiguredSubtopology,
     ConfiguredTopology,
     Existing,

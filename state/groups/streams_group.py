@@ -12,15 +12,15 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.java_hashes import hash_order, timeline_order
-from brokerstream.state.core.streams_records import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.java_hashes import hash_order, timeline_order
+from brokertwin.state.core.streams_records import (
     Endpoint,
     MemberTasks,
     StreamsTopology,
     TargetTasks,
 )
-from brokerstream.state.groups.consumer_group import FIRST_EPOCH
+from brokertwin.state.groups.consumer_group import FIRST_EPOCH
 
 STREAMS = "streams"
 """The protocol type, and the name of the kind."""

@@ -5,8 +5,8 @@ Source: `StreamsCoordinatorRecordHelpers`, `GroupMetadataManager.replay` in Kafk
 
 import msgspec
 
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.streams_records import (
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.streams_records import (
     MemberTasks,
     StreamsGroupCurrentMemberAssignmentWritten,
     StreamsGroupMemberMetadataWritten,
@@ -17,11 +17,11 @@ from brokerstream.state.core.streams_records import (
     StreamsMemberAssignment,
     StreamsMemberMetadata,
 )
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.groups import groups, streams_live
-from brokerstream.state.groups.consumer_group import LEAVE_EPOCH
-from brokerstream.state.groups.consumer_group_records import NO_ASSIGNMENT
-from brokerstream.state.groups.streams_group import (
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.groups import groups, streams_live
+from brokertwin.state.groups.consumer_group import LEAVE_EPOCH
+from brokertwin.state.groups.consumer_group_records import NO_ASSIGNMENT
+from brokertwin.state.groups.streams_group import (
     StreamsGroup,
     StreamsMember,
     StreamsMemberState,

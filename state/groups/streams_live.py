@@ -11,8 +11,8 @@ broker, for topics of all groups) in Kafka.
 
 import msgspec
 
-from brokerstream.state.core.tables import Tables, escape, unescape
-from brokerstream.state.groups.topology_topics import ConfiguredTopology
+from brokertwin.state.core.tables import Tables, escape, unescape
+from brokertwin.state.groups.topology_topics import ConfiguredTopology
 
 
 class FailedTopic(msgspec.Struct, frozen=True):

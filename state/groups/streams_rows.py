@@ -13,8 +13,8 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from brokerstream.state.core.kafka_bytes import Writer
-from brokerstream.state.core.streams_records import (
+from brokertwin.state.core.kafka_bytes import Writer
+from brokertwin.state.core.streams_records import (
     CopartitionGroup,
     Endpoint,
     MemberTasks,
@@ -27,7 +27,7 @@ from brokerstream.state.core.streams_records import (
     Subtopology,
     TopicInfo,
 )
-from brokerstream.state.groups.row_bytes import (
+from brokertwin.state.groups.row_bytes import (
     FIRST_TAG,
     Row,
     current,
@@ -37,7 +37,7 @@ from brokerstream.state.groups.row_bytes import (
     row_key,
     target_epoch,
 )
-from brokerstream.state.groups.streams_group import NO_TOPOLOGY
+from brokertwin.state.groups.streams_group import NO_TOPOLOGY
 
 _CONFIGS_TAG = 1
 

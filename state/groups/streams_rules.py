@@ -4,14 +4,14 @@ Source: `StreamsGroup.validateOffsetCommit`, `.createAssignmentEpochValidator`,
 `.validateOffsetFetch`, `.isSubscribedToTopic` in Kafka; KIP-1071.
 """
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Decision, LateAnswer
-from brokerstream.state.core.errors import Error
-from brokerstream.state.groups import groups, streams_live
-from brokerstream.state.groups.consumer_rules import EPOCHS_SINCE
-from brokerstream.state.groups.group_rules import Commit
-from brokerstream.state.groups.streams_coordinator import StreamsCoordinator
-from brokerstream.state.groups.streams_group import (
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Decision, LateAnswer
+from brokertwin.state.core.errors import Error
+from brokertwin.state.groups import groups, streams_live
+from brokertwin.state.groups.consumer_rules import EPOCHS_SINCE
+from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.streams_coordinator import StreamsCoordinator
+from brokertwin.state.groups.streams_group import (
     StreamsGroup,
     StreamsGroupState,
     StreamsMember,

@@ -11,15 +11,15 @@ from typing import Protocol
 
 import msgspec
 
-from brokerstream.state.cluster import group_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.cluster.new_topics import KEY, Config, CreateTopicsRequest, NewTopic
-from brokerstream.state.core.decision import CONTROLLER, Decision, Message
-from brokerstream.state.core.errors import Error
-from brokerstream.state.groups import groups, streams_live
-from brokerstream.state.groups.streams_group import StreamsGroup
-from brokerstream.state.groups.streams_live import FailedTopic, LiveStreams
-from brokerstream.state.groups.topology_topics import InternalTopic
+from brokertwin.state.cluster import group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.cluster.new_topics import KEY, Config, CreateTopicsRequest, NewTopic
+from brokertwin.state.core.decision import CONTROLLER, Decision, Message
+from brokertwin.state.core.errors import Error
+from brokertwin.state.groups import groups, streams_live
+from brokertwin.state.groups.streams_group import StreamsGroup
+from brokertwin.state.groups.streams_live import FailedTopic, LiveStreams
+from brokertwin.state.groups.topology_topics import InternalTopic
 
 _SHOWN_MAX = 3
 

@@ -7,8 +7,8 @@ Source: `ConsumerGroup.computeSubscribedTopicNames`, `.subscriptionType`, `Subsc
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from brokerstream.state.core.java_hashes import JavaMap, java_hash
-from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember, counted
+from brokertwin.state.core.java_hashes import JavaMap, java_hash
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, counted
 
 
 class Subscriptions(NamedTuple):

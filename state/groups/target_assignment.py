@@ -7,12 +7,12 @@ Source: `TargetAssignmentBuilder`, `GroupSpecImpl`, `ConsumerGroup.subscriptionT
 import hashlib
 from collections.abc import Callable, Iterable
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.java_hashes import JavaMap, java_hash
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import range_assignor, subscriptions, uniform_assignor
-from brokerstream.state.groups.assignments import RANGE, UNIFORM, GroupSpec, Subscriber, Target
-from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.java_hashes import JavaMap, java_hash
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups import range_assignor, subscriptions, uniform_assignor
+from brokertwin.state.groups.assignments import RANGE, UNIFORM, GroupSpec, Subscriber, Target
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 ASSIGNORS: dict[str, Callable[[GroupSpec], dict[str, Target]]] = {
     UNIFORM: uniform_assignor.assign,

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.streams_records import (
+from brokertwin.state.core.streams_records import (
     MemberTasks,
     TargetTasks,
     Tasks,
     TasksWithEpochs,
 )
-from brokerstream.state.groups.streams_group import (
+from brokertwin.state.groups.streams_group import (
     Copy,
     StreamsGroup,
     StreamsMember,

@@ -22,11 +22,11 @@ from enum import IntEnum
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.core.streams_records import StreamsTopology, Subtopology, TopicInfo
-from brokerstream.state.groups.consumer_group import Refused
-from brokerstream.state.groups.streams_group import required_topics
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.streams_records import StreamsTopology, Subtopology, TopicInfo
+from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.streams_group import required_topics
 
 _SHOWN_MAX = 3
 

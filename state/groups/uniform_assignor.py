@@ -6,10 +6,10 @@ goes before stickiness: a member keeps what it has up to its share, what is over
 lack. Where members subscribe to different topics, `heterogeneous_assignor.py` is asked.
 """
 
-from brokerstream.state.core.java_hashes import CAPACITY, JavaMap, uuid_hash
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import heterogeneous_assignor
-from brokerstream.state.groups.assignments import GroupSpec, Target, TargetCopy
+from brokertwin.state.core.java_hashes import CAPACITY, JavaMap, uuid_hash
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.groups import heterogeneous_assignor
+from brokertwin.state.groups.assignments import GroupSpec, Target, TargetCopy
 
 
 def assign(spec: GroupSpec) -> dict[str, Target]:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs.chunked import ChunkedList, Span
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs.chunked import ChunkedList, Span
 
 if TYPE_CHECKING:
-    from brokerstream.state.logs.log import StoredBatch
+    from brokertwin.state.logs.log import StoredBatch
 
 
 class AbortedTransaction(msgspec.Struct, array_like=True):

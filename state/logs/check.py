@@ -4,12 +4,12 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
-from brokerstream.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
-from brokerstream.state.core.remembered import remembering
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs.chunked import CHUNK_ENTRIES, Span
-from brokerstream.state.logs.log import (
+from brokertwin.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
+from brokertwin.state.core.remembered import remembering
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs.chunked import CHUNK_ENTRIES, Span
+from brokertwin.state.logs.log import (
     CHUNK_BATCHES_MAX,
     INDEX_CHUNKS_MAX,
     UNSEALED,
@@ -23,9 +23,9 @@ from brokerstream.state.logs.log import (
     rolled_segments,
     sealed_segments,
 )
-from brokerstream.state.logs.log_segments import NO_TIMESTAMP
-from brokerstream.state.logs.log_transactions import NO_OFFSET
-from brokerstream.state.logs.producer import BATCHES_KEPT, Producer, sequence_after
+from brokertwin.state.logs.log_segments import NO_TIMESTAMP
+from brokertwin.state.logs.log_transactions import NO_OFFSET
+from brokertwin.state.logs.producer import BATCHES_KEPT, Producer, sequence_after
 
 OF_A_LOG = ("chunk", "sealed", "aborted", "rolled")
 """The kinds of items that belong to a log, in its table."""

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from brokerstream.state.core.tables import Table
+from brokertwin.state.core.tables import Table
 
 Entry = TypeVar("Entry")
 

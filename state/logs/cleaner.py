@@ -23,12 +23,12 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from brokerstream.state.core.events import LogMark
-from brokerstream.state.core.records import LogCleaned
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs import rolling
-from brokerstream.state.logs.aborted_transactions import AbortedTransaction
-from brokerstream.state.logs.log import (
+from brokertwin.state.core.events import LogMark
+from brokertwin.state.core.records import LogCleaned
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs import rolling
+from brokertwin.state.logs.aborted_transactions import AbortedTransaction
+from brokertwin.state.logs.log import (
     Log,
     StoredBatch,
     aborted_index,
@@ -37,8 +37,8 @@ from brokerstream.state.logs.log import (
     rewrite,
     sealed_segments,
 )
-from brokerstream.state.logs.log_segments import Cuts
-from brokerstream.state.logs.producer import Producer, producer_key
+from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.producer import Producer, producer_key
 
 NO_OFFSET = -1
 

@@ -10,8 +10,8 @@ coordinator has a leader write one into each partition of a transaction. It is a
 
 import struct
 
-from brokerstream.state.core.crc32c import crc32c
-from brokerstream.state.core.records import Batch, EndMarker
+from brokertwin.state.core.crc32c import crc32c
+from brokertwin.state.core.records import Batch, EndMarker
 
 SIZE_IN_BYTES = 78
 """The size of every end marker's batch."""

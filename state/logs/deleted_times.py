@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from brokerstream.state.core.records import LogStartMoved
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs.log import Log, StoredBatch, batches_from, log_key, segment_end
+from brokertwin.state.core.records import LogStartMoved
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs.log import Log, StoredBatch, batches_from, log_key, segment_end
 
 HEADER_BYTES = 61
 """A batch of this size has no record: the cleaner leaves such ones."""

@@ -23,24 +23,24 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import astuple
 
-from brokerstream.state.core.records import Batch, EndMarker
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Table, kept
-from brokerstream.state.logs import log_transactions
-from brokerstream.state.logs.aborted_transactions import (
+from brokertwin.state.core.records import Batch, EndMarker
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Table, kept
+from brokertwin.state.logs import log_transactions
+from brokertwin.state.logs.aborted_transactions import (
     AbortedIndex,
     AbortedTransaction,
     Written,
     written_in,
 )
-from brokerstream.state.logs.chunked import ChunkedList, Span
-from brokerstream.state.logs.log_segments import (
+from brokertwin.state.logs.chunked import ChunkedList, Span
+from brokertwin.state.logs.log_segments import (
     NO_TIMESTAMP,
     ActiveSegment,
     LogSegment,
     LogSegments,
 )
-from brokerstream.state.logs.log_transactions import NO_OFFSET, LogTransaction
+from brokertwin.state.logs.log_transactions import NO_OFFSET, LogTransaction
 
 CHUNK_BATCHES_MAX = 64
 """Batches in one chunk of the index."""

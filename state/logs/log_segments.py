@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from brokerstream.state.core.schema import Uuid
+from brokertwin.state.core.schema import Uuid
 
 OFFSETS_MAX = 2**31 - 1
 """Offsets that a segment spans at most."""

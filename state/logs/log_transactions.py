@@ -7,8 +7,8 @@ aborted ones (`aborted_transactions.py`).
 
 import msgspec
 
-from brokerstream.state.core.records import Batch
-from brokerstream.state.logs.aborted_transactions import AbortedTransaction
+from brokertwin.state.core.records import Batch
+from brokertwin.state.logs.aborted_transactions import AbortedTransaction
 
 NO_OFFSET = -1
 

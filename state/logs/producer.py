@@ -14,10 +14,10 @@ Source: seed 002; KIP-98, KIP-360; `ProducerStateEntry`, `ProducerAppendInfo`,
 
 Two settings of ours change this, both from the seed:
 
-    brokerstream.reject.unknown.producer      a producer that is not known begins at 0, else
+    brokertwin.reject.unknown.producer      a producer that is not known begins at 0, else
                                               59 UNKNOWN_PRODUCER_ID; and it is forgotten when its
                                               last record is deleted (Kafka before 2.4)
-    brokerstream.duplicates.below.expected    a batch that lies below the next expected sequence is
+    brokertwin.duplicates.below.expected    a batch that lies below the next expected sequence is
                                               a duplicate also where it is none of the last five:
                                               46 DUPLICATE_SEQUENCE_NUMBER, without an offset
 
@@ -46,10 +46,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.records import Batch, ProducerNoted, ProducersExpired
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Table, kept
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.records import Batch, ProducerNoted, ProducersExpired
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Table, kept
 
 BATCHES_KEPT = 5
 """Batches remembered for each producer and partition (`NUM_BATCHES_TO_RETAIN`)."""

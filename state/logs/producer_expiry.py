@@ -7,11 +7,11 @@ looks is in `state/cell/expiry.py`.
 
 from collections.abc import Iterator
 
-from brokerstream.state.core.records import ProducersExpired
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs import producer as producers
-from brokerstream.state.logs.producer import Producer
+from brokertwin.state.core.records import ProducersExpired
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs import producer as producers
+from brokertwin.state.logs.producer import Producer
 
 IDS_MAX = 10_000
 """Producer ids in one record: it stays far below the limit of a row."""
@@ -28,7 +28,7 @@ def without_records(
 ) -> Iterator[ProducersExpired]:
     """The producers whose records all lie below a new log start, forgotten with them.
 
-    Kafka keeps them since 2.4; `brokerstream.reject.unknown.producer` brings the older way back.
+    Kafka keeps them since 2.4; `brokertwin.reject.unknown.producer` brings the older way back.
     """
     ids = [
         producer_id

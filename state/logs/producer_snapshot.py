@@ -21,14 +21,14 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from brokerstream.state.core.crc32c import crc32c
-from brokerstream.state.logs.producer import (
+from brokertwin.state.core.crc32c import crc32c
+from brokertwin.state.logs.producer import (
     NO_COORDINATOR_EPOCH,
     NO_OFFSET,
     Producer,
     RememberedBatch,
 )
-from brokerstream.state.logs.producer_expiry import is_expired
+from brokertwin.state.logs.producer_expiry import is_expired
 
 VERSION = 1
 NO_SEQUENCE = -1

@@ -14,9 +14,9 @@ Which records it were, and the words about each, the edge adds from the bytes (`
 
 import msgspec
 
-from brokerstream.state.core.errors import NONE, Error
-from brokerstream.state.core.records import Batch
-from brokerstream.state.core.schema import Body, Int64
+from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.records import Batch
+from brokertwin.state.core.schema import Body, Int64
 
 NO_TIMESTAMP = -1
 

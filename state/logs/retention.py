@@ -14,10 +14,10 @@ known. The last segment may go, too: a new one begins at the end of the log.
 
 from typing import NamedTuple
 
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs import rolling
-from brokerstream.state.logs.log import Log
-from brokerstream.state.logs.log_segments import Cuts
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs import rolling
+from brokertwin.state.logs.log import Log
+from brokertwin.state.logs.log_segments import Cuts
 
 UNLIMITED = -1
 NOTHING = -1

@@ -19,16 +19,16 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from brokerstream.state.core.records import Batch
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs.log import (
+from brokertwin.state.core.records import Batch
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs.log import (
     Log,
     StoredBatch,
     batches_from,
     rolled_segments,
     sealed_segments,
 )
-from brokerstream.state.logs.log_segments import (
+from brokertwin.state.logs.log_segments import (
     OFFSETS_MAX,
     ActiveSegment,
     Cuts,

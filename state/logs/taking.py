@@ -8,10 +8,10 @@ follower takes the bounds of the sealed segments, the index that is left, and th
 
 from collections.abc import Mapping
 
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs import producer
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs import producer
 
 _KINDS = {"logs": ("chunk", "sealed", "aborted", "rolled"), "producers": ("producer",)}
 """The kinds of items, by their table, of which a log has several."""

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs.deleted_times import is_empty
-from brokerstream.state.logs.log import (
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs.deleted_times import is_empty
+from brokertwin.state.logs.log import (
     Chunk,
     Log,
     Segment,

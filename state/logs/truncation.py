@@ -6,12 +6,12 @@ log remembers of producers and transactions is what its batches say, so it is re
 as far as the index goes back. A log that has to be cut inside of what is sealed begins anew.
 """
 
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Table, Tables
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs import log_transactions, producer
-from brokerstream.state.logs.log import Chunk, Log, chunk_key, log_key
-from brokerstream.state.logs.log_segments import NO_TIMESTAMP
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs import log_transactions, producer
+from brokertwin.state.logs.log import Chunk, Log, chunk_key, log_key
+from brokertwin.state.logs.log_segments import NO_TIMESTAMP
 
 
 def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:

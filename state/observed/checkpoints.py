@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from brokerstream.state.logs.checkpoint_files import Offsets
-from brokerstream.state.observed.replication import Sample
+from brokertwin.state.logs.checkpoint_files import Offsets
+from brokertwin.state.observed.replication import Sample
 
 
 class CheckedEntry(NamedTuple):

@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from brokerstream.state.cluster.image import LeaderIdAndEpoch
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.schema import ZERO_UUID, Body, Uuid
-from brokerstream.state.fetch.fetch_bodies import EpochEndOffset
+from brokertwin.state.cluster.image import LeaderIdAndEpoch
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.schema import ZERO_UUID, Body, Uuid
+from brokertwin.state.fetch.fetch_bodies import EpochEndOffset
 
 ANY_REPLICA = -2
 """The replica id of a tool that asks any replica (Kafka's debugging consumer)."""

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from brokerstream.state.core.schema import ZERO_UUID, Uuid
-from brokerstream.state.groups import group_records
-from brokerstream.state.groups.group_records import (
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.groups import group_records
+from brokertwin.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
     EpochRow,
@@ -20,7 +20,7 @@ from brokerstream.state.groups.group_records import (
     OtherRow,
     TasksRow,
 )
-from brokerstream.state.groups.offset_records import OffsetKey, OffsetValue
+from brokertwin.state.groups.offset_records import OffsetKey, OffsetValue
 
 T = TypeVar("T")
 

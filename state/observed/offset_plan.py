@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from brokerstream.state.groups.offset_records import OffsetKey
+from brokertwin.state.groups.offset_records import OffsetKey
 
 
 class Verdict(StrEnum):

@@ -9,7 +9,7 @@ Source: `Partition.maybeIncrementLeaderHW`, `Replica.updateFetchStateOrThrow` in
 
 import msgspec
 
-from brokerstream.state.core.schema import Uuid
+from brokertwin.state.core.schema import Uuid
 
 UNKNOWN = -1
 

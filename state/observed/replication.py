@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster.new_topics import CreateTopicsRequest
-from brokerstream.state.core.schema import ZERO_UUID, Uuid
-from brokerstream.state.fetch.fetch_bodies import FetchRequest, RequestedPartition
-from brokerstream.state.observed import exchanges as recorded
-from brokerstream.state.observed.exchanges import Exchange
-from brokerstream.state.observed.replicas import UNKNOWN, Replicas
-from brokerstream.state.replication.isr_controller import AlterPartitionResponse
-from brokerstream.state.replication.produce_bodies import ProduceRequest, ProduceResponse
+from brokertwin.state.cluster.new_topics import CreateTopicsRequest
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.fetch.fetch_bodies import FetchRequest, RequestedPartition
+from brokertwin.state.observed import exchanges as recorded
+from brokertwin.state.observed.exchanges import Exchange
+from brokertwin.state.observed.replicas import UNKNOWN, Replicas
+from brokertwin.state.replication.isr_controller import AlterPartitionResponse
+from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceResponse
 
 Place = tuple[Uuid, int]
 """A partition: topic id and number."""

@@ -7,11 +7,11 @@ Who has which records at this moment is in no row: locks are in the memory of le
 
 from typing import NamedTuple
 
-from brokerstream.state.core.kafka_bytes import Reader
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.share_records import ShareSnapshot, ShareStateBatch
-from brokerstream.state.observed.offset_history import Written
-from brokerstream.state.share.state_batches import combined
+from brokertwin.state.core.kafka_bytes import Reader
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch
+from brokertwin.state.observed.offset_history import Written
+from brokertwin.state.share.state_batches import combined
 
 SNAPSHOT, UPDATE = 0, 1
 DONE_TAG = 0

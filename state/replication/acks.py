@@ -14,16 +14,16 @@ partition that was appended to:
 import msgspec
 from msgspec import UNSET
 
-from brokerstream.state.cluster.image import LeaderIdAndEpoch
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting as waits
-from brokerstream.state.core.decision import Decision, Delay, Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import decode_item
-from brokerstream.state.replication import copying
-from brokerstream.state.replication.copying import Place
-from brokerstream.state.replication.produce_bodies import (
+from brokertwin.state.cluster.image import LeaderIdAndEpoch
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting as waits
+from brokertwin.state.core.decision import Decision, Delay, Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import decode_item
+from brokertwin.state.replication import copying
+from brokertwin.state.replication.copying import Place
+from brokertwin.state.replication.produce_bodies import (
     TOPIC_IDS_SINCE,
     AnsweredPartition,
     AnsweredTopic,

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.image import Partition, Topic
-from brokerstream.state.core import waiting
-from brokerstream.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs.log import Log, batches_from, log_key
-from brokerstream.state.replication.leader import Leadership
-from brokerstream.state.replication.throttles import THROTTLE_TIMER
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.image import Partition, Topic
+from brokertwin.state.core import waiting
+from brokertwin.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs.log import Log, batches_from, log_key
+from brokertwin.state.replication.leader import Leadership
+from brokertwin.state.replication.throttles import THROTTLE_TIMER
 
 KINDS = ("leading", "held", "checkpointed")
 

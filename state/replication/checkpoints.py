@@ -17,9 +17,9 @@ A partition with a single replica has neither: its leader commits all that it ha
 
 import msgspec
 
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.records import (
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.records import (
     HighWatermarkMoved,
     LogStartedAnew,
     LogStartMoved,
@@ -29,8 +29,8 @@ from brokerstream.state.core.records import (
     Record,
     TopicCreated,
 )
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.logs.log import Log
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.logs.log import Log
 
 _MOVES = (HighWatermarkMoved, LogTruncated, LogStartedAnew, LogStartMoved, LogTaken, PartitionTaken)
 """Records that may move a high watermark of a partition with several replicas."""

@@ -16,7 +16,7 @@ Nothing of it is ever sealed: who takes over has to read it all.
 
 import msgspec
 
-from brokerstream.state.core.group_records import (
+from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
@@ -32,7 +32,7 @@ from brokerstream.state.core.group_records import (
     ShareGroupTargetAssignmentMemberWritten,
     ShareGroupTargetAssignmentMetadataWritten,
 )
-from brokerstream.state.core.records import (
+from brokertwin.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,
     PartitionTaken,
@@ -42,12 +42,12 @@ from brokerstream.state.core.records import (
     TransactionalOffsetsWritten,
     TransactionMetadataWritten,
 )
-from brokerstream.state.core.share_records import ShareStateWritten
-from brokerstream.state.core.streams_records import OF_STREAMS, is_tombstone, key_of
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import Log, StoredBatch
-from brokerstream.state.replication import internal_logs
+from brokertwin.state.core.share_records import ShareStateWritten
+from brokertwin.state.core.streams_records import OF_STREAMS, is_tombstone, key_of
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log import Log, StoredBatch
+from brokertwin.state.replication import internal_logs
 
 DELETE_RETENTION_MS = 86_400_000
 """Kafka's default of delete.retention.ms."""

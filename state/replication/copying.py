@@ -24,10 +24,10 @@ A follower whose leader has sealed what it needs (`Log.segments`) takes the lead
 
 from collections.abc import Collection, Iterable
 
-from brokerstream.state.cluster.image import Partition, Topic
-from brokerstream.state.cluster.machines import Broker, Machine
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import (
+from brokertwin.state.cluster.image import Partition, Topic
+from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import (
     CONTROLLER,
     AskedPartition,
     Decision,
@@ -36,18 +36,18 @@ from brokerstream.state.core.decision import (
     ReplicaAnswer,
     ReplicaFetch,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import (
     HighWatermarkMoved,
     LogTruncated,
     PartitionAltered,
     Record,
     ReplicasAssigned,
 )
-from brokerstream.state.core.settings import UNLIMITED
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import (
+from brokertwin.state.core.settings import UNLIMITED
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log import Log
+from brokertwin.state.replication import (
     fetchers,
     follower,
     leader,
@@ -56,15 +56,15 @@ from brokerstream.state.replication import (
     throttles,
     trace,
 )
-from brokerstream.state.replication.isr_controller import (
+from brokertwin.state.replication.isr_controller import (
     KEY,
     AlteredPartition,
     AlteredTopic,
     AlterPartitionRequest,
     BrokerState,
 )
-from brokerstream.state.replication.leader import Leadership, Replica
-from brokerstream.state.replication.throttles import Side
+from brokertwin.state.replication.leader import Leadership, Replica
+from brokertwin.state.replication.throttles import Side
 
 IN_SYNC_TIMER = "in-sync"
 """The kind of the timers by which leaders look for replicas that have to leave (`in_sync.py`)."""
@@ -73,7 +73,7 @@ FETCH_TIMER = "replica-fetch"
 """The kind of the timers of followers that were refused."""
 
 BY_HIGH_WATERMARK = "hw"
-"""The value of `brokerstream.truncation` for the rule of Kafka before 0.11."""
+"""The value of `brokertwin.truncation` for the rule of Kafka before 0.11."""
 
 _TRIED_AGAIN = frozenset(
     {
@@ -254,7 +254,7 @@ def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
     if partition is None or partition.leader != broker.id or broker.has_lost(*place):
         return
     leadership = changeable(broker, place)
-    if broker.settings.brokerstream_isr_by_time_only:
+    if broker.settings.brokertwin_isr_by_time_only:
         watch_in_sync(broker)
     for each in follower_ids:
         replica = leadership.replicas[each]
@@ -311,7 +311,7 @@ def watch_if_behind(broker: Broker, leadership: Leadership, log: Log) -> None:
 
 def is_anyone_behind(broker: Broker, leadership: Leadership, log: Log) -> bool:
     """Whether an in-sync replica may have to leave one day."""
-    by_time_only = broker.settings.brokerstream_isr_by_time_only
+    by_time_only = broker.settings.brokertwin_isr_by_time_only
     return leader.is_anyone_behind(leadership, log.log_end_offset, by_time_only)
 
 
@@ -439,7 +439,7 @@ def answered(broker: Broker, answer: ReplicaAnswer) -> Decision:
         if log is None:
             continue
         taken.append(followed_one)
-        if broker.settings.brokerstream_trace_replication and not followed_one.error:
+        if broker.settings.brokertwin_trace_replication and not followed_one.error:
             count = broker.settings.num_replica_fetchers
             records += trace.copied(broker.id, answer.sender, count, log, followed_one)
         records += follower.take(log, followed_one)
@@ -482,10 +482,10 @@ def asks_again(broker: Broker, answer: ReplicaAnswer) -> Decision:
 def begins_to_follow(broker: Broker, places: Iterable[Place]) -> Decision:
     """A follower of Kafka 0.10 first cuts off what it does not know to be committed.
 
-    That is `brokerstream.truncation=hw`. Today its leader says what differs.
+    That is `brokertwin.truncation=hw`. Today its leader says what differs.
     """
     records: list[Record] = []
-    for place in places if broker.settings.brokerstream_truncation == BY_HIGH_WATERMARK else ():
+    for place in places if broker.settings.brokertwin_truncation == BY_HIGH_WATERMARK else ():
         partition, log = partition_of(broker, place), broker.log(*place)
         if partition is None or log is None or partition.leader == broker.id:
             continue
@@ -501,7 +501,7 @@ def fetches(broker: Broker, places: Iterable[Place], in_sync: Collection[Place] 
     It knows of those `in_sync` that it has what is committed; others may have to wait.
     """
     asked: dict[tuple[int, int], list[AskedPartition]] = {}
-    says_epoch = broker.settings.brokerstream_truncation != BY_HIGH_WATERMARK
+    says_epoch = broker.settings.brokertwin_truncation != BY_HIGH_WATERMARK
     for place in throttles.let_through(broker, places, in_sync):
         partition, log = partition_of(broker, place), broker.log(*place)
         if partition is None or log is None or partition.leader in (broker.id, -1):

@@ -19,16 +19,16 @@ have ids, which clients never see.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from brokerstream.state.cluster import failed_dirs, topics
-from brokerstream.state.cluster.image import Partition, is_dir_online
-from brokerstream.state.cluster.machines import Broker, Controller
-from brokerstream.state.core.decision import CONTROLLER, Message
-from brokerstream.state.core.records import BrokerRegistrationChanged, LogPlaced, Record
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import disk, elections
-from brokerstream.state.replication.directory_bodies import (
+from brokertwin.state.cluster import failed_dirs, topics
+from brokertwin.state.cluster.image import Partition, is_dir_online
+from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core.decision import CONTROLLER, Message
+from brokertwin.state.core.records import BrokerRegistrationChanged, LogPlaced, Record
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.logs.log import Log
+from brokertwin.state.replication import disk, elections
+from brokertwin.state.replication.directory_bodies import (
     ASSIGN_KEY,
     HEARTBEAT_KEY,
     AssignedDirectory,
@@ -37,8 +37,8 @@ from brokerstream.state.replication.directory_bodies import (
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
 )
-from brokerstream.state.replication.registrations import State
-from brokerstream.state.replication.throttles import Place
+from brokertwin.state.replication.registrations import State
+from brokertwin.state.replication.throttles import Place
 
 _ANY_OFFSET = -1
 """In a heartbeat that names directories: the broker does not say how far it has read."""

@@ -3,7 +3,7 @@
 Their handlers are in `state/apis/broker_heartbeat.py` and `assign_replicas_to_dirs.py`.
 """
 
-from brokerstream.state.core.schema import Body, Int32, Int64, Uuid
+from brokertwin.state.core.schema import Body, Int32, Int64, Uuid
 
 ASSIGN_KEY, HEARTBEAT_KEY = 73, 63
 

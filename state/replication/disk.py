@@ -21,13 +21,13 @@ from collections import Counter
 
 import msgspec
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.records import LogPlaced
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.logs import checkpoint_files
-from brokerstream.state.logs.checkpoint_files import Epochs, Offsets
-from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import checkpoints
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.records import LogPlaced
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.logs import checkpoint_files
+from brokertwin.state.logs.checkpoint_files import Epochs, Offsets
+from brokertwin.state.logs.log import Log
+from brokertwin.state.replication import checkpoints
 
 WISHES_MAX = 1000
 """Logs that are not there yet and have a wished directory; of more the oldest wish goes."""

@@ -33,14 +33,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster.image import Partition, Topic, machine_prefix
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import Decision
-from brokerstream.state.core.records import PartitionAltered
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.replication import eligible, reassignments
-from brokerstream.state.replication.isr_controller import RECOVERING
+from brokertwin.state.cluster.image import Partition, Topic, machine_prefix
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import Decision
+from brokertwin.state.core.records import PartitionAltered
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.replication import eligible, reassignments
+from brokertwin.state.replication.isr_controller import RECOVERING
 
 NO_LEADER = -1
 

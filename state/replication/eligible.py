@@ -14,12 +14,12 @@ that is alive leads. The *last known leader* is kept from when nobody leads any 
 does again; where nobody is in sync or eligible it leads once it is alive, by an unclean election.
 
 All of that holds where the feature `eligible.leader.replicas.version` is 1, as in a new cluster
-(`brokerstream.eligible.leader.replicas.version`).
+(`brokertwin.eligible.leader.replicas.version`).
 """
 
 from collections.abc import Sequence
 
-from brokerstream.state.core.java_hashes import hash_map_order, own_hash
+from brokertwin.state.core.java_hashes import hash_map_order, own_hash
 
 
 def eligible(

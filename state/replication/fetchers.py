@@ -10,7 +10,7 @@ partitions at once (`copying.fetches`). Its name has the two numbers that the se
 ReplicaFetcherThread-<fetcher id>-<the leader's broker id>.
 """
 
-from brokerstream.state.core.java_hashes import java_hash
+from brokertwin.state.core.java_hashes import java_hash
 
 _LEAST = -(2**31)
 

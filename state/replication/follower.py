@@ -19,9 +19,9 @@ asks again, as long as it takes (`Truncation.is_complete`).
 
 from typing import NamedTuple
 
-from brokerstream.state.core.decision import AskedPartition, FollowedPartition
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import (
+from brokertwin.state.core.decision import AskedPartition, FollowedPartition
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import (
     BatchAppended,
     HighWatermarkMoved,
     LogStartedAnew,
@@ -30,7 +30,7 @@ from brokerstream.state.core.records import (
     LogTruncated,
     Record,
 )
-from brokerstream.state.logs.log import UNKNOWN_EPOCH, EpochEnd, Log, end_of_epoch
+from brokertwin.state.logs.log import UNKNOWN_EPOCH, EpochEnd, Log, end_of_epoch
 
 NO_EPOCH = -1
 NO_OFFSET = -1

@@ -8,13 +8,13 @@ controller has answered; a wish that was refused for now is told again by the sa
 that comes first counts as the answer.
 """
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import CONTROLLER, Decision, Message
-from brokerstream.state.core.errors import Error
-from brokerstream.state.replication import copying, leader
-from brokerstream.state.replication.copying import Place
-from brokerstream.state.replication.isr_controller import AlterPartitionResponse, PartitionNow
-from brokerstream.state.replication.leader import Answered
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import CONTROLLER, Decision, Message
+from brokertwin.state.core.errors import Error
+from brokertwin.state.replication import copying, leader
+from brokertwin.state.replication.copying import Place
+from brokertwin.state.replication.isr_controller import AlterPartitionResponse, PartitionNow
+from brokertwin.state.replication.leader import Answered
 
 
 def fire(broker: Broker, _name: str) -> Decision:
@@ -26,7 +26,7 @@ def fire(broker: Broker, _name: str) -> Decision:
         leadership, log = copying.changeable(broker, place), broker.log(*place)
         assert log is not None, place
         end = log.log_end_offset
-        by_time_only = broker.settings.brokerstream_isr_by_time_only
+        by_time_only = broker.settings.brokertwin_isr_by_time_only
         leaving = leader.out_of_sync(leadership, end, broker.now, lag_time_max_ms, by_time_only)
         if leaving:
             leadership.pending = [each for each in leadership.isr if each not in leaving]

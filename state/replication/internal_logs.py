@@ -15,7 +15,7 @@ The end marker of a transaction has what the group coordinator makes of it.
 
 Where the partition has a single replica, what is decided is committed at once and nobody waits. No
 other broker could ever read it, so it is written only for those who look at the topic, where
-`brokerstream.internal.logs` says so: a batch behind what the decision changes, from which nothing
+`brokertwin.internal.logs` says so: a batch behind what the decision changes, from which nothing
 is loaded.
 """
 
@@ -24,16 +24,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster.coordinators import (
+from brokertwin.state.cluster.coordinators import (
     GROUP_TOPIC,
     SHARE_TOPIC,
     TRANSACTION_TOPIC,
     coordinator_key,
     partition_for,
 )
-from brokerstream.state.cluster.machines import Broker, Machine
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.group_records import (
+from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
@@ -49,7 +49,7 @@ from brokerstream.state.core.group_records import (
     ShareGroupTargetAssignmentMemberWritten,
     ShareGroupTargetAssignmentMetadataWritten,
 )
-from brokerstream.state.core.records import (
+from brokertwin.state.core.records import (
     Batch,
     BatchAppended,
     OffsetCommitted,
@@ -61,12 +61,12 @@ from brokerstream.state.core.records import (
     TransactionalOffsetsWritten,
     TransactionMetadataWritten,
 )
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.share_records import ShareStateWritten
-from brokerstream.state.core.streams_records import OF_STREAMS
-from brokerstream.state.logs.log import StoredBatch
-from brokerstream.state.replication import copying
-from brokerstream.state.replication.copying import Place
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.share_records import ShareStateWritten
+from brokertwin.state.core.streams_records import OF_STREAMS
+from brokertwin.state.logs.log import StoredBatch
+from brokertwin.state.replication import copying
+from brokertwin.state.replication.copying import Place
 
 OF_TRANSACTIONS = (TransactionMetadataWritten, TransactionalIdExpired)
 OF_GROUPS = (

@@ -21,9 +21,9 @@ controller's already is accepted and changes nothing.
 from collections.abc import Callable
 from typing import Annotated
 
-from brokerstream.state.cluster.image import Partition
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.cluster.image import Partition
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since
 
 KEY = 56
 

@@ -25,7 +25,7 @@ from enum import Enum
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
+from brokertwin.state.core.errors import Error
 
 UNKNOWN = -1
 """The log end offset of a replica that has not fetched from this leader yet."""
@@ -164,7 +164,7 @@ def out_of_sync(
 ) -> list[int]:
     """Who has to leave; nobody while a change is pending.
 
-    `by_time_only` is the rule of Kafka 0.10 (`brokerstream.isr.by.time.only`): there, a replica
+    `by_time_only` is the rule of Kafka 0.10 (`brokertwin.isr.by.time.only`): there, a replica
     that has all but is silent leaves. One whose fetch waits is not silent.
     """
     if leadership.pending is not None:

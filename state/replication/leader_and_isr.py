@@ -1,7 +1,7 @@
 """Commands of a controller of the ZooKeeper era: which replicas lead, and which follow.
 
 Source: seed 003 and 004; `ReplicaManager.becomeLeaderOrFollower` in Kafka 0.10. With
-`brokerstream.leader.and.isr` the controller tells an election to the partition's replicas by a
+`brokertwin.leader.and.isr` the controller tells an election to the partition's replicas by a
 command, and to the other brokers alone as metadata (Kafka's UpdateMetadata). A broker answers
 
     the command of an older controller                     11 STALE_CONTROLLER_EPOCH, for all of it
@@ -16,11 +16,11 @@ There is one controller, and it is never elected anew: its epoch is `CONTROLLER_
 
 from typing import NamedTuple
 
-from brokerstream.state.cluster.machines import Broker, Controller
-from brokerstream.state.core.decision import CONTROLLER, CommandedPartition, LeaderAndIsr
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import PartitionAltered, Record
-from brokerstream.state.core.schema import Uuid
+from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core.decision import CONTROLLER, CommandedPartition, LeaderAndIsr
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import PartitionAltered, Record
+from brokertwin.state.core.schema import Uuid
 
 CONTROLLER_EPOCH = 1
 
@@ -36,7 +36,7 @@ class Taken(NamedTuple):
 def commands(controller: Controller, record: Record) -> list[LeaderAndIsr]:
     """The commands to the replicas of a partition that has just got a leader, if it is told so."""
     is_election = isinstance(record, PartitionAltered) and record.leader is not None
-    if not is_election or not controller.settings.brokerstream_leader_and_isr:
+    if not is_election or not controller.settings.brokertwin_leader_and_isr:
         return []
     assert isinstance(record, PartitionAltered)
     topic = controller.topic_by_id(record.topic_id)

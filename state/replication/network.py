@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.tables import Table
-from brokerstream.state.core.waiting import LateMessage
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.tables import Table
+from brokertwin.state.core.waiting import LateMessage
 
 _KEY = "controller/network"
 

@@ -13,11 +13,11 @@ its metadata are old, or the replica refuses it.
     another class                      nobody: it is not here
 """
 
-from brokerstream.state.cluster.image import Partition
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.replication import copying
-from brokerstream.state.replication.leader import Replica
-from brokerstream.state.replication.throttles import Place
+from brokertwin.state.cluster.image import Partition
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.replication import copying
+from brokertwin.state.replication.leader import Replica
+from brokertwin.state.replication.throttles import Place
 
 NOBODY = -1
 

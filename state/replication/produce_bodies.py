@@ -7,9 +7,9 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from brokerstream.state.cluster.image import LeaderIdAndEpoch
-from brokerstream.state.core.records import Batch
-from brokerstream.state.core.schema import (
+from brokertwin.state.cluster.image import LeaderIdAndEpoch
+from brokertwin.state.core.records import Batch
+from brokertwin.state.core.schema import (
     ZERO_UUID,
     Body,
     Int16,
@@ -20,7 +20,7 @@ from brokerstream.state.core.schema import (
     since,
     tagged,
 )
-from brokerstream.state.logs.record_validation import RecordsSeen, RefusedRecords
+from brokertwin.state.logs.record_validation import RecordsSeen, RefusedRecords
 
 TOPIC_IDS_SINCE = 13
 """The version from which topics go by their ids."""

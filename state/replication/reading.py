@@ -3,15 +3,15 @@
 Source: `ReplicaManager.readFromLog`, `Partition.readRecords` in Kafka. `copying.py` has the steps.
 """
 
-from brokerstream.state.cluster.image import Partition
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import AskedPartition, FollowedPartition
-from brokerstream.state.core.errors import Error
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs import taking
-from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import throttles
-from brokerstream.state.replication.leader import Leadership, Replica
+from brokertwin.state.cluster.image import Partition
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import AskedPartition, FollowedPartition
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs import taking
+from brokertwin.state.logs.log import Log
+from brokertwin.state.replication import throttles
+from brokertwin.state.replication.leader import Leadership, Replica
 
 
 def room(

@@ -16,7 +16,7 @@ takes the place of one that is under way.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from brokerstream.state.cluster.image import Partition
+from brokertwin.state.cluster.image import Partition
 
 
 class Replicas(NamedTuple):

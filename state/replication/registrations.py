@@ -26,13 +26,13 @@ requests, too.
 
 from enum import Enum
 
-from brokerstream.state.cluster import topics
-from brokerstream.state.cluster.image import Registration
-from brokerstream.state.cluster.machines import Controller, Machine
-from brokerstream.state.core import waiting
-from brokerstream.state.core.records import BrokerRegistered, BrokerRegistrationChanged, Record
-from brokerstream.state.core.tables import Table
-from brokerstream.state.replication import elections
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.image import Registration
+from brokertwin.state.cluster.machines import Controller, Machine
+from brokertwin.state.core import waiting
+from brokertwin.state.core.records import BrokerRegistered, BrokerRegistrationChanged, Record
+from brokertwin.state.core.tables import Table
+from brokertwin.state.replication import elections
 
 SESSION_TIMER = "session"
 """The kind of the timers at which brokers are fenced that the controller has not heard of."""

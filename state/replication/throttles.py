@@ -33,12 +33,12 @@ from functools import lru_cache
 
 import msgspec
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.cluster.quota_rates import Rate, Windows
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import FollowedPartition
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.settings import UNLIMITED
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.cluster.quota_rates import Rate, Windows
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import FollowedPartition
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.settings import UNLIMITED
 
 THROTTLE_TIMER = "replica-throttle"
 """The kind of the timers of brokers that hold partitions back."""

@@ -1,7 +1,7 @@
 """Lines that a broker of the seed's time writes to its log about replication.
 
 Source: seed 004; `ReplicaManager.tryCompleteDelayedProduce`, `ReplicaFetcherThread` in Kafka 0.10.
-With `brokerstream.trace.replication` they are in the topic `records`, each as a LineLogged:
+With `brokertwin.trace.replication` they are in the topic `records`, each as a LineLogged:
 
     who of those who wait for a partition has been answered, whenever it has changed
     what a follower was answered, what it has appended, where its high watermark is
@@ -9,11 +9,11 @@ With `brokerstream.trace.replication` they are in the topic `records`, each as a
 
 from collections.abc import Iterator, Mapping
 
-from brokerstream.state.core.decision import FollowedPartition
-from brokerstream.state.core.records import LineLogged
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import fetchers
+from brokertwin.state.core.decision import FollowedPartition
+from brokertwin.state.core.records import LineLogged
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs.log import Log
+from brokertwin.state.replication import fetchers
 
 _PURGATORIES = {"PRODUCE": "producer", "FETCH": "fetch"}
 """The APIs whose requests wait for partitions, and what the lines call them."""

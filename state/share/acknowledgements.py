@@ -17,14 +17,14 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Message
-from brokerstream.state.core.errors import Error
-from brokerstream.state.share import share_partitions
-from brokerstream.state.share.fetch_bodies import AcknowledgementBatch, FetchedTopic
-from brokerstream.state.share.share_partition import REJECT, RENEW, Acknowledgement, Status
-from brokerstream.state.share.share_sessions import Place
-from brokerstream.state.share.state_store import NOT_HERE, Fault
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Message
+from brokertwin.state.core.errors import Error
+from brokertwin.state.share import share_partitions
+from brokertwin.state.share.fetch_bodies import AcknowledgementBatch, FetchedTopic
+from brokertwin.state.share.share_partition import REJECT, RENEW, Acknowledgement, Status
+from brokertwin.state.share.share_sessions import Place
+from brokertwin.state.share.state_store import NOT_HERE, Fault
 
 RENEWAL_VERSION = 2
 """The versions of both APIs from which on locks are renewed."""

@@ -8,8 +8,8 @@ alone, so that one bad record does not take others with it. In the mode of the r
 
 from math import ceil
 
-from brokerstream.state.share.in_flight import Batch, InFlight, RecordState
-from brokerstream.state.share.share_partition import (
+from brokertwin.state.share.in_flight import Batch, InFlight, RecordState
+from brokertwin.state.share.share_partition import (
     NO_GAP,
     Acquired,
     Limits,

@@ -1,12 +1,12 @@
 """What must hold of share states and share partitions: batches ascend, and locks end."""
 
-from brokerstream.state.core.check import ALL, Touched, Violations, by_kind
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.core.waiting import timer_of
-from brokerstream.state.share import share_partitions
-from brokerstream.state.share.in_flight import NO_LOCK, TERMINAL, RecordState
-from brokerstream.state.share.share_partition import SharePartition, Status
-from brokerstream.state.share.state_store import KIND, ShareState
+from brokertwin.state.core.check import ALL, Touched, Violations, by_kind
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.waiting import timer_of
+from brokertwin.state.share import share_partitions
+from brokertwin.state.share.in_flight import NO_LOCK, TERMINAL, RecordState
+from brokertwin.state.share.share_partition import SharePartition, Status
+from brokertwin.state.share.state_store import KIND, ShareState
 
 
 def check(tables: Tables, touched: Touched = ALL) -> Violations:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.core.records import Batch
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since, tagged
+from brokertwin.state.core.records import Batch
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since, tagged
 
 
 class AcknowledgementBatch(Body):

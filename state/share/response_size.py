@@ -7,9 +7,9 @@ That is its body, without what became of acknowledgements and without places of 
 
 from collections.abc import Iterable
 
-from brokerstream.state.core.kafka_bytes import unsigned_varint
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.share.fetch_bodies import AnsweredPartition
+from brokertwin.state.core.kafka_bytes import unsigned_varint
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.share.fetch_bodies import AnsweredPartition
 
 TAGS, NULL = 1, 1
 ANSWER = 4 + 4 + 2 + NULL + 4 + 1 + TAGS

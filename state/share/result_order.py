@@ -7,14 +7,14 @@ Source: `ShareCoordinatorService`, `DefaultStatePersister`, `KafkaApis.processSh
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
-from brokerstream.state.core.java_hashes import (
+from brokertwin.state.core.java_hashes import (
     hash_map_order,
     own_hash,
     partition_hash,
     scala_order,
     uuid_hash,
 )
-from brokerstream.state.core.schema import Int32, Uuid
+from brokertwin.state.core.schema import Int32, Uuid
 
 
 class _OfTopic(Protocol):

@@ -15,17 +15,17 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.share.in_flight import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.share.in_flight import (
     NO_LOCK,
     TERMINAL,
     Batch,
     InFlight,
     RecordState,
 )
-from brokerstream.state.share.state_bodies import StateBatch
-from brokerstream.state.share.state_store import Fault
+from brokertwin.state.share.state_bodies import StateBatch
+from brokertwin.state.share.state_store import Fault
 
 NOWHERE = -1
 NO_GAP = -1

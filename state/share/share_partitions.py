@@ -15,18 +15,18 @@ Source: `SharePartitionManager`, `SharePartition.maybeInitialize` in Kafka; KIP-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from brokerstream.state.cluster import coordinators, group_configs, internal_topics
-from brokerstream.state.cluster.coordinators import SHARE_TOPIC
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import Decision, Message
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Tables, escape, unescape
-from brokerstream.state.share import share_sessions, start_offsets, state_store
-from brokerstream.state.share.share_partition import Limits, SharePartition, Status
-from brokerstream.state.share.state_bodies import (
+from brokertwin.state.cluster import coordinators, group_configs, internal_topics
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import Decision, Message
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import Tables, escape, unescape
+from brokertwin.state.share import share_sessions, start_offsets, state_store
+from brokertwin.state.share.share_partition import Limits, SharePartition, Status
+from brokertwin.state.share.state_bodies import (
     READ,
     WRITE,
     ReadPartition,
@@ -39,7 +39,7 @@ from brokerstream.state.share.state_bodies import (
     WrittenPartition,
     WrittenTopic,
 )
-from brokerstream.state.share.state_store import NO_OFFSET, Fault
+from brokertwin.state.share.state_store import NO_OFFSET, Fault
 
 KIND = "share-partition"
 TIMER = "share-lock"

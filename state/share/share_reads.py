@@ -6,22 +6,22 @@ them cannot be read, or the wait is over, the records are acquired and there is 
 
 import msgspec
 
-from brokerstream.state.cluster import group_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.errors import Error
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.aborted_transactions import Written, written_in
-from brokerstream.state.logs.log import Log
-from brokerstream.state.share import share_partitions
-from brokerstream.state.share.acquisition import Acquisition
-from brokerstream.state.share.fetch_bodies import (
+from brokertwin.state.cluster import group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.aborted_transactions import Written, written_in
+from brokertwin.state.logs.log import Log
+from brokertwin.state.share import share_partitions
+from brokertwin.state.share.acquisition import Acquisition
+from brokertwin.state.share.fetch_bodies import (
     AcquiredRecords,
     AnsweredPartition,
     Leader,
     SealedBatches,
 )
-from brokerstream.state.share.in_flight import RecordState
-from brokerstream.state.share.share_partition import (
+from brokertwin.state.share.in_flight import RecordState
+from brokertwin.state.share.share_partition import (
     Acquired,
     Limits,
     Run,
@@ -29,7 +29,7 @@ from brokerstream.state.share.share_partition import (
     Status,
     Wish,
 )
-from brokerstream.state.share.share_sessions import Place
+from brokertwin.state.share.share_sessions import Place
 
 RECORD_LIMIT = 1
 """The acquire mode in which a member gets no record more than it asked for."""

@@ -14,11 +14,11 @@ closed its connection, goes where another needs its place. Source: `ShareSession
 
 import msgspec
 
-from brokerstream.state.cluster import group_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import escape, unescape
+from brokertwin.state.cluster import group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.tables import escape, unescape
 
 KIND = "share-session"
 FIRST_EPOCH, FINAL_EPOCH = 0, -1

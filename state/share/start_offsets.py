@@ -4,10 +4,10 @@
 a duration. Source: `SharePartition.startOffsetDuringInitialization`; KIP-932, KIP-1106.
 """
 
-from brokerstream.state.cluster import group_configs
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.logs import timestamp_index
+from brokertwin.state.cluster import group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.logs import timestamp_index
 
 
 def settled(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> int:

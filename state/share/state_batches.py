@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from brokerstream.state.core.share_records import ShareStateBatch
+from brokertwin.state.core.share_records import ShareStateBatch
 
 
 def combined(batches: Iterable[ShareStateBatch], start_offset: int) -> list[ShareStateBatch]:

@@ -6,7 +6,7 @@ ReadShareGroupStateSummary in Kafka; KIP-932.
 
 from typing import Annotated
 
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since
 
 INITIALIZE, READ, WRITE, DELETE, SUMMARY = 83, 84, 85, 86, 87
 """The keys of the APIs."""

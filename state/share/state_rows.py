@@ -12,8 +12,8 @@ partition; values have version 0, which is flexible:
 
 import struct
 
-from brokerstream.state.core.kafka_bytes import Writer
-from brokerstream.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareStateWritten
+from brokertwin.state.core.kafka_bytes import Writer
+from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareStateWritten
 
 SNAPSHOT, UPDATE = 0, 1
 DONE_TAG = 0

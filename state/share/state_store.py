@@ -9,18 +9,18 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster import broker_configs
-from brokerstream.state.cluster.coordinators import (
+from brokertwin.state.cluster import broker_configs
+from brokertwin.state.cluster.coordinators import (
     SHARE_TOPIC,
     coordinator_key,
     coordinator_of,
 )
-from brokerstream.state.cluster.machines import Broker, Machine
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate
-from brokerstream.state.core.tables import Table, Tables, escape, unescape
-from brokerstream.state.share.state_batches import combined
+from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate
+from brokertwin.state.core.tables import Table, Tables, escape, unescape
+from brokertwin.state.share.state_batches import combined
 
 KIND = "share-state"
 """The kind of the items, in their keys."""

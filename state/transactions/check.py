@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from brokerstream.state.cluster.coordinators import TRANSACTION_TOPIC, leads
-from brokerstream.state.core import waiting
-from brokerstream.state.core.check import ALL, Touched, Violations, by_kind, machine_of
-from brokerstream.state.core.tables import Tables, escape
-from brokerstream.state.logs.log import log_key
-from brokerstream.state.transactions import transactional_ids
-from brokerstream.state.transactions.producer_ids import ProducerIds
-from brokerstream.state.transactions.transaction_verification import Verifications
-from brokerstream.state.transactions.transactional_offsets import Pending, PendingIn
-from brokerstream.state.transactions.transactions import PREPARED, State
+from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, leads
+from brokertwin.state.core import waiting
+from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, machine_of
+from brokertwin.state.core.tables import Tables, escape
+from brokertwin.state.logs.log import log_key
+from brokertwin.state.transactions import transactional_ids
+from brokertwin.state.transactions.producer_ids import ProducerIds
+from brokertwin.state.transactions.transaction_verification import Verifications
+from brokertwin.state.transactions.transactional_offsets import Pending, PendingIn
+from brokertwin.state.transactions.transactions import PREPARED, State
 
 
 def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:

@@ -17,7 +17,7 @@ its own. A broker that has just started takes no document for its own: the ids o
 have been handed out before.
 
 This is the option beside `producer_ids.py`, in which the controller gives the blocks: the broker
-setting `brokerstream.zk.producer.id.blocks`. A broker that needs an id takes a block at once, where
+setting `brokertwin.zk.producer.id.blocks`. A broker that needs an id takes a block at once, where
 it otherwise answers 14 and asks; it never asks ahead. Where no block is left the producer is told
 -1 UNKNOWN_SERVER_ERROR, for good. The document is that of a machine of its own, the `store` (as
 ZooKeeper is), which all brokers of a cell read and write. One event is handled after the other, so
@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.records import ProducerIdBlockReceived, ProducerIdBlockWritten, Record
-from brokerstream.state.core.tables import Table
+from brokertwin.state.core.records import ProducerIdBlockReceived, ProducerIdBlockWritten, Record
+from brokertwin.state.core.tables import Table
 
 PATH = "/latest_producer_id_block"
 BLOCK_SIZE = 1000

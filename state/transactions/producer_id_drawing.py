@@ -1,19 +1,19 @@
 """How a broker hands out producer ids, and how it comes by the blocks that it hands them out of.
 
 `draw` takes an id of the broker's block and asks the controller for the next block in time. With
-`brokerstream.zk.producer.id.blocks` the broker takes its blocks itself (`producer_id_blocks.py`).
+`brokertwin.zk.producer.id.blocks` the broker takes its blocks itself (`producer_id_blocks.py`).
 
 Source: KIP-730; `RPCProducerIdManager` in Kafka.
 """
 
 from typing import NamedTuple
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import CONTROLLER, Message
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import ProducerIdIssued, Record
-from brokerstream.state.core.schema import Body, Int32, Int64
-from brokerstream.state.transactions import producer_id_blocks, producer_ids
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import CONTROLLER, Message
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import ProducerIdIssued, Record
+from brokertwin.state.core.schema import Body, Int32, Int64
+from brokertwin.state.transactions import producer_id_blocks, producer_ids
 
 KEY = 67
 
@@ -45,7 +45,7 @@ class Drawn(NamedTuple):
 
 def draw(broker: Broker, chosen: int | None = None) -> Drawn:
     """The next producer id, whose place `chosen` takes; 14 while the broker has none."""
-    if broker.settings.brokerstream_zk_producer_id_blocks:
+    if broker.settings.brokertwin_zk_producer_id_blocks:
         return _draw_of_document(broker, chosen)
     drawn = producer_ids.next_id(broker.tables.metadata, broker.id)
     if drawn is None:

@@ -19,13 +19,13 @@ the broker's own, which would give that id twice; here it begins behind it.
 
 import msgspec
 
-from brokerstream.state.cluster.image import machine_prefix
-from brokerstream.state.core.records import (
+from brokertwin.state.cluster.image import machine_prefix
+from brokertwin.state.core.records import (
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
     ProducerIdIssued,
 )
-from brokerstream.state.core.tables import Table
+from brokertwin.state.core.tables import Table
 
 BLOCK_SIZE = 1000
 """Ids in a block (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`)."""

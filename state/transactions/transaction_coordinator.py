@@ -11,20 +11,20 @@ at once. Where `__transaction_state` has followers a write takes until they have
 
 from typing import NamedTuple
 
-from brokerstream.state.cluster.coordinators import transaction_error
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import Decision, Message
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Record, TransactionalIdExpired, TransactionMetadata
-from brokerstream.state.transactions import (
+from brokertwin.state.cluster.coordinators import transaction_error
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import Decision, Message
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Record, TransactionalIdExpired, TransactionMetadata
+from brokertwin.state.transactions import (
     producer_id_drawing,
     transaction_markers,
     transactional_ids,
     transactions,
 )
-from brokerstream.state.transactions.producer_id_drawing import Drawn
-from brokerstream.state.transactions.transactions import (
+from brokertwin.state.transactions.producer_id_drawing import Drawn
+from brokertwin.state.transactions.transactions import (
     EPOCH_BUMPS,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -176,7 +176,7 @@ def _fence(
     broker: Broker, transactional_id: str, known: TransactionMetadata, asked_for: Input
 ) -> Outcome:
     """Aborts an open transaction that its producer can no longer end."""
-    version = broker.settings.brokerstream_transaction_version
+    version = broker.settings.brokertwin_transaction_version
     fenced = transactions.step(known, asked_for, Asked(broker.now, version=version))
     assert isinstance(fenced, TransactionMetadata), fenced
     abort = Input.ABORT_2 if version >= EPOCH_BUMPS else Input.ABORT

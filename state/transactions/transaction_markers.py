@@ -15,14 +15,14 @@ A partition whose topic is gone needs no marker.
 
 from typing import Annotated
 
-from brokerstream.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Decision, Message
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import TransactionMarkersWritten, TransactionMetadata
-from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Int64, since
-from brokerstream.state.transactions import transactional_ids, transactions
-from brokerstream.state.transactions.transactions import PREPARED, Asked, Input, State
+from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Decision, Message
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import TransactionMarkersWritten, TransactionMetadata
+from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, since
+from brokertwin.state.transactions import transactional_ids, transactions
+from brokertwin.state.transactions.transactions import PREPARED, Asked, Input, State
 
 KEY = 27
 

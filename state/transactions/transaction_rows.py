@@ -8,15 +8,15 @@ value takes back what the key names.
 
 import struct
 
-from brokerstream.state.core.java_hashes import hash_map_order, hash_order, partition_hash
-from brokerstream.state.core.kafka_bytes import Writer
-from brokerstream.state.core.records import (
+from brokertwin.state.core.java_hashes import hash_map_order, hash_order, partition_hash
+from brokertwin.state.core.kafka_bytes import Writer
+from brokertwin.state.core.records import (
     Record,
     TransactionalIdExpired,
     TransactionMetadata,
     TransactionMetadataWritten,
 )
-from brokerstream.state.transactions.transactions import State
+from brokertwin.state.transactions.transactions import State
 
 Row = tuple[bytes, bytes | None]
 """Key and value."""

@@ -27,14 +27,14 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.cluster.coordinators import TRANSACTION_TOPIC, coordinator_of
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Message
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Batch
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
-from brokerstream.state.core.tables import Table, kept
-from brokerstream.state.logs.producer import Verification
+from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, coordinator_of
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Message
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Batch
+from brokertwin.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.tables import Table, kept
+from brokertwin.state.logs.producer import Verification
 
 KEY = 24
 

@@ -17,17 +17,17 @@ from collections.abc import Iterator
 
 import msgspec
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting
-from brokerstream.state.core.records import (
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting
+from brokertwin.state.core.records import (
     Record,
     TransactionalIdExpired,
     TransactionMarkersWritten,
     TransactionMetadata,
     TransactionMetadataWritten,
 )
-from brokerstream.state.core.tables import Table
-from brokerstream.state.transactions.transactions import (
+from brokertwin.state.core.tables import Table
+from brokertwin.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     PREPARED,
     State,
@@ -74,7 +74,7 @@ def written(
 ) -> TransactionMetadataWritten:
     """The record of what is new of an id; its timer is set to the check that has to look at it."""
     set_check(broker, transactional_id, metadata)
-    level = broker.settings.brokerstream_transaction_version
+    level = broker.settings.brokertwin_transaction_version
     return TransactionMetadataWritten(transactional_id, metadata, row_version=min(level, 1))
 
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.records import (
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,
     Record,
@@ -24,8 +24,8 @@ from brokerstream.state.core.records import (
     TransactionalOffsetsEnded,
     TransactionalOffsetsWritten,
 )
-from brokerstream.state.core.tables import Table, escape, kept
-from brokerstream.state.groups import committed_offsets, groups
+from brokertwin.state.core.tables import Table, escape, kept
+from brokertwin.state.groups import committed_offsets, groups
 
 NO_PRODUCER_ID = -1
 

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import TransactionMetadata
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import TransactionMetadata
 
 EXHAUSTED_EPOCH = 32766
 """From this epoch on the next producer gets a new producer id."""

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from brokerstream.state.core.errors import Error, error_name
-from brokerstream.streaming.audit.finding import (
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.streaming.audit.finding import (
     Evidence,
     Finding,
     Severity,
@@ -16,12 +16,12 @@ from brokerstream.streaming.audit.finding import (
     sentence,
     times,
 )
-from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.explain.groups import COMMITS
-from brokerstream.streaming.explain.rules import Rule
-from brokerstream.streaming.explain.story import words
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.explain import bodies
+from brokertwin.streaming.explain.groups import COMMITS
+from brokertwin.streaming.explain.rules import Rule
+from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.replay.recording import Exchange
 
 STALE = frozenset(
     {

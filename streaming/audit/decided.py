@@ -9,11 +9,11 @@ differ is not believed to.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from brokerstream.errors import UserError
-from brokerstream.streaming.audit.finding import Evidence, Finding, Severity, counted, names_of
-from brokerstream.streaming.explain.rules import Rule
-from brokerstream.streaming.replay.comparison import FINE, Difference, Verdict
-from brokerstream.streaming.replay.report import Compared
+from brokertwin.errors import UserError
+from brokertwin.streaming.audit.finding import Evidence, Finding, Severity, counted, names_of
+from brokertwin.streaming.explain.rules import Rule
+from brokertwin.streaming.replay.comparison import FINE, Difference, Verdict
+from brokertwin.streaming.replay.report import Compared
 
 KIND = "answer-differs"
 
@@ -30,7 +30,7 @@ RULE = Rule(
     "The same requests, decided again in their order by the rules of Kafka 4.3.1, have other"
     " answers.",
     "docs/comparison.md has what is compared, and what is free",
-    "See all of it with `brokerstream replay --compare`. Another version of Kafka, settings that"
+    "See all of it with `brokertwin replay --compare`. Another version of Kafka, settings that"
     " are not those of --broker-config, and lines that are missing make answers differ, too.",
 )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from brokerstream.streaming.audit import (
+from brokertwin.streaming.audit import (
     commits,
     groups,
     lag,
@@ -12,8 +12,8 @@ from brokerstream.streaming.audit import (
     sessions,
     shares,
 )
-from brokerstream.streaming.audit.finding import Finding
-from brokerstream.streaming.audit.history import History
+from brokertwin.streaming.audit.finding import Finding
+from brokertwin.streaming.audit.history import History
 
 Finder = Callable[[History], Iterable[Finding]]
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from brokerstream.state.core.errors import Error, error_name
-from brokerstream.streaming.explain.rules import RULES, Rule
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.streaming.explain.rules import RULES, Rule
+from brokertwin.streaming.replay.recording import Exchange
 
 
 class Severity(IntEnum):

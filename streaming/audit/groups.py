@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokerstream.state.core.errors import Error, error_name
-from brokerstream.streaming.audit.finding import (
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.streaming.audit.finding import (
     Evidence,
     Finding,
     Severity,
@@ -16,11 +16,11 @@ from brokerstream.streaming.audit.finding import (
     sentence,
     times,
 )
-from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.audit.sessions import WINDOW_MS
-from brokerstream.streaming.explain.rules import Rule
-from brokerstream.streaming.explain.story import words
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.audit.sessions import WINDOW_MS
+from brokertwin.streaming.explain.rules import Rule
+from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.replay.recording import Exchange
 
 STORM = 5
 """A group with so many rebalances within `WINDOW_MS` has a storm."""

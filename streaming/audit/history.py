@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokerstream.state.observed.replication import ReplicationObserver
-from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.explain.story import in_order
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.observed.replication import ReplicationObserver
+from brokertwin.streaming.explain import bodies
+from brokertwin.streaming.explain.story import in_order
+from brokertwin.streaming.replay.recording import Exchange
 
 ANSWERED_MS = 2_000
 """How long a follower's fetch may wait for its answer, generously (`replica.fetch.wait.max.ms`)."""

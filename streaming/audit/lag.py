@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from brokerstream.streaming.audit.commits import Commit, commits
-from brokerstream.streaming.audit.finding import Evidence, Finding, Severity
-from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.explain.rules import Rule
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.streaming.audit.commits import Commit, commits
+from brokertwin.streaming.audit.finding import Evidence, Finding, Severity
+from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.explain.rules import Rule
+from brokertwin.streaming.replay.recording import Exchange
 
 GROWTH = 1_000
 """Records by which a lag has to grow to be a finding."""

@@ -11,12 +11,12 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from brokerstream import extras
-from brokerstream.state.core.errors import error_name
-from brokerstream.streaming.audit.finding import Evidence, Finding, Severity
-from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.audit.plots import Plot, plots
-from brokerstream.streaming.explain.story import clock, moment
+from brokertwin import extras
+from brokertwin.state.core.errors import error_name
+from brokertwin.streaming.audit.finding import Evidence, Finding, Severity
+from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.audit.plots import Plot, plots
+from brokertwin.streaming.explain.story import clock, moment
 
 LINES_SHOWN = 50
 """Lines of a finding's evidence that the page has."""

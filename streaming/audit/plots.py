@@ -8,12 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokerstream.state.observed.replication import Sample
-from brokerstream.streaming.audit import groups, lag, producers, sessions
-from brokerstream.streaming.audit.finding import Finding, client_of
-from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.observed.plots import in_sync_chart, offsets_chart, tooltips
+from brokertwin.state.observed.replication import Sample
+from brokertwin.streaming.audit import groups, lag, producers, sessions
+from brokertwin.streaming.audit.finding import Finding, client_of
+from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.explain import bodies
+from brokertwin.streaming.observed.plots import in_sync_chart, offsets_chart, tooltips
 
 SUBJECTS = 6
 """Partitions that are drawn, of each kind of plot."""

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.logs.producer import SEQUENCE_MAX, sequence_after, sequence_before
-from brokerstream.streaming.audit.finding import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs.producer import SEQUENCE_MAX, sequence_after, sequence_before
+from brokertwin.streaming.audit.finding import (
     Evidence,
     Finding,
     Severity,
@@ -17,13 +17,13 @@ from brokerstream.streaming.audit.finding import (
     sentence,
     times,
 )
-from brokerstream.streaming.audit.history import Asked, History
-from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.explain.bodies import NO_PRODUCER, Holder, Sent
-from brokerstream.streaming.explain.producers import APIS
-from brokerstream.streaming.explain.rules import Rule
-from brokerstream.streaming.explain.story import words
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.streaming.audit.history import Asked, History
+from brokertwin.streaming.explain import bodies
+from brokertwin.streaming.explain.bodies import NO_PRODUCER, Holder, Sent
+from brokertwin.streaming.explain.producers import APIS
+from brokertwin.streaming.explain.rules import Rule
+from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.replay.recording import Exchange
 
 FENCING = (Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED)
 OF_SEQUENCES = (Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.DUPLICATE_SEQUENCE_NUMBER)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from brokerstream.state.observed.replication import ReplicationObserver
-from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.ingest.batches import Headers
-from brokerstream.streaming.ingest.pipeline import Reading, Source, read_files
-from brokerstream.streaming.observed.watching import watch
-from brokerstream.streaming.replay import recording
+from brokertwin.state.observed.replication import ReplicationObserver
+from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.ingest.batches import Headers
+from brokertwin.streaming.ingest.pipeline import Reading, Source, read_files
+from brokertwin.streaming.observed.watching import watch
+from brokertwin.streaming.replay import recording
 
 
 class Read(NamedTuple):

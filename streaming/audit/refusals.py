@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from brokerstream.state.core.errors import RETRIABLE, Error, error_name
-from brokerstream.streaming.audit import commits, groups, producers, sessions, shares
-from brokerstream.streaming.audit.finding import (
+from brokertwin.state.core.errors import RETRIABLE, Error, error_name
+from brokertwin.streaming.audit import commits, groups, producers, sessions, shares
+from brokertwin.streaming.audit.finding import (
     Evidence,
     Finding,
     Severity,
@@ -13,9 +13,9 @@ from brokerstream.streaming.audit.finding import (
     names_of,
     rule_of,
 )
-from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.explain import bodies, deliveries
-from brokerstream.streaming.explain.producers import APIS
+from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.explain import bodies, deliveries
+from brokertwin.streaming.explain.producers import APIS
 
 TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 

@@ -6,11 +6,11 @@ They are the observer's (`state/observed`).
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from brokerstream.state.observed.replicas import UNKNOWN
-from brokerstream.state.observed.replication import UNEXPLAINED, Sample
-from brokerstream.streaming.audit.finding import Evidence, Finding, Severity, counted, times
-from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.explain.rules import Rule
+from brokertwin.state.observed.replicas import UNKNOWN
+from brokertwin.state.observed.replication import UNEXPLAINED, Sample
+from brokertwin.streaming.audit.finding import Evidence, Finding, Severity, counted, times
+from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.explain.rules import Rule
 
 FLAPPING = 2
 """A broker that leaves an in-sync set so often flaps."""
@@ -34,14 +34,14 @@ HIGH_WATERMARK = Rule(
     "The high watermark is the least log end offset of those in sync, and stands still below"
     " min.insync.replicas.",
     "Partition.maybeIncrementLeaderHW",
-    "Look at `brokerstream report` of this partition, with --broker-config of the brokers: what was"
+    "Look at `brokertwin report` of this partition, with --broker-config of the brokers: what was"
     " told is not what the rule gives.",
 )
 EARLY = Rule(
     "Who comes into the in-sync set has all below the high watermark; who goes was not caught up"
     " for replica.lag.time.max.ms.",
     "Partition.isFollowerInSync, getOutOfSyncReplicas",
-    "Look at `brokerstream report` of this partition.",
+    "Look at `brokertwin report` of this partition.",
 )
 
 

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
-from brokerstream.streaming.audit.finding import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
+from brokertwin.streaming.audit.finding import (
     Evidence,
     Finding,
     Severity,
@@ -18,11 +18,11 @@ from brokerstream.streaming.audit.finding import (
     sentence,
     times,
 )
-from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.explain.rules import Rule
-from brokerstream.streaming.explain.sessions import NONE
-from brokerstream.streaming.explain.story import words
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.explain.rules import Rule
+from brokertwin.streaming.explain.sessions import NONE
+from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.replay.recording import Exchange
 
 CODES = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
 

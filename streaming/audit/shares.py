@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from brokerstream.state.core.errors import Error, error_name
-from brokerstream.state.share.share_partition import REJECT
-from brokerstream.streaming.audit.finding import (
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.state.share.share_partition import REJECT
+from brokertwin.streaming.audit.finding import (
     Evidence,
     Finding,
     Severity,
@@ -17,11 +17,11 @@ from brokerstream.streaming.audit.finding import (
     sentence,
     times,
 )
-from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.explain import deliveries
-from brokerstream.streaming.explain.deliveries import Before, Deliveries, Given
-from brokerstream.streaming.explain.rules import Rule
-from brokerstream.streaming.explain.story import words
+from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.explain import deliveries
+from brokertwin.streaming.explain.deliveries import Before, Deliveries, Given
+from brokertwin.streaming.explain.rules import Rule
+from brokertwin.streaming.explain.story import words
 
 OF_SESSIONS = frozenset(
     {

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from brokerstream.state.logs.producer import sequence_after
+from brokertwin.state.logs.producer import sequence_after
 
 NO_PRODUCER = -1
 

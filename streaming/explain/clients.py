@@ -7,13 +7,13 @@ those that were refused are told.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from brokerstream.state.core.errors import Error, error_name
-from brokerstream.streaming.explain import bodies, groups, producers, sessions
-from brokerstream.streaming.explain.groups import Groups
-from brokerstream.streaming.explain.producers import Producers
-from brokerstream.streaming.explain.sessions import Sessions
-from brokerstream.streaming.explain.story import Entry, Refused, absent, moment
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.streaming.explain import bodies, groups, producers, sessions
+from brokertwin.streaming.explain.groups import Groups
+from brokertwin.streaming.explain.producers import Producers
+from brokertwin.streaming.explain.sessions import Sessions
+from brokertwin.streaming.explain.story import Entry, Refused, absent, moment
+from brokertwin.streaming.replay.recording import Exchange
 
 OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
 

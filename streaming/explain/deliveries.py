@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.fetch.fetch_session import FINAL_EPOCH
-from brokerstream.state.share.share_partition import RELEASE
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.errors import Error
+from brokertwin.state.fetch.fetch_session import FINAL_EPOCH
+from brokertwin.state.share.share_partition import RELEASE
+from brokertwin.streaming.replay.recording import Exchange
 
 APIS = ("SHARE_FETCH", "SHARE_ACKNOWLEDGE")
 

@@ -6,10 +6,10 @@ A page there has an example of a recording of the repository, too (`tests/error_
 import difflib
 from typing import Any
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.errors import RETRIABLE, Error
-from brokerstream.state.core.errors import error_name as name_of
-from brokerstream.streaming.explain.rules import RULES, groups, producers, replicas
+from brokertwin.errors import UserError
+from brokertwin.state.core.errors import RETRIABLE, Error
+from brokertwin.state.core.errors import error_name as name_of
+from brokertwin.streaming.explain.rules import RULES, groups, producers, replicas
 
 __all__ = ["RULES", "code_of", "document", "index", "name_of", "page", "page_of"]
 
@@ -89,7 +89,7 @@ def index() -> str:
         for code, rule in sorted(RULES.items())
     )
     return (
-        "# Errors\n\nWhat Kafka's errors mean, who causes them, what to do. `brokerstream explain"
+        "# Errors\n\nWhat Kafka's errors mean, who causes them, what to do. `brokertwin explain"
         " error CODE` prints these\npages; they are made of the table in"
         " [streaming/explain/rules](../../streaming/explain/rules) by `make error-pages`.\n\n"
         f"| code | error | what it means |\n|---|---|---|\n{rows}"
@@ -98,9 +98,9 @@ def index() -> str:
 
 def _told_by(code: int) -> str:
     """Which command tells of such an error."""
-    line = "`brokerstream explain line FILE:LINE FILE…` tells of a line with it"
+    line = "`brokertwin explain line FILE:LINE FILE…` tells of a line with it"
     story = _story_of(code)
-    whole = f", `brokerstream explain {story} FILE…` the whole story" if story else ""
+    whole = f", `brokertwin explain {story} FILE…` the whole story" if story else ""
     return f"{line}{whole}."
 
 

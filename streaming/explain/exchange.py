@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from brokerstream.errors import UserError
-from brokerstream.streaming.explain import bodies, sessions
-from brokerstream.streaming.explain.clients import groups_of, producers_of
-from brokerstream.streaming.explain.groups import Groups
-from brokerstream.streaming.explain.producers import Producers
-from brokerstream.streaming.explain.sessions import Sessions
-from brokerstream.streaming.explain.story import Entry, Refused
-from brokerstream.streaming.replay.recording import Exchange, id_of
+from brokertwin.errors import UserError
+from brokertwin.streaming.explain import bodies, sessions
+from brokertwin.streaming.explain.clients import groups_of, producers_of
+from brokertwin.streaming.explain.groups import Groups
+from brokertwin.streaming.explain.producers import Producers
+from brokertwin.streaming.explain.sessions import Sessions
+from brokertwin.streaming.explain.story import Entry, Refused
+from brokertwin.streaming.replay.recording import Exchange, id_of
 
 
 def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:

@@ -7,12 +7,12 @@ left out: a rebalance shows in those that did not.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.groups.topology_topics import Status
-from brokerstream.streaming.explain import bodies, deliveries
-from brokerstream.streaming.explain.shared import Shared
-from brokerstream.streaming.explain.story import Entry, Refused, absent, in_order, words
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.errors import Error
+from brokertwin.state.groups.topology_topics import Status
+from brokertwin.streaming.explain import bodies, deliveries
+from brokertwin.streaming.explain.shared import Shared
+from brokertwin.streaming.explain.story import Entry, Refused, absent, in_order, words
+from brokertwin.streaming.replay.recording import Exchange
 
 APIS = frozenset(
     {

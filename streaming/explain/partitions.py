@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.state.observed.exchanges import Exchange as Observed
-from brokerstream.state.observed.replicas import UNKNOWN, Replicas
-from brokerstream.state.observed.replication import UNEXPLAINED, Difference, IsrChange, Sample
-from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.explain.partition_parts import errors_of, parts_of
-from brokerstream.streaming.explain.producers import Producers, said_of_batch
-from brokerstream.streaming.explain.story import Entry, Refused, absent, clock
-from brokerstream.streaming.observed.watching import Watched
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.observed.exchanges import Exchange as Observed
+from brokertwin.state.observed.replicas import UNKNOWN, Replicas
+from brokertwin.state.observed.replication import UNEXPLAINED, Difference, IsrChange, Sample
+from brokertwin.streaming.explain import bodies
+from brokertwin.streaming.explain.partition_parts import errors_of, parts_of
+from brokertwin.streaming.explain.producers import Producers, said_of_batch
+from brokertwin.streaming.explain.story import Entry, Refused, absent, clock
+from brokertwin.streaming.observed.watching import Watched
 
 APIS = frozenset(
     {

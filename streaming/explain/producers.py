@@ -8,12 +8,12 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.logs.producer import BATCHES_KEPT, SEQUENCE_MAX, sequence_before
-from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.explain.bodies import Holder, Sent
-from brokerstream.streaming.explain.story import Entry, Refused, absent, in_order, words
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs.producer import BATCHES_KEPT, SEQUENCE_MAX, sequence_before
+from brokertwin.streaming.explain import bodies
+from brokertwin.streaming.explain.bodies import Holder, Sent
+from brokertwin.streaming.explain.story import Entry, Refused, absent, in_order, words
+from brokertwin.streaming.replay.recording import Exchange
 
 APIS = frozenset(
     {

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
-from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.explain.story import Entry, Refused, absent, in_order, words
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.errors import Error
+from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
+from brokertwin.streaming.explain import bodies
+from brokertwin.streaming.explain.story import Entry, Refused, absent, in_order, words
+from brokertwin.streaming.replay.recording import Exchange
 
 NONE = 0
 """No session."""

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
-from brokerstream.state.share.share_partition import REJECT, RELEASE
-from brokerstream.streaming.explain import bodies, deliveries
-from brokerstream.streaming.explain.deliveries import Acknowledged, Before, Deliveries, Given
-from brokerstream.streaming.explain.story import words
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.errors import Error
+from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
+from brokertwin.state.share.share_partition import REJECT, RELEASE
+from brokertwin.streaming.explain import bodies, deliveries
+from brokertwin.streaming.explain.deliveries import Acknowledged, Before, Deliveries, Given
+from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.replay.recording import Exchange
 
 SAID = {RELEASE: "gives back", REJECT: "rejects"}
 """The acknowledgements that are told; the others are everyday's."""

@@ -6,8 +6,8 @@ It is a state without its story: who brought it about is in the job's topics.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from brokerstream.streaming.explain.story import absent
-from brokerstream.streaming.state_rows import Columns, Kind, Row, rows
+from brokertwin.streaming.explain.story import absent
+from brokertwin.streaming.state_rows import Columns, Kind, Row, rows
 
 Named = Callable[[Row], set[str]]
 """What a row of a kind may be called."""

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.errors import error_name
-from brokerstream.streaming.explain.error_pages import page_of
-from brokerstream.streaming.explain.rules import RULES, Rule
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.errors import UserError
+from brokertwin.state.core.errors import error_name
+from brokertwin.streaming.explain.error_pages import page_of
+from brokertwin.streaming.explain.rules import RULES, Rule
+from brokertwin.streaming.replay.recording import Exchange
 
 KNOWN_SHOWN = 8
 """Names that are listed where the one asked for is not there."""

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.explain.producers import Producers
-from brokerstream.streaming.explain.story import Entry, words
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.errors import UserError
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain import bodies
+from brokertwin.streaming.explain.producers import Producers
+from brokertwin.streaming.explain.story import Entry, words
+from brokertwin.streaming.replay.recording import Exchange
 
 
 class Transaction(msgspec.Struct):
@@ -76,7 +76,7 @@ class Transactions(Producers):
         if not self.names:
             raise UserError(
                 f"Producer {key} has no transactional id in the recording.",
-                f"`brokerstream explain producer {key}` tells what it wrote.",
+                f"`brokertwin explain producer {key}` tells what it wrote.",
             )
         self.told: list[Transaction] = []
 

@@ -23,12 +23,12 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.record import MemoryRecords
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
-from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S
-from brokerstream.state.core.errors import error_name
-from brokerstream.state.core.records import Batch
-from brokerstream.streaming.ingest.batches import Headers, TopicPartition
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
+from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S
+from brokertwin.state.core.errors import error_name
+from brokertwin.state.core.records import Batch
+from brokertwin.streaming.ingest.batches import Headers, TopicPartition
 
 FETCH_BYTES = 4 * 1024 * 1024
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.records import Batch
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.streaming.ingest.documents import NOT_ANSWERED, Document, raw
+from brokertwin.state.core.records import Batch
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.streaming.ingest.documents import NOT_ANSWERED, Document, raw
 
 PRODUCE, METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS = 0, 3, 19, 75
 NAMING_APIS = frozenset({METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS})

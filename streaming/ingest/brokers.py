@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.streaming.ingest.request_log import MARK
-from brokerstream.streaming.lines import STDIN, Line, lines_of
+from brokertwin.errors import UserError
+from brokertwin.streaming.ingest.request_log import MARK
+from brokertwin.streaming.lines import STDIN, Line, lines_of
 
 LINES_LOOKED_AT_MAX = 20_000
 IN_NAME = re.compile(

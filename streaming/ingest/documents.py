@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.access.redaction import may_hold_credentials, redact_exchange
-from brokerstream.state.core.events import Kind, RequestHeader
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.streaming.lines import Line
+from brokertwin.state.access.redaction import may_hold_credentials, redact_exchange
+from brokertwin.state.core.events import Kind, RequestHeader
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.streaming.lines import Line
 
 CONTROLLER_LISTENER = "CONTROLLER"
 """The listener of a KRaft controller, as Kafka's own files name it."""

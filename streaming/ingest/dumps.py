@@ -15,10 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.records import Batch
-from brokerstream.streaming.ingest.batches import Headers, TopicPartition
-from brokerstream.streaming.lines import Line, lines_of
+from brokertwin.errors import UserError
+from brokertwin.state.core.records import Batch
+from brokertwin.streaming.ingest.batches import Headers, TopicPartition
+from brokertwin.streaming.lines import Line, lines_of
 
 DUMPED_FILE = re.compile(rb"Dumping .*?([^/\\]+)-(\d+)[/\\]\d+\.log")
 FIELD = re.compile(rb"(\w+): (\S+)")

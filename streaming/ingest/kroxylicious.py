@@ -23,17 +23,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.state.core.schema import Int16, Int32
-from brokerstream.streaming.ingest.documents import (
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.schema import Int16, Int32
+from brokertwin.streaming.ingest.documents import (
     NOT_ANSWERED,
     Document,
     Left,
     UnreadableError,
     raw,
 )
-from brokerstream.streaming.lines import Line
+from brokertwin.streaming.lines import Line
 
 PENDING_MAX = 100_000
 """Requests that wait for their answers; beyond it the oldest becomes a document without one."""

@@ -100,7 +100,7 @@ class Sorter:
 
     def _write_run(self) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="brokerstream-ingest-")  # noqa: SIM115
+            self._file = tempfile.TemporaryFile(prefix="brokertwin-ingest-")  # noqa: SIM115
         self._held.sort()
         start = self._file.tell()
         for entry in self._held:

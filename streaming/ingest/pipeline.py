@@ -9,14 +9,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.streaming.ingest.batches import PRODUCE, Completion, Needs
-from brokerstream.streaming.ingest.brokers import broker_of, unknown
-from brokerstream.streaming.ingest.documents import NOT_ANSWERED, Document, Fields, redacted
-from brokerstream.streaming.ingest.order import Arrivals, Sorter
-from brokerstream.streaming.ingest.readers import Origin, Reader, dead_letter
-from brokerstream.streaming.ingest.summary import Summary
-from brokerstream.streaming.lines import Line, lines_of, names_of
+from brokertwin.errors import UserError
+from brokertwin.streaming.ingest.batches import PRODUCE, Completion, Needs
+from brokertwin.streaming.ingest.brokers import broker_of, unknown
+from brokertwin.streaming.ingest.documents import NOT_ANSWERED, Document, Fields, redacted
+from brokertwin.streaming.ingest.order import Arrivals, Sorter
+from brokertwin.streaming.ingest.readers import Origin, Reader, dead_letter
+from brokertwin.streaming.ingest.summary import Summary
+from brokertwin.streaming.lines import Line, lines_of, names_of
 
 FETCH = 1
 Source = Callable[[Summary], Iterator[Document]]

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
-from brokerstream.state.core.schema import Int32, Int64
-from brokerstream.streaming.ingest import kroxylicious, request_log
-from brokerstream.streaming.ingest.clock import TIMESTAMP, Clock
-from brokerstream.streaming.ingest.documents import (
+from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
+from brokertwin.state.core.schema import Int32, Int64
+from brokertwin.streaming.ingest import kroxylicious, request_log
+from brokertwin.streaming.ingest.clock import TIMESTAMP, Clock
+from brokertwin.streaming.ingest.documents import (
     NO_REQUEST,
     NOT_ANSWERED,
     Document,
@@ -30,7 +30,7 @@ from brokerstream.streaming.ingest.documents import (
     Left,
     UnreadableError,
 )
-from brokerstream.streaming.lines import Line
+from brokertwin.streaming.lines import Line
 
 OTHER = "another log line"
 CUT = "cut"

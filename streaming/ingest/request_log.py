@@ -14,14 +14,14 @@ import math
 
 import msgspec
 
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.streaming.ingest.documents import (
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.streaming.ingest.documents import (
     Document,
     Fields,
     UnreadableError,
     raw,
 )
-from brokerstream.streaming.lines import Line
+from brokertwin.streaming.lines import Line
 
 MARK = b"Completed request:"
 DURATION_MAX_MS = 86_400_000.0

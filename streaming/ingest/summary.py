@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from brokerstream.streaming.ingest.documents import Document, Left
-from brokerstream.streaming.lines import Line
+from brokertwin.streaming.ingest.documents import Document, Left
+from brokertwin.streaming.lines import Line
 
 EXAMPLES_SHOWN = 5
 

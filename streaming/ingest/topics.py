@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import job_exchanges, placement
-from brokerstream.kafka_io.job_exchanges import JobExchanges
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.kafka_io.topic_reader import read_all
-from brokerstream.state.core.events import Event, Kind, Refusal, decode_event
-from brokerstream.streaming.ingest.documents import Document, Left
-from brokerstream.streaming.ingest.pipeline import Reading, Source, read_lines
-from brokerstream.streaming.ingest.summary import Summary
-from brokerstream.streaming.lines import Line
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import job_exchanges, placement
+from brokertwin.kafka_io.job_exchanges import JobExchanges
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.kafka_io.topic_reader import read_all
+from brokertwin.state.core.events import Event, Kind, Refusal, decode_event
+from brokertwin.streaming.ingest.documents import Document, Left
+from brokertwin.streaming.ingest.pipeline import Reading, Source, read_lines
+from brokertwin.streaming.ingest.summary import Summary
+from brokertwin.streaming.lines import Line
 
 Observe = Callable[[int], None]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.observed.exchanges import Exchange
-from brokerstream.streaming.ingest.documents import Document
-from brokerstream.streaming.ingest.order import Sorter
-from brokerstream.streaming.ingest.pipeline import Reading, read_files, sort
-from brokerstream.streaming.ingest.summary import Summary
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.observed.exchanges import Exchange
+from brokertwin.streaming.ingest.documents import Document
+from brokertwin.streaming.ingest.order import Sorter
+from brokertwin.streaming.ingest.pipeline import Reading, read_files, sort
+from brokertwin.streaming.ingest.summary import Summary
 
 
 class _Timed(msgspec.Struct, rename="camel"):

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from brokerstream import extras
-from brokerstream.errors import UserError
-from brokerstream.state.observed.replicas import UNKNOWN
-from brokerstream.state.observed.replication import Sample
+from brokertwin import extras
+from brokertwin.errors import UserError
+from brokertwin.state.observed.replicas import UNKNOWN
+from brokertwin.state.observed.replication import Sample
 
 WIDTH, HEIGHT, STRIP = 900, 220, 60
 """Of a plot of offsets and of the strip below it, in pixels."""

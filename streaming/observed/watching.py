@@ -4,15 +4,15 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from brokerstream.state.observed.exchanges import Exchange
-from brokerstream.state.observed.replication import ReplicationObserver
-from brokerstream.streaming.ingest.batches import Headers
-from brokerstream.streaming.ingest.documents import Document
-from brokerstream.streaming.ingest.pipeline import Source
-from brokerstream.streaming.ingest.summary import Summary
-from brokerstream.streaming.observed.exchanges import of_documents
-from brokerstream.streaming.replay import recording
-from brokerstream.streaming.replay.recording import THE_BROKER, Recording
+from brokertwin.state.observed.exchanges import Exchange
+from brokertwin.state.observed.replication import ReplicationObserver
+from brokertwin.streaming.ingest.batches import Headers
+from brokertwin.streaming.ingest.documents import Document
+from brokertwin.streaming.ingest.pipeline import Source
+from brokertwin.streaming.ingest.summary import Summary
+from brokertwin.streaming.observed.exchanges import of_documents
+from brokertwin.streaming.replay import recording
+from brokertwin.streaming.replay.recording import THE_BROKER, Recording
 
 
 class Watched(NamedTuple):

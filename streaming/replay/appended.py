@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.streaming.replay.choices import named_topics
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.streaming.replay.choices import named_topics
+from brokertwin.streaming.replay.recording import Exchange
 
 PRODUCE, LIST_OFFSETS = 0, 2
 NONE = -1

@@ -8,7 +8,7 @@ has, and nothing in the history has made, was there before: it is left out and c
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from brokerstream.streaming.replay.choices import (
+from brokertwin.streaming.replay.choices import (
     CREATE_TOPICS,
     CREATED_SOON,
     FIND_COORDINATOR,
@@ -17,7 +17,7 @@ from brokerstream.streaming.replay.choices import (
     JOIN_GROUP,
     METADATA,
 )
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.streaming.replay.recording import Exchange
 
 LIST_GROUPS, LIST_TRANSACTIONS = 16, 66
 TOPIC, GROUP, TRANSACTION = "topic", "group", "transaction"

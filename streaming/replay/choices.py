@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from brokerstream.state.core.events import Choices
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.events import Choices
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.streaming.replay.recording import Exchange
 
 FETCH, METADATA, FIND_COORDINATOR, JOIN_GROUP = 1, 3, 10, 11
 CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID = 19, 20, 22

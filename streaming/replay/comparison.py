@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.events import Reason
-from brokerstream.state.core.records import Batch
-from brokerstream.state.logs import control_batches
-from brokerstream.streaming.replay.appended import Appended
-from brokerstream.streaming.replay.before import Before
-from brokerstream.streaming.replay.findings import has_findings, with_recorded_words
-from brokerstream.streaming.replay.freedoms import INSIDE, Freedom
-from brokerstream.streaming.replay.masking import masked
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.events import Reason
+from brokertwin.state.core.records import Batch
+from brokertwin.state.logs import control_batches
+from brokertwin.streaming.replay.appended import Appended
+from brokertwin.streaming.replay.before import Before
+from brokertwin.streaming.replay.findings import has_findings, with_recorded_words
+from brokertwin.streaming.replay.freedoms import INSIDE, Freedom
+from brokertwin.streaming.replay.masking import masked
+from brokertwin.streaming.replay.recording import Exchange
 
 FREE_ORDER: dict[int, dict[str, tuple[str, ...]]] = {
     0: {"responses": ("name", "topicId"), "partitionResponses": ("index",)},

@@ -7,24 +7,24 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.streaming.replay.comparison import (
+from brokertwin.streaming.replay.comparison import (
     FINE,
     Answer,
     Difference,
     Verdict,
 )
-from brokerstream.streaming.replay.earlier import Earlier
-from brokerstream.streaming.replay.freedoms import counted
-from brokerstream.streaming.replay.recording import Exchange, Recording
-from brokerstream.streaming.replay.report import (
+from brokertwin.streaming.replay.earlier import Earlier
+from brokertwin.streaming.replay.freedoms import counted
+from brokertwin.streaming.replay.recording import Exchange, Recording
+from brokertwin.streaming.replay.report import (
     Compared,
     agreed_by,
     agreeing,
     counts_by_api,
     error_name,
 )
-from brokerstream.streaming.replay.schedule import Schedule
-from brokerstream.streaming.replay.touched import chosen_answers, masked_answers
+from brokertwin.streaming.replay.schedule import Schedule
+from brokertwin.streaming.replay.touched import chosen_answers, masked_answers
 
 ORDERED = ("moved", "held", "late", "lost", "queued", "unexplained")
 """What a schedule says of exchanges, by their ids."""

@@ -13,17 +13,17 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.events import Choices, Event, RequestHeader
-from brokerstream.streaming.replay import local
-from brokerstream.streaming.replay.choices import (
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.events import Choices, Event, RequestHeader
+from brokertwin.streaming.replay import local
+from brokertwin.streaming.replay.choices import (
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
     INTERNAL_TOPICS,
     TopicIds,
 )
-from brokerstream.streaming.replay.picks import NOWHERE
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.streaming.replay.picks import NOWHERE
+from brokertwin.streaming.replay.recording import Exchange
 
 COMMITS = frozenset({8, 28})
 """API keys of OffsetCommit and TxnOffsetCommit."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.replay.recording import Exchange
 
 PRODUCE = 0
 

@@ -14,22 +14,22 @@ from typing import NamedTuple
 import msgspec
 from confluent_kafka import TopicPartition
 
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.kafka_io.topic_reader import consumer, first_and_end, partitions_of, read_all
-from brokerstream.kafka_io.topic_writer import NewRow
-from brokerstream.kafka_io.topics import full_name
-from brokerstream.state.configs import broker_config
-from brokerstream.state.core import outputs
-from brokerstream.state.core.events import Kind, Reason, Refusal
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming.edge import check_event
-from brokerstream.streaming.replay import report
-from brokerstream.streaming.replay.comparison import Answer, Verdict, decode_answer
-from brokerstream.streaming.replay.plan import Plan, plan
-from brokerstream.streaming.replay.recording import Exchange, Recording
-from brokerstream.streaming.replay.report import Compared
-from brokerstream.streaming.replay.schedule import Events
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.kafka_io.topic_reader import consumer, first_and_end, partitions_of, read_all
+from brokertwin.kafka_io.topic_writer import NewRow
+from brokertwin.kafka_io.topics import full_name
+from brokertwin.state.configs import broker_config
+from brokertwin.state.core import outputs
+from brokertwin.state.core.events import Kind, Reason, Refusal
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming.edge import check_event
+from brokertwin.streaming.replay import report
+from brokertwin.streaming.replay.comparison import Answer, Verdict, decode_answer
+from brokertwin.streaming.replay.plan import Plan, plan
+from brokertwin.streaming.replay.recording import Exchange, Recording
+from brokertwin.streaming.replay.report import Compared
+from brokertwin.streaming.replay.schedule import Events
 
 RECORDED = "recorded"
 POLL_S = 0.5

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.sinks import files
-from brokerstream.state.cell.cell import STATE_VERSION, Cell, Meta
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming import state_reader
+from brokertwin.errors import UserError
+from brokertwin.sinks import files
+from brokertwin.state.cell.cell import STATE_VERSION, Cell, Meta
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming import state_reader
 
 FORMAT = 1
 FILE = "replayed.state"
@@ -69,13 +69,13 @@ def read(directory: Path) -> KeptState:
     except OSError as error:
         raise UserError(
             f"{directory} has no state of a replay: {path}: {error.strerror}.",
-            "`brokerstream replay FILE --keep DIR` keeps one.",
+            "`brokertwin replay FILE --keep DIR` keeps one.",
         ) from None
     except msgspec.MsgspecError as error:
         raise UserError(f"{path} is no state of a replay: {error}.", "Keep it again.") from None
     if found.format > FORMAT:
         raise UserError(
-            f"{path} was written by a newer brokerstream: its layout is {found.format}, this one"
+            f"{path} was written by a newer brokertwin: its layout is {found.format}, this one"
             f" knows {FORMAT}.",
             "Use the newer one.",
         )

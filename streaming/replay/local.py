@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.check import check
-from brokerstream.state.core import outputs
-from brokerstream.state.core.events import Event, decode_event
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.streaming.replay.comparison import Answer, decode_answer
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.check import check
+from brokertwin.state.core import outputs
+from brokertwin.state.core.events import Event, decode_event
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.streaming.replay.comparison import Answer, decode_answer
 
 
 def cell_settings(

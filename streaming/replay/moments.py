@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.streaming.replay.recording import Exchange
 
 
 class Moment(NamedTuple):

@@ -11,19 +11,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.kafka_io import placement
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.kafka_io.topic_reader import Row, read_all
-from brokerstream.kafka_io.topics import REQUESTS, full_name
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.events import Refusal, decode_event
-from brokerstream.state.core.outputs import RECORDS, Output, Position
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.streaming.replay import local
-from brokerstream.streaming.replay.plan import Plan
-from brokerstream.streaming.replay.recording import Exchange
-from brokerstream.streaming.replay.schedule import in_order_of_arrival
+from brokertwin.kafka_io import placement
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.kafka_io.topic_reader import Row, read_all
+from brokertwin.kafka_io.topics import REQUESTS, full_name
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.events import Refusal, decode_event
+from brokertwin.state.core.outputs import RECORDS, Output, Position
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.streaming.replay import local
+from brokertwin.streaming.replay.plan import Plan
+from brokertwin.streaming.replay.recording import Exchange
+from brokertwin.streaming.replay.schedule import in_order_of_arrival
 
 _encoder = msgspec.json.Encoder()
 

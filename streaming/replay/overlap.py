@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
-from brokerstream.state.core.events import Kind
-from brokerstream.streaming.replay.choices import INTERNAL_TOPICS, named_topics
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.events import Kind
+from brokertwin.streaming.replay.choices import INTERNAL_TOPICS, named_topics
+from brokertwin.streaming.replay.recording import Exchange
 
 NAMING_FIELDS = frozenset(
     {

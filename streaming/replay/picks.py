@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster.image import topic_by_name
-from brokerstream.state.core import outputs
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.events import Choices, Event, Kind
-from brokerstream.state.core.outputs import Position
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.streaming.replay import local
-from brokerstream.streaming.replay.comparison import Answer, Difference, decode_answer
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cluster.image import topic_by_name
+from brokertwin.state.core import outputs
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.events import Choices, Event, Kind
+from brokertwin.state.core.outputs import Position
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.streaming.replay import local
+from brokertwin.streaming.replay.comparison import Answer, Difference, decode_answer
 
 NOWHERE = Position(0, 0)
 WAIT_MS = 3_600_000

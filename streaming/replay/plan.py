@@ -3,18 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.streaming.replay import local
-from brokerstream.streaming.replay.choices import choices_of
-from brokerstream.streaming.replay.comparison import Comparer
-from brokerstream.streaming.replay.earlier import Earlier, earlier_requests, lacking
-from brokerstream.streaming.replay.kept import KeptState
-from brokerstream.streaming.replay.local import cell_settings
-from brokerstream.streaming.replay.picks import NOWHERE, decided_with_picks
-from brokerstream.streaming.replay.recording import Recording
-from brokerstream.streaming.replay.schedule import Events, Schedule, in_order_of_arrival
-from brokerstream.streaming.replay.search import LIMITS, Limits, Search
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.streaming.replay import local
+from brokertwin.streaming.replay.choices import choices_of
+from brokertwin.streaming.replay.comparison import Comparer
+from brokertwin.streaming.replay.earlier import Earlier, earlier_requests, lacking
+from brokertwin.streaming.replay.kept import KeptState
+from brokertwin.streaming.replay.local import cell_settings
+from brokertwin.streaming.replay.picks import NOWHERE, decided_with_picks
+from brokertwin.streaming.replay.recording import Recording
+from brokertwin.streaming.replay.schedule import Events, Schedule, in_order_of_arrival
+from brokertwin.streaming.replay.search import LIMITS, Limits, Search
 
 
 class Plan(NamedTuple):

@@ -20,18 +20,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.events import Kind, RequestHeader
-from brokerstream.streaming.ingest.batches import Completion, Headers, Needs
-from brokerstream.streaming.ingest.documents import (
+from brokertwin.errors import UserError
+from brokertwin.state.core.events import Kind, RequestHeader
+from brokertwin.streaming.ingest.batches import Completion, Headers, Needs
+from brokertwin.streaming.ingest.documents import (
     NO_REQUEST,
     Document,
     api_name,
     clusters_own,
 )
-from brokerstream.streaming.ingest.order import Arrivals
-from brokerstream.streaming.ingest.pipeline import Reading, Source, completed, read_files
-from brokerstream.streaming.ingest.summary import Summary, place_of
+from brokertwin.streaming.ingest.order import Arrivals
+from brokertwin.streaming.ingest.pipeline import Reading, Source, completed, read_files
+from brokertwin.streaming.ingest.summary import Summary, place_of
 
 DEFAULT_READING = Reading()
 

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.replay.comparison import (
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.replay.comparison import (
     AGREEING,
     FINE,
     LOST,
@@ -27,12 +27,12 @@ from brokerstream.streaming.replay.comparison import (
     Outcome,
     Verdict,
 )
-from brokerstream.streaming.replay.earlier import Earlier
-from brokerstream.streaming.replay.freedoms import Freedom, counted
-from brokerstream.streaming.replay.recording import Broken, Exchange
-from brokerstream.streaming.replay.schedule import Schedule
-from brokerstream.streaming.replay.timing import TOLERANCES, Tolerances, slowest_ms
-from brokerstream.streaming.replay.touched import chosen_answers, masked_answers
+from brokertwin.streaming.replay.earlier import Earlier
+from brokertwin.streaming.replay.freedoms import Freedom, counted
+from brokertwin.streaming.replay.recording import Broken, Exchange
+from brokertwin.streaming.replay.schedule import Schedule
+from brokertwin.streaming.replay.timing import TOLERANCES, Tolerances, slowest_ms
+from brokertwin.streaming.replay.touched import chosen_answers, masked_answers
 
 DIFFERENCES_SHOWN = 10
 """Exchanges whose differences are printed."""

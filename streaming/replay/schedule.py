@@ -29,11 +29,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.events import Choices, Event, Kind
-from brokerstream.streaming.replay.comparison import Answer, Difference
-from brokerstream.streaming.replay.findings import request_with_findings
-from brokerstream.streaming.replay.freedoms import Freedom
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.events import Choices, Event, Kind
+from brokertwin.streaming.replay.comparison import Answer, Difference
+from brokertwin.streaming.replay.findings import request_with_findings
+from brokertwin.streaming.replay.freedoms import Freedom
+from brokertwin.streaming.replay.recording import Exchange
 
 
 class Step(NamedTuple):

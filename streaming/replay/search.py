@@ -14,21 +14,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.events import Kind
-from brokerstream.streaming.replay.comparison import Comparer
-from brokerstream.streaming.replay.freedoms import Freedom
-from brokerstream.streaming.replay.overlap import (
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.events import Kind
+from brokertwin.streaming.replay.comparison import Comparer
+from brokertwin.streaming.replay.freedoms import Freedom
+from brokertwin.streaming.replay.overlap import (
     ENDS_TRANSACTIONS,
     ON_CONTROLLER,
     Footprints,
     unanswered_tails,
 )
-from brokerstream.streaming.replay.picks import differing
-from brokerstream.streaming.replay.recording import Exchange
-from brokerstream.streaming.replay.schedule import Change, Events, Schedule
-from brokerstream.streaming.replay.timing import TOLERANCES, Tolerances
-from brokerstream.streaming.replay.walk import Decided, Walk
+from brokertwin.streaming.replay.picks import differing
+from brokertwin.streaming.replay.recording import Exchange
+from brokertwin.streaming.replay.schedule import Change, Events, Schedule
+from brokertwin.streaming.replay.timing import TOLERANCES, Tolerances
+from brokertwin.streaming.replay.walk import Decided, Walk
 
 MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
 """API keys of requests whose effect on the brokers may come later than their answer."""

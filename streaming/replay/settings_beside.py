@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import properties
-from brokerstream.state.configs.broker_config import SETTINGS
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import properties
+from brokertwin.state.configs.broker_config import SETTINGS
 
 SETTINGS_SUFFIX = ".properties"
 """What follows a recording's name in the name of the file with its broker's settings."""

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokerstream.errors import UserError
-from brokerstream.settings import Settings
-from brokerstream.state.core import outputs
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.streaming.replay.comparison import Answer, decode_answer
+from brokertwin.errors import UserError
+from brokertwin.settings import Settings
+from brokertwin.state.core import outputs
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.streaming.replay.comparison import Answer, decode_answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from brokerstream.kafka_io.kafka_clients import ClientProperties
-    from brokerstream.streaming.job import Job
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.streaming.job import Job
 
 FLUSH_S = 60.0
 RUN_NAME_BYTES = 4
@@ -52,10 +52,10 @@ def run(
     Raises:
         UserError: Kafka cannot be reached, or the query failed.
     """
-    from brokerstream.kafka_io.kafka_clients import client_properties
-    from brokerstream.streaming import runner
+    from brokertwin.kafka_io.kafka_clients import client_properties
+    from brokertwin.streaming import runner
 
-    with tempfile.TemporaryDirectory(prefix="brokerstream-replay-") as directory:
+    with tempfile.TemporaryDirectory(prefix="brokertwin-replay-") as directory:
         own = _own_settings(settings, cell, Path(directory))
         client = client_properties(own)
         with runner.prepared(own, cell.broker_settings) as job, _removed_topics(client, own):
@@ -66,8 +66,8 @@ def run(
 
 def answers_of(job: "Job") -> dict[str, Answer]:
     """What the job has answered so far, by request id."""
-    from brokerstream.kafka_io.topic_reader import read_all, without_repeats
-    from brokerstream.kafka_io.topics import full_name
+    from brokertwin.kafka_io.topic_reader import read_all, without_repeats
+    from brokertwin.kafka_io.topics import full_name
 
     rows = read_all(job.client, full_name(job.settings.prefix, outputs.RESPONSES))
     return {row.id: decode_answer(row.value) for row in without_repeats(rows) if row.value}
@@ -104,8 +104,8 @@ def with_cell(job: "Job", cell: CellSettings) -> "Job":
 
 def produce(job: "Job", cluster: str, documents: Sequence[bytes]) -> None:
     """Write the events in order. Raises UserError where Kafka does not take them."""
-    from brokerstream.kafka_io.topic_writer import NewRow, write_all
-    from brokerstream.kafka_io.topics import REQUESTS, full_name
+    from brokertwin.kafka_io.topic_writer import NewRow, write_all
+    from brokertwin.kafka_io.topics import REQUESTS, full_name
 
     rows = (NewRow(cluster, document, 0) for document in documents)
     write_all(job.client, full_name(job.settings.prefix, REQUESTS), rows)
@@ -114,9 +114,9 @@ def produce(job: "Job", cluster: str, documents: Sequence[bytes]) -> None:
 def _run_to_the_end(
     job: "Job", session: "SparkSession | None", on_progress: Callable[[int], None]
 ) -> None:
-    from brokerstream.streaming import runner
-    from brokerstream.streaming.measures import Progress
-    from brokerstream.streaming.session import spark_session
+    from brokertwin.streaming import runner
+    from brokertwin.streaming.measures import Progress
+    from brokertwin.streaming.session import spark_session
 
     done = 0
 
@@ -141,7 +141,7 @@ def _run_to_the_end(
 @contextmanager
 def _removed_topics(client: "ClientProperties", settings: Settings) -> Iterator[None]:
     """Removes the job's topics at the end; one that cannot be removed stays."""
-    from brokerstream.kafka_io.topics import admin_client, full_name, specs
+    from brokertwin.kafka_io.topics import admin_client, full_name, specs
 
     try:
         yield

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from brokerstream.streaming.state_rows import IDENTITY, Columns, Kind, Row, is_internal, rows
+from brokertwin.streaming.state_rows import IDENTITY, Columns, Kind, Row, is_internal, rows
 
 
 class Change(NamedTuple):

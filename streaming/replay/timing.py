@@ -11,7 +11,7 @@ their own: `Tolerances` says how much.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.streaming.replay.recording import Exchange
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 WAITING = frozenset({FETCH, 11, 14, 78})

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from brokerstream.streaming.replay.choices import choices_of
-from brokerstream.streaming.replay.masking import MASKED
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.streaming.replay.choices import choices_of
+from brokertwin.streaming.replay.masking import MASKED
+from brokertwin.streaming.replay.recording import Exchange
 
 CHOSEN = {
     "session_id": "session ids",

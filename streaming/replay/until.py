@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.events import Event, Kind, decode_event
-from brokerstream.streaming.replay.recording import id_of
+from brokertwin.errors import UserError
+from brokertwin.state.core.events import Event, Kind, decode_event
+from brokertwin.streaming.replay.recording import id_of
 
 
 def events_until(

@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core import outputs, waiting
-from brokerstream.state.core.events import Kind
-from brokerstream.state.core.outputs import Output
-from brokerstream.streaming.replay.comparison import Answer, Comparer, Verdict, decode_answer
-from brokerstream.streaming.replay.moments import moments_of, previous_on_connection
-from brokerstream.streaming.replay.picks import NOWHERE, Pick
-from brokerstream.streaming.replay.recording import Exchange
-from brokerstream.streaming.replay.schedule import Change, Events, Step
-from brokerstream.streaming.replay.timing import Times, Tolerances, has_replicas, resolution_ms
-from brokerstream.streaming.replay.walking import Kept, WalkingCell
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import outputs, waiting
+from brokertwin.state.core.events import Kind
+from brokertwin.state.core.outputs import Output
+from brokertwin.streaming.replay.comparison import Answer, Comparer, Verdict, decode_answer
+from brokertwin.streaming.replay.moments import moments_of, previous_on_connection
+from brokertwin.streaming.replay.picks import NOWHERE, Pick
+from brokertwin.streaming.replay.recording import Exchange
+from brokertwin.streaming.replay.schedule import Change, Events, Step
+from brokertwin.streaming.replay.timing import Times, Tolerances, has_replicas, resolution_ms
+from brokertwin.streaming.replay.walking import Kept, WalkingCell
 
 
 class Wait(NamedTuple):

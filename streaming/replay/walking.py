@@ -7,11 +7,11 @@ To go back is to copy that copy and to handle the events since again.
 
 from typing import NamedTuple
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.events import Event
-from brokerstream.state.core.outputs import Output
-from brokerstream.state.core.tables import Tables
-from brokerstream.streaming.replay.picks import NOWHERE, Pick, own_picks
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.events import Event
+from brokertwin.state.core.outputs import Output
+from brokertwin.state.core.tables import Tables
+from brokertwin.streaming.replay.picks import NOWHERE, Pick, own_picks
 
 EVENTS_SINCE = 16
 

@@ -11,7 +11,7 @@ from tests.support.jobs import JobBench
 
 @pytest.fixture
 def commands(kafka: str, tmp_path: Path) -> Iterator[Commands]:
-    """What calls `brokerstream` against the topics and the checkpoint of one job."""
+    """What calls `brokertwin` against the topics and the checkpoint of one job."""
     made = Commands(JobBench(kafka, tmp_path))
     try:
         yield made

@@ -1,4 +1,4 @@
-"""`brokerstream audit`: what it prints of a recording, and how it exits."""
+"""`brokertwin audit`: what it prints of a recording, and how it exits."""
 
 import gzip
 import json
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.requestlogs import logs_of
 from tests.support.sources import ROOT
 
@@ -20,7 +20,7 @@ def test_a_table_of_80_columns_by_severity(
     empty_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    done = brokerstream("audit", CAPTURES / "raw_produce_errors.jsonl.gz", cwd=empty_directory)
+    done = brokertwin("audit", CAPTURES / "raw_produce_errors.jsonl.gz", cwd=empty_directory)
     assert done.returncode == 3
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -48,11 +48,11 @@ def test_a_table_of_80_columns_by_severity(
 def test_the_exit_code_is_that_of_the_worst(
     file: Path, words: tuple[str, ...], code: int, empty_directory: Path
 ) -> None:
-    assert brokerstream("audit", file, *words, cwd=empty_directory).returncode == code
+    assert brokertwin("audit", file, *words, cwd=empty_directory).returncode == code
 
 
 def test_programs_get_a_line_for_each_finding(empty_directory: Path) -> None:
-    done = brokerstream("audit", ERRORS, "--json", cwd=empty_directory)
+    done = brokertwin("audit", ERRORS, "--json", cwd=empty_directory)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [each["severity"] for each in found] == ["error", "error", "info"]
     first = found[0]
@@ -69,7 +69,7 @@ def test_programs_get_a_line_for_each_finding(empty_directory: Path) -> None:
 
 def test_a_page_is_written(empty_directory: Path) -> None:
     words = ("audit", *logs_of("leader_kill"), "--html", "audit.html")
-    done = brokerstream(*words, cwd=empty_directory)
+    done = brokertwin(*words, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     text = (empty_directory / "audit.html").read_text()
     assert "leader-changed" in text
@@ -79,7 +79,7 @@ def test_a_page_is_written(empty_directory: Path) -> None:
 
 def test_lines_that_cannot_be_read_are_told(empty_directory: Path) -> None:
     (empty_directory / "mixed.jsonl").write_text('{"broken\n')
-    done = brokerstream("audit", INFO, "mixed.jsonl", cwd=empty_directory)
+    done = brokertwin("audit", INFO, "mixed.jsonl", cwd=empty_directory)
     assert done.returncode == 0
     assert "1 line could not be read" in done.stderr
     assert "mixed.jsonl:1" in done.stderr
@@ -94,11 +94,11 @@ def test_answers_are_held_against_the_rules_where_the_recording_begins_with_its_
     wrong = empty_directory / "wrong.jsonl"
     wrong.write_text("\n".join(lines) + "\n")
     rules = ("--decide", "--broker-config", CAPTURES / "broker.properties")
-    done = brokerstream("audit", wrong, *rules, "--json", cwd=empty_directory)
+    done = brokertwin("audit", wrong, *rules, "--json", cwd=empty_directory)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     (differing,) = (each for each in found if each["kind"] == "answer-differs")
     assert done.returncode == 3
     assert differing["evidence"][0]["place"] == f"wrong.jsonl:{number + 1}"
     assert "baseOffset is 7, by the rules 2" in differing["what"]
-    whole = brokerstream("audit", ERRORS, *rules, "--json", cwd=empty_directory)
+    whole = brokertwin("audit", ERRORS, *rules, "--json", cwd=empty_directory)
     assert "answer-differs" not in whole.stdout

@@ -1,4 +1,4 @@
-"""`brokerstream capture` in a process of its own."""
+"""`brokertwin capture` in a process of its own."""
 
 import base64
 import gzip
@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_reader import read_all
-from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
+from brokertwin.gateway.answers import Address
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_reader import read_all
+from brokertwin.kafka_io.topics import TopicSpec, admin_client, create
 from tests.support.batches import batch
 from tests.support.commands import lines_of
-from tests.support.console import brokerstream, command
+from tests.support.console import brokertwin, command
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.patience import PATIENCE_S
 from tests.support.proxies import HOST, address, name_of
@@ -184,7 +184,7 @@ def test_documents_go_to_a_topic_from_which_ingest_takes_them(kafka: str, tmp_pa
     assert len({row.id for row in rows}) == 3
     file = tmp_path / "ingested.jsonl"
     ingest = ["ingest", "--from-topic", topic, "--bootstrap", kafka, "--out", str(file)]
-    assert brokerstream(*ingest).returncode == 0
+    assert brokertwin(*ingest).returncode == 0
     ingested = lines_of(file.read_text(encoding="utf-8"))
     assert [each["request"] for each in ingested] == [each["request"] for each in documents]
 
@@ -219,7 +219,7 @@ def test_what_cannot_be_is_said_in_one_line(
     (empty_directory / "there.jsonl").write_text("{}\n")
     with socket.create_server((HOST, 0)) as broker:
         at = f"{HOST}:{broker.getsockname()[1]}"
-        done = brokerstream("capture", "--broker", at, *words, cwd=empty_directory)
+        done = brokertwin("capture", "--broker", at, *words, cwd=empty_directory)
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr
@@ -229,7 +229,7 @@ def test_a_port_that_is_taken_is_said(empty_directory: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         at = f"{HOST}:{taken.getsockname()[1]}"
         words = ("--broker", at, "--listen", at, "--out", "x.jsonl")
-        done = brokerstream("capture", *words, cwd=empty_directory)
+        done = brokertwin("capture", *words, cwd=empty_directory)
     assert done.returncode == 2
     assert f"{at} cannot be listened on" in done.stderr
 

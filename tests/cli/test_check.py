@@ -1,4 +1,4 @@
-"""`brokerstream check`: snapshots, Parquet files, suites of one's own, exit codes, pages."""
+"""`brokertwin check`: snapshots, Parquet files, suites of one's own, exit codes, pages."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from brokerstream.sinks import offsets_snapshot, snapshot_store
-from tests.support.console import brokerstream
+from brokertwin.sinks import offsets_snapshot, snapshot_store
+from tests.support.console import brokertwin
 from tests.support.snapshots import taken
 
 SUITE = """
@@ -28,13 +28,13 @@ def snapshot(tmp_path: Path) -> Path:
 def test_a_snapshot_is_checked_with_ours_or_a_suite_of_ones_own(
     snapshot: Path, tmp_path: Path
 ) -> None:
-    good = brokerstream("check", snapshot.parent, "--docs", "docs", cwd=tmp_path)
+    good = brokertwin("check", snapshot.parent, "--docs", "docs", cwd=tmp_path)
     assert (good.returncode, good.stderr.splitlines()[0]) == (0, f"snapshot {snapshot}")
     assert "snapshot: 18 of 18 expectations met, 1 rows" in good.stdout
     page = (tmp_path / "docs" / "snapshot.html").read_text(encoding="utf-8")
     assert "expire_timestamp" in page
     (tmp_path / "mine.yaml").write_text(SUITE)
-    mine = brokerstream("check", snapshot, "--suite", "mine.yaml", "--json", cwd=tmp_path)
+    mine = brokertwin("check", snapshot, "--suite", "mine.yaml", "--json", cwd=tmp_path)
     assert mine.returncode == 1, mine.stderr
     [finding] = [json.loads(line) for line in mine.stdout.splitlines()]
     assert (finding["severity"], finding["columns"]) == ("warning", ["topic"])
@@ -47,7 +47,7 @@ def test_a_parquet_file_with_a_planted_violation_has_exit_code_3(
     table = pq.read_table(offsets_snapshot.data_path(snapshot, 3))
     wrong = table.set_column(4, "offset", [[-7]])
     pq.write_table(wrong.cast(table.schema), tmp_path / "wrong.parquet")
-    done = brokerstream("check", "wrong.parquet", cwd=tmp_path, COLUMNS="80")
+    done = brokertwin("check", "wrong.parquet", cwd=tmp_path, COLUMNS="80")
     assert done.returncode == 3, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "critical" in done.stdout and "-7" in done.stdout
@@ -73,6 +73,6 @@ def test_what_cannot_be_checked_is_refused_in_words(
     (tmp_path / "typo.yaml").write_text("expectations: [{type: expect_column_valeus, kwargs: {}}]")
     offsets = offsets_snapshot.data_path(snapshot, 3)
     (tmp_path / "here.parquet").write_bytes(offsets.read_bytes())
-    done = brokerstream("check", *words, cwd=tmp_path)
+    done = brokertwin("check", *words, cwd=tmp_path)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr

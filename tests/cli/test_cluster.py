@@ -1,4 +1,4 @@
-"""`brokerstream cluster` on a gateway with the engine local, each in a process of its own."""
+"""`brokertwin cluster` on a gateway with the engine local, each in a process of its own."""
 
 import json
 import subprocess
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from tests.support.console import brokerstream
+from brokertwin.gateway.answers import Address
+from tests.support.console import brokertwin
 from tests.support.gateway_processes import gateway
 from tests.support.gateways import Client
 from tests.support.patience import wait_until
@@ -29,7 +29,7 @@ class Served:
         self._control = control
 
     def cluster(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return brokerstream("cluster", *words, "--control", self._control, COLUMNS=WIDTH)
+        return brokertwin("cluster", *words, "--control", self._control, COLUMNS=WIDTH)
 
     def status(self, *words: str) -> dict[str, Any]:
         return dict(json.loads(self.cluster("status", "--json", *words).stdout))
@@ -186,7 +186,7 @@ def test_a_broker_that_there_is_not_is_refused(served: Served) -> None:
 def test_without_a_gateway_it_says_how_to_start_one(tmp_path: Path) -> None:
     done = Served({}, tmp_path / "none").cluster("status")
     assert done.returncode == REFUSED
-    assert f"Start one with `brokerstream gateway --control {tmp_path / 'none'}`." in done.stderr
+    assert f"Start one with `brokertwin gateway --control {tmp_path / 'none'}`." in done.stderr
 
 
 def test_a_log_directory_that_a_broker_does_not_have_does_not_fail(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""`brokerstream connect`, on a gateway."""
+"""`brokertwin connect`, on a gateway."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from brokerstream.cli.main import app
-from brokerstream.errors import UserError
+from brokertwin.cli.main import app
+from brokertwin.errors import UserError
 from tests.support.connect_commands import Files, properties
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.gateways import Running, running_gateway
 
 NUMBERS = count(1)
@@ -34,14 +34,14 @@ def files(gateway: Running, tmp_path: Path) -> Files:
 @pytest.mark.processes
 def test_a_file_goes_to_a_topic_and_to_a_file_and_on_from_there(files: Files) -> None:
     files.grow(500)
-    done = brokerstream(*files.words("--timeout", 1.5, "--show-threads"), COLUMNS=80)
+    done = brokertwin(*files.words("--timeout", 1.5, "--show-threads"), COLUMNS=80)
     assert done.returncode == 0, done.stderr
     assert files.copied() == files.expected
     assert "lines-0: 500 lines" in done.stderr
     assert "A worker 1; · nobody, # several at once" in done.stderr
     assert max(map(len, done.stderr.splitlines())) <= 80
     files.grow(10)
-    again = brokerstream(*files.words("--timeout", 1.5))
+    again = brokertwin(*files.words("--timeout", 1.5))
     assert "lines-0: 10 lines" in again.stderr
     assert files.copied() == files.expected
 
@@ -50,7 +50,7 @@ def test_a_file_goes_to_a_topic_and_to_a_file_and_on_from_there(files: Files) ->
 def test_three_workers_share_the_tasks_and_draw_them(files: Files) -> None:
     files.grow(300)
     words = ("--worker", "distributed", "--workers", 3, "--timeout", 2, "--show-threads")
-    done = brokerstream(*files.words(*words), COLUMNS=80)
+    done = brokertwin(*files.words(*words), COLUMNS=80)
     assert done.returncode == 0, done.stderr
     assert files.copied() == files.expected
     box = done.stderr.partition("╭─ worker 1")[2].partition("0.0")[0]
@@ -63,7 +63,7 @@ def test_three_workers_share_the_tasks_and_draw_them(files: Files) -> None:
 @pytest.mark.processes
 def test_a_source_that_has_nothing_to_read_is_at_rest_too(gateway: Running, tmp_path: Path) -> None:
     made = Files(tmp_path, "nothing", gateway.bootstrap, exactly_once_source_support="enabled")
-    done = brokerstream(*made.words("--worker", "distributed", "--timeout", 1))
+    done = brokertwin(*made.words("--worker", "distributed", "--timeout", 1))
     assert (done.returncode, "lines-0: 0 lines" in done.stderr) == (0, True), done.stderr
 
 
@@ -71,7 +71,7 @@ def test_a_source_that_has_nothing_to_read_is_at_rest_too(gateway: Running, tmp_
 def test_a_task_that_fails_is_told(files: Files) -> None:
     files.grow(3)
     files.copy.mkdir()
-    done = brokerstream(*files.words("--timeout", 1))
+    done = brokertwin(*files.words("--timeout", 1))
     assert done.returncode == 1
     assert "copy-0 has failed: IsADirectoryError" in done.stderr
     assert "lines-0: 3 lines" in done.stderr

@@ -1,4 +1,4 @@
-"""`brokerstream consume` and `produce`, on a gateway."""
+"""`brokertwin consume` and `produce`, on a gateway."""
 
 import json
 import re
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.cli import consume
-from brokerstream.errors import UserError
+from brokertwin.cli import consume
+from brokertwin.errors import UserError
 from tests.support.batches import batch
-from tests.support.console import brokerstream, command
+from tests.support.console import brokertwin, command
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.sources import ROOT
@@ -58,18 +58,18 @@ def members_of(gateway: Running, group: str) -> int:
 
 def test_what_is_produced_is_consumed_by_a_group_and_drawn(gateway: Running, topic: str) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
-    sent = brokerstream("produce", topic, *boot, "--batch-size", 200, text=numbers(500))
+    sent = brokertwin("produce", topic, *boot, "--batch-size", 200, text=numbers(500))
     assert sent.returncode == 0, sent.stderr
     assert "500 records acknowledged, 0 failed" in sent.stderr
     words = ("--group", "g", "--from-beginning", "--members", 2, "-n", 500, "--show-threads")
-    read = brokerstream("consume", topic, *words, *boot, COLUMNS=80)
+    read = brokertwin("consume", topic, *words, *boot, COLUMNS=80)
     assert read.returncode == 0, read.stderr
     assert sorted(map(int, read.stdout.split())) == list(range(500))
     assert max(map(len, read.stderr.splitlines())) <= 80
     owned = re.findall(rf"{topic}-\d", read.stderr.partition("╭─ member 1")[2])
     assert set(owned) == {f"{topic}-{partition}" for partition in range(PARTITIONS)}
     assert "A member 1, B member 2; · nobody, # several at once" in read.stderr
-    again = brokerstream("consume", topic, "--group", "g", *boot, "--timeout", 0.5)
+    again = brokertwin("consume", topic, "--group", "g", *boot, "--timeout", 0.5)
     assert (again.returncode, again.stdout) == (0, "")
     assert members_of(gateway, "g") == 0
 
@@ -77,11 +77,11 @@ def test_what_is_produced_is_consumed_by_a_group_and_drawn(gateway: Running, top
 def test_keys_choose_partitions_and_json_tells_places(gateway: Running, topic: str) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
     words = ("--key-separator", ":", "--json", "--compression", "gzip")
-    sent = brokerstream("produce", topic, *words, *boot, text="21:one\nfoobar:two\n21:three\n")
+    sent = brokertwin("produce", topic, *words, *boot, text="21:one\nfoobar:two\n21:three\n")
     told = [json.loads(line) for line in sent.stdout.splitlines()]
     assert sorted((each["partition"], each["offset"]) for each in told) == [(0, 0), (0, 1), (2, 0)]
     words = ("--group", "k", "--from-beginning", "-n", 3, "--json", "--read-committed")
-    read = brokerstream("consume", topic, *words, *boot)
+    read = brokertwin("consume", topic, *words, *boot)
     found = [json.loads(line) for line in read.stdout.splitlines()]
     assert sorted((each["key"], each["value"], each["partition"]) for each in found) == [
         ("21", "one", (-973932308 & 0x7FFFFFFF) % PARTITIONS),
@@ -92,15 +92,15 @@ def test_keys_choose_partitions_and_json_tells_places(gateway: Running, topic: s
 
 def test_the_coordinator_may_assign(gateway: Running, topic: str) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
-    brokerstream("produce", topic, *boot, text=numbers(20))
+    brokertwin("produce", topic, *boot, text=numbers(20))
     words = ("--group", "p", "--from-beginning", "-n", 20, "--protocol", "consumer")
     pattern = ("--include", f"{topic}x?")
-    read = brokerstream("consume", *pattern, *words, "--remote-assignor", "range", *boot)
+    read = brokertwin("consume", *pattern, *words, "--remote-assignor", "range", *boot)
     assert sorted(map(int, read.stdout.split())) == list(range(20))
-    wrong = brokerstream("consume", topic, *words, "--remote-assignor", "none", *boot)
+    wrong = brokertwin("consume", topic, *words, "--remote-assignor", "none", *boot)
     assert wrong.returncode == 2
     assert "member 1 can not go on: UNSUPPORTED_ASSIGNOR" in wrong.stderr
-    mixed = brokerstream("consume", topic, *words, "--assignor", "range", *boot)
+    mixed = brokertwin("consume", topic, *words, "--assignor", "range", *boot)
     assert (mixed.returncode, "--assignor is for the classic" in mixed.stderr) == (2, True)
 
 
@@ -115,7 +115,7 @@ def test_a_pattern_stands_in_the_place_of_topics() -> None:
 def test_a_transaction_is_seen_when_it_is_committed(gateway: Running, topic: str) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
     words = ("--transactional-id", "loader", "--transaction-size", 4)
-    sent = brokerstream("produce", topic, *words, *boot, text=numbers(10))
+    sent = brokertwin("produce", topic, *words, *boot, text=numbers(10))
     assert sent.returncode == 0, sent.stderr
     assert "3 transactions committed" in sent.stderr
     before = log_ends(gateway, topic)
@@ -133,13 +133,13 @@ def test_a_transaction_is_seen_when_it_is_committed(gateway: Running, topic: str
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert "a transaction of 1 records is aborted" in errors
     words = ("--group", "t", "--from-beginning", "--timeout", 0.5)
-    read = brokerstream("consume", topic, *words, "--read-committed", *boot)
+    read = brokertwin("consume", topic, *words, "--read-committed", *boot)
     assert sorted(map(int, read.stdout.split())) == list(range(10))
 
 
 def test_control_c_commits_and_leaves(gateway: Running, topic: str) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
-    brokerstream("produce", topic, *boot, "--partition", 1, text=numbers(3))
+    brokertwin("produce", topic, *boot, "--partition", 1, text=numbers(3))
     words = ("consume", topic, "--group", "left", "--from-beginning", "--json", *boot)
     process = subprocess.Popen(
         command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -164,18 +164,18 @@ def test_control_c_commits_and_leaves(gateway: Running, topic: str) -> None:
 
 def test_what_is_missing_or_wrong_is_said(gateway: Running, topic: str, tmp_path: Path) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
-    none = brokerstream("produce", "none", *boot, "--max-block-ms", 300, text="1\n")
+    none = brokertwin("produce", "none", *boot, "--max-block-ms", 300, text="1\n")
     assert none.returncode == 2
     assert "There is no topic none after 300 ms (max.block.ms)." in none.stderr
-    wrong = brokerstream("produce", topic, *boot, "--partition", 9, "--max-block-ms", 300, text="1")
+    wrong = brokertwin("produce", topic, *boot, "--partition", 9, "--max-block-ms", 300, text="1")
     assert f"{topic} has 4 partitions and none of number 9" in wrong.stderr.replace("\n", " ")
-    file = brokerstream("produce", topic, tmp_path / "none", *boot)
+    file = brokertwin("produce", topic, tmp_path / "none", *boot)
     assert (file.returncode, "cannot be read: No such file" in file.stderr) == (2, True)
-    absent = brokerstream("consume", "none", "--group", "n", *boot, "--timeout", 0.3)
+    absent = brokertwin("consume", "none", "--group", "n", *boot, "--timeout", 0.3)
     assert "there is no topic none yet; waiting for it" in absent.stderr
     secured = tmp_path / "client.properties"
     secured.write_text(f"bootstrap.servers={gateway.bootstrap}\nsecurity.protocol=SASL_SSL\n")
-    refused = brokerstream("consume", topic, "--group", "n", "--kafka-config", secured)
+    refused = brokertwin("consume", topic, "--group", "n", "--kafka-config", secured)
     assert (refused.returncode, "sasl.mechanism is GSSAPI; spoken are PLAIN" in refused.stderr) == (
         2,
         True,

@@ -1,4 +1,4 @@
-"""`brokerstream credentials`: users of a gateway, without their passwords."""
+"""`brokertwin credentials`: users of a gateway, without their passwords."""
 
 import json
 import subprocess
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from brokerstream.cli.credentials import app
-from brokerstream.errors import UserError
-from brokerstream.gateway import plain
-from brokerstream.gateway.credentials import Credentials
+from brokertwin.cli.credentials import app
+from brokertwin.errors import UserError
+from brokertwin.gateway import plain
+from brokertwin.gateway.credentials import Credentials
 from tests.support.console import called
 from tests.support.patience import PATIENCE_S
 
@@ -83,7 +83,7 @@ def test_what_is_shown_has_no_key(file: Path) -> None:
         (("add", "FILE", "alice", "--mechanism", "PLAIN"), "x", "SCRAM-SHA-512"),
         (("add", "FILE", "alice", "secret"), "", "unexpected extra argument"),
         (("remove", "FILE", "alice"), "", "no such file"),
-        (("list", "FILE"), "", "brokerstream credentials add"),
+        (("list", "FILE"), "", "brokertwin credentials add"),
     ],
 )
 def test_what_cannot_be_is_said(

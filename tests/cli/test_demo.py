@@ -1,4 +1,4 @@
-"""`brokerstream demo`, as `make demo` runs it."""
+"""`brokertwin demo`, as `make demo` runs it."""
 
 import os
 import re
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.cli.demo import CLUSTER
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from tests.support.console import brokerstream
+from brokertwin.cli.demo import CLUSTER
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from tests.support.console import brokertwin
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT_S = 1500
@@ -48,12 +48,12 @@ def shows_two_whole_tables(piped: str) -> None:
 def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "jars").symlink_to(ROOT / ".brokerstream" / "jars")
+    (home / "jars").symlink_to(ROOT / ".brokertwin" / "jars")
     drawing = tmp_path / "demo.svg"
     done = subprocess.run(
-        [str(Path(sys.executable).parent / "brokerstream"), "demo", "--svg", str(drawing)],
+        [str(Path(sys.executable).parent / "brokertwin"), "demo", "--svg", str(drawing)],
         cwd=tmp_path,
-        env={**os.environ, "BROKERSTREAM_HOME": str(home), "COLUMNS": str(COLUMNS)},
+        env={**os.environ, "BROKERTWIN_HOME": str(home), "COLUMNS": str(COLUMNS)},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -92,7 +92,7 @@ def no_check_finds_anything(home: Path) -> None:
 
 def checked_rows(kind: str, *words: str) -> int:
     """How many rows `check` has seen; nothing was found in them."""
-    done = brokerstream("check", *words, "--on", kind)
+    done = brokertwin("check", *words, "--on", kind)
     assert done.returncode == 0, (kind, done.stdout, done.stderr)
     (told,) = re.findall(r"(\d+) of \1 expectations met, ([\d,]+) rows", done.stdout)
     return int(told[1].replace(",", ""))

@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.cli.options import broker_settings, named_values
-from brokerstream.errors import UserError
-from tests.support.console import brokerstream
+from brokertwin.cli.options import broker_settings, named_values
+from brokertwin.errors import UserError
+from tests.support.console import brokertwin
 
 
 def test_an_unknown_key_in_the_file_names_the_nearest(empty_directory: Path) -> None:
-    (empty_directory / "brokerstream.toml").write_text("cels = 2\n")
-    done = brokerstream("config", "show", cwd=empty_directory)
+    (empty_directory / "brokertwin.toml").write_text("cels = 2\n")
+    done = brokertwin("config", "show", cwd=empty_directory)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
-        "brokerstream.toml: there is no setting cels.\nDid you mean cells or clusters?\n"
+        "brokertwin.toml: there is no setting cels.\nDid you mean cells or clusters?\n"
     )
 
 
 def test_a_property_without_a_value_is_refused(empty_directory: Path) -> None:
-    done = brokerstream("kafka", "start", "--property", "broken", cwd=empty_directory)
+    done = brokertwin("kafka", "start", "--property", "broken", cwd=empty_directory)
     assert done.returncode == 2
     assert done.stderr == "--property broken: expected NAME=VALUE.\n"
 
@@ -34,8 +34,8 @@ def test_a_property_without_a_value_is_refused(empty_directory: Path) -> None:
         ),
         ("num.partitions=three", "Invalid value three for configuration num.partitions: Not a"),
         (
-            "brokerstream.transaction.version=1",
-            "Kafka 4.3 has no broker setting brokerstream.transaction.version: it is one of ours",
+            "brokertwin.transaction.version=1",
+            "Kafka 4.3 has no broker setting brokertwin.transaction.version: it is one of ours",
         ),
     ],
 )
@@ -44,7 +44,7 @@ def test_a_property_that_kafka_does_not_take_is_refused_before_it_starts(
 ) -> None:
     data = empty_directory / "data"
     words = ("kafka", "start", "--property", given, "--data-dir", str(data))
-    done = brokerstream(*words, cwd=empty_directory)
+    done = brokertwin(*words, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(said)
     assert not data.exists()

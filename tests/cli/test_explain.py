@@ -1,11 +1,11 @@
-"""`brokerstream explain`: what it prints of a recording."""
+"""`brokertwin explain`: what it prints of a recording."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.sources import ROOT
 
 FENCING = ROOT / "tests" / "captures" / "txn_fencing_ck.jsonl.gz"
@@ -13,7 +13,7 @@ NAME = "txn_fencing_ck.14.txn-0"
 
 
 def test_it_says_who_fenced_whom_and_what_to_do(empty_directory: Path) -> None:
-    done = brokerstream("explain", "producer", NAME, FENCING, "--errors", cwd=empty_directory)
+    done = brokertwin("explain", "producer", NAME, FENCING, "--errors", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert "client first END_TXN v1 txn_fencing_ck.jsonl:31" in said
@@ -27,13 +27,13 @@ def test_it_says_who_fenced_whom_and_what_to_do(empty_directory: Path) -> None:
 
 
 def test_without_an_option_the_whole_story_is_told(empty_directory: Path) -> None:
-    done = brokerstream("explain", "producer", "13", FENCING, cwd=empty_directory)
+    done = brokertwin("explain", "producer", "13", FENCING, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     assert "producer 13 epoch 0, sequences 0 to 0, offset 0" in done.stdout
 
 
 def test_programs_get_lines_of_json(empty_directory: Path) -> None:
-    done = brokerstream("explain", "producer", NAME, FENCING, "--json", cwd=empty_directory)
+    done = brokertwin("explain", "producer", NAME, FENCING, "--json", cwd=empty_directory)
     entries = [json.loads(line) for line in done.stdout.splitlines()]
     refused = [entry for entry in entries if entry["refused"]]
     assert {entry["client"] for entry in refused} == {"first", "second"}
@@ -56,7 +56,7 @@ def test_programs_get_lines_of_json(empty_directory: Path) -> None:
 def test_what_is_not_there_is_said(
     words: tuple[object, ...], said: str, empty_directory: Path
 ) -> None:
-    done = brokerstream("explain", "producer", *words, cwd=empty_directory)
+    done = brokertwin("explain", "producer", *words, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
 
@@ -64,7 +64,7 @@ def test_what_is_not_there_is_said(
 def test_a_groups_story_ends_with_its_offsets(empty_directory: Path) -> None:
     file = ROOT / "tests" / "captures" / "admin_kp.jsonl.gz"
     words = ("explain", "group", "admin_kp.15.group", file, "--errors")
-    done = brokerstream(*words, cwd=empty_directory)
+    done = brokertwin(*words, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     assert "goes back from 23" in done.stdout
     assert done.stdout.splitlines()[-1] == (
@@ -75,7 +75,7 @@ def test_a_groups_story_ends_with_its_offsets(empty_directory: Path) -> None:
 
 def test_one_exchange_is_explained_from_all_before_it(empty_directory: Path) -> None:
     words = ("explain", "line", "txn_fencing_ck.jsonl.gz:31", FENCING)
-    done = brokerstream(*words, cwd=empty_directory)
+    done = brokertwin(*words, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("00:48:40.172  client first  END_TXN v1  txn_fencing_ck.jsonl:31")
     assert "because  client second's INIT_PRODUCER_ID at 00:48:40.170" in done.stdout
@@ -84,7 +84,7 @@ def test_one_exchange_is_explained_from_all_before_it(empty_directory: Path) -> 
 
 def test_an_exchange_has_the_state_before_and_after_it(empty_directory: Path) -> None:
     words = ("explain", "line", "txn_fencing_ck.jsonl:30", FENCING, "--state", "--json")
-    done = brokerstream(*words, cwd=empty_directory)
+    done = brokertwin(*words, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     entry, change = [json.loads(line) for line in done.stdout.splitlines()]
     assert entry["notes"] == ["bumped epoch 0 of producer 13 to 2"]
@@ -92,10 +92,10 @@ def test_an_exchange_has_the_state_before_and_after_it(empty_directory: Path) ->
     fields = {name: tuple(both.values()) for name, both in change["fields"].items()}
     assert fields["producerEpoch"] == (1, 2), "the attempt before had fenced with 1"
     assert fields["state"] == ("CompleteAbort", "Empty")
-    told = brokerstream(*words[:-1], cwd=empty_directory).stdout
+    told = brokertwin(*words[:-1], cwd=empty_directory).stdout
     assert "2026-11-21" in told, "people are told times"
     assert "CompleteAbort" in told
-    refused = brokerstream(
+    refused = brokertwin(
         *("explain", "line", "txn_fencing_ck.jsonl:31", FENCING, "--state"), cwd=empty_directory
     )
     assert refused.stdout.splitlines()[-1] == "It has changed nothing of the state."
@@ -103,7 +103,7 @@ def test_an_exchange_has_the_state_before_and_after_it(empty_directory: Path) ->
 
 def test_one_client_alone(empty_directory: Path) -> None:
     words = ("explain", "producer", NAME, FENCING, "--client", "second", "--json")
-    done = brokerstream(*words, cwd=empty_directory)
+    done = brokertwin(*words, cwd=empty_directory)
     assert {json.loads(line)["client"] for line in done.stdout.splitlines()} == {"second"}
 
 
@@ -115,20 +115,20 @@ def test_one_client_alone(empty_directory: Path) -> None:
     ],
 )
 def test_any_line_may_be_asked_for(line: str, said: str, empty_directory: Path) -> None:
-    done = brokerstream("explain", "line", line, FENCING, cwd=empty_directory)
+    done = brokertwin("explain", "line", line, FENCING, cwd=empty_directory)
     assert said in done.stdout + done.stderr
     assert done.returncode == (0 if done.stdout else 2)
 
 
 def test_an_error_has_its_page(empty_directory: Path) -> None:
-    by_name = brokerstream("explain", "error", "invalid_producer_epoch", cwd=empty_directory)
-    by_code = brokerstream("explain", "error", 47, cwd=empty_directory)
+    by_name = brokertwin("explain", "error", "invalid_producer_epoch", cwd=empty_directory)
+    by_code = brokertwin("explain", "error", 47, cwd=empty_directory)
     assert by_name.stdout == by_code.stdout
     page = (ROOT / "docs/errors/INVALID_PRODUCER_EPOCH.md").read_text(encoding="utf-8")
     assert page.startswith(by_name.stdout.rstrip())
-    done = brokerstream("explain", "error", 47, "--json", cwd=empty_directory)
+    done = brokertwin("explain", "error", 47, "--json", cwd=empty_directory)
     assert json.loads(done.stdout)["retriable"] is False
-    listed = brokerstream("explain", "error", cwd=empty_directory)
+    listed = brokertwin("explain", "error", cwd=empty_directory)
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in listed.stdout
 
 
@@ -137,6 +137,6 @@ def test_an_error_has_its_page(empty_directory: Path) -> None:
     [("PRODUCER_FENCE", "Did you mean PRODUCER_FENCED"), ("999", "`explain error` lists them.")],
 )
 def test_an_error_that_is_none_is_said(name: str, said: str, empty_directory: Path) -> None:
-    done = brokerstream("explain", "error", name, cwd=empty_directory)
+    done = brokertwin("explain", "error", name, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr

@@ -1,4 +1,4 @@
-"""`brokerstream gateway` in a process of its own."""
+"""`brokertwin gateway` in a process of its own."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.batches import batch
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.gateway_processes import TIMEOUT_S, gateway
 from tests.support.gateways import Client
 
@@ -43,7 +43,7 @@ def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "rows"), [((), 1), (("--set", "brokerstream.internal.logs=false"), 0)]
+    ("words", "rows"), [((), 1), (("--set", "brokertwin.internal.logs=false"), 0)]
 )
 def test_internal_topics_are_written_unless_that_is_switched_off(
     words: tuple[str, ...], rows: int
@@ -119,12 +119,12 @@ def test_what_was_answered_outlives_kills_while_the_journal_is_compacted(tmp_pat
         (("--journal-fsync", "1s"), "--journal-fsync needs --journal"),
         (("--journal", "j", "--journal-fsync", "soon"), "expected always, never, or a time"),
         (("--prefix", "jobs"), "--prefix is for --engine spark"),
-        (("--engine", "spark", "--brokers", "2"), "are in the topic brokerstream.placement"),
+        (("--engine", "spark", "--brokers", "2"), "are in the topic brokertwin.placement"),
         (("--engine", "spark", "--journal", "file"), "keeps its state in its checkpoint"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], text: str) -> None:
-    done = brokerstream("gateway", *words)
+    done = brokertwin("gateway", *words)
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr

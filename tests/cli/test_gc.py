@@ -1,4 +1,4 @@
-"""`brokerstream gc`: deletes from the topic `data`, and nothing that a log has."""
+"""`brokertwin gc`: deletes from the topic `data`, and nothing that a log has."""
 
 import asyncio
 import io
@@ -13,21 +13,21 @@ from confluent_kafka import TopicPartition
 from rich.console import Console
 from typer.testing import CliRunner
 
-from brokerstream.cli import gc
-from brokerstream.cli.main import app
-from brokerstream.errors import UserError
-from brokerstream.gateway import records
-from brokerstream.gateway.data_topic import DataTopic
-from brokerstream.gateway.sealed_segments import SealedSegments
-from brokerstream.kafka_io import placement, topics
-from brokerstream.kafka_io.topic_reader import consumer, first_and_end
-from brokerstream.settings import load
-from brokerstream.state.core import outputs
-from brokerstream.state.core.outputs import SegmentKey
-from brokerstream.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
-from brokerstream.streaming import facts, garbage, job
-from brokerstream.streaming.garbage import NOT_DECIDED, Cut, NamedSegment
-from brokerstream.streaming.garbage_sources import Sources
+from brokertwin.cli import gc
+from brokertwin.cli.main import app
+from brokertwin.errors import UserError
+from brokertwin.gateway import records
+from brokertwin.gateway.data_topic import DataTopic
+from brokertwin.gateway.sealed_segments import SealedSegments
+from brokertwin.kafka_io import placement, topics
+from brokertwin.kafka_io.topic_reader import consumer, first_and_end
+from brokertwin.settings import load
+from brokertwin.state.core import outputs
+from brokertwin.state.core.outputs import SegmentKey
+from brokertwin.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
+from brokertwin.streaming import facts, garbage, job
+from brokertwin.streaming.garbage import NOT_DECIDED, Cut, NamedSegment
+from brokertwin.streaming.garbage_sources import Sources
 from tests.support.batches import batch
 from tests.support.commands import Commands
 from tests.support.jobs import JobBench

@@ -1,4 +1,4 @@
-"""`brokerstream --help` and that of every command: understandable, and at once."""
+"""`brokertwin --help` and that of every command: understandable, and at once."""
 
 import json
 import os
@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from brokerstream.cli.examples import EXAMPLES
-from brokerstream.cli.main import COMMANDS, app, load
-from tests.support.console import brokerstream
+from brokertwin.cli.examples import EXAMPLES
+from brokertwin.cli.main import COMMANDS, app, load
+from tests.support.console import brokertwin
 
 HEAVY = ("pyspark", "kafka", "confluent_kafka", "pandas", "pyarrow", "great_expectations")
 
 PROBE = f"""
 import itertools, json, os, sys, typer.rich_utils
 from pathlib import Path
-from brokerstream.cli.main import main
+from brokertwin.cli.main import main
 
 def called(number, words):
     os.dup2(os.open(f"{{number}}.out", os.O_WRONLY | os.O_CREAT), 1)
     os.dup2(os.open(f"{{number}}.err", os.O_WRONLY | os.O_CREAT), 2)
-    sys.argv = ["brokerstream", *words, "--help"]
+    sys.argv = ["brokertwin", *words, "--help"]
     try:
         main()
     except SystemExit as end:
@@ -80,7 +80,7 @@ def test_help_explains_and_loads_nothing_heavy(
 ) -> None:
     done = helps[" ".join(words)]
     assert done.returncode == 0, done.stderr
-    assert f"Usage: {' '.join(['brokerstream', *words])}" in done.stdout
+    assert f"Usage: {' '.join(['brokertwin', *words])}" in done.stdout
     help_text = done.stdout.split("╭")[0].split("\n", 2)[2]
     said, _, _ = help_text.partition("Examples:")
     assert len(said.split()) >= 5, "a command's help is a sentence at least"
@@ -99,7 +99,7 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
 
 @pytest.mark.parametrize("example", sorted({line for lines in EXAMPLES.values() for line in lines}))
 def test_an_example_has_the_commands_words_and_options(example: str) -> None:
-    call = example.rpartition("| ")[2].partition("brokerstream ")[2]
+    call = example.rpartition("| ")[2].partition("brokertwin ")[2]
     command, arguments = command_of(shlex.split(call))
     given = command.make_context(command.name, arguments)  # parsed, not run
     assert given.args == []
@@ -109,21 +109,21 @@ def test_no_example_is_of_a_command_that_there_is_not() -> None:
     assert EXAMPLES.keys() == {" ".join(words) for words in [[], *commands_and_subcommands()]}
     for words, lines in EXAMPLES.items():
         if words and " " in words:
-            assert all(f"brokerstream {words}" in line for line in lines)
+            assert all(f"brokertwin {words}" in line for line in lines)
 
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("brokerstream kaf", ["kafka"]),
-        ("brokerstream kafka st", ["start", "status", "stop"]),
-        ("brokerstream run --http-l", ["--http-listen"]),
-        ("brokerstream replay --engine s", ["spark"]),
+        ("brokertwin kaf", ["kafka"]),
+        ("brokertwin kafka st", ["start", "status", "stop"]),
+        ("brokertwin run --http-l", ["--http-listen"]),
+        ("brokertwin replay --engine s", ["spark"]),
     ],
 )
 def test_the_shell_completes_what_is_typed(typed: str, offered: list[str]) -> None:
-    done = brokerstream(
-        _BROKERSTREAM_COMPLETE="complete_bash",
+    done = brokertwin(
+        _BROKERTWIN_COMPLETE="complete_bash",
         COMP_WORDS=typed,
         COMP_CWORD=str(len(typed.split()) - 1),
     )
@@ -133,11 +133,11 @@ def test_the_shell_completes_what_is_typed(typed: str, offered: list[str]) -> No
 @pytest.mark.processes
 def test_a_shell_takes_the_completion_that_is_installed(tmp_path: Path) -> None:
     """Bash reads the file that `--install-completion` wrote and completes with it."""
-    script = Path(sys.executable).with_name("brokerstream")
+    script = Path(sys.executable).with_name("brokertwin")
     text = f"""
         {script} --install-completion && . {tmp_path}/.bashrc || exit 1
-        COMP_WORDS=(brokerstream kaf) COMP_CWORD=1
-        $(complete -p brokerstream | sed 's/.*-F \\([^ ]*\\).*/\\1/') {script}
+        COMP_WORDS=(brokertwin kaf) COMP_CWORD=1
+        $(complete -p brokertwin | sed 's/.*-F \\([^ ]*\\).*/\\1/') {script}
         echo "offered: ${{COMPREPLY[@]}}"
     """
     done = subprocess.run(
@@ -152,17 +152,17 @@ def test_a_shell_takes_the_completion_that_is_installed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [[], ["kafka"], ["dead-letters"]], ids=" ".join)
 def test_without_arguments_there_is_the_help(words: list[str]) -> None:
-    done = brokerstream(*words)
-    assert f"Usage: {' '.join(['brokerstream', *words])}" in done.stdout
+    done = brokertwin(*words)
+    assert f"Usage: {' '.join(['brokertwin', *words])}" in done.stdout
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("option", ["--version", "-V"])
 def test_the_module_runs_as_the_script_does(option: str) -> None:
-    command = [sys.executable, "-m", "brokerstream", option]
+    command = [sys.executable, "-m", "brokertwin", option]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("brokerstream 0.")
+    assert done.stdout.startswith("brokertwin 0.")
 
 
 def test_the_list_of_commands_has_a_line_for_each() -> None:

@@ -1,4 +1,4 @@
-"""`brokerstream ingest`: files and topics in, documents and events out."""
+"""`brokertwin ingest`: files and topics in, documents and events out."""
 
 import gzip
 import json
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io import placement
-from brokerstream.kafka_io.topic_writer import NewRow, write_all
-from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
-from brokerstream.streaming.job import placements
-from tests.support.console import brokerstream, called
+from brokertwin.kafka_io import placement
+from brokertwin.kafka_io.topic_writer import NewRow, write_all
+from brokertwin.kafka_io.topics import TopicSpec, admin_client, create
+from brokertwin.streaming.job import placements
+from tests.support.console import brokertwin, called
 from tests.support.jobs import JobBench
 from tests.support.requestlogs import DUMP, SINGLE, dumps_of, logs_of
 from tests.support.sources import ROOT
@@ -92,7 +92,7 @@ def test_what_ingest_wrote_and_the_log_itself_are_replayed_and_agree(
     empty_directory: Path, words: list[object]
 ) -> None:
     ingest(SINGLE, "--batches", DUMP, "--out", "out.jsonl.gz", cwd=empty_directory)
-    done = brokerstream("replay", *words, "--compare", cwd=empty_directory)
+    done = brokertwin("replay", *words, "--compare", cwd=empty_directory)
     assert done.stdout.splitlines()[-1] == "agree 216 of 216"
     assert "lines left out: on listener CONTROLLER" in done.stderr
 

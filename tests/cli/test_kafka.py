@@ -1,4 +1,4 @@
-"""`brokerstream kafka start|status|stop` with the real broker."""
+"""`brokertwin kafka start|status|stop` with the real broker."""
 
 import json
 import os

@@ -5,9 +5,9 @@ import re
 
 from rich.console import Console
 
-from brokerstream.cli.live import Live, size_text
-from brokerstream.state.fetch.fetch_session_counts import CacheCounts
-from brokerstream.streaming.measures import Progress
+from brokertwin.cli.live import Live, size_text
+from brokertwin.state.fetch.fetch_session_counts import CacheCounts
+from brokertwin.streaming.measures import Progress
 
 
 def progress(batch: int, events: int, total: int) -> Progress:

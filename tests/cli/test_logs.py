@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from brokerstream.cli import logs
-from brokerstream.cli.output import say, show_error, warn
-from brokerstream.errors import UserError
-from brokerstream.settings import Settings
+from brokertwin.cli import logs
+from brokertwin.cli.output import say, show_error, warn
+from brokertwin.errors import UserError
+from brokertwin.settings import Settings
 from tests.support.gateway_processes import gateway
 from tests.support.gateways import Client
 from tests.support.patience import PATIENCE_S
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.processes
 ESCAPE = "\x1b"
 WARNING = "import structlog; structlog.get_logger().warning('w', n=1)"
 PROGRAM = f"""
-from brokerstream.cli.options import settings_of
-from brokerstream.cli.output import say, warn
+from brokertwin.cli.options import settings_of
+from brokertwin.cli.output import say, warn
 settings_of(None)
 say("a step")
 warn("a doubt")
@@ -83,7 +83,7 @@ def test_a_terminal_shows_colours_unless_asked_not_to() -> None:
 
 
 def test_lines_for_programs_are_documents() -> None:
-    lines = said_by_a_process(BROKERSTREAM_LOG_FORMAT="json").splitlines()
+    lines = said_by_a_process(BROKERTWIN_LOG_FORMAT="json").splitlines()
     said = [json.loads(line) for line in lines]
     assert [(each["level"], each["event"]) for each in said] == [
         ("info", "a step"),
@@ -120,7 +120,7 @@ def test_an_error_for_programs_has_its_hint(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_local_gateway_logs_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BROKERSTREAM_LOG_FORMAT", "json")
+    monkeypatch.setenv("BROKERTWIN_LOG_FORMAT", "json")
     with gateway() as (process, addresses):
         with Client(addresses[1]) as client:
             client.send_bytes(b"\x7f\xff\xff\xff")

@@ -1,4 +1,4 @@
-"""`brokerstream offsets shares`: what a real broker keeps of share groups (KIP-932)."""
+"""`brokertwin offsets shares`: what a real broker keeps of share groups (KIP-932)."""
 
 import json
 import time
@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokerstream.state.core.errors import Error
-from tests.support.console import brokerstream
+from brokertwin.state.core.errors import Error
+from tests.support.console import brokertwin
 from tests.support.gateways import Client
 from tests.support.patience import PATIENCE_S
 
@@ -78,7 +78,7 @@ def test_it_tells_what_a_leader_has_had_written(kafka: str) -> None:
             done = {"leaderEpoch": 0, "deliveryCompleteCount": 3 if start else 0}
             written = state(startOffset=start, stateBatches=told, **done)
             settled(client, "WRITE_SHARE_GROUP_STATE", 1, written, of_states)
-    shown = brokerstream("offsets", "shares", kafka, "--group", group, "--json")
+    shown = brokertwin("offsets", "shares", kafka, "--group", group, "--json")
     assert shown.returncode == 0, shown.stderr
     (row,) = (json.loads(line) for line in shown.stdout.splitlines())
     assert [tuple(batch.values()) for batch in row.pop("batches")] == [
@@ -86,8 +86,8 @@ def test_it_tells_what_a_leader_has_had_written(kafka: str) -> None:
     ]
     where = {"group": group, "topic": topic, "partition": 0}
     assert row == where | {"start": 2, "lag": RECORDS - 2 - 3}
-    table = brokerstream("offsets", "shares", kafka, "--group", group).stdout
+    table = brokertwin("offsets", "shares", kafka, "--group", group).stdout
     assert "2 archived, delivered 5 times; 3 to 4 acknowledged" in " ".join(table.split())
-    lacking = brokerstream("offsets", "shares", kafka, "--group", "nobody")
+    lacking = brokertwin("offsets", "shares", kafka, "--group", "nobody")
     assert (lacking.returncode, lacking.stdout) == (2, "")
     assert "has nothing of the share groups nobody" in lacking.stderr

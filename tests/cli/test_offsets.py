@@ -1,4 +1,4 @@
-"""`brokerstream offsets`: from rows that a real broker has written, and between two real ones."""
+"""`brokertwin offsets`: from rows that a real broker has written, and between two real ones."""
 
 import json
 import re
@@ -15,12 +15,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.sinks import offset_moves
-from brokerstream.state.core.outputs import offsets_topic
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.sinks import offset_moves
+from brokertwin.state.core.outputs import offsets_topic
 from tests.support.commits import commit
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.consumer_groups import ConsumerBench
 from tests.support.gateways import client_at
 from tests.support.kafka_tools import run_tool
@@ -38,7 +38,7 @@ def documents(out: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_history_says_who_moved_it_and_how_far(group: str) -> None:
-    done = brokerstream("offsets", "history", RECORDED, group, "--json")
+    done = brokertwin("offsets", "history", RECORDED, group, "--json")
     moves = documents(done.stdout)
     assert [(m["before"], m["after"], m["direction"]) for m in moves] == [
         *((None, 4, "first"), (4, 10, "forth"), (10, 2, "back")),
@@ -48,7 +48,7 @@ def test_a_history_says_who_moved_it_and_how_far(group: str) -> None:
 
 def test_a_history_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    done = brokerstream("offsets", "history", RECORDED, "classic", "--only", "back")
+    done = brokertwin("offsets", "history", RECORDED, "classic", "--only", "back")
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "back" in done.stdout
     assert "forth" not in done.stdout
@@ -56,16 +56,16 @@ def test_a_history_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_committed_is_shown_as_it_was_at_a_time() -> None:
     row = {"topic": "orders", "partition": 0}
-    now = documents(brokerstream("offsets", "show", RECORDED, "--json").stdout)
+    now = documents(brokertwin("offsets", "show", RECORDED, "--json").stdout)
     assert now == [{"group": group, **row, "offset": 2} for group in GROUPS]
-    moves = documents(brokerstream("offsets", "history", RECORDED, "classic", "--json").stdout)
+    moves = documents(brokertwin("offsets", "history", RECORDED, "classic", "--json").stdout)
     last_ms = int(str(moves[-1]["time"]))
     when = datetime.fromtimestamp((last_ms - 1) / 1000, UTC).isoformat()
     words = ("--group", "classic", "--at", when, "--json")
-    (then,) = documents(brokerstream("offsets", "show", RECORDED, *words).stdout)
+    (then,) = documents(brokertwin("offsets", "show", RECORDED, *words).stdout)
     assert then["offset"] == 10
     (changed,) = documents(
-        brokerstream(
+        brokertwin(
             *("offsets", "diff", RECORDED, when, "now", "--group", "classic", "--json")
         ).stdout
     )
@@ -74,10 +74,10 @@ def test_what_is_committed_is_shown_as_it_was_at_a_time() -> None:
 
 def test_a_csv_file_is_a_source_too(tmp_path: Path) -> None:
     file = tmp_path / "offsets.csv"
-    done = brokerstream("offsets", "export", RECORDED, "--csv", file)
+    done = brokertwin("offsets", "export", RECORDED, "--csv", file)
     assert done.stderr == f"wrote 2 offsets to {file}\n"
     assert file.read_text() == "classic,orders,0,2\nmodern,orders,0,2\n"
-    shown = brokerstream("offsets", "show", file, "--group", "modern", "--json")
+    shown = brokertwin("offsets", "show", file, "--group", "modern", "--json")
     assert documents(shown.stdout) == [
         {"group": "modern", "topic": "orders", "partition": 0, "offset": 2}
     ]
@@ -87,7 +87,7 @@ def test_a_csv_file_without_groups_is_of_the_one_that_is_given(tmp_path: Path) -
     """As Kafka's own tool exports one group; a spreadsheet has put its mark before the first."""
     file = tmp_path / "offsets.csv"
     file.write_text("only-here,0,0\norders,1,10\n\n", encoding="utf-8-sig")
-    shown = brokerstream("offsets", "show", file, "--group", "g", "--json")
+    shown = brokertwin("offsets", "show", file, "--group", "g", "--json")
     assert [(d["group"], d["topic"], d["offset"]) for d in documents(shown.stdout)] == [
         *(("g", "only-here", 0), ("g", "orders", 10)),
     ]
@@ -96,7 +96,7 @@ def test_a_csv_file_without_groups_is_of_the_one_that_is_given(tmp_path: Path) -
 def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
     """Of groups whose offsets are gone, too; each row as `history` has it."""
     file = tmp_path / "history.parquet"
-    done = brokerstream("offsets", "export", RECORDED, "--parquet", file)
+    done = brokertwin("offsets", "export", RECORDED, "--parquet", file)
     assert done.stderr == f"wrote 8 commits to {file}\n"
     table = pq.read_table(file)
     assert table.schema.equals(offset_moves.SCHEMA)
@@ -105,7 +105,7 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
     told = [
         each
         for group in dict.fromkeys(row["group"] for row in rows)
-        for each in documents(brokerstream("offsets", "history", RECORDED, group, "--json").stdout)
+        for each in documents(brokertwin("offsets", "history", RECORDED, group, "--json").stdout)
     ]
     same = ("group", "topic", "partition", "before", "after", "distance", "direction", "by")
     assert sorted(
@@ -113,7 +113,7 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
         for row in rows
     ) == sorted((each["time"], each["sinceMs"], *(each[name] for name in same)) for each in told)
     one = ("export", RECORDED, "--parquet", file, "--group", "modern", "--at", "2020-01-01")
-    assert brokerstream("offsets", *one).stderr == f"wrote 0 commits to {file}\n"
+    assert brokertwin("offsets", *one).stderr == f"wrote 0 commits to {file}\n"
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
@@ -147,7 +147,7 @@ def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, empty_director
     (empty_directory / "LATIN.csv").write_text("g,commandé,0,1\n", encoding="latin-1")
     (empty_directory / "TWICE.csv").write_text("g,orders,0,1\ng,orders,0,2\n")
     (empty_directory / "BELOW.csv").write_text("g,orders,-1,0\n")
-    done = brokerstream("offsets", *words, cwd=empty_directory)
+    done = brokertwin("offsets", *words, cwd=empty_directory)
     assert done.returncode == 2
     assert said in " ".join(done.stderr.split())
 
@@ -196,12 +196,12 @@ def test_offsets_go_from_one_real_cluster_to_another(
     commit(kafka, at_end, topic, 20)
     commit(kafka, past, topic, 999)
     backup = tmp_path / "backup"
-    first = brokerstream("offsets", "import", kafka, backup)
+    first = brokertwin("offsets", "import", kafka, backup)
     assert int(first.stderr.split()[0]) >= 3
     commit(kafka, moving, topic, 4)
-    again = brokerstream("offsets", "import", kafka, backup)
+    again = brokertwin("offsets", "import", kafka, backup)
     assert re.match(r"[1-9]\d* rows", again.stderr), "others may have committed, too"
-    moves = documents(brokerstream("offsets", "history", backup, moving, "--json").stdout)
+    moves = documents(brokertwin("offsets", "history", backup, moving, "--json").stdout)
     assert [(m["after"], m["direction"]) for m in moves] == [
         *((15, "first"), (3, "back"), (4, "forth")),
     ]
@@ -210,35 +210,35 @@ def test_offsets_go_from_one_real_cluster_to_another(
     (deleted,) = admin.delete_records([TopicPartition(topic, 0, 50)]).values()
     assert deleted.result(PATIENCE_S).low_watermark == 50
     dry = ("offsets", "export", backup, "--json", "--to", other, "--dry-run", "--group", past)
-    as_they_are = documents(brokerstream(*dry, "--group", moving).stdout)
+    as_they_are = documents(brokertwin(*dry, "--group", moving).stdout)
     assert [d["verdict"] for d in as_they_are] == ["before the log's start", "past the log's end"]
-    (by_time,) = documents(brokerstream(*dry, "--by-time", kafka).stdout)
+    (by_time,) = documents(brokertwin(*dry, "--by-time", kafka).stdout)
     assert by_time["verdict"] == "no record to go by", "it was past the end where it comes from"
     create(other, at_end)
     (tmp_path / "gone.csv").write_text(f"{past},{at_end},0,0\n")
     gone = ("offsets", "export", tmp_path / "gone.csv", *dry[3:], "--by-time", kafka)
-    (vanished,) = documents(brokerstream(*gone).stdout)
+    (vanished,) = documents(brokertwin(*gone).stdout)
     assert vanished["verdict"] == "no record to go by", "the source has no such topic any more"
 
     words = ("--group", moving, "--group", at_end, "--json")
     to = ("offsets", "export", backup, *words, "--to", other, "--by-time", kafka)
     verdicts = [
         (d["group"], d["there"], d["verdict"])
-        for d in documents(brokerstream(*to, "--dry-run").stdout)
+        for d in documents(brokertwin(*to, "--dry-run").stdout)
     ]
     assert verdicts == [(at_end, 120, "fine"), (moving, 104, "fine")]
-    assert brokerstream("offsets", "show", other, "--json").stdout == "", "nothing is written"
-    done = brokerstream(*to)
+    assert brokertwin("offsets", "show", other, "--json").stdout == "", "nothing is written"
+    done = brokertwin(*to)
     assert (done.returncode, done.stderr) == (0, "2 written, 0 not, 2 in all\n")
-    shown = documents(brokerstream("offsets", "show", other, "--json").stdout)
+    shown = documents(brokertwin("offsets", "show", other, "--json").stdout)
     assert [(d["group"], d["offset"]) for d in shown] == [(at_end, 120), (moving, 104)]
 
     commit(other, moving, topic, 110)
-    refused = brokerstream(*to)
+    refused = brokertwin(*to)
     assert refused.returncode == 1
     assert [d["verdict"] for d in documents(refused.stdout)] == ["there already", "goes back"]
-    assert brokerstream(*to, "--back").returncode == 0
-    brokerstream("offsets", "export", other, "--csv", tmp_path / "o.csv", "--group", moving)
+    assert brokertwin(*to, "--back").returncode == 0
+    brokertwin("offsets", "export", other, "--csv", tmp_path / "o.csv", "--group", moving)
     tool = ("--reset-offsets", "--group", moving, "--dry-run", "--from-file", tmp_path / "o.csv")
     said = run_tool(kafka, "consumer.group.ConsumerGroupCommand", *map(str, tool))
     assert re.search(rf"{moving}\s+{topic}\s+0\s+20\b", said), "Kafka's own tool reads the file"
@@ -259,7 +259,7 @@ def test_what_an_aborted_transaction_commits_is_not_read(kafka: str) -> None:
         end = producer.abort_transaction if is_aborted else producer.commit_transaction
         end(PATIENCE_S)
     member.close()
-    moves = documents(brokerstream("offsets", "history", kafka, name, "--json").stdout)
+    moves = documents(brokertwin("offsets", "history", kafka, name, "--json").stdout)
     assert [(m["after"], m["direction"]) for m in moves] == [(3, "first"), (5, "forth")]
 
 
@@ -275,7 +275,7 @@ def test_a_group_with_members_is_left_alone(kafka: str, tmp_path: Path) -> None:
     join_others(kafka, group)
     file = tmp_path / "o.csv"
     file.write_text("".join(f"{group}{kind},{group},0,0\n" for kind in ("", "-share", "-streams")))
-    done = brokerstream("offsets", "export", file, "--to", kafka, "--json")
+    done = brokertwin("offsets", "export", file, "--to", kafka, "--json")
     consumer.close()
     assert (done.returncode, done.stderr) == (1, "0 written, 3 not, 3 in all\n")
     assert [d["verdict"] for d in documents(done.stdout)] == [
@@ -311,16 +311,16 @@ def test_a_jobs_own_topic_is_kept_and_says_whose_a_commit_was(kafka: str, tmp_pa
     assert producer.flush(PATIENCE_S) == 0
     backup, before = tmp_path / "backup", tmp_path / "before"
     create(kafka, f"{topic}.new")
-    done = brokerstream("offsets", "import", kafka, before, "--offsets-topic", f"{topic}.new")
+    done = brokertwin("offsets", "import", kafka, before, "--offsets-topic", f"{topic}.new")
     assert done.stderr.startswith("0 rows of cluster ")
-    assert brokerstream("offsets", "show", before, "--json").stdout == "", "it is there, and empty"
-    done = brokerstream("offsets", "import", kafka, backup, "--offsets-topic", topic)
+    assert brokertwin("offsets", "show", before, "--json").stdout == "", "it is there, and empty"
+    done = brokertwin("offsets", "import", kafka, backup, "--offsets-topic", topic)
     assert re.search(rf"\d+ rows of cluster .+/{topic}", done.stderr), done.stderr
-    again = brokerstream("offsets", "import", kafka, backup, "--offsets-topic", topic)
+    again = brokertwin("offsets", "import", kafka, backup, "--offsets-topic", topic)
     assert re.search(rf"0 rows of cluster .+/{topic}", again.stderr), again.stderr
-    moves = documents(brokerstream("offsets", "history", backup, "g", "--json").stdout)
+    moves = documents(brokertwin("offsets", "history", backup, "g", "--json").stdout)
     assert [(m["before"], m["after"]) for m in moves] == [(None, 100), (100, 100)]
     assert all(str(m["by"]).startswith("a (client bench at ") for m in moves)
-    refused = brokerstream("offsets", "import", kafka, backup)
+    refused = brokertwin("offsets", "import", kafka, backup)
     assert refused.returncode == 2
     assert "Give each cluster a directory of its own." in refused.stderr

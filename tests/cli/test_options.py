@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.cli.options import settings_of
-from brokerstream.streaming import spark_submit
+from brokertwin.cli.options import settings_of
+from brokertwin.streaming import spark_submit
 
 
 def test_spark_submits_master_goes_before_all_but_the_flag(
     empty_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BROKERSTREAM_MASTER", "local[7]")
+    monkeypatch.setenv("BROKERTWIN_MASTER", "local[7]")
     assert settings_of(None).master == "local[7]"
     monkeypatch.setenv(spark_submit.GATEWAY, "25333")
     monkeypatch.setattr(spark_submit, "master", lambda: "spark://given:7077")

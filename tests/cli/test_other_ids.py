@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.brokers import brokers_of
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming.replay import local
-from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.replay.recording import read
-from tests.support.console import brokerstream
+from brokertwin.brokers import brokers_of
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming.replay import local
+from brokertwin.streaming.replay.plan import plan
+from brokertwin.streaming.replay.recording import read
+from tests.support.console import brokertwin
 from tests.support.requestlogs import REQUEST_LOGS
 
 RECORDED = REQUEST_LOGS / "other_ids" / "capture.jsonl.gz"
@@ -24,11 +24,11 @@ SLOW = ("--time-tolerance", "3")
 
 
 def test_it_is_ingested_and_replayed_with_its_brokers(empty_directory: Path) -> None:
-    done = brokerstream("ingest", RECORDED, "--out", "out.jsonl.gz", cwd=empty_directory)
+    done = brokertwin("ingest", RECORDED, "--out", "out.jsonl.gz", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     written = gzip.decompress((empty_directory / "out.jsonl.gz").read_bytes()).splitlines()
     assert Counter(json.loads(line)["broker"] for line in written) == ASKED
-    done = brokerstream("replay", "out.jsonl.gz", "--compare", *SLOW, cwd=empty_directory)
+    done = brokertwin("replay", "out.jsonl.gz", "--compare", *SLOW, cwd=empty_directory)
     assert done.stdout.splitlines()[-1] == "agree 51 of 51"
     assert "any broker that is there, where Kafka names one as the controller" in done.stdout
 

@@ -1,4 +1,4 @@
-"""`brokerstream query`: what it prints, where to, and what it refuses."""
+"""`brokertwin query`: what it prints, where to, and what it refuses."""
 
 import csv
 import io
@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from brokerstream.tables.schemas import BY_NAME
+from brokertwin.tables.schemas import BY_NAME
 from tests.support.audits import CAPTURES
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 
 (GROUP,) = (path for path in CAPTURES if path.name == "group_kp.jsonl.gz")
 SHORT = min(CAPTURES, key=lambda path: path.stat().st_size)
@@ -31,7 +31,7 @@ WAYS: dict[str, tuple[str, ...]] = {
 def test_a_result_is_a_table_json_csv_or_parquet(tmp_path: Path) -> None:
     """The same rows in each; a table fits 80 columns."""
     said = {
-        way: brokerstream("query", ASKED, GROUP, *BROKER, *options, cwd=tmp_path, COLUMNS="80")
+        way: brokertwin("query", ASKED, GROUP, *BROKER, *options, cwd=tmp_path, COLUMNS="80")
         for way, options in WAYS.items()
     }
     assert [done.returncode for done in said.values()] == [0] * 4, said
@@ -53,11 +53,11 @@ def test_a_result_is_a_table_json_csv_or_parquet(tmp_path: Path) -> None:
 
 
 def test_without_sql_every_table_is_told() -> None:
-    told = brokerstream("query", COLUMNS="80").stdout
+    told = brokertwin("query", COLUMNS="80").stdout
     assert max(map(len, told.splitlines())) <= 80
     for table in BY_NAME.values():
         assert f"{table.name}  {table.what[:20]}" in told
-    documents = [json.loads(line) for line in brokerstream("query", "--json").stdout.splitlines()]
+    documents = [json.loads(line) for line in brokertwin("query", "--json").stdout.splitlines()]
     assert [each["table"] for each in documents] == list(BY_NAME)
     assert documents[0]["columns"][0]["name"] == "cell"
 
@@ -74,6 +74,6 @@ def test_without_sql_every_table_is_told() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_in_words(words: tuple[object, ...], message: str) -> None:
-    done = brokerstream("query", *words)
+    done = brokertwin("query", *words)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr

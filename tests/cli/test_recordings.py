@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from brokerstream.cli.options import checked_broker_settings
-from brokerstream.kafka_io import placement
-from brokerstream.kafka_io.topic_writer import NewRow, write_all
-from brokerstream.kafka_io.topics import full_name
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming.job import placements
-from brokerstream.streaming.replay import local, recording
-from brokerstream.streaming.replay.handover import prepare
-from brokerstream.streaming.replay.settings_beside import settings_beside
+from brokertwin.cli.options import checked_broker_settings
+from brokertwin.kafka_io import placement
+from brokertwin.kafka_io.topic_writer import NewRow, write_all
+from brokertwin.kafka_io.topics import full_name
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming.job import placements
+from brokertwin.streaming.replay import local, recording
+from brokertwin.streaming.replay.handover import prepare
+from brokertwin.streaming.replay.settings_beside import settings_beside
 from tests.support.captures import capturing, consume_in_a_group, new_group
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.jobs import JobBench
 from tests.support.running_jobs import RunningJob
 
@@ -53,7 +53,7 @@ def exchanges(file: Path) -> list[dict[str, object]]:
 def test_a_first_capture_agrees_without_any_option(recorded: Recorded, tmp_path: Path) -> None:
     """Only a broker that a busy machine holds up answers later than it would."""
     out = tmp_path / "verdicts.jsonl"
-    done = brokerstream("replay", recorded.file, "--compare", "--out", out)
+    done = brokertwin("replay", recorded.file, "--compare", "--out", out)
     verdicts = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(verdicts) == len(exchanges(recorded.file))
     differences = [one["path"] for verdict in verdicts for one in verdict["differences"]]
@@ -64,7 +64,7 @@ def test_a_first_capture_agrees_without_any_option(recorded: Recorded, tmp_path:
 def test_given_settings_go_before_those_beside_the_file(recorded: Recorded, tmp_path: Path) -> None:
     own = tmp_path / "own.properties"
     own.write_text("group.initial.rebalance.delay.ms=60000\n")
-    done = brokerstream("replay", recorded.file, "--compare", "--broker-config", own)
+    done = brokertwin("replay", recorded.file, "--compare", "--broker-config", own)
     assert done.returncode == 1
     assert "beside the recording" not in done.stderr
 
@@ -114,14 +114,14 @@ def answer(bench: JobBench, change: bytes = b"", to_: bytes = b"") -> None:
 
 
 def test_what_no_job_has_answered_is_not_said_to_agree(bench: JobBench, recorded: Recorded) -> None:
-    sent = brokerstream("send", recorded.file, *to(bench), "--no-wait")
+    sent = brokertwin("send", recorded.file, *to(bench), "--no-wait")
     assert sent.returncode == 0, sent.stderr
     assert "not compared: --no-wait" in sent.stdout
     assert "differ" not in sent.stdout
-    unanswered = brokerstream("send", "--check", recorded.file, *to(bench))
+    unanswered = brokertwin("send", "--check", recorded.file, *to(bench))
     assert unanswered.returncode == 1
     answer(bench)
-    checked = brokerstream("send", "--check", recorded.file, *to(bench))
+    checked = brokertwin("send", "--check", recorded.file, *to(bench))
     count = len(exchanges(recorded.file))
     assert f"answers: {count}, differ from the recording: 0" in checked.stdout
     assert checked.returncode == 0
@@ -130,9 +130,9 @@ def test_what_no_job_has_answered_is_not_said_to_agree(bench: JobBench, recorded
 def test_answers_that_differ_are_counted_and_end_with_1(
     bench: JobBench, recorded: Recorded
 ) -> None:
-    brokerstream("send", recorded.file, *to(bench), "--no-wait")
+    brokertwin("send", recorded.file, *to(bench), "--no-wait")
     answer(bench, b'"memberId":"kafka-python', b'"memberId":"cafca-python')
-    checked = brokerstream("send", "--check", recorded.file, *to(bench), "--json")
+    checked = brokertwin("send", "--check", recorded.file, *to(bench), "--json")
     told = json.loads(checked.stdout)["recording"]
     assert told["differ"] > 0
     assert told["missing"] == 0
@@ -140,16 +140,16 @@ def test_answers_that_differ_are_counted_and_end_with_1(
 
 
 def test_ingest_keeps_the_recorded_ids_too(bench: JobBench, recorded: Recorded) -> None:
-    done = brokerstream("ingest", recorded.file, *to(bench), "--no-wait")
+    done = brokertwin("ingest", recorded.file, *to(bench), "--no-wait")
     assert done.returncode == 0, done.stderr
     assert "not compared: --no-wait" in done.stdout
     answer(bench)
-    checked = brokerstream("send", "--check", recorded.file, *to(bench))
+    checked = brokertwin("send", "--check", recorded.file, *to(bench))
     assert "differ from the recording: 0" in checked.stdout, checked.stdout
 
 
 def test_afresh_makes_another_history(bench: JobBench, recorded: Recorded) -> None:
-    done = brokerstream("send", recorded.file, *to(bench), "--afresh", "--json")
+    done = brokertwin("send", recorded.file, *to(bench), "--afresh", "--json")
     assert "recording" not in json.loads(done.stdout)
     events = bench.documents("requests")
     assert len(events) == len(exchanges(recorded.file))
@@ -161,9 +161,9 @@ def test_a_job_that_clamps_times_is_warned_of(
 ) -> None:
     bench = JobBench(kafka, tmp_path)
     placement.write(bench.client, bench.prefix, placements(bench.settings))
-    done = brokerstream("send", recorded.file, *to(bench), "--no-wait")
+    done = brokertwin("send", recorded.file, *to(bench), "--no-wait")
     said = " ".join(done.stderr.split())
-    assert "`brokerstream run --event-time recorded`" in said
+    assert "`brokertwin run --event-time recorded`" in said
     assert "the recorded broker had group.initial.rebalance.delay.ms=" in said
 
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_is_said_in_a_sentence(
 ) -> None:
     given = [str(recorded.file) if word == "FILE" else word for word in words]
     lines = gzip.decompress(recorded.file.read_bytes()).decode()
-    done = brokerstream("send", *given, *to(bench), text=lines)
+    done = brokertwin("send", *given, *to(bench), text=lines)
     assert done.returncode == 2
     assert text in " ".join(done.stderr.split())
     assert bench.all_rows("requests") == []
@@ -199,11 +199,11 @@ def running(
 
 def test_a_captured_group_has_its_offsets_in_a_job(running: RunningJob, recorded: Recorded) -> None:
     bench = running.bench
-    sent = brokerstream("send", recorded.file, *to(bench), BROKERSTREAM_CHECKPOINT=bench.checkpoint)
+    sent = brokertwin("send", recorded.file, *to(bench), BROKERTWIN_CHECKPOINT=bench.checkpoint)
     count = len(exchanges(recorded.file))
     assert f"answers: {count}, differ from the recording: 0" in sent.stdout, sent.stdout
     assert sent.returncode == 0
-    shown = brokerstream("state", "offsets", "--checkpoint", bench.checkpoint, "--json")
+    shown = brokertwin("state", "offsets", "--checkpoint", bench.checkpoint, "--json")
     assert recorded.group in shown.stdout, shown.stderr
     assert recorded.topic in shown.stdout
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 
 NO_JAVA = {"JAVA_HOME": "/nonexistent"}
 NOBODY = "127.0.0.1:1"
 
 
 def refused(directory: Path, *words: str, **environment: str) -> list[str]:
-    """The lines that `brokerstream run` says when it ends with 2; its directory is `directory`."""
-    environment = {"BROKERSTREAM_HOME": str(directory / "home"), **environment}
-    done = brokerstream("run", "--bootstrap", NOBODY, *words, cwd=directory, **environment)
+    """The lines that `brokertwin run` says when it ends with 2; its directory is `directory`."""
+    environment = {"BROKERTWIN_HOME": str(directory / "home"), **environment}
+    done = brokertwin("run", "--bootstrap", NOBODY, *words, cwd=directory, **environment)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     return done.stderr.splitlines()
@@ -51,7 +51,7 @@ def test_yarn_without_its_configuration(tmp_path: Path) -> None:
 
 def test_a_machine_without_java(tmp_path: Path) -> None:
     [message] = refused(tmp_path, **NO_JAVA)
-    assert message.startswith("brokerstream needs a Java 17 or newer runtime")
+    assert message.startswith("brokertwin needs a Java 17 or newer runtime")
     assert not (tmp_path / "home").exists()
 
 
@@ -111,16 +111,16 @@ def test_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "photos" / "cat.jpeg").write_text("mine")
     [message, hint] = refused(tmp_path, "--checkpoint", str(tmp_path / "photos"))
     assert message == (
-        f"{tmp_path}/photos is a directory with other files, but none of brokerstream's."
+        f"{tmp_path}/photos is a directory with other files, but none of brokertwin's."
     )
     assert hint.startswith("Choose another --checkpoint")
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpeg"]
 
 
 def test_a_misspelt_variable(tmp_path: Path) -> None:
-    assert refused(tmp_path, BROKERSTREAM_CELS="4", **NO_JAVA) == [
-        "BROKERSTREAM_CELS in the environment is no setting.",
-        "Did you mean BROKERSTREAM_CELLS?",
+    assert refused(tmp_path, BROKERTWIN_CELS="4", **NO_JAVA) == [
+        "BROKERTWIN_CELS in the environment is no setting.",
+        "Did you mean BROKERTWIN_CELLS?",
     ]
 
 

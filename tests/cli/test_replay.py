@@ -1,4 +1,4 @@
-"""`brokerstream replay`: what it prints, where, and its exit code."""
+"""`brokertwin replay`: what it prints, where, and its exit code."""
 
 import gzip
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
@@ -20,7 +20,7 @@ BROKER = ("--broker-config", str(CAPTURES / "broker.properties"))
 
 
 def replay(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return brokerstream("replay", *BROKER, *words, cwd=cwd)
+    return brokertwin("replay", *BROKER, *words, cwd=cwd)
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:
@@ -219,7 +219,7 @@ def test_what_the_user_can_put_right(
 
 @pytest.mark.processes
 def test_the_package_loads_neither_spark_nor_a_kafka_client() -> None:
-    modules = [f"brokerstream.streaming.replay.{name}" for name in ("plan", "report", "spark")]
+    modules = [f"brokertwin.streaming.replay.{name}" for name in ("plan", "report", "spark")]
     code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     tops = {name.split(".")[0] for name in done.stdout.split()}
@@ -294,7 +294,7 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
     """What later is asked of the state is asked of the directory, without any recording."""
 
     def run(*words: object) -> str:
-        done = brokerstream(*words, cwd=empty_directory)
+        done = brokertwin(*words, cwd=empty_directory)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -313,7 +313,7 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
     (group,) = json.loads(shown)
     assert (group["state"], group["members"]) == ("Empty", 0)
     of_state = run("state", "groups", "--checkpoint", "two", "--json")
-    assert json.loads(of_state) == group, "brokerstream state reads it, too"
+    assert json.loads(of_state) == group, "brokertwin state reads it, too"
     asked = run("query", "select groupId, generation from groups", "two", "--json")
     assert json.loads(asked) == {"groupId": group["groupId"], "generation": group["generation"]}
     assert group["groupId"] in run("explain", "group", group["groupId"], "--checkpoint", "two")

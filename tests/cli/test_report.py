@@ -1,4 +1,4 @@
-"""`brokerstream report`: what it shows of a recorded cluster, and its exit code."""
+"""`brokertwin report`: what it shows of a recorded cluster, and its exit code."""
 
 import gzip
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from brokerstream.cli.main import app
+from brokertwin.cli.main import app
 from tests.support.observed import snapshots
 from tests.support.requestlogs import logs_of
 

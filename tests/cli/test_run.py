@@ -11,11 +11,11 @@ from typing import Any
 import psutil
 import pytest
 
-from brokerstream.cli.watching.status import Phase
-from brokerstream.kafka_io import placement, topics
-from brokerstream.sinks import snapshot_store
-from brokerstream.state.core import outputs
-from brokerstream.streaming import checkpoint_log, job, state_reader
+from brokertwin.cli.watching.status import Phase
+from brokertwin.kafka_io import placement, topics
+from brokertwin.sinks import snapshot_store
+from brokertwin.state.core import outputs
+from brokertwin.streaming import checkpoint_log, job, state_reader
 from tests.support.commands import WAIT_S, Commands, kill_tree, lines_of
 from tests.support.jobs import CAPTURES, JobBench
 from tests.support.patience import wait_until
@@ -29,7 +29,7 @@ EVERY_BATCH = ("--snapshot-every", "1 batch")
 CHECKED = ("--snapshot-suite", "default", "--check-every", "1 batch", "--check-policy", "hold")
 KINDS = ("snapshot", "requests", "responses", "records")
 ON_ALL = ("--check-on", ",".join(KINDS))
-SMALL_BATCHES = {"BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER": "120"}
+SMALL_BATCHES = {"BROKERTWIN_MAX_OFFSETS_PER_TRIGGER": "120"}
 
 
 def assert_progress_is_told(lines: list[dict[str, Any]], bench: JobBench, first: int) -> None:
@@ -182,7 +182,7 @@ def test_what_is_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:
     bench = commands.bench
     code, _, errors = commands.call("send", "-", text="{}")
     assert code == 2
-    assert "Start `brokerstream run` first" in errors
+    assert "Start `brokertwin run` first" in errors
 
     bench.produce([b"nonsense"], b"a")
     port = free_port()

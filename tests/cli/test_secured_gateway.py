@@ -1,4 +1,4 @@
-"""`brokerstream gateway --security-protocol …` in a process of its own."""
+"""`brokertwin gateway --security-protocol …` in a process of its own."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokerstream.cli import logs
-from brokerstream.gateway import credentials, scram
-from brokerstream.kafka_io import properties
-from brokerstream.settings import Settings
+from brokertwin.cli import logs
+from brokertwin.gateway import credentials, scram
+from brokertwin.kafka_io import properties
+from brokertwin.settings import Settings
 from tests.support import sasl
 from tests.support.certificates import Authority
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.gateway_processes import gateway
 from tests.support.gateways import HOST, Client
 
@@ -171,7 +171,7 @@ BKS = ("--set", "ssl.keystore.type=BKS", "--set", "ssl.keystore.location=/dev/nu
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], text: str) -> None:
-    done = brokerstream("gateway", *words)
+    done = brokertwin("gateway", *words)
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""`make setup` and `brokerstream setup` say what they do; a directory serves as the mirror."""
+"""`make setup` and `brokertwin setup` say what they do; a directory serves as the mirror."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.kafka_io import jars
+from brokertwin.kafka_io import jars
 from tests.support.images import Ignored, copy_context
 from tests.support.ivy_mirrors import mirror, modules_of
 from tests.support.patience import PATIENCE_S
@@ -24,19 +24,19 @@ ESCAPE = "\x1b"
 JARS_ONLY = "--jars-only"
 """The archives of classes are made by the setup of this very run (`test_class_training.py`)."""
 
-SETUP = [sys.executable, "-m", "brokerstream", "setup", JARS_ONLY]
+SETUP = [sys.executable, "-m", "brokertwin", "setup", JARS_ONLY]
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """An empty home, and a mirror with what `setup` fetches."""
     wanted = [*modules_of(jars.connector_jars()), *modules_of(jars.kafka_jars())]
-    ours = ("BROKERSTREAM", "MAKE")  # where `make test` runs this, make says more
+    ours = ("BROKERTWIN", "MAKE")  # where `make test` runs this, make says more
     kept = {k: v for k, v in os.environ.items() if not any(name in k for name in ours)}
     return {
         **kept,
-        "BROKERSTREAM_HOME": str(tmp_path / "home"),
-        "BROKERSTREAM_IVY_SETTINGS": str(mirror(tmp_path / "mirror", wanted)),
+        "BROKERTWIN_HOME": str(tmp_path / "home"),
+        "BROKERTWIN_IVY_SETTINGS": str(mirror(tmp_path / "mirror", wanted)),
         "TERM": "xterm",
         "COLUMNS": "100",
     }

@@ -1,4 +1,4 @@
-"""`brokerstream simulate`: one run with its trace, many with what was drawn."""
+"""`brokertwin simulate`: one run with its trace, many with what was drawn."""
 
 import json
 from collections import Counter
@@ -6,13 +6,13 @@ from collections import Counter
 import pytest
 from typer.testing import CliRunner
 
-from brokerstream.cli import simulate
-from brokerstream.cli.main import app
-from brokerstream.errors import UserError
-from brokerstream.simulation import campaign
-from brokerstream.simulation.campaign import Tally
-from brokerstream.simulation.plan import Fault, Plan
-from brokerstream.simulation.run import Outcomes
+from brokertwin.cli import simulate
+from brokertwin.cli.main import app
+from brokertwin.errors import UserError
+from brokertwin.simulation import campaign
+from brokertwin.simulation.campaign import Tally
+from brokertwin.simulation.plan import Fault, Plan
+from brokertwin.simulation.run import Outcomes
 
 
 def run(*words: str, code: int = 0) -> str:
@@ -54,7 +54,7 @@ def test_what_was_drawn_is_shown_and_a_missing_kind_fails(
     told = run(code=1)
     assert "missing: FETCH was not drawn" in told
     assert "missing: broker is killed was not drawn" in told
-    assert "brokerstream simulate --seed 17 --trace" in told
+    assert "brokertwin simulate --seed 17 --trace" in told
 
 
 def test_a_trace_is_of_one_run() -> None:

@@ -1,4 +1,4 @@
-"""`brokerstream snapshot` on snapshots that are there: listed, checked, shown."""
+"""`brokertwin snapshot` on snapshots that are there: listed, checked, shown."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from brokerstream.cli.main import app
-from brokerstream.cli.watching.metrics import registry
-from brokerstream.cli.watching.sources import JobSource
-from brokerstream.errors import UserError
-from brokerstream.streaming import state_reader
+from brokertwin.cli.main import app
+from brokertwin.cli.watching.metrics import registry
+from brokertwin.cli.watching.sources import JobSource
+from brokertwin.errors import UserError
+from brokertwin.streaming import state_reader
 from tests.support import made_checkpoints
 from tests.support.snapshots import written
 
@@ -61,7 +61,7 @@ def test_prometheus_is_told_each_snapshot(tmp_path: Path) -> None:
     told = registry(source.status)
 
     def value(name: str, **labels: str) -> float | None:
-        return told.get_sample_value(f"brokerstream_{name}", labels)
+        return told.get_sample_value(f"brokertwin_{name}", labels)
 
     assert value("snapshot_batch") == 3
     assert value("snapshot_seconds") == 0.5
@@ -75,7 +75,7 @@ def test_a_restore_says_what_starts_the_job(tmp_path: Path) -> None:
     places = ("--snapshots", str(tmp_path / "snapshots"), "--checkpoint", str(tmp_path / "new"))
     text = said("restore", *places)
     assert "has the state of micro-batch 0; go on with" in text
-    go_on = f"brokerstream run --prefix p --checkpoint {tmp_path / 'new'} --cluster default"
+    go_on = f"brokertwin run --prefix p --checkpoint {tmp_path / 'new'} --cluster default"
     assert f"{go_on} --brokers default=1\n" in text
     assert list(state_reader.read_cells(tmp_path / "new")) == ["default"]
     with pytest.raises(UserError, match="is there already"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.sources import ROOT
 
 FILE = str(ROOT / "tests" / "captures" / "txn_loop_ck.jsonl.gz")
@@ -21,7 +21,7 @@ WORDS = {
 def test_it_is_one_place(
     words: tuple[str, ...], place: tuple[str, ...], empty_directory: Path
 ) -> None:
-    done = brokerstream(*words, *place, cwd=empty_directory)
+    done = brokertwin(*words, *place, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Name files, or give --topic NAME, or --job" in done.stderr
 
@@ -37,7 +37,7 @@ def test_it_is_one_place(
 def test_a_checkpoint_stands_alone(
     place: tuple[str, ...], said: str, empty_directory: Path
 ) -> None:
-    done = brokerstream(*WORDS["explain"], *place, cwd=empty_directory)
+    done = brokertwin(*WORDS["explain"], *place, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
 
@@ -45,7 +45,7 @@ def test_a_checkpoint_stands_alone(
 def test_one_client_of_a_partition(empty_directory: Path) -> None:
     logs = sorted((ROOT / "tests/requestlogs/leader_kill").glob("*.log.gz"))
     words = ("explain", "partition", "lk-0", *logs, "--client", "consumer", "--json")
-    done = brokerstream(*words, cwd=empty_directory)
+    done = brokertwin(*words, cwd=empty_directory)
     entries = [json.loads(line) for line in done.stdout.splitlines()]
     assert {entry["client"] for entry in entries} == {"consumer"}, done.stderr
     assert {each["error"] for entry in entries for each in entry["refused"]} == {

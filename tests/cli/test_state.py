@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from brokerstream import tables
-from brokerstream.cli.main import app
-from brokerstream.kafka_io import topics
-from brokerstream.state.logs import checkpoint_files
-from brokerstream.streaming import checkpoint_log, facts, spark_state, state_rows
-from brokerstream.streaming.state_rows import Kind
+from brokertwin import tables
+from brokertwin.cli.main import app
+from brokertwin.kafka_io import topics
+from brokertwin.state.logs import checkpoint_files
+from brokertwin.streaming import checkpoint_log, facts, spark_state, state_rows
+from brokertwin.streaming.state_rows import Kind
 from tests.support.commands import Commands, kill_tree, lines_of
 from tests.support.jobs import capture
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NO_JAVA = {"JAVA_HOME": "/nonexistent"}
-SMALL_BATCHES = {"BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER": "40"}
+SMALL_BATCHES = {"BROKERTWIN_MAX_OFFSETS_PER_TRIGGER": "40"}
 
 
 def by_spark(spark: "SparkSession", checkpoint: Path, kind: Kind, batch: int) -> list[Any]:
@@ -38,8 +38,8 @@ def test_a_run_with_nothing_to_read_makes_the_topics_and_needs_no_spark(
 ) -> None:
     fresh = {
         **NO_JAVA,
-        "BROKERSTREAM_PREFIX": f"{commands.bench.prefix}-fresh",
-        "BROKERSTREAM_CHECKPOINT": str(tmp_path / "fresh"),
+        "BROKERTWIN_PREFIX": f"{commands.bench.prefix}-fresh",
+        "BROKERTWIN_CHECKPOINT": str(tmp_path / "fresh"),
     }
     code, _, errors = commands.call("run", "--available-now", **fresh)
     assert code == 0, errors

@@ -1,4 +1,4 @@
-"""`brokerstream streams`, on a gateway."""
+"""`brokertwin streams`, on a gateway."""
 
 import json
 import signal
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.console import brokerstream, command
+from tests.support.console import brokertwin, command
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.typed_commands import free_port
@@ -28,7 +28,7 @@ def gateway() -> Iterator[Running]:
 
 def newest(gateway: Running, topic: str) -> dict[str, str]:
     words = ("--group", f"{topic}-r", "--from-beginning", "--json", "--timeout", 0.5)
-    read = brokerstream("consume", topic, *words, "--bootstrap", gateway.bootstrap)
+    read = brokertwin("consume", topic, *words, "--bootstrap", gateway.bootstrap)
     return {each["key"]: each["value"] for each in map(json.loads, read.stdout.splitlines())}
 
 
@@ -36,15 +36,15 @@ def test_words_are_counted_by_three_threads_and_drawn(gateway: Running) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
     lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     words = ("streams", "wordcount", lines, counts, *boot)
-    none = brokerstream(*words)
+    none = brokertwin(*words)
     assert none.returncode == 2
     assert f"There is no topic {counts}, {lines}." in none.stderr
-    made = brokerstream(*words, "--create", 3, "--timeout", 0.3)
+    made = brokertwin(*words, "--create", 3, "--timeout", 0.3)
     assert made.returncode == 0, made.stderr
     assert "wordcount-words-repartition, wordcount-counts-changelog" in made.stderr
-    brokerstream("produce", lines, *boot, text="to be\nor not to be\n")
+    brokertwin("produce", lines, *boot, text="to be\nor not to be\n")
     more = ("--threads", 3, "--exactly-once", "--show-threads", "--timeout", 1)
-    done = brokerstream(*words, *more)
+    done = brokertwin(*words, *more)
     assert done.returncode == 0, done.stderr
     assert "8 records worked on" in done.stderr
     for thread in (1, 2, 3):
@@ -62,21 +62,21 @@ def test_tables_are_joined_and_wrong_topics_refused(gateway: Running) -> None:
         client.topic(right, 2)
         client.topic(f"{right}-wide", 4)
     for topic, text in ((left, "1,apple\n2,pear\n"), (right, "1,red\n3,blue\n")):
-        brokerstream("produce", topic, *boot, "--key-separator", ",", text=text)
+        brokertwin("produce", topic, *boot, "--key-separator", ",", text=text)
     words = ("streams", "join", left, right, sink, *boot, "--create", 1, "--timeout", 0.5)
-    done = brokerstream(*words)
+    done = brokertwin(*words)
     assert done.returncode == 0, done.stderr
     assert newest(gateway, sink) == {"1": "apple,red"}
-    wide = brokerstream("streams", "join", left, f"{right}-wide", sink, *boot)
+    wide = brokertwin("streams", "join", left, f"{right}-wide", sink, *boot)
     assert wide.returncode == 2
     assert f"partitions: {left} has 2, {right}-wide has 4" in wide.stderr.replace("\n", " ")
 
 
 def test_who_is_not_there_does_not_answer() -> None:
-    gone = brokerstream("streams", "ask", f"localhost:{free_port()}", "counts", "the")
+    gone = brokertwin("streams", "ask", f"localhost:{free_port()}", "counts", "the")
     assert gone.returncode == 1
     assert "does not answer" in json.loads(gone.stdout)["error"]
-    wrong = brokerstream("streams", "ask", "nowhere", "counts", "the")
+    wrong = brokertwin("streams", "ask", "nowhere", "counts", "the")
     assert (wrong.returncode, "nowhere is no HOST:PORT." in wrong.stderr) == (2, True)
 
 
@@ -89,14 +89,14 @@ def test_an_instance_answers_while_it_runs(gateway: Running) -> None:
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
 
     def answer() -> dict[str, Any]:
-        told = brokerstream("streams", "ask", server, "counts", "the").stdout
+        told = brokertwin("streams", "ask", server, "counts", "the").stdout
         return dict(json.loads(told))
 
     wait_until(lambda: "error" not in answer(), "it runs")
-    brokerstream("produce", lines, *boot, text="the one and the other\n")
+    brokertwin("produce", lines, *boot, text="the one and the other\n")
     wait_until(lambda: answer()["value"] == "2", "the words are counted")
     assert answer()["active"] == server
-    some = brokerstream("streams", "ask", server, "counts", "--from", "one", "--to", "other")
+    some = brokertwin("streams", "ask", server, "counts", "--from", "one", "--to", "other")
     assert [each["key"] for each in json.loads(some.stdout)["items"]] == ["one", "other"]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE_S)

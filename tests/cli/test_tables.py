@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.console import Console
 
-from brokerstream.cli import tables
+from brokertwin.cli import tables
 
 LOG_COLUMNS = (
     "topic", "partition", "leaderEpoch", "logStartOffset", "highWatermark", "lastStableOffset",

@@ -1,4 +1,4 @@
-"""`brokerstream top` shows what is served, at 80 columns, and says where there is nothing."""
+"""`brokertwin top` shows what is served, at 80 columns, and says where there is nothing."""
 
 import io
 
@@ -7,11 +7,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from brokerstream.cli import top
-from brokerstream.cli.main import app
-from brokerstream.cli.watching.server import served
-from brokerstream.cli.watching.status import Status
-from brokerstream.errors import UserError
+from brokertwin.cli import top
+from brokertwin.cli.main import app
+from brokertwin.cli.watching.server import served
+from brokertwin.cli.watching.status import Status
+from brokertwin.errors import UserError
 from tests.support.watched import GATEWAY, JOB, Shown
 
 

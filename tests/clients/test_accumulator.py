@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from brokerstream.clients.accumulator import Accumulator
-from brokerstream.clients.metadata_snapshot import PartitionMetadata
-from brokerstream.clients.partitions import Node
-from brokerstream.clients.producer_batch import BATCH_OVERHEAD, ProducerBatch, Record
-from brokerstream.clients.producer_config import ProducerConfig, checked
+from brokertwin.clients.accumulator import Accumulator
+from brokertwin.clients.metadata_snapshot import PartitionMetadata
+from brokertwin.clients.partitions import Node
+from brokertwin.clients.producer_batch import BATCH_OVERHEAD, ProducerBatch, Record
+from brokertwin.clients.producer_config import ProducerConfig, checked
 from tests.support.producers import A, B, snapshot
 
 CLUSTER = snapshot({A: 1, B: 1})

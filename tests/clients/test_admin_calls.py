@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients import admin_calls
-from brokerstream.clients.admin_calls import AdminCall, Asked, Call, Outcome
-from brokerstream.clients.backoff import retry_backoff
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.state.apis.describe_groups import DescribedGroup, DescribeGroupsResponse
-from brokerstream.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse, KeyType
-from brokerstream.state.apis.list_groups import ListedGroup, ListGroupsResponse
-from brokerstream.state.apis.list_offsets import ListedPartition, ListedTopic, ListOffsetsResponse
-from brokerstream.state.core.errors import Error
+from brokertwin.clients import admin_calls
+from brokertwin.clients.admin_calls import AdminCall, Asked, Call, Outcome
+from brokertwin.clients.backoff import retry_backoff
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.state.apis.describe_groups import DescribedGroup, DescribeGroupsResponse
+from brokertwin.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse, KeyType
+from brokertwin.state.apis.list_groups import ListedGroup, ListGroupsResponse
+from brokertwin.state.apis.list_offsets import ListedPartition, ListedTopic, ListOffsetsResponse
+from brokertwin.state.core.errors import Error
 
 NOW, TIMEOUT_MS = 1_700_000_000_000, 60_000
 PAUSE_MS = retry_backoff().backoff(0, 0.5)

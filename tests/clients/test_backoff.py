@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.clients.backoff import ExponentialBackoff, constant_backoff, retry_backoff
+from brokertwin.clients.backoff import ExponentialBackoff, constant_backoff, retry_backoff
 
 MIDDLE = 0.5
 """The unit that gives no jitter."""

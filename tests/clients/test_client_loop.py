@@ -2,21 +2,21 @@
 
 import pytest
 
-from brokerstream.clients.client_loop import Answered, Connected, Disconnected, Send
-from brokerstream.clients.consumer_client import COORDINATOR_NODE, ConsumerClient
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_coordinator import (
+from brokertwin.clients.client_loop import Answered, Connected, Disconnected, Send
+from brokertwin.clients.consumer_client import COORDINATOR_NODE, ConsumerClient
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.consumer_coordinator import (
     MemberState,
 )
-from brokerstream.clients.consumer_events import (
+from brokertwin.clients.consumer_events import (
     Assigned,
 )
-from brokerstream.clients.fetcher import FetchSettings
-from brokerstream.clients.network import Connect
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.producer_events import Acked, Failed
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.fetcher import FetchSettings
+from brokertwin.clients.network import Connect
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.producer_events import Acked, Failed
+from brokertwin.state.core.errors import Error
 from tests.support.bench_network import BenchNetwork, World
 
 TOPIC = "orders"

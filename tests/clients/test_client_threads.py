@@ -11,7 +11,7 @@ import threading
 
 import msgspec
 
-from brokerstream.clients.client_loop import RESPONSES
+from brokertwin.clients.client_loop import RESPONSES
 
 sys.setswitchinterval(1e-6)
 begins = threading.Barrier(8)

@@ -5,31 +5,31 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.assignors.member import ConsumersOwn
-from brokerstream.clients.backoff import constant_backoff
-from brokerstream.clients.consumer_config import ConsumerConfig, config_0_10
-from brokerstream.clients.consumer_coordinator import (
+from brokertwin.clients.assignors.assign import AssignorName
+from brokertwin.clients.assignors.member import ConsumersOwn
+from brokertwin.clients.backoff import constant_backoff
+from brokertwin.clients.consumer_config import ConsumerConfig, config_0_10
+from brokertwin.clients.consumer_coordinator import (
     ConsumerCoordinator,
     MemberState,
 )
-from brokerstream.clients.consumer_events import (
+from brokertwin.clients.consumer_events import (
     CommitFailed,
     Failed,
     Revoked,
 )
-from brokerstream.clients.consumer_requests import offset_fetch
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse
-from brokerstream.state.apis.heartbeat import HeartbeatResponse
-from brokerstream.state.apis.offset_commit import (
+from brokertwin.clients.consumer_requests import offset_fetch
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse
+from brokertwin.state.apis.heartbeat import HeartbeatResponse
+from brokertwin.state.apis.offset_commit import (
     CommittedPartition,
     CommittedTopic,
     OffsetCommitResponse,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.groups.group_answers import JoinGroupResponse
+from brokertwin.state.core.errors import Error
+from brokertwin.state.groups.group_answers import JoinGroupResponse
 from tests.support.group_network import (
     GROUP,
     HEARTBEAT_MS,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.assignors.assign import AssignorName
+from brokertwin.clients.consumer_config import ConsumerConfig
 from tests.support.examples import examples
 from tests.support.group_network import (
     FAULTS,

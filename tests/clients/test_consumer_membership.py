@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.client_loop import ClientLoop
-from brokerstream.clients.consumer_client import ConsumerClient
-from brokerstream.clients.consumer_config import GroupProtocol
-from brokerstream.clients.consumer_events import (
+from brokertwin.clients.assignors.assign import AssignorName
+from brokertwin.clients.client_loop import ClientLoop
+from brokertwin.clients.consumer_client import ConsumerClient
+from brokertwin.clients.consumer_config import GroupProtocol
+from brokertwin.clients.consumer_events import (
     Assigned,
     Event,
     Lost,
     Revoked,
 )
-from brokerstream.clients.consumer_membership import ConsumerMembership, Phase
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.apis.offset_fetch import (
+from brokertwin.clients.consumer_membership import ConsumerMembership, Phase
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.apis.offset_fetch import (
     GroupOffsets,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from brokerstream.state.core.errors import Error
+from brokertwin.state.core.errors import Error
 from tests.support.bench_network import World
 from tests.support.examples import examples
 from tests.support.lossy_world import FAULTS, LossyWorld, Schedule, Step

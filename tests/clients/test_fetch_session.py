@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.fetch_session import (
+from brokertwin.clients.fetch_session import (
     INITIAL,
     LEGACY,
     FetchMetadata,
@@ -13,11 +13,11 @@ from brokerstream.clients.fetch_session import (
     PartitionData,
     Verdict,
 )
-from brokerstream.clients.partitions import TopicIdPartition, TopicPartition
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
-from brokerstream.state.fetch.fetch_session import EPOCH_MAX
+from brokertwin.clients.partitions import TopicIdPartition, TopicPartition
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+from brokertwin.state.fetch.fetch_session import EPOCH_MAX
 
 V12, V17 = 12, 17
 A, B = "A" * 21 + "Q", "A" * 21 + "g"

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brokerstream.clients.fetch_session import PartitionData, Verdict
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.fetch.fetch_session import EVICTION_MS
-from brokerstream.state.fetch.slices import SHARDS
-from brokerstream.state.logs.log import Log, log_key
+from brokertwin.clients.fetch_session import PartitionData, Verdict
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.fetch.fetch_session import EVICTION_MS
+from brokertwin.state.fetch.slices import SHARDS
+from brokertwin.state.logs.log import Log, log_key
 from tests.support.examples import examples
 from tests.support.fetching import LATEST, FetchClient, cache
 from tests.support.machine import Bench, header

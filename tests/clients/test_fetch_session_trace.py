@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from brokerstream.clients.fetch_session import INITIAL, PartitionData
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.fetch_session import INITIAL, PartitionData
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.core.errors import Error
 from tests.support.fetching import FetchClient, cache, session
 from tests.support.machine import Bench, header
 

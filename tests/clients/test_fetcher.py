@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from brokerstream.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Records
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.apis.list_offsets import ListedPartition, ListedTopic, ListOffsetsResponse
-from brokerstream.state.core.errors import Error
-from brokerstream.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Records
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.apis.list_offsets import ListedPartition, ListedTopic, ListOffsetsResponse
+from brokertwin.state.core.errors import Error
+from brokertwin.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
 
 VERSION = 12
 NOW = 1_700_000_000_000

@@ -1,7 +1,7 @@
 """Which node takes a request, and which has the least to do."""
 
-from brokerstream.clients.backoff import retry_backoff
-from brokerstream.clients.in_flight_requests import InFlightRequests
+from brokertwin.clients.backoff import retry_backoff
+from brokertwin.clients.in_flight_requests import InFlightRequests
 
 
 def requests(*nodes: int, in_flight_max: int = 2) -> InFlightRequests:

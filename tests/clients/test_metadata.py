@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.backoff import constant_backoff, retry_backoff
-from brokerstream.clients.metadata import (
+from brokertwin.clients.backoff import constant_backoff, retry_backoff
+from brokertwin.clients.metadata import (
     ClusterChanged,
     Metadata,
     MetadataError,
@@ -14,16 +14,16 @@ from brokerstream.clients.metadata import (
     Rules,
     VersionAdvanced,
 )
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.state.apis.metadata import (
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.state.apis.metadata import (
     BrokerMetadata,
     MetadataRequest,
     MetadataResponse,
     PartitionMetadata,
     TopicMetadata,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID
 
 V8, LATEST = 8, 13
 TOPIC_0 = TopicPartition("topic", 0)

@@ -2,17 +2,17 @@
 
 import pytest
 
-from brokerstream.clients.backoff import constant_backoff
-from brokerstream.clients.metadata import MetadataError, MetadataSettings, ProducerMetadata
-from brokerstream.clients.metadata_wait import Failed, Known, MetadataWait, WaitFor
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.apis.metadata import (
+from brokertwin.clients.backoff import constant_backoff
+from brokertwin.clients.metadata import MetadataError, MetadataSettings, ProducerMetadata
+from brokertwin.clients.metadata_wait import Failed, Known, MetadataWait, WaitFor
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.apis.metadata import (
     BrokerMetadata,
     MetadataResponse,
     PartitionMetadata,
     TopicMetadata,
 )
-from brokerstream.state.core.errors import Error
+from brokertwin.state.core.errors import Error
 
 LATEST = 13
 MAX_BLOCK_MS = 60_000

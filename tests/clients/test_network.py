@@ -1,13 +1,13 @@
 """How long a client waits for the network, whom it asks, and what a lost connection means."""
 
-from brokerstream.clients.metadata import (
+from brokertwin.clients.metadata import (
     Metadata,
     MetadataError,
     MetadataSettings,
     ProducerMetadata,
     Rules,
 )
-from brokerstream.clients.network import (
+from brokertwin.clients.network import (
     Connect,
     Lost,
     NetworkClient,
@@ -15,9 +15,9 @@ from brokerstream.clients.network import (
     RecoveryStrategy,
     SendMetadata,
 )
-from brokerstream.clients.node_connections import UNLIMITED_MS, NodeConnections
-from brokerstream.state.apis.metadata import BrokerMetadata, MetadataResponse
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.node_connections import UNLIMITED_MS, NodeConnections
+from brokertwin.state.apis.metadata import BrokerMetadata, MetadataResponse
+from brokertwin.state.core.errors import Error
 
 LATEST = 13
 FOREVER = UNLIMITED_MS

@@ -3,16 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.clients.partition_sequences import PartitionSequences, is_later
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_batch import (
+from brokertwin.clients.partition_sequences import PartitionSequences, is_later
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_batch import (
     NO_SEQUENCE,
     IdAndEpoch,
     ProducerBatch,
     Record,
     split,
 )
-from brokerstream.state.logs.producer import SEQUENCE_MAX, sequence_after
+from brokertwin.state.logs.producer import SEQUENCE_MAX, sequence_after
 
 SEQUENCES = st.integers(0, SEQUENCE_MAX)
 ID = IdAndEpoch(7, 0)

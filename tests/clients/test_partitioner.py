@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from brokerstream.clients.metadata import Rules
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
-from brokerstream.clients.node_latencies import NodeLatencies
-from brokerstream.clients.partitioner import Partitioner
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_events import Acked, Failed
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.metadata import Rules
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.node_latencies import NodeLatencies
+from brokertwin.clients.partitioner import Partitioner
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import Acked, Failed
+from brokertwin.state.core.errors import Error
 from tests.support.bench_network import World
 
 TOPIC = "orders"

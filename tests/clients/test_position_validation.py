@@ -2,28 +2,28 @@
 
 from typing import Any
 
-from brokerstream.clients.consumer_client import ConsumerClient
-from brokerstream.clients.consumer_events import Truncated
-from brokerstream.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Records
-from brokerstream.clients.fetching_client import ReaderClient
-from brokerstream.clients.metadata import Metadata, RequestAndVersion
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.position_validation import PositionValidator, Question
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.apis.metadata import (
+from brokertwin.clients.consumer_client import ConsumerClient
+from brokertwin.clients.consumer_events import Truncated
+from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Records
+from brokertwin.clients.fetching_client import ReaderClient
+from brokertwin.clients.metadata import Metadata, RequestAndVersion
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.position_validation import PositionValidator, Question
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.apis.metadata import (
     BrokerMetadata,
     MetadataRequest,
     MetadataResponse,
     PartitionMetadata,
     TopicMetadata,
 )
-from brokerstream.state.apis.offset_for_leader_epoch import (
+from brokertwin.state.apis.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     TopicEndOffsets,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+from brokertwin.state.core.errors import Error
+from brokertwin.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
 from tests.support.bench_network import FIRST_PORT, World
 from tests.support.replicas import BROKERS, TOPIC, Replicas
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.fetcher import Fetcher, FetchSettings, Records
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.core.errors import Error
-from brokerstream.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+from brokertwin.clients.fetcher import Fetcher, FetchSettings, Records
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.core.errors import Error
+from brokertwin.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
 
 VERSION, NOW, AGE_MS = 12, 1_700_000_000_000, 300_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

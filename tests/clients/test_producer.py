@@ -2,14 +2,14 @@
 
 import pytest
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_events import ConnectionStalled, Failed, MetadataWanted
-from brokerstream.clients.transaction_manager import State
-from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
-from brokerstream.state.cluster.image import LeaderIdAndEpoch
-from brokerstream.state.core.errors import Error
-from brokerstream.state.logs.producer import SEQUENCE_MAX
-from brokerstream.state.replication.produce_bodies import (
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_events import ConnectionStalled, Failed, MetadataWanted
+from brokertwin.clients.transaction_manager import State
+from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
+from brokertwin.state.cluster.image import LeaderIdAndEpoch
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs.producer import SEQUENCE_MAX
+from brokertwin.state.replication.produce_bodies import (
     AnsweredPartition,
     AnsweredTopic,
     ProduceRequest,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.producer import Producer
-from brokerstream.clients.producer_config import ConfigError, ProducerConfig, checked
+from brokertwin.clients.producer import Producer
+from brokertwin.clients.producer_config import ConfigError, ProducerConfig, checked
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from brokerstream.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_config import ProducerConfig
 from tests.support.examples import examples
 from tests.support.network import FAULTS, Network, Schedule, Step
 from tests.support.transactional_network import TransactionalNetwork
@@ -105,8 +105,8 @@ NEVER_TOO_OLD = {"delivery_timeout_ms": FOREVER}
 A_MINUTE = {"delivery_timeout_ms": 60_000}
 SIZES = {"sizes": (50, 200, 300, 700), "max_message_bytes": 600}
 
-SEEDS_SCHEME = {"brokerstream_duplicates_below_expected": True}
-WITHOUT_HOLES = {**SEEDS_SCHEME, "brokerstream_reject_unknown_producer": True}
+SEEDS_SCHEME = {"brokertwin_duplicates_below_expected": True}
+WITHOUT_HOLES = {**SEEDS_SCHEME, "brokertwin_reject_unknown_producer": True}
 
 REFUSED = [*[Step.WAIT] * 2, *[Step.REFUSE] * 2]
 TEN_SECONDS = {"transaction_timeout_ms": 10_000}

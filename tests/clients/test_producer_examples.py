@@ -1,11 +1,11 @@
 """The worked examples 17 to 24 of the idempotent producer, with their numbers."""
 
-from brokerstream.clients.accumulator import Accumulator
-from brokerstream.clients.producer_batch import IdAndEpoch, ProducerBatch, Record
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.transaction_manager import EPOCH_MAX, Retry, State
-from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.accumulator import Accumulator
+from brokertwin.clients.producer_batch import IdAndEpoch, ProducerBatch, Record
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.transaction_manager import EPOCH_MAX, Retry, State
+from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
+from brokertwin.state.core.errors import Error
 from tests.support.producers import PRODUCER_ID, A, B, OnWire, ProducerBench
 
 OUT_OF_ORDER = Error.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -1,7 +1,7 @@
 """Reading without a group: partitions and offsets by the caller, and where partitions end."""
 
-from brokerstream.clients.fetching_client import ReaderClient
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.fetching_client import ReaderClient
+from brokertwin.clients.partitions import TopicPartition
 from tests.support.bench_network import World
 
 TOPIC = "changes"

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from brokerstream.clients.backoff import constant_backoff
-from brokerstream.clients.client_loop import Action, Answered, Connected, NetworkEvent, Send
-from brokerstream.clients.consumer_client import ConsumerClient
-from brokerstream.clients.driver import Driver
-from brokerstream.clients.metadata import MetadataSettings, Rules
-from brokerstream.clients.network import Connect
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.timeline import Timeline
+from brokertwin.clients.backoff import constant_backoff
+from brokertwin.clients.client_loop import Action, Answered, Connected, NetworkEvent, Send
+from brokertwin.clients.consumer_client import ConsumerClient
+from brokertwin.clients.driver import Driver
+from brokertwin.clients.metadata import MetadataSettings, Rules
+from brokertwin.clients.network import Connect
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.timeline import Timeline
 from tests.support.bench_network import FIRST_PORT, BenchNetwork, World
 from tests.support.connect_world import GROUP, ConnectWorld
 from tests.support.machine import Bench

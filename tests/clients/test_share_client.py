@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.consumer_events import Failed, ShareAcknowledged
-from brokerstream.clients.fetcher import Records
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.clients.share_client import ShareClient
-from brokerstream.clients.share_fetcher import (
+from brokertwin.clients.consumer_events import Failed, ShareAcknowledged
+from brokertwin.clients.fetcher import Records
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.share_client import ShareClient
+from brokertwin.clients.share_fetcher import (
     RECORD_LIMIT,
     Asked,
     ShareFetcher,
     ShareRecord,
     ShareSettings,
 )
-from brokerstream.clients.share_session import AcknowledgeType, batches_of
-from brokerstream.state.core.errors import Error
-from brokerstream.state.share.fetch_bodies import (
+from brokertwin.clients.share_session import AcknowledgeType, batches_of
+from brokertwin.state.core.errors import Error
+from brokertwin.state.share.fetch_bodies import (
     AcknowledgedPartition,
     AcknowledgedTopic,
     AcquiredRecords,

@@ -1,6 +1,6 @@
 """Who runs what over time, as a table and a picture."""
 
-from brokerstream.clients.timeline import Span, Timeline, natural
+from brokertwin.clients.timeline import Span, Timeline, natural
 
 
 def told() -> Timeline:

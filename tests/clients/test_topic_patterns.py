@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from brokerstream.clients.consumer_client import ConsumerClient
-from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokerstream.clients.consumer_events import Failed
-from brokerstream.clients.fetcher import FetchSettings
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.consumer_client import ConsumerClient
+from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
+from brokertwin.clients.consumer_events import Failed
+from brokertwin.clients.fetcher import FetchSettings
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.state.core.errors import Error
 from tests.support.bench_network import FIRST_PORT, World
 
 AGE_MS = 300_000

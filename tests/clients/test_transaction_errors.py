@@ -2,27 +2,27 @@
 
 import pytest
 
-from brokerstream.clients.consumer_requests import Generation
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_batch import IdAndEpoch
-from brokerstream.clients.transaction_rules import (
+from brokertwin.clients.consumer_requests import Generation
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_batch import IdAndEpoch
+from brokertwin.clients.transaction_rules import (
     BEFORE_KIP_890,
     KIP_890,
     TransactionRules,
     rules_of,
 )
-from brokerstream.clients.transactions import Request, Transactions, TransactionState
-from brokerstream.state.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
-from brokerstream.state.apis.end_txn import EndTxnResponse
-from brokerstream.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse
-from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
-from brokerstream.state.apis.offset_commit import CommittedPartition, CommittedTopic
-from brokerstream.state.apis.txn_offset_commit import (
+from brokertwin.clients.transactions import Request, Transactions, TransactionState
+from brokertwin.state.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
+from brokertwin.state.apis.end_txn import EndTxnResponse
+from brokertwin.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse
+from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
+from brokertwin.state.apis.offset_commit import CommittedPartition, CommittedTopic
+from brokertwin.state.apis.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
-from brokerstream.state.core.errors import RETRIABLE, Error
-from brokerstream.state.core.schema import Body
-from brokerstream.state.transactions.transaction_verification import (
+from brokertwin.state.core.errors import RETRIABLE, Error
+from brokertwin.state.core.schema import Body
+from brokertwin.state.transactions.transaction_verification import (
     AddPartitionsToTxnResponse,
     TxnPartitionResult,
     TxnTopicResult,

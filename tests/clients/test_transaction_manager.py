@@ -2,10 +2,10 @@
 
 import pytest
 
-from brokerstream.clients.partition_sequences import PartitionSequences
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_batch import IdAndEpoch, ProducerBatch, Record
-from brokerstream.clients.transaction_manager import (
+from brokertwin.clients.partition_sequences import PartitionSequences
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_batch import IdAndEpoch, ProducerBatch, Record
+from brokertwin.clients.transaction_manager import (
     RETRY_RULES,
     SEQUENCE_ERRORS,
     TRANSITIONS,
@@ -15,7 +15,7 @@ from brokerstream.clients.transaction_manager import (
     State,
     TransactionManager,
 )
-from brokerstream.state.core.errors import RETRIABLE, Error
+from brokertwin.state.core.errors import RETRIABLE, Error
 
 A = TopicPartition("orders", 0)
 OUT_OF_ORDER = Error.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.clients.client_loop import SPOKEN
-from brokerstream.clients.consumer_requests import Generation
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.producer_config import ConfigError, ProducerConfig, checked
-from brokerstream.clients.producer_events import Acked, Failed
-from brokerstream.clients.transactions import Transactions, TransactionState, WrongStateError
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.client_loop import SPOKEN
+from brokertwin.clients.consumer_requests import Generation
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.producer_config import ConfigError, ProducerConfig, checked
+from brokertwin.clients.producer_events import Acked, Failed
+from brokertwin.clients.transactions import Transactions, TransactionState, WrongStateError
+from brokertwin.state.core.errors import Error
 from tests.support.bench_network import World, records_of
 from tests.support.examples import examples
 
@@ -37,7 +37,7 @@ def world(level: int = 2, **settings: Any) -> World:
     made = World(
         (1, 2),
         transaction_state_log_num_partitions=1,
-        brokerstream_transaction_version=level,
+        brokertwin_transaction_version=level,
         **settings,
     )
     made.bench.topic(TOPIC, PARTITIONS, max_message_bytes="500")

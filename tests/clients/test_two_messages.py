@@ -9,23 +9,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.clients.backoff import constant_backoff
-from brokerstream.clients.metadata import (
+from brokertwin.clients.backoff import constant_backoff
+from brokertwin.clients.metadata import (
     MetadataSettings,
     ProducerMetadata,
     RequestAndVersion,
     Rules,
 )
-from brokerstream.clients.metadata_wait import Known, MetadataWait, WaitFor
-from brokerstream.clients.network import (
+from brokertwin.clients.metadata_wait import Known, MetadataWait, WaitFor
+from brokertwin.clients.network import (
     Connect,
     NetworkClient,
     Poll,
     SendMetadata,
 )
-from brokerstream.clients.node_connections import UNLIMITED_MS
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.state.apis.metadata import MetadataResponse
+from brokertwin.clients.node_connections import UNLIMITED_MS
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.state.apis.metadata import MetadataResponse
 from tests.support.machine import Bench, header
 
 V1, LATEST = 1, 13

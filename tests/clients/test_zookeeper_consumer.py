@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.consumer_events import (
+from brokertwin.clients.assignors.assign import AssignorName
+from brokertwin.clients.consumer_events import (
     CommitFailed,
     Lost,
 )
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.zookeeper_consumer import Thread, ranges
-from brokerstream.simulation.zookeeper import SESSION_MS, Zoo
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.zookeeper_consumer import Thread, ranges
+from brokertwin.simulation.zookeeper import SESSION_MS, Zoo
 from tests.support.bench_network import World
 from tests.support.examples import examples
 from tests.support.sources import ROOT

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.clients import admin_calls
-from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.messages import Message
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.drivers.admin import Admin
-from brokerstream.drivers.producer import Producer
-from brokerstream.gateway.answers import Address
-from brokerstream.state.core.errors import Error
+from brokertwin.clients import admin_calls
+from brokertwin.clients.assignors.assign import AssignorName
+from brokertwin.clients.messages import Message
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.drivers.admin import Admin
+from brokertwin.drivers.producer import Producer
+from brokertwin.gateway.answers import Address
+from brokertwin.state.core.errors import Error
 from tests.support.gateways import Client, running_gateway
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import wait_until

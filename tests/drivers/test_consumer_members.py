@@ -8,14 +8,14 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.consumer_config import GroupProtocol
-from brokerstream.clients.messages import Message
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_events import Acked
-from brokerstream.drivers.producer import Producer
-from brokerstream.drivers.records import COMPRESSION
-from brokerstream.gateway.answers import Address
+from brokertwin.clients.assignors.assign import AssignorName
+from brokertwin.clients.consumer_config import GroupProtocol
+from brokertwin.clients.messages import Message
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import Acked
+from brokertwin.drivers.producer import Producer
+from brokertwin.drivers.records import COMPRESSION
+from brokertwin.gateway.answers import Address
 from tests.gateway.test_group_clients import ConfluentMember, PythonMember, poll_until
 from tests.support.batches import START
 from tests.support.gateways import Client, running_gateway

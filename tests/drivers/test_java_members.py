@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.consumer_config import GroupProtocol
+from brokertwin.clients.assignors.assign import AssignorName
+from brokertwin.clients.consumer_config import GroupProtocol
 from tests.drivers.test_consumer_members import (
     fill,
     gateway,

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.messages import Message
-from brokerstream.clients.streams.applications import word_count
-from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
-from brokerstream.drivers.streams import Instance
-from brokerstream.gateway.answers import Address
+from brokertwin.clients.messages import Message
+from brokertwin.clients.streams.applications import word_count
+from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
+from brokertwin.drivers.streams import Instance
+from brokertwin.gateway.answers import Address
 from tests.drivers.test_streams import LINE, NUMBERS, bootstrap, gateway, prepared, tasks_of
 from tests.support.gateways import Client
 from tests.support.kafka_tools import streams_command

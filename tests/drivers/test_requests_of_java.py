@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokerstream.clients.consumer_requests import Generation
-from brokerstream.clients.fetcher import FetchSettings, OffsetReset
-from brokerstream.clients.messages import Message
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.drivers.consumer import Consumer
-from brokerstream.drivers.producer import Producer
+from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
+from brokertwin.clients.consumer_requests import Generation
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+from brokertwin.clients.messages import Message
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.drivers.consumer import Consumer
+from brokertwin.drivers.producer import Producer
 from tests.drivers.test_consumer_members import topic_at
 from tests.support.asked import Fields, differences, fields
 from tests.support.batches import START
@@ -57,7 +57,7 @@ NAMES = [
 DIFFERENCES = {
     "who we are": of(
         CLIENTS,
-        'API_VERSIONS clientSoftwareName: "apache-kafka-java" | "brokerstream"',
+        'API_VERSIONS clientSoftwareName: "apache-kafka-java" | "brokertwin"',
         'API_VERSIONS clientSoftwareVersion: "4.3.1" | "1"',
     ),
     "a fetch session is left to the broker, which drops those that nobody uses (KIP-227)": of(
@@ -203,6 +203,6 @@ def test_our_clients_and_javas_ask_a_kafka_the_same_but_for_a_closed_list(
 
 
 def test_transactions_as_of_before_kip_890_are_javas(tmp_path: Path) -> None:
-    with running_gateway({"brokerstream.transaction.version": "1"}) as gateway:
+    with running_gateway({"brokertwin.transaction.version": "1"}) as gateway:
         found = compared(gateway.bootstrap, tmp_path, TRANSACTIONAL)
     assert sorted(found) == [line for line in told("who we are") if line.startswith(TRANSACTIONAL)]

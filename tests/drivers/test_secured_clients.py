@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.fetcher import FetchSettings, OffsetReset
-from brokerstream.clients.messages import Message
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.drivers.access import check_access
-from brokerstream.drivers.connect.logs import create_topic
-from brokerstream.drivers.consumer import Consumer
-from brokerstream.drivers.producer import Producer
-from brokerstream.errors import UserError
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+from brokertwin.clients.messages import Message
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.drivers.access import check_access
+from brokertwin.drivers.connect.logs import create_topic
+from brokertwin.drivers.consumer import Consumer
+from brokertwin.drivers.producer import Producer
+from brokertwin.errors import UserError
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.kafka_io.kafka_clients import ClientProperties
 from tests.support.connect_commands import Files
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.gateways import running_gateway
 from tests.support.patience import PATIENCE_S
 from tests.support.secured_kafkas import (
@@ -86,18 +86,18 @@ def test_records_come_through_with_every_mechanism(secured: Secured, mechanism: 
 def test_the_commands_take_a_file_of_properties(secured: Secured, tmp_path: Path) -> None:
     topic, to_kafka = f"t{next(NUMBERS)}", ("--kafka-config", secured.file("SCRAM-SHA-256"))
     create_topic(secured.client(), topic)
-    sent = brokerstream("produce", topic, *to_kafka, text="a b\nb\n")
+    sent = brokertwin("produce", topic, *to_kafka, text="a b\nb\n")
     assert sent.returncode == 0, sent.stderr
     counting = ("streams", "wordcount", topic, f"{topic}-counts", "--application-id", topic)
-    counted = brokerstream(*counting, "--create", 1, "--timeout", 1, *to_kafka)
+    counted = brokertwin(*counting, "--create", 1, "--timeout", 1, *to_kafka)
     assert counted.returncode == 0, counted.stderr
     reading = ("--group", topic, "--from-beginning", "-n", 3, "--json", *to_kafka)
-    read = brokerstream("consume", f"{topic}-counts", *reading)
+    read = brokertwin("consume", f"{topic}-counts", *reading)
     found = [json.loads(line) for line in read.stdout.splitlines()]
     assert [(each["key"], each["value"]) for each in found] == [("a", "1"), ("b", "1"), ("b", "2")]
     files = Files(tmp_path, f"{topic}-moved", secured.bootstrap)
     files.grow(50)
-    moved = brokerstream(*files.words("--timeout", 2), *to_kafka)
+    moved = brokertwin(*files.words("--timeout", 2), *to_kafka)
     assert moved.returncode == 0, moved.stderr
     assert files.is_whole()
 
@@ -111,7 +111,7 @@ def test_a_workers_own_file_has_the_login_and_that_of_its_tasks(
     of_worker["producer.sasl.mechanism"] = of_worker["consumer.sasl.mechanism"] = "SCRAM-SHA-512"
     files = Files(tmp_path, f"t{next(NUMBERS)}", secured.bootstrap, **of_worker)
     files.grow(50)
-    moved = brokerstream(*files.words("--worker", "distributed", "--timeout", 2))
+    moved = brokertwin(*files.words("--worker", "distributed", "--timeout", 2))
     assert (moved.returncode, "not acted on" in moved.stderr) == (0, False), moved.stderr
     assert files.is_whole()
 
@@ -143,7 +143,7 @@ def test_who_is_not_let_in_is_told_why(secured: Secured, tmp_path: Path) -> None
 
 def test_a_command_says_that_a_password_is_wrong(gateway: Secured) -> None:
     wrong = gateway.file("SCRAM-SHA-512", "wrong")
-    said = brokerstream("consume", "t", "--group", "g", "--kafka-config", wrong)
+    said = brokertwin("consume", "t", "--group", "g", "--kafka-config", wrong)
     assert (said.returncode, said.stdout) == (2, "")
     assert "The broker does not let ali=ce,1 in: Authentication failed" in said.stderr
     assert '"wrong"' not in said.stderr

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from brokerstream.clients.consumer_events import ShareAcknowledged
-from brokerstream.clients.messages import Message
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.share_fetcher import ShareRecord, ShareSettings
-from brokerstream.clients.share_session import AcknowledgeType
-from brokerstream.drivers.producer import Producer
-from brokerstream.drivers.share_consumer import ShareConsumer
-from brokerstream.gateway.answers import Address
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.consumer_events import ShareAcknowledged
+from brokertwin.clients.messages import Message
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
+from brokertwin.clients.share_session import AcknowledgeType
+from brokertwin.drivers.producer import Producer
+from brokertwin.drivers.share_consumer import ShareConsumer
+from brokertwin.gateway.answers import Address
+from brokertwin.state.core.errors import Error
 from tests.support.batches import START
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.gateways import Client, running_gateway
 from tests.support.patience import PATIENCE_S
 from tests.support.settled import settle
@@ -152,7 +152,7 @@ def test_the_command_accepts_what_it_has_printed(gateway: str) -> None:
     write(gateway, topic, b"one", b"two", b"three", b"four")
 
     def read(*more: object) -> list[tuple[str, int]]:
-        done = brokerstream(*words, *more)
+        done = brokertwin(*words, *more)
         assert done.returncode == 0, done.stderr
         told = map(json.loads, done.stdout.splitlines())
         return sorted((each["value"], each["deliveryCount"]) for each in told)
@@ -163,5 +163,5 @@ def test_the_command_accepts_what_it_has_printed(gateway: str) -> None:
     assert {count for _, count in first} == {2}
     rest = read("--timeout", 0.5)
     assert [value for value, _ in sorted(first + rest)] == ["four", "one", "three", "two"]
-    wrong = brokerstream(*words, "--from-beginning")
+    wrong = brokertwin(*words, "--from-beginning")
     assert (wrong.returncode, "share.auto.offset.reset" in wrong.stderr) == (2, True)

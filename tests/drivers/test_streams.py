@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.clients.messages import Message
-from brokerstream.clients.streams.applications import table_join, word_count
-from brokerstream.clients.streams.layout import layout
-from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
-from brokerstream.clients.streams.streams_protocol import HostInfo
-from brokerstream.clients.streams.topology import Topology
-from brokerstream.drivers.questions import Question, Questions, ask
-from brokerstream.drivers.streams import Instance
-from brokerstream.gateway.answers import Address
+from brokertwin.clients.messages import Message
+from brokertwin.clients.streams.applications import table_join, word_count
+from brokertwin.clients.streams.layout import layout
+from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
+from brokertwin.clients.streams.streams_protocol import HostInfo
+from brokertwin.clients.streams.topology import Topology
+from brokertwin.drivers.questions import Question, Questions, ask
+from brokertwin.drivers.streams import Instance
+from brokertwin.gateway.answers import Address
 from tests.support.gateways import HOST, Client, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.socket_records import read_committed, written

@@ -11,18 +11,18 @@ from functools import partial
 
 import pytest
 
-from brokerstream.clients.client_loop import Close
-from brokerstream.clients.consumer_requests import Generation
-from brokerstream.clients.messages import Message
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.transactions import Transactions, TransactionState
-from brokerstream.drivers.producer import Producer, TransactionError
-from brokerstream.gateway.answers import Address
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.client_loop import Close
+from brokertwin.clients.consumer_requests import Generation
+from brokertwin.clients.messages import Message
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.transactions import Transactions, TransactionState
+from brokertwin.drivers.producer import Producer, TransactionError
+from brokertwin.gateway.answers import Address
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.core.errors import Error
 from tests.support.gateways import Client, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.socket_records import read_committed

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import psutil
 
-from brokerstream.state.core import outputs
-from brokerstream.streaming import checkpoint_log
+from brokertwin.state.core import outputs
+from brokertwin.streaming import checkpoint_log
 from tests.faults.overload import (
     BATCH_BYTES,
     BATCH_EVENTS,

@@ -4,10 +4,10 @@ import time
 from collections import Counter
 from typing import NamedTuple
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core import outputs
-from brokerstream.state.core.outputs import Position
-from brokerstream.streaming import runner, state_reader
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import outputs
+from brokertwin.state.core.outputs import Position
+from brokertwin.streaming import runner, state_reader
 from tests.support.jobs import JobBench
 from tests.support.patience import wait_until
 

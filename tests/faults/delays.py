@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import HOST, EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import HOST, EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.support.typed_commands import free_port
 
 PACKET = 1 << 16

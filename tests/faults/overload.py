@@ -10,11 +10,11 @@ import uuid
 from itertools import pairwise
 from typing import NamedTuple
 
-from brokerstream.kafka_io.topic_reader import consumer, end_offsets
-from brokerstream.kafka_io.topics import REQUESTS, full_name
-from brokerstream.state.core import outputs
-from brokerstream.streaming import checkpoint_log
-from brokerstream.streaming.read_ahead import BATCHES
+from brokertwin.kafka_io.topic_reader import consumer, end_offsets
+from brokertwin.kafka_io.topics import REQUESTS, full_name
+from brokertwin.state.core import outputs
+from brokertwin.streaming import checkpoint_log
+from brokertwin.streaming.read_ahead import BATCHES
 from tests.faults.stand import CELL, Stand
 from tests.support.patience import PATIENCE_S, wait_until
 

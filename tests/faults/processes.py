@@ -21,10 +21,10 @@ PIDFD_GETFD = 438
 
 
 class Server:
-    """`brokerstream …` that runs until it is ended; what it says goes to a file.
+    """`brokertwin …` that runs until it is ended; what it says goes to a file.
 
     Args:
-        words: behind `brokerstream`.
+        words: behind `brokertwin`.
         environment: its variables.
         log: where it writes; a new start goes on in the same file.
         program: what is started in its place.
@@ -154,14 +154,14 @@ def _shut(pid: int, fd: int, port: int) -> bool:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Every process whose environment has a value `BROKERSTREAM_CHECKPOINT` of this text.
+    """Every process whose environment has a value `BROKERTWIN_CHECKPOINT` of this text.
 
     Spark's JVM and its Python workers have it from the job that started them.
     """
     found = []
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            is_marked = one.environ().get("BROKERSTREAM_CHECKPOINT") == mark
+            is_marked = one.environ().get("BROKERTWIN_CHECKPOINT") == mark
             if is_marked and one.pid != os.getpid() and one.status() != psutil.STATUS_ZOMBIE:
                 found.append(one)
     return found

@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.faults import chance
 from tests.faults.cases import Case
 from tests.faults.delays import RelayedKafka, relaying
@@ -65,14 +65,14 @@ def run(cases: Iterable[Case], rounds: int, say: Say) -> Iterator[Round]:
 @contextmanager
 def standing(case: Case, say: Say) -> Iterator[Stand]:
     """A stand for a case. Raises AssertionError where it leaves something behind."""
-    directory = Path(tempfile.mkdtemp(prefix="brokerstream-faults-"))
+    directory = Path(tempfile.mkdtemp(prefix="brokertwin-faults-"))
     home = directory / "small"
     of_gateway = faked_time(directory) if case.has_faked_time else {}
     environment: dict[str, str] = {}
     if case.max_offsets:
-        environment["BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER"] = str(case.max_offsets)
+        environment["BROKERTWIN_MAX_OFFSETS_PER_TRIGGER"] = str(case.max_offsets)
     if case.max_bytes:
-        environment["BROKERSTREAM_MAX_BYTES_PER_TRIGGER"] = str(case.max_bytes)
+        environment["BROKERTWIN_MAX_BYTES_PER_TRIGGER"] = str(case.max_bytes)
     if case.dies_in_one_of:
         environment |= chance.environment(directory, case.dies_in_one_of, os.environ)
     is_done = False

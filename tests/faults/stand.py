@@ -8,9 +8,9 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from brokerstream.gateway.answers import Address
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.gateway.answers import Address
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.faults import checks, processes
 from tests.faults.load import Load
 from tests.faults.processes import Server
@@ -75,9 +75,9 @@ class Stand:
         self.clusters = clusters
         self.bench = JobBench(bootstrap, checkpoint_home or directory, clusters=clusters)
         given = {**Commands(self.bench).environment, **environment}
-        given["BROKERSTREAM_CLUSTERS"] = ",".join(clusters)
+        given["BROKERTWIN_CLUSTERS"] = ",".join(clusters)
         if cluster is not None:
-            given["BROKERSTREAM_MASTER"] = cluster.url
+            given["BROKERTWIN_MASTER"] = cluster.url
         place = ("--prefix", self.bench.prefix, "--bootstrap", bootstrap, "--cluster", CELL)
         self.address = Address(HOST, free_port())
         listen = ("--listen", f"{HOST}:{self.address.port}")

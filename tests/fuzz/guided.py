@@ -19,7 +19,7 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-not-found,unused-ignore]
 
-with atheris.instrument_imports(include=["brokerstream"]):
+with atheris.instrument_imports(include=["brokertwin"]):
     from tests.fuzz.targets import TARGETS, Target
 
 from tests.support.sources import ROOT

@@ -12,26 +12,26 @@ from unittest import mock
 import msgspec
 from crc32c import crc32c
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import records
-from brokerstream.gateway.api_versions import SERVED
-from brokerstream.gateway.protocol.frames import Request, decode_request, encode_request
-from brokerstream.gateway.protocol.primitives import MalformedError
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
-from brokerstream.state.configs import broker_config
-from brokerstream.state.configs.broker_config import UnknownSettingError
-from brokerstream.state.configs.config_keys import InvalidConfigError
-from brokerstream.state.core import layers, outputs
-from brokerstream.state.core.events import Reason
-from brokerstream.state.core.outputs import Position
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.streaming import state_reader, store_files, store_writer
-from brokerstream.streaming.edge import Edge
-from brokerstream.streaming.ingest.documents import Document
-from brokerstream.streaming.ingest.readers import Origin, Reader
-from brokerstream.streaming.lines import Line
+from brokertwin.errors import UserError
+from brokertwin.gateway import records
+from brokertwin.gateway.api_versions import SERVED
+from brokertwin.gateway.protocol.frames import Request, decode_request, encode_request
+from brokertwin.gateway.protocol.primitives import MalformedError
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
+from brokertwin.state.configs import broker_config
+from brokertwin.state.configs.broker_config import UnknownSettingError
+from brokertwin.state.configs.config_keys import InvalidConfigError
+from brokertwin.state.core import layers, outputs
+from brokertwin.state.core.events import Reason
+from brokertwin.state.core.outputs import Position
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.streaming import state_reader, store_files, store_writer
+from brokertwin.streaming.edge import Edge
+from brokertwin.streaming.ingest.documents import Document
+from brokertwin.streaming.ingest.readers import Origin, Reader
+from brokertwin.streaming.lines import Line
 from tests.fuzz.mutations import changed, changed_document
 from tests.support.batches import CODECS, batch
 from tests.support.jobs import CAPTURES, capture

@@ -6,7 +6,7 @@ import struct
 import msgspec
 import pytest
 
-from brokerstream.streaming import store_files
+from brokertwin.streaming import store_files
 from tests.fuzz.__main__ import fuzz
 from tests.fuzz.mutations import changed
 from tests.fuzz.targets import CELL, TARGETS, Events

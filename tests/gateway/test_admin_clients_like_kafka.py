@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.support.admin_sides import Act, Call, ask_all, differing
 from tests.support.admin_steps import (
     NOT_CALLED,

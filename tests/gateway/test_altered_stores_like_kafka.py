@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
 from tests.gateway.test_key_stores import keytool
 from tests.support.certificates import Authority, hidden, of_pkcs12
 from tests.support.configs import BROKER, alter

@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokerstream.gateway import credentials, scram
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.api_versions import UNNAMED
-from brokerstream.gateway.protocol.primitives import NotEncodableError
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.access.authorizer import (
+from brokertwin.gateway import credentials, scram
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.api_versions import UNNAMED
+from brokertwin.gateway.protocol.primitives import NotEncodableError
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.access.authorizer import (
     CLASS_NAME,
     CLUSTER_NAME,
     OPERATIONS,
@@ -33,8 +33,8 @@ from brokerstream.state.access.authorizer import (
     Permission,
     ResourceType,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support import sasl
 from tests.support.gateways import Client, running_gateway
 from tests.support.patience import wait_until

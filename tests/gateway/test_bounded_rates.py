@@ -1,7 +1,7 @@
 """How fast clients may be at the edge: counted as a broker counts, and forgotten."""
 
-from brokerstream.gateway.bounded_rates import BoundedRates, RateLimit
-from brokerstream.state.cluster.quota_rates import Windows
+from brokertwin.gateway.bounded_rates import BoundedRates, RateLimit
+from brokertwin.state.cluster.quota_rates import Windows
 
 LIMIT = RateLimit(2.0, Windows(11, 1000))
 ALLOWED = 20

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 import structlog
 
-from brokerstream.cli import logs
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.broker_loggers import LOGGERS
-from brokerstream.settings import Settings
+from brokertwin.cli import logs
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.broker_loggers import LOGGERS
+from brokertwin.settings import Settings
 from tests.support.gateways import Client, running_gateway
 
 LOGGER, TOPIC = 8, 2
 SET, DELETE, APPEND, SUBTRACT, UNKNOWN = 0, 1, 2, 3, 9
-OURS, THEIRS = "brokerstream.gateway", "state.change.logger"
+OURS, THEIRS = "brokertwin.gateway", "state.change.logger"
 GONE = {"resourceType": TOPIC, "resourceName": "nowhere"}
 
 
@@ -134,13 +134,13 @@ def test_what_is_below_the_level_of_its_logger_is_not_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def written() -> list[str]:
-        for name in (OURS, "brokerstream.other"):
+        for name in (OURS, "brokertwin.other"):
             for level in ("debug", "info", "error"):
                 getattr(structlog.get_logger(name), level)(f"{name}-{level}")
         shown = capsys.readouterr().err
-        return [word for word in shown.split() if "-" in word and word.startswith("brokerstream")]
+        return [word for word in shown.split() if "-" in word and word.startswith("brokertwin")]
 
-    rest = ["brokerstream.other-info", "brokerstream.other-error"]
+    rest = ["brokertwin.other-info", "brokertwin.other-error"]
     with running_gateway(brokers=2) as gateway, gateway.client() as client:
         side = Side(client, OURS)
         assert written() == [f"{OURS}-info", f"{OURS}-error", *rest]

@@ -1,6 +1,6 @@
 """What the answers of a cell show of the events that are not answered yet."""
 
-from brokerstream.gateway.cell_watch import CellWatch
+from brokertwin.gateway.cell_watch import CellWatch
 
 PATIENCE_S = 10.0
 

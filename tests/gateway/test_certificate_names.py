@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from brokerstream.gateway import certificate_names
-from brokerstream.gateway.principals import distinguished_name
+from brokertwin.gateway import certificate_names
+from brokertwin.gateway.principals import distinguished_name
 from tests.support.certificates import VALID, Authority
 
 NAMES = [

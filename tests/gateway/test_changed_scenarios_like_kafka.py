@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.support.changed_scenarios import AGAIN, NAMES, WHOLE, Changes, played
 from tests.support.gateways import running_gateway
 from tests.support.walk_sides import seeds

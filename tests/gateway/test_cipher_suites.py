@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.cipher_suites import OF_TLS_1_3
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.errors import UserError
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.cipher_suites import OF_TLS_1_3
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.support.gateways import running_gateway
 from tests.support.secured_kafkas import stores
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.support.classic_walks import SETTINGS, ClassicWalk
 from tests.support.group_rows import kinds_of_same_rows, noted_rows
 from tests.support.group_walks import TOPICS

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.logs import log as logs
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.logs import log as logs
 from tests.conformance import wire
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until

@@ -5,10 +5,10 @@ from base64 import b64encode
 
 import pytest
 
-from brokerstream.gateway import client_metrics, compression
-from brokerstream.gateway.client_metrics import Software
-from brokerstream.gateway.limits import Limits
-from brokerstream.state.apis.push_telemetry import NOT_READABLE
+from brokertwin.gateway import client_metrics, compression
+from brokertwin.gateway.client_metrics import Software
+from brokertwin.gateway.limits import Limits
+from brokertwin.state.apis.push_telemetry import NOT_READABLE
 
 MOST = 64 * 1024
 CODECS = tuple(enumerate(compression.NAMES))[1:]

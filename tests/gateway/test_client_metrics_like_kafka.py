@@ -17,9 +17,9 @@ import pytest
 import snappy
 import zstandard
 
-from brokerstream.gateway.answers import Address
-from brokerstream.state.core.java_hashes import uuid_hash
-from brokerstream.state.core.schema import ZERO_UUID
+from brokertwin.gateway.answers import Address
+from brokertwin.state.core.java_hashes import uuid_hash
+from brokertwin.state.core.schema import ZERO_UUID
 from tests.support.configs import DELETE, METRICS, SET, Change, Real, alter
 from tests.support.gateways import Client, running_gateway
 from tests.support.patience import wait_until

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from brokerstream.state.core.errors import Error
+from brokertwin.gateway.answers import Address
+from brokertwin.state.core.errors import Error
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway
 from tests.support.patience import wait_until

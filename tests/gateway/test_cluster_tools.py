@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway import control
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.control import Control
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.state.replication.throttles import Side
+from brokertwin.gateway import control
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.control import Control
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.state.replication.throttles import Side
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.kafka_clusters import kafka_cluster

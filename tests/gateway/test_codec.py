@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 
-from brokerstream.gateway.protocol import generate
-from brokerstream.gateway.protocol.codec import message_codec
-from brokerstream.gateway.protocol.frames import (
+from brokertwin.gateway.protocol import generate
+from brokertwin.gateway.protocol.codec import message_codec
+from brokertwin.gateway.protocol.frames import (
     Request,
     UnsupportedError,
     decode_request,
@@ -25,18 +25,18 @@ from brokerstream.gateway.protocol.frames import (
     encode_response,
     encode_sized_response,
 )
-from brokerstream.gateway.protocol.primitives import (
+from brokertwin.gateway.protocol.primitives import (
     MalformedError,
     NotEncodableError,
     Reader,
     uuid_bytes,
     write_uvarint,
 )
-from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES, parse_versions
-from brokerstream.kafka_io import jars
-from brokerstream.settings import default_home
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.state.core.schema import Part
+from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES, parse_versions
+from brokertwin.kafka_io import jars
+from brokertwin.settings import default_home
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.schema import Part
 from tests.support.bodies import NOT_FINITE, bodies, full_body
 from tests.support.examples import examples
 

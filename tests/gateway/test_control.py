@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import control
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.control import Control
-from brokerstream.gateway.local_engine import LocalEngine
+from brokertwin.errors import UserError
+from brokertwin.gateway import control
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.control import Control
+from brokertwin.gateway.local_engine import LocalEngine
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.patience import wait_until

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokerstream.gateway import control
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.control import Control
-from brokerstream.gateway.local_engine import LocalEngine
+from brokertwin.gateway import control
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.control import Control
+from brokertwin.gateway.local_engine import LocalEngine
 from tests.support.gateways import Client, running_gateway
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import wait_until

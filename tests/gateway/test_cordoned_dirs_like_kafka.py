@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
+from brokertwin.gateway.answers import Address
 from tests.support.gateways import Client, running_gateway
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import wait_until

@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import plain, secret_files
-from brokerstream.gateway.credentials import Credentials, make, mode_warning, read, write
-from brokerstream.gateway.scram import MECHANISMS, AuthenticationError, Credential, matches
+from brokertwin.errors import UserError
+from brokertwin.gateway import plain, secret_files
+from brokertwin.gateway.credentials import Credentials, make, mode_warning, read, write
+from brokertwin.gateway.scram import MECHANISMS, AuthenticationError, Credential, matches
 
 SHA_256, SHA_512 = MECHANISMS.values()
 PASSWORD = "a pass,word=ü"

@@ -13,13 +13,13 @@ import msgspec
 import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.data_topic import DataTopic
-from brokerstream.gateway.sealed_segments import SealedSegments
-from brokerstream.gateway.topic_rows import Place, RowCache, RowReader
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.locators import Locator
-from brokerstream.state.core.outputs import SegmentKey
+from brokertwin.errors import UserError
+from brokertwin.gateway.data_topic import DataTopic
+from brokertwin.gateway.sealed_segments import SealedSegments
+from brokertwin.gateway.topic_rows import Place, RowCache, RowReader
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.locators import Locator
+from brokertwin.state.core.outputs import SegmentKey
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S, growing
 

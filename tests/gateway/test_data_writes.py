@@ -2,9 +2,9 @@
 
 import asyncio
 
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.gateway.protocol.frames import decode_response
-from brokerstream.state.core.errors import Error
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.state.core.errors import Error
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, produce_body, running_gateway
 

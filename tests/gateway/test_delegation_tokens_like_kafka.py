@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway import credentials, scram
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.access.authorizer import CLASS_NAME, Operation, ResourceType
+from brokertwin.gateway import credentials, scram
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.access.authorizer import CLASS_NAME, Operation, ResourceType
 from tests.support import sasl
 from tests.support.gateways import Client, running_gateway
 from tests.support.kafka_tools import ToolProcess

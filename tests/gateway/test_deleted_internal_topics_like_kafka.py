@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from brokerstream.gateway.protocol.frames import decode_response
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from tests.support.batches import START, batch
 from tests.support.deleted_topics import NOT_COORDINATOR, Asking, assert_same, errors
 from tests.support.gateways import Client
@@ -31,7 +31,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "2",
     "share.coordinator.state.topic.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
-    "brokerstream.internal.logs": "true",
+    "brokertwin.internal.logs": "true",
 }
 """With rows in the logs ours remembers producers in `__consumer_offsets`, too."""
 
@@ -46,7 +46,7 @@ TIMEOUTS = {"sessionTimeoutMs": 45_000, "rebalanceTimeoutMs": 45_000}
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     """A real broker that nobody else has, and ours."""
     broker = EmbeddedKafka(tmp_path_factory.mktemp("deleted") / "broker", default_home())
-    settings = {name: each for name, each in SETTINGS.items() if "brokerstream" not in name}
+    settings = {name: each for name, each in SETTINGS.items() if "brokertwin" not in name}
     try:
         with both_sides(broker.start(settings), {TOPIC: 1, LATER: 1}, SETTINGS) as found:
             yield found

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from brokerstream.gateway import denials
-from brokerstream.gateway.denials import AGAIN_AFTER_S, CLUSTER, Denials, denied
-from brokerstream.gateway.engine import EdgeRequest
-from brokerstream.state.core.errors import Error
+from brokertwin.gateway import denials
+from brokertwin.gateway.denials import AGAIN_AFTER_S, CLUSTER, Denials, denied
+from brokertwin.gateway.engine import EdgeRequest
+from brokertwin.state.core.errors import Error
 
 TOPIC, GROUP = Error.TOPIC_AUTHORIZATION_FAILED, Error.GROUP_AUTHORIZATION_FAILED
 IDS = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

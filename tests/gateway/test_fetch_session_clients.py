@@ -12,8 +12,8 @@ import confluent_kafka
 import kafka
 import pytest
 
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.state.configs.broker_config import parse
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.state.configs.broker_config import parse
 from tests.support.examples import examples
 from tests.support.gateways import Running, serving
 from tests.support.kafka_tools import run_tool

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.conformance import wire
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.support.batches import START

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from brokerstream.gateway.api_versions import SERVED
-from brokerstream.gateway.protocol.frames import Request, decode_request, encode_request
-from brokerstream.gateway.protocol.primitives import MalformedError
-from brokerstream.gateway.protocol.schema import API_NAMES
-from brokerstream.state.core.events import Reason
+from brokertwin.gateway.api_versions import SERVED
+from brokertwin.gateway.protocol.frames import Request, decode_request, encode_request
+from brokertwin.gateway.protocol.primitives import MalformedError
+from brokertwin.gateway.protocol.schema import API_NAMES
+from brokertwin.state.core.events import Reason
 from tests.support.batches import CODECS, batch
 from tests.support.bodies import bodies
 from tests.support.examples import examples

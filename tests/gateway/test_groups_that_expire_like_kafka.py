@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.gateway.answers import Address
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.support.gateways import Client, running_gateway
 from tests.support.patience import wait_until
 

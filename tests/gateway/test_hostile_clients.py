@@ -16,12 +16,12 @@ import snappy
 import zstandard
 from structlog.testing import capture_logs
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import arrivals, compression, records
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.arrivals import Arrivals
-from brokerstream.gateway.limits import Limits
-from brokerstream.state.core.errors import Error
+from brokertwin.errors import UserError
+from brokertwin.gateway import arrivals, compression, records
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.arrivals import Arrivals
+from brokertwin.gateway.limits import Limits
+from brokertwin.state.core.errors import Error
 from tests.gateway.test_security import with_sasl
 from tests.support import sasl
 from tests.support.batches import CODECS, batch

@@ -16,20 +16,20 @@ import kafka
 import pytest
 from kafka.record.memory_records import MemoryRecords
 
-from brokerstream.gateway import internal_batches
-from brokerstream.gateway.answers import Address
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.core.records import (
+from brokertwin.gateway import internal_batches
+from brokertwin.gateway.answers import Address
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,
     Record,
     TransactionalOffset,
     TransactionalOffsetsWritten,
 )
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.replication import internal_logs
-from brokerstream.state.replication.internal_logs import Left
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.replication import internal_logs
+from brokertwin.state.replication.internal_logs import Left
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.stopping_brokers import bootstrap_of
@@ -248,7 +248,7 @@ def uuid_bytes(text: str) -> bytes:
 
 @pytest.fixture(scope="module", params=[3, 1], ids=["three brokers", "one broker"])
 def gateway(request: pytest.FixtureRequest) -> Iterator[Running]:
-    with running_gateway(ONE | {"brokerstream.internal.logs": "true"}, request.param) as running:
+    with running_gateway(ONE | {"brokertwin.internal.logs": "true"}, request.param) as running:
         yield running
 
 

@@ -12,18 +12,18 @@ import msgspec
 import pytest
 from confluent_kafka import Producer
 
-from brokerstream.cli import run_cleaning
-from brokerstream.cli.run_cleaning import Cleaning
-from brokerstream.gateway import log_cleaner, records
-from brokerstream.gateway.data_topic import DataTopic
-from brokerstream.gateway.job_cleaner import CellState, JobCleaner, JobState
-from brokerstream.kafka_io import topics
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.outputs import DEAD_LETTERS, SEGMENTS, Position
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import Log
-from brokerstream.streaming import garbage, job, runner
+from brokertwin.cli import run_cleaning
+from brokertwin.cli.run_cleaning import Cleaning
+from brokertwin.gateway import log_cleaner, records
+from brokertwin.gateway.data_topic import DataTopic
+from brokertwin.gateway.job_cleaner import CellState, JobCleaner, JobState
+from brokertwin.kafka_io import topics
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.outputs import DEAD_LETTERS, SEGMENTS, Position
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log import Log
+from brokertwin.streaming import garbage, job, runner
 from tests.conformance import wire
 from tests.gateway.test_cleaner_like_kafka import CONFIGS, LATER_MS
 from tests.support.jobs import JobBench
@@ -128,7 +128,7 @@ class Compacted:
         return [each.partition(":")[2].partition("=")[0] for each in told]
 
     def oldest_needed(self) -> int:
-        """Up to which offset `brokerstream gc` may delete in `data`."""
+        """Up to which offset `brokertwin gc` may delete in `data`."""
         needs = garbage.needed_by_logs("a", self.cell.tables)
         return min(need.locator.offset for need in needs)
 

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import journal_snapshot
-from brokerstream.gateway.batch_store import BLOCK_BYTES, FileStore
-from brokerstream.gateway.disk import Disk, sync_all
-from brokerstream.gateway.journal import Compaction, Journal
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.gateway.persistence import AT_ONCE, JournalOptions
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.errors import UserError
+from brokertwin.gateway import journal_snapshot
+from brokertwin.gateway.batch_store import BLOCK_BYTES, FileStore
+from brokertwin.gateway.disk import Disk, sync_all
+from brokertwin.gateway.journal import Compaction, Journal
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.persistence import AT_ONCE, JournalOptions
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.settings import BrokerSettings
 from tests.support.batches import batch
 from tests.support.crashing_disks import CrashError, CrashingDisk, FullDisk, Lost
 from tests.support.examples import examples

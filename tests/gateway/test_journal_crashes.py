@@ -7,19 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.gateway import answers
-from brokerstream.gateway.engine import EdgeRequest
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.gateway.persistence import AT_ONCE, JournalOptions
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.check import check as check_cell
-from brokerstream.state.cell.resting import columns_at_rest
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.state.core import waiting
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.tables import TABLE_NAMES
-from brokerstream.state.logs import log as logs
+from brokertwin.gateway import answers
+from brokertwin.gateway.engine import EdgeRequest
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.persistence import AT_ONCE, JournalOptions
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.check import check as check_cell
+from brokertwin.state.cell.resting import columns_at_rest
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.core import waiting
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.tables import TABLE_NAMES
+from brokertwin.state.logs import log as logs
 from tests.support.batches import START, batch
 from tests.support.crashing_disks import CrashError, CrashingDisk, Lost
 

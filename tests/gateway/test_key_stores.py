@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import key_stores, store_checks
-from brokerstream.gateway.broker_properties import BrokerProperties
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.gateway.store_passwords import StorePasswords
-from brokerstream.gateway.tls import LOOKS_EVERY_S, Tls
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.state.core.errors import Error
+from brokertwin.errors import UserError
+from brokertwin.gateway import key_stores, store_checks
+from brokertwin.gateway.broker_properties import BrokerProperties
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.store_passwords import StorePasswords
+from brokertwin.gateway.tls import LOOKS_EVERY_S, Tls
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.state.core.errors import Error
 from tests.support.certificates import Authority, Identity, hidden, of_pkcs12
 from tests.support.configs import BROKER, DELETE, SET, alter
 from tests.support.gateways import HOST, Client, running_gateway

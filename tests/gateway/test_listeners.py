@@ -9,17 +9,17 @@ from typing import cast
 
 from structlog.testing import capture_logs
 
-from brokerstream.gateway import credentials, scram
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.engine import Engine
-from brokerstream.gateway.listeners import AddedListeners, Listener, _Wanted
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.gateway.store_passwords import StorePasswords
-from brokerstream.kafka_io.kafka_broker import _free_port
-from brokerstream.state.configs import listeners as of_settings
-from brokerstream.state.core.events import Kind
+from brokertwin.gateway import credentials, scram
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.engine import Engine
+from brokertwin.gateway.listeners import AddedListeners, Listener, _Wanted
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.store_passwords import StorePasswords
+from brokertwin.kafka_io.kafka_broker import _free_port
+from brokertwin.state.configs import listeners as of_settings
+from brokertwin.state.core.events import Kind
 from tests.support.certificates import Authority, of_pkcs12
 from tests.support.configs import BROKER, DELETE, SET, alter
 from tests.support.gateways import HOST, Client, Running, running_gateway

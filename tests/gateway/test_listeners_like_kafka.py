@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.kafka_io.kafka_broker import HOST, _free_port
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.kafka_io.kafka_broker import HOST, _free_port
 from tests.support.certificates import Authority, of_pkcs12
 from tests.support.configs import BROKER, DELETE, SET, alter
 from tests.support.gateways import Client, running_gateway

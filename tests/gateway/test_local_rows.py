@@ -5,12 +5,12 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from brokerstream.gateway.engine import ResponseRow
-from brokerstream.gateway.local_rows import TOLD, AnswerRow, LocalRows, RecordRow
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core import outputs
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.records import RecordEntry
+from brokertwin.gateway.engine import ResponseRow
+from brokertwin.gateway.local_rows import TOLD, AnswerRow, LocalRows, RecordRow
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import outputs
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.records import RecordEntry
 from tests.support.histories import seeded
 
 STORIES = (3, 9, 51)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.gateway import log_cleaner
-from brokerstream.gateway.batch_store import FileStore, MemoryStore
-from brokerstream.gateway.engine import EdgeRequest
-from brokerstream.state.cell.check import check
-from brokerstream.state.logs import log as logs
+from brokertwin.gateway import log_cleaner
+from brokertwin.gateway.batch_store import FileStore, MemoryStore
+from brokertwin.gateway.engine import EdgeRequest
+from brokertwin.state.cell.check import check
+from brokertwin.state.logs import log as logs
 from tests.gateway.test_cleaner_like_kafka import CONFIGS, LATER_MS, Batch, Side
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import wait_until

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.engine import Body
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.state.core.errors import Error
-from brokerstream.state.logs import log as logs
+from brokertwin.gateway.engine import Body
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs import log as logs
 from tests.support.batches import START, batch
 from tests.support.gateways import Client, Running, running_gateway
 

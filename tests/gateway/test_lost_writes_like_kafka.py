@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.protocol.frames import decode_response
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from tests.support.gateways import KEYS, Client
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.schedules import Cluster, both_clusters

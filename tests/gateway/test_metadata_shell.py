@@ -8,13 +8,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 import msgspec
 import pytest
 
-from brokerstream.clients.backoff import constant_backoff
-from brokerstream.clients.metadata import MetadataError, MetadataSettings
-from brokerstream.clients.metadata_wait import Known
-from brokerstream.clients.network import Connect
-from brokerstream.gateway.metadata_shell import MetadataShell, MetadataWaitError
-from brokerstream.state.apis.metadata import MetadataResponse
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.backoff import constant_backoff
+from brokertwin.clients.metadata import MetadataError, MetadataSettings
+from brokertwin.clients.metadata_wait import Known
+from brokertwin.clients.network import Connect
+from brokertwin.gateway.metadata_shell import MetadataShell, MetadataWaitError
+from brokertwin.state.apis.metadata import MetadataResponse
+from brokertwin.state.core.errors import Error
 from tests.support.machine import Bench
 from tests.support.patience import PATIENCE_S, growing
 

@@ -20,7 +20,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from brokerstream.state.groups.consumer_protocol import assignment_of
+from brokertwin.state.groups.consumer_protocol import assignment_of
 from tests.gateway.test_group_clients import (
     RECORDS,
     ConfluentMember,

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.oauthbearer import Bearer, RefusedTokenError, Rules, authenticate
-from brokerstream.gateway.protocol.primitives import MalformedError
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokertwin.errors import UserError
+from brokertwin.gateway.oauthbearer import Bearer, RefusedTokenError, Rules, authenticate
+from brokertwin.gateway.protocol.primitives import MalformedError
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
 from tests.support.gateways import running_gateway
 from tests.support.patience import PATIENCE_S
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.protocol.frames import decode_response
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from tests.gateway.test_share_sessions_like_kafka import SHARE_FETCH, Members
 from tests.support.gateways import running_gateway
 from tests.support.walk_sides import Step, both_sides

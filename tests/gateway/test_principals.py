@@ -4,10 +4,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import principals
-from brokerstream.gateway.der import part
-from brokerstream.gateway.principals import distinguished_name, parse_rules, principal_of
+from brokertwin.errors import UserError
+from brokertwin.gateway import principals
+from brokertwin.gateway.der import part
+from brokertwin.gateway.principals import distinguished_name, parse_rules, principal_of
 from tests.support.certificates import Authority
 
 NAMES = {

@@ -17,10 +17,10 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokerstream.clients.fetcher import FetchSettings, OffsetReset
-from brokerstream.drivers.consumer import Consumer
-from brokerstream.state.replication.preferred_replica import RACK_AWARE
+from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+from brokertwin.drivers.consumer import Consumer
+from brokertwin.state.replication.preferred_replica import RACK_AWARE
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.gateway.test_fetches_like_kafka import asked, fetch, plain, topic_id
 from tests.support.batches import START
@@ -41,7 +41,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster
     """Ours and a real one; partition 0 of the topic is led by broker 1 and lies on all three."""
     path: Path = tmp_path_factory.mktemp("racks")
     racks = ",".join(f"{broker}:{rack}" for broker, rack in RACKS.items())
-    given = SELECTOR | {"brokerstream.broker.racks": racks}
+    given = SELECTOR | {"brokertwin.broker.racks": racks}
     with ExitStack() as stack:
         nodes = stack.enter_context(kafka_cluster(path, 3, SELECTOR, RACKS))
         ours = stack.enter_context(running_gateway(given, brokers=3)).addresses

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.gateway import compression, recompression, records
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.records import HEADER_BYTES
-from brokerstream.state.configs.codecs import Codec
+from brokertwin.gateway import compression, recompression, records
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.records import HEADER_BYTES
+from brokertwin.state.configs.codecs import Codec
 from tests.support.batches import CODECS, batch
 from tests.support.configs import BROKER, SET
 from tests.support.gateways import Client, running_gateway

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 from kafka.record.util import calc_crc32c
 
-from brokerstream.gateway import compression, records
-from brokerstream.gateway.compression import DecompressionError
-from brokerstream.state.core.errors import Error
+from brokertwin.gateway import compression, records
+from brokertwin.gateway.compression import DecompressionError
+from brokertwin.state.core.errors import Error
 from tests.support.batches import CODECS, START, batch
 
 CRC, ATTRIBUTES, LAST_DELTA, MAX_TIMESTAMP, COUNT = 17, 21, 23, 35, 57

@@ -2,12 +2,12 @@
 
 import pytest
 
-from brokerstream.gateway.api_versions import SERVED
-from brokerstream.gateway.protocol.frames import Request, decode_response, encode_response
-from brokerstream.gateway.protocol.schema import API_NAMES
-from brokerstream.gateway.refusals import EMPTY_IN_ERROR, error_of, error_response, has_own_code
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import Reason
+from brokertwin.gateway.api_versions import SERVED
+from brokertwin.gateway.protocol.frames import Request, decode_response, encode_response
+from brokertwin.gateway.protocol.schema import API_NAMES
+from brokertwin.gateway.refusals import EMPTY_IN_ERROR, error_of, error_response, has_own_code
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import Reason
 from tests.support.bodies import full_body
 
 VERSIONS = [

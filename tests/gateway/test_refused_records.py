@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway import records, refused_records
+from brokertwin.gateway import records, refused_records
 from tests.conformance import wire
 
 NOW = 1_795_382_530_413

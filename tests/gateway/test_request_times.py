@@ -2,10 +2,10 @@
 
 import pytest
 
-from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
-from brokerstream.gateway.protocol.frames import Request
-from brokerstream.gateway.request_times import RequestTimes, Stopwatch
-from brokerstream.state.cluster.quota_rates import Windows
+from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.request_times import RequestTimes, Stopwatch
+from brokertwin.state.cluster.quota_rates import Windows
 
 PRODUCE, METADATA, WRITE_TXN_MARKERS = 0, 3, 27
 WINDOWS = Windows(11, 1000)

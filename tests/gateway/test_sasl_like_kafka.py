@@ -19,12 +19,12 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from brokerstream.gateway import credentials, scram
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.gateway import credentials, scram
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.support import sasl
 from tests.support.gateways import Client, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until

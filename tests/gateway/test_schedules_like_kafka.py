@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokerstream.gateway.local_engine import LocalEngine
+from brokertwin.gateway.local_engine import LocalEngine
 from tests.support.examples import TIMES
 from tests.support.gateways import running_gateway
 from tests.support.kafka_clusters import kafka_cluster

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.net.sasl.scram import ScramClient
 
-from brokerstream.gateway.scram import (
+from brokertwin.gateway.scram import (
     ITERATIONS_MIN,
     MECHANISMS,
     AuthenticationError,

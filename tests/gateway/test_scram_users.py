@@ -14,8 +14,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from brokerstream.gateway import credentials, scram_users
-from brokerstream.gateway.credentials import Credentials
+from brokertwin.gateway import credentials, scram_users
+from brokertwin.gateway.credentials import Credentials
 from tests.conformance import wire
 from tests.gateway.test_security import users, with_sasl
 from tests.support import sasl

@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import credentials, plain, scram, security
-from brokerstream.gateway.engine import Answer, EdgeRequest
-from brokerstream.gateway.limits import Limits
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.state.configs.broker_config import parse
+from brokertwin.errors import UserError
+from brokertwin.gateway import credentials, plain, scram, security
+from brokertwin.gateway.engine import Answer, EdgeRequest
+from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.state.configs.broker_config import parse
 from tests.support import sasl
 from tests.support.certificates import Authority
 from tests.support.gateways import CLUSTER, HOST, Client, Running, running_gateway, serving

@@ -16,21 +16,21 @@ import pytest
 from kafka.record.memory_records import MemoryRecords
 from structlog.testing import capture_logs
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.api_versions import ITS_OWN, SERVED, UNNAMED
-from brokerstream.gateway.engine import Answer, EdgeRequest
-from brokerstream.gateway.limits import Limits
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.gateway.protocol.frames import Request, decode_response, encode_request
-from brokerstream.gateway.server import Gateway
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.core.api import NotBuilt
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
+from brokertwin.errors import UserError
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.api_versions import ITS_OWN, SERVED, UNNAMED
+from brokertwin.gateway.engine import Answer, EdgeRequest
+from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
+from brokertwin.gateway.server import Gateway
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.core.api import NotBuilt
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
 from tests.support.batches import START, batch
 from tests.support.gateways import Client, Running, produce_body, running_gateway
 from tests.support.patience import PATIENCE_S, growing, wait_until

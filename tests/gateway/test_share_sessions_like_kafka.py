@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.protocol.frames import decode_response
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.protocol.frames import decode_response
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.support.gateways import Client, running_gateway
 from tests.support.patience import growing, wait_until

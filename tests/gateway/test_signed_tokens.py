@@ -10,12 +10,12 @@ from typing import Any
 import jwt
 import pytest
 
-from brokerstream.gateway.broker_properties import BrokerProperties
-from brokerstream.gateway.oauthbearer import RefusedTokenError
-from brokerstream.gateway.security import Security, settings_heeded
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.gateway.signed_tokens import AUDIENCE, HANDLER, ISSUER, VALIDATOR, SignedRules
-from brokerstream.gateway.token_keys import ENDPOINT
+from brokertwin.gateway.broker_properties import BrokerProperties
+from brokertwin.gateway.oauthbearer import RefusedTokenError
+from brokertwin.gateway.security import Security, settings_heeded
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.signed_tokens import AUDIENCE, HANDLER, ISSUER, VALIDATOR, SignedRules
+from brokertwin.gateway.token_keys import ENDPOINT
 
 NOW_S = 1_700_000_000
 SECRET = b"s" * 64

@@ -16,13 +16,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, HMACAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.gateway.signed_tokens import VALIDATOR
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.errors import UserError
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.gateway.signed_tokens import VALIDATOR
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.gateway.test_sasl_like_kafka import (
     BEARER,
     SEEN,

@@ -19,8 +19,8 @@ import confluent_kafka.admin
 import kafka
 import pytest
 
-from brokerstream.kafka_io import properties
-from brokerstream.state.configs.broker_config import parse
+from brokertwin.kafka_io import properties
+from brokertwin.state.configs.broker_config import parse
 from tests.conformance.runs import difference
 from tests.conformance.transcript import REGISTRY
 from tests.gateway.test_cleaner_like_kafka import CONFIGS as COMPACTED

@@ -25,24 +25,24 @@ from confluent_kafka import (
 )
 from structlog.testing import capture_logs
 
-from brokerstream.errors import UserError
-from brokerstream.gateway import answer_reader, spark_engine
-from brokerstream.gateway.engine import EdgeRequest, UnansweredError
-from brokerstream.gateway.protocol.frames import decode_response
-from brokerstream.gateway.spark_engine import THROTTLE_MAX_MS, SparkEngine
-from brokerstream.kafka_io import placement, topics
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_reader import ID_HEADER, Row, consumer, is_end, row_of
-from brokerstream.kafka_io.topic_writer import NewRow, write_all
-from brokerstream.kafka_io.topics import full_name
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core import outputs
-from brokerstream.state.core.api import NotBuilt
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import EVENT_BYTES_MAX, Kind
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.streaming import job
+from brokertwin.errors import UserError
+from brokertwin.gateway import answer_reader, spark_engine
+from brokertwin.gateway.engine import EdgeRequest, UnansweredError
+from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.gateway.spark_engine import THROTTLE_MAX_MS, SparkEngine
+from brokertwin.kafka_io import placement, topics
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_reader import ID_HEADER, Row, consumer, is_end, row_of
+from brokertwin.kafka_io.topic_writer import NewRow, write_all
+from brokertwin.kafka_io.topics import full_name
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import outputs
+from brokertwin.state.core.api import NotBuilt
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.streaming import job
 from tests.support.batches import batch
 from tests.support.configs import BROKER, SET, Change, Real, alter
 from tests.support.gateways import Client, Running, produce_body, serving

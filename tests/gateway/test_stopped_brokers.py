@@ -10,8 +10,8 @@ from typing import Any
 import kafka as kafka_python
 import pytest
 
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.state.configs.broker_config import parse
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.state.configs.broker_config import parse
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, running_gateway, serving
 from tests.support.running_jobs import WAIT_S, RunningJob

@@ -4,9 +4,9 @@ from functools import partial
 
 import pytest
 
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.state.core.errors import Error
-from brokerstream.state.logs import log as logs
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs import log as logs
 from tests.support.batches import batch
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import wait_until

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.broker_properties import BrokerProperties
-from brokerstream.gateway.oauthbearer import JAAS
-from brokerstream.gateway.token_keys import (
+from brokertwin.errors import UserError
+from brokertwin.gateway.broker_properties import BrokerProperties
+from brokertwin.gateway.oauthbearer import JAAS
+from brokertwin.gateway.token_keys import (
     BACKOFF_MAX,
     ENDPOINT,
     MISSING_MAX,

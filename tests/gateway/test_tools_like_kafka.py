@@ -7,12 +7,12 @@ in `tests/support/tool_steps.py`, with the reason.
 import msgspec
 import pytest
 
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.gateway.persistence import JournalOptions
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.persistence import JournalOptions
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.core.settings import BrokerSettings
 from tests.support.gateways import running_gateway
 from tests.support.kafka_tools import ToolProcess
 from tests.support.tool_sides import Found, Side, differing, explains, take_all, unexplained
@@ -22,8 +22,8 @@ from tests.support.tool_steps import CLASSES, DIFFERENCES, SETTINGS, STEPS, writ
 def with_rows(
     cluster: str, brokers: list[int], settings: BrokerSettings, journal: JournalOptions | None
 ) -> LocalEngine:
-    """As `brokerstream gateway` makes it: internal topics can be read, and no setting says so."""
-    settings = msgspec.structs.replace(settings, brokerstream_internal_logs=True)
+    """As `brokertwin gateway` makes it: internal topics can be read, and no setting says so."""
+    settings = msgspec.structs.replace(settings, brokertwin_internal_logs=True)
     return LocalEngine(cluster, brokers, settings, journal)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
-from brokerstream.kafka_io import properties
+from brokertwin.kafka_io import properties
 from tests.support.admin_sides import ask_all, differing
 from tests.support.admin_steps import ON_THREE_BROKERS
 from tests.support.cluster_steps import ASIDE, DIFFERENCES, FILES, STEPS

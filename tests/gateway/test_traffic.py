@@ -2,11 +2,11 @@
 
 import pytest
 
-from brokerstream.cli.watching.sources import GatewaySource
-from brokerstream.cli.watching.status import Phase, Status
-from brokerstream.gateway.traffic import BOUNDS_S, Traffic, error_paths
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.state.core.schema import Part
+from brokertwin.cli.watching.sources import GatewaySource
+from brokertwin.cli.watching.status import Phase, Status
+from brokertwin.gateway.traffic import BOUNDS_S, Traffic, error_paths
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.schema import Part
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import wait_until
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.core.errors import Error
+from brokertwin.state.core.errors import Error
 from tests.support.schedules import Cluster, both_clusters
 from tests.support.waiting_questions import FOLLOWER, Question, World
 

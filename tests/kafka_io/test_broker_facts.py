@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import broker_facts, properties
-from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import broker_facts, properties
+from brokertwin.kafka_io.kafka_clients import ClientProperties
 
 
 def test_a_real_broker_tells_what_it_has_otherwise_than_by_default(kafka: str) -> None:

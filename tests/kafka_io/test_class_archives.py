@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.kafka_io import class_archives, jars
-from brokerstream.kafka_io.class_archives import BROKER, DRIVER, archive, made, taking
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import default_home
+from brokertwin.kafka_io import class_archives, jars
+from brokertwin.kafka_io.class_archives import BROKER, DRIVER, archive, made, taking
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.settings import default_home
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import jars
-from brokerstream.settings import default_home
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import jars
+from brokertwin.settings import default_home
 from tests.support.ivy_mirrors import mirror, modules_of
 
 

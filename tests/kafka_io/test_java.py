@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.java import NEEDED, java_executable, java_version
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.java import NEEDED, java_executable, java_version
 from tests.support.sources import ROOT
 
 

@@ -13,10 +13,10 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import kafka_broker
-from brokerstream.kafka_io.kafka_broker import RESERVED, EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import kafka_broker
+from brokertwin.kafka_io.kafka_broker import RESERVED, EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.support.patience import PATIENCE_S
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.kafka_clients import (
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import (
     ClientProperties,
     check_reachable,
     client_properties,
     parse_jaas,
     pem,
 )
-from brokerstream.settings import load
+from brokertwin.settings import load
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 JAAS = f'{PLAIN} username="alice" password="s=c r;e\\"t";'
@@ -168,7 +168,7 @@ def test_the_address_is_the_flag_then_the_file(empty_directory: Path) -> None:
 def test_without_any_broker_it_says_what_to_do(empty_directory: Path) -> None:
     with pytest.raises(UserError, match="There is no Kafka broker") as refused:
         client_properties(load({"home": empty_directory}).settings)
-    assert "brokerstream kafka start" in refused.value.hint
+    assert "brokertwin kafka start" in refused.value.hint
 
 
 def test_one_address_that_accepts_is_enough() -> None:

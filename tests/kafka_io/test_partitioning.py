@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.kafka_io.partitioning import group_keys, spark_hash
-from brokerstream.state.core.murmur2 import murmur2, partition_of
+from brokertwin.kafka_io.partitioning import group_keys, spark_hash
+from brokertwin.state.core.murmur2 import murmur2, partition_of
 
 
 @pytest.mark.parametrize(

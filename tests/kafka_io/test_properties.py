@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.errors import IllegalArgumentException
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import properties
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import properties
 from tests.support.examples import examples
 
 if TYPE_CHECKING:

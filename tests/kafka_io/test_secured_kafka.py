@@ -10,16 +10,16 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.kafka_io.kafka_clients import ClientProperties, client_properties
-from brokerstream.kafka_io.topics import login_error
-from brokerstream.settings import default_home, load
-from brokerstream.state.core import outputs
-from brokerstream.streaming.ingest import batch_reader
-from brokerstream.streaming.ingest.batches import TopicPartition
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
+from brokertwin.kafka_io.topics import login_error
+from brokertwin.settings import default_home, load
+from brokertwin.state.core import outputs
+from brokertwin.streaming.ingest import batch_reader
+from brokertwin.streaming.ingest.batches import TopicPartition
 from tests.support.certificates import Authority, Identity
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.jobs import JobBench, capture
 from tests.support.patience import PATIENCE_S
 
@@ -183,9 +183,9 @@ def test_committed_offsets_are_brought_to_it_and_kept_from_it(
     file.write_text(properties.dump(client.values))
     source.write_text(f"g,{TOPIC},0,1\n")
     to = ("offsets", "export", source, "--to", client.bootstrap, "--to-config", file)
-    assert brokerstream(*to).stderr == "1 written, 0 not, 1 in all\n"
+    assert brokertwin(*to).stderr == "1 written, 0 not, 1 in all\n"
     kept = tmp_path / "kept"
-    done = brokerstream("offsets", "import", client.bootstrap, kept, "--kafka-config", file)
+    done = brokertwin("offsets", "import", client.bootstrap, kept, "--kafka-config", file)
     assert done.returncode == 0
-    (shown,) = brokerstream("offsets", "show", kept, "--json").stdout.splitlines()
+    (shown,) = brokertwin("offsets", "show", kept, "--json").stdout.splitlines()
     assert json.loads(shown) == {"group": "g", "topic": TOPIC, "partition": 0, "offset": 1}

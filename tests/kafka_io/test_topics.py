@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import placement, topics
-from brokerstream.kafka_io.topic_reader import read_all, without_repeats
-from brokerstream.settings import load
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming import job, runner
-from brokerstream.streaming.clock import Clock, now_ms
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import placement, topics
+from brokertwin.kafka_io.topic_reader import read_all, without_repeats
+from brokertwin.settings import load
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming import job, runner
+from brokertwin.streaming.clock import Clock, now_ms
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S
 

@@ -41,10 +41,10 @@ def main() -> int:
     parser.add_argument("--trigger", default="2 seconds", metavar="TIME", help="2 seconds")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="samples.jsonl, growth.svg")
     given = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="brokerstream-long-"))
+    directory = Path(tempfile.mkdtemp(prefix="brokertwin-long-"))
     keep: Path = given.keep or directory
     keep.mkdir(parents=True, exist_ok=True)
-    of_job = {"BROKERSTREAM_LOG_FORMAT": "json", "BROKERSTREAM_TRIGGER": given.trigger}
+    of_job = {"BROKERTWIN_LOG_FORMAT": "json", "BROKERTWIN_TRIGGER": given.trigger}
     stand = Stand(directory, says=_say, of_broker=PATIENT, **of_job)
     try:
         stand.start()

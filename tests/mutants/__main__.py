@@ -86,9 +86,9 @@ def copy_to(directory: Path, broken: str) -> Path:
     All packages stand there, so that they are found before those that are installed; the one to be
     broken and the tests are copies. Gives back the copy of the package.
     """
-    package = directory / "brokerstream"
+    package = directory / "brokertwin"
     package.mkdir()
-    for file in (ROOT / "brokerstream").glob("*.py"):
+    for file in (ROOT / "brokertwin").glob("*.py"):
         (package / file.name).symlink_to(file)
     for name in PACKAGES:
         if name != broken:

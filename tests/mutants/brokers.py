@@ -97,9 +97,9 @@ MUTANTS = (
         "a severed broker that is elected does not know",
         "    if partition is None or partition.leader != broker.id or broker.has_lost(*place):\n"
         "        return\n    leadership = changeable(broker, place)\n"
-        "    if broker.settings.brokerstream_isr_by_time_only:\n",
+        "    if broker.settings.brokertwin_isr_by_time_only:\n",
         "    leadership = changeable(broker, place)\n"
-        "    if broker.settings.brokerstream_isr_by_time_only:\n",
+        "    if broker.settings.brokertwin_isr_by_time_only:\n",
         SESSIONS + "test_a_severed_broker_that_is_elected_does_not_know",
     ),
     Mutant(

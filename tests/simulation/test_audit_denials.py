@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.simulation.audit_denials import REFUSALS, Denials
-from brokerstream.simulation.audit_losses import HEARD_MS
-from brokerstream.simulation.plan import (
+from brokertwin.simulation.audit_denials import REFUSALS, Denials
+from brokertwin.simulation.audit_losses import HEARD_MS
+from brokertwin.simulation.plan import (
     DENIED_GROUP,
     DENIED_ID,
     DENIED_TOPIC,

@@ -1,9 +1,9 @@
 """What the auditor says of epochs: who is fenced is acknowledged nothing."""
 
-from brokerstream.simulation.audit_epochs import Epochs
-from brokerstream.state.apis.end_txn import EndTxnRequest
-from brokerstream.state.apis.init_producer_id import InitProducerIdRequest
-from brokerstream.state.core.errors import Error
+from brokertwin.simulation.audit_epochs import Epochs
+from brokertwin.state.apis.end_txn import EndTxnRequest
+from brokertwin.state.apis.init_producer_id import InitProducerIdRequest
+from brokertwin.state.core.errors import Error
 
 
 def handed_out(epochs: Epochs, client: str, epoch: int) -> None:

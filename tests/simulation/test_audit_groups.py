@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.consumer_protocol import encode_assignment
-from brokerstream.simulation.audit_groups import Groups
-from brokerstream.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from brokerstream.state.apis.offset_commit import (
+from brokertwin.clients.consumer_protocol import encode_assignment
+from brokertwin.simulation.audit_groups import Groups
+from brokertwin.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from brokertwin.state.apis.offset_commit import (
     CommitPartition,
     CommitTopic,
     OffsetCommitRequest,
 )
-from brokerstream.state.apis.sync_group import SyncGroupRequest
-from brokerstream.state.core.errors import Error
+from brokertwin.state.apis.sync_group import SyncGroupRequest
+from brokertwin.state.core.errors import Error
 
 SESSION_MS = 100
 

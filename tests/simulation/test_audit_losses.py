@@ -2,10 +2,10 @@
 
 import pytest
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.simulation.audit_losses import EVERYBODY, Losses
-from brokerstream.simulation.audit_records import Outcome, RecordsSeen, Sent
-from brokerstream.simulation.plan import PASSING
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.simulation.audit_losses import EVERYBODY, Losses
+from brokertwin.simulation.audit_records import Outcome, RecordsSeen, Sent
+from brokertwin.simulation.plan import PASSING
 
 AT, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.simulation.audit_records import Log, Outcome, RecordsSeen, Sent
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.simulation.audit_records import Log, Outcome, RecordsSeen, Sent
 
 AT = TopicPartition("orders", 0)
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.client_loop import Send
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.share_session import AcknowledgeType
-from brokerstream.simulation.audit_records import Outcome, RecordsSeen, Sent
-from brokerstream.simulation.audit_shares import Shares
-from brokerstream.simulation.edge import Asked, Connection
-from brokerstream.state.core.errors import Error
-from brokerstream.state.share.fetch_bodies import (
+from brokertwin.clients.client_loop import Send
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.share_session import AcknowledgeType
+from brokertwin.simulation.audit_records import Outcome, RecordsSeen, Sent
+from brokertwin.simulation.audit_shares import Shares
+from brokertwin.simulation.edge import Asked, Connection
+from brokertwin.state.core.errors import Error
+from brokertwin.state.share.fetch_bodies import (
     AcknowledgementBatch,
     FetchedPartition,
     FetchedTopic,

@@ -4,14 +4,14 @@ from collections import Counter
 
 import pytest
 
-from brokerstream.simulation.audit_work import (
+from brokertwin.simulation.audit_work import (
     NO_GENERATION,
     Work,
     at_least_once,
     in_steps,
     once,
 )
-from brokerstream.state.core.errors import Error
+from brokertwin.state.core.errors import Error
 
 SESSION_MS = 100
 BEGINS = "second begins sink-0 of connect; first runs it, and was heard of"

@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from brokerstream.simulation.deliveries import Draws
-from brokerstream.simulation.plan import ClientPlan, Engine, Fault, Injection, Plan, Role
-from brokerstream.simulation.reach import Reach
-from brokerstream.simulation.run import Outcomes, simulate
+from brokertwin.simulation.deliveries import Draws
+from brokertwin.simulation.plan import ClientPlan, Engine, Fault, Injection, Plan, Role
+from brokertwin.simulation.reach import Reach
+from brokertwin.simulation.run import Outcomes, simulate
 
 UNKNOWN_API = 0.1
 """Whom a poison event that is only refused while it is decided stands for."""

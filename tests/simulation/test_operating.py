@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from brokerstream.simulation.clock import Clock
-from brokerstream.simulation.cluster import Cluster
-from brokerstream.simulation.operating import Operator
-from brokerstream.simulation.plan import Fault, Injection, Plan, draw
+from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.operating import Operator
+from brokertwin.simulation.plan import Fault, Injection, Plan, draw
 
 SEED = next(seed for seed in range(99) if draw(seed).brokers == 3)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.simulation.campaign import found_after
-from brokerstream.simulation.planted import PLANTED
-from brokerstream.simulation.planting import NotPlantedError, Planted, broken, plant
+from brokertwin.simulation.campaign import found_after
+from brokertwin.simulation.planted import PLANTED
+from brokertwin.simulation.planting import NotPlantedError, Planted, broken, plant
 
 BY_NAME = {each.name: each for each in PLANTED}
 
@@ -29,7 +29,7 @@ def test_every_rule_has_a_name_of_its_own() -> None:
 
 
 def test_a_rule_whose_text_is_not_there_is_not_broken() -> None:
-    planted = Planted("none", "a rule", "brokerstream.state.core.errors", "no such text", "")
+    planted = Planted("none", "a rule", "brokertwin.state.core.errors", "no such text", "")
     with pytest.raises(NotPlantedError, match="its text is 0 times"):
         broken(planted, text_of(planted))
 

@@ -7,9 +7,9 @@ import msgspec
 import psutil
 import pytest
 
-from brokerstream.simulation.campaign import Tally, results
-from brokerstream.simulation.plan import Engine, draw
-from brokerstream.simulation.run import simulate
+from brokertwin.simulation.campaign import Tally, results
+from brokertwin.simulation.plan import Engine, draw
+from brokertwin.simulation.run import simulate
 from tests.support.console import command
 from tests.support.patience import wait_until
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from brokerstream.simulation.plan import Fault, Injection, Plan, draw
-from brokerstream.simulation.shrinking import shrink
+from brokertwin.simulation.plan import Fault, Injection, Plan, draw
+from brokertwin.simulation.shrinking import shrink
 
 CULPRIT = Injection(700, Fault.KILL, 0.5, 100)
 

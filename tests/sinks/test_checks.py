@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.sinks import checks, offsets_snapshot
-from brokerstream.sinks.offsets_snapshot import SnapshotError, SnapshotRow
+from brokertwin.sinks import checks, offsets_snapshot
+from brokertwin.sinks.offsets_snapshot import SnapshotError, SnapshotRow
 
 GOOD = SnapshotRow("c", "g", "t", 0, 5, -1, "m", 1_000, -1)
 

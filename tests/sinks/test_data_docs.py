@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.sinks import checks, suites
+from brokertwin.sinks import checks, suites
 from tests.sinks.test_suites import GOOD
 from tests.support import browsers
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from brokerstream.sinks import offset_history
-from brokerstream.sinks.offset_history import SCHEMA, Facts, HistoryError, OffsetHistoryStore
-from brokerstream.state.observed.offset_history import Written
+from brokertwin.sinks import offset_history
+from brokertwin.sinks.offset_history import SCHEMA, Facts, HistoryError, OffsetHistoryStore
+from brokertwin.state.observed.offset_history import Written
 from tests.support.offset_rows import HOUR_MS, classic_row, offset_row, written
 from tests.support.sources import ROOT
 
@@ -75,7 +75,7 @@ def test_what_is_no_history_is_said(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="has no offsets"):
         list(OffsetHistoryStore(tmp_path).rows())
     pq.write_table(pa.table({"a": [1]}), tmp_path / "rows-000001.parquet")
-    with pytest.raises(HistoryError, match="is not of `brokerstream offsets import`"):
+    with pytest.raises(HistoryError, match="is not of `brokertwin offsets import`"):
         OffsetHistoryStore(tmp_path).facts()
 
 

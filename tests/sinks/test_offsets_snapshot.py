@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.sinks import files, offsets_snapshot
-from brokerstream.sinks.offsets_snapshot import Manifest, SnapshotError, SnapshotRow
+from brokertwin.sinks import files, offsets_snapshot
+from brokertwin.sinks.offsets_snapshot import Manifest, SnapshotError, SnapshotRow
 from tests.support.machine import Bench
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

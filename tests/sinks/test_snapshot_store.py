@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.sinks import offsets_snapshot, snapshot_store
-from brokerstream.sinks.offsets_snapshot import SnapshotError
-from brokerstream.sinks.snapshot_store import Keep
+from brokertwin.errors import UserError
+from brokertwin.sinks import offsets_snapshot, snapshot_store
+from brokertwin.sinks.offsets_snapshot import SnapshotError
+from brokertwin.sinks.snapshot_store import Keep
 from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import NOON_MS, taken, written
 from tests.support.sources import ROOT
@@ -114,7 +114,7 @@ def test_a_manifest_that_is_none_or_of_a_later_layout_is_refused(tmp_path: Path)
     published = written(tmp_path)
     later = msgspec.structs.replace(published.snapshot, format=2)
     (published.path / "snapshot.json").write_bytes(msgspec.json.encode(later))
-    with pytest.raises(SnapshotError, match="written by a newer brokerstream"):
+    with pytest.raises(SnapshotError, match="written by a newer brokertwin"):
         snapshot_store.verify(published.path)
     (published.path / "snapshot.json").write_text("{")
     with pytest.raises(SnapshotError, match="its manifest is none"):
@@ -138,8 +138,8 @@ def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from brokerstream.sinks import snapshot_store
-from brokerstream.sinks.snapshot_store import Keep
+from brokertwin.sinks import snapshot_store
+from brokertwin.sinks.snapshot_store import Keep
 from tests.support.snapshots import NOON_MS, taken
 
 directory, first = Path(sys.argv[1]), int(sys.argv[2])

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from brokerstream.sinks import checks, suites
-from brokerstream.sinks.checks import Checked
-from brokerstream.sinks.offsets_snapshot import SCHEMA
-from brokerstream.sinks.suites import OF_TOPICS, Document
+from brokertwin.sinks import checks, suites
+from brokertwin.sinks.checks import Checked
+from brokertwin.sinks.offsets_snapshot import SCHEMA
+from brokertwin.sinks.suites import OF_TOPICS, Document
 from tests.support.sources import ROOT
 
 Planted = list[tuple[str, str, Any]]

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import typer
 
-from brokerstream.cli.run_checks import Checks, gate
-from brokerstream.cli.run_snapshots import Snapshots
-from brokerstream.cli.watching.metrics import registry
-from brokerstream.cli.watching.sources import JobSource
-from brokerstream.errors import UserError
-from brokerstream.settings import load
-from brokerstream.sinks import checks, snapshot_store
-from brokerstream.sinks.checks import Checked, Finding
-from brokerstream.streaming.batch_checks import BatchCheck, Policy, Standing, check_newest
+from brokertwin.cli.run_checks import Checks, gate
+from brokertwin.cli.run_snapshots import Snapshots
+from brokertwin.cli.watching.metrics import registry
+from brokertwin.cli.watching.sources import JobSource
+from brokertwin.errors import UserError
+from brokertwin.settings import load
+from brokertwin.sinks import checks, snapshot_store
+from brokertwin.sinks.checks import Checked, Finding
+from brokertwin.streaming.batch_checks import BatchCheck, Policy, Standing, check_newest
 from tests.support import made_checkpoints
 from tests.support.patience import PATIENCE_S
 
@@ -83,7 +83,7 @@ class Job:
 
     def metric(self, name: str, **labels: str) -> float | None:
         """What Prometheus is told."""
-        return registry(self.watched.status).get_sample_value(f"brokerstream_{name}", labels)
+        return registry(self.watched.status).get_sample_value(f"brokertwin_{name}", labels)
 
     @property
     def taken(self) -> list[int]:

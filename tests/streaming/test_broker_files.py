@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from brokerstream.state.logs import checkpoint_files
-from brokerstream.streaming import broker_files
+from brokertwin.state.logs import checkpoint_files
+from brokertwin.streaming import broker_files
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 

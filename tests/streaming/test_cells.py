@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.placement import cells_of, cluster_of
-from brokerstream.settings import load
-from brokerstream.state.cell.between_cells import Count
-from brokerstream.state.core import outputs
-from brokerstream.state.core.events import BETWEEN_CELLS
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs.log import Log
-from brokerstream.streaming import (
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.placement import cells_of, cluster_of
+from brokertwin.settings import load
+from brokertwin.state.cell.between_cells import Count
+from brokertwin.state.core import outputs
+from brokertwin.state.core.events import BETWEEN_CELLS
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs.log import Log
+from brokertwin.streaming import (
     checkpoint_log,
     job,
     resharding,
@@ -25,8 +25,8 @@ from brokerstream.streaming import (
     state_reader,
     state_rows,
 )
-from brokerstream.streaming.restore import Wanted, restore
-from brokerstream.streaming.state_rows import Kind
+from brokertwin.streaming.restore import Wanted, restore
+from brokertwin.streaming.state_rows import Kind
 from tests.support.jobs import JobBench
 from tests.support.machine import header
 
@@ -189,8 +189,8 @@ def test_a_cluster_has_at_most_one_cell_for_each_broker() -> None:
     ("flags", "broker_settings", "told"),
     [
         ({"event_time": "recorded"}, BrokerSettings(), "recorded"),
-        ({}, BrokerSettings(brokerstream_zk_producer_id_blocks=True), "zk.producer.id.blocks"),
-        ({}, BrokerSettings(brokerstream_leader_and_isr=True), "leader.and.isr"),
+        ({}, BrokerSettings(brokertwin_zk_producer_id_blocks=True), "zk.producer.id.blocks"),
+        ({}, BrokerSettings(brokertwin_leader_and_isr=True), "leader.and.isr"),
     ],
 )
 def test_where_a_cluster_has_to_be_one_cell(

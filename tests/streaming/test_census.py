@@ -1,6 +1,6 @@
 """What a state holds, counted from its columns."""
 
-from brokerstream.streaming.census import Shrunk, census
+from brokertwin.streaming.census import Shrunk, census
 from tests.support.groups import GroupBench
 from tests.support.machine import CLUSTER, Bench
 from tests.support.replicas import TOPIC, Replicas

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.kafka_io.topic_reader import Row
-from brokerstream.sinks import suites
-from brokerstream.state.core import outputs
-from brokerstream.streaming import checked_rows
-from brokerstream.streaming.checked_rows import OVERDUE_MS
+from brokertwin.kafka_io.topic_reader import Row
+from brokertwin.sinks import suites
+from brokertwin.state.core import outputs
+from brokertwin.streaming import checked_rows
+from brokertwin.streaming.checked_rows import OVERDUE_MS
 from tests.support.machine import START, Bench, header
 from tests.support.state_items import something_of_every_kind
 

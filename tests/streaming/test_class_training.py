@@ -2,11 +2,11 @@
 
 import pytest
 
-from brokerstream.kafka_io import class_archives, jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home, load
-from brokerstream.streaming import class_training, session
+from brokertwin.kafka_io import class_archives, jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home, load
+from brokertwin.streaming import class_training, session
 
 
 @pytest.mark.spark

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.streaming.clock import Deadlines
+from brokertwin.streaming.clock import Deadlines
 
 CELLS = st.sampled_from("abcd")
 

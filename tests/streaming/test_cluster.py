@@ -1,6 +1,6 @@
 """The job on a real standalone Spark cluster: a master and two workers in JVMs of their own.
 
-The workers' Python has the libraries that docs/clusters.md names, and no brokerstream.
+The workers' Python has the libraries that docs/clusters.md names, and no brokertwin.
 """
 
 import os
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.kafka_io import jars
-from brokerstream.settings import default_home
-from brokerstream.state.core import outputs
-from brokerstream.streaming.session import COMPILE_ONCE
+from brokertwin.kafka_io import jars
+from brokertwin.settings import default_home
+from brokertwin.state.core import outputs
+from brokertwin.streaming.session import COMPILE_ONCE
 from tests.support.commands import Commands
 from tests.support.documents import the_command
 from tests.support.environments import environment_with
@@ -38,9 +38,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def workers_python(directory: Path) -> str:
-    """An interpreter with what workers need, and without brokerstream."""
+    """An interpreter with what workers need, and without brokertwin."""
     python = environment_with(directory / "python", ["msgspec", "pandas", "pyarrow"])
-    done = subprocess.run([python, "-c", "import brokerstream"], capture_output=True, cwd="/")
+    done = subprocess.run([python, "-c", "import brokertwin"], capture_output=True, cwd="/")
     assert done.returncode != 0
     return str(python)
 
@@ -87,8 +87,8 @@ def test_the_executors_get_the_packages_and_answer_as_one_process_does(
     bench: JobBench, cluster: str, directory: Path, workers_python: str
 ) -> None:
     before = applications(directory)
-    typed = the_command("docs/clusters.md", "brokerstream run --master spark").text
-    words = shlex.split(typed.replace(MASTER, cluster).removeprefix("brokerstream "))
+    typed = the_command("docs/clusters.md", "brokertwin run --master spark").text
+    words = shlex.split(typed.replace(MASTER, cluster).removeprefix("brokertwin "))
     commands = Commands(bench)
     try:
         code, _, errors = commands.call(*words, "--available-now", PYSPARK_PYTHON=workers_python)
@@ -134,7 +134,7 @@ def submit(bench: JobBench, cluster: str, *given: str, **environment: str) -> tu
 def test_spark_submit_starts_it_and_its_master_and_configuration_count(
     bench: JobBench, cluster: str, directory: Path, workers_python: str
 ) -> None:
-    """They go before BROKERSTREAM_MASTER, which is local here."""
+    """They go before BROKERTWIN_MASTER, which is local here."""
     before = applications(directory)
     code, said = submit(
         bench,
@@ -142,7 +142,7 @@ def test_spark_submit_starts_it_and_its_master_and_configuration_count(
         *("--total-executor-cores", "1"),
         *("--conf", f"spark.pyspark.python={workers_python}"),
         *("--conf", f"spark.pyspark.driver.python={sys.executable}"),
-        BROKERSTREAM_MASTER="local[2]",
+        BROKERTWIN_MASTER="local[2]",
     )
     assert code == 0, said[-8000:]
     assert "all committed" in said
@@ -163,7 +163,7 @@ def test_spark_submit_may_bring_the_connector(
         bench,
         cluster,
         *("--jars", ",".join(map(str, connector))),
-        BROKERSTREAM_HOME=str(home),
+        BROKERTWIN_HOME=str(home),
         PYSPARK_PYTHON=workers_python,
         PYSPARK_DRIVER_PYTHON=sys.executable,
     )

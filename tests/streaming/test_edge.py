@@ -8,15 +8,15 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.events import Event, Kind, Reason, Refusal
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.outputs import DEAD_LETTERS, Position
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.streaming.edge import Edge, Sendable, by_time
-from brokerstream.streaming.lines import read_lines
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.events import Event, Kind, Reason, Refusal
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import DEAD_LETTERS, Position
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.streaming.edge import Edge, Sendable, by_time
+from brokertwin.streaming.lines import read_lines
 from tests.support.examples import examples
 from tests.support.histories import CLUSTER, histories
 

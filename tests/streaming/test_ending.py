@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from brokerstream.streaming import runner
-from brokerstream.streaming.runner import POLL_S, SLEEPING_POLLS, UNPLANNED_POLLS, finish
+from brokertwin.streaming import runner
+from brokertwin.streaming.runner import POLL_S, SLEEPING_POLLS, UNPLANNED_POLLS, finish
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

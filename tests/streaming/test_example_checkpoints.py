@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.state.cell.cell import STATE_VERSION
-from brokerstream.state.cell.upgrades import STEPS
-from brokerstream.state.core import outputs
-from brokerstream.streaming import facts, runner, state_reader, state_rows
-from brokerstream.streaming.state_rows import Kind
+from brokertwin.errors import UserError
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.cell.upgrades import STEPS
+from brokertwin.state.core import outputs
+from brokertwin.streaming import facts, runner, state_reader, state_rows
+from brokertwin.streaming.state_rows import Kind
 from tests.support.jobs import JobBench
 from tests.support.sources import ROOT
 
@@ -108,8 +108,8 @@ def with_ids(lines: list[bytes], name: str) -> list[bytes]:
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (STATE_VERSION + 1, "written by a newer brokerstream"),
-        (min(STEPS) - 1, "written by an older brokerstream"),
+        (STATE_VERSION + 1, "written by a newer brokertwin"),
+        (min(STEPS) - 1, "written by an older brokertwin"),
     ],
 )
 def test_a_version_that_is_not_known_is_refused(tmp_path: Path, version: int, told: str) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.partitioning import spark_hash
-from brokerstream.settings import Settings, load
-from brokerstream.state.cell.cell import STATE_VERSION
-from brokerstream.state.cell.upgrades import STEPS
-from brokerstream.streaming import facts
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.partitioning import spark_hash
+from brokertwin.settings import Settings, load
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.cell.upgrades import STEPS
+from brokertwin.streaming import facts
 
 TOPIC_ID = "2Hc0xWmGQnO7jX6cHJhC3A"
 
@@ -92,7 +92,7 @@ def test_a_checkpoint_made_otherwise_is_refused(
 def test_an_older_state_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
     older = msgspec.structs.replace(settle(tmp_path), state_version=min(STEPS) - 1)
     facts.write(tmp_path, older)
-    with pytest.raises(UserError, match="written by an older brokerstream") as refused:
+    with pytest.raises(UserError, match="written by an older brokertwin") as refused:
         settle(tmp_path)
     assert "read again" in refused.value.hint
 
@@ -115,7 +115,7 @@ def test_shuffle_partitions_of_the_environment_are_given_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle(tmp_path)
-    monkeypatch.setenv("BROKERSTREAM_SHUFFLE_PARTITIONS", "8")
+    monkeypatch.setenv("BROKERTWIN_SHUFFLE_PARTITIONS", "8")
     with pytest.raises(UserError, match="made with shuffle_partitions = 2, not 8"):
         settle(tmp_path)
 
@@ -133,7 +133,7 @@ def test_a_checkpoint_of_a_topic_that_is_gone_is_refused_before_it_is_made_again
 @pytest.mark.parametrize("name", ["offsets", "documents"])
 def test_a_foreign_directory_is_refused_and_left_as_it_is(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    with pytest.raises(UserError, match="none of brokerstream's"):
+    with pytest.raises(UserError, match="none of brokertwin's"):
         facts.locked(tmp_path).__enter__()
     assert [path.name for path in tmp_path.iterdir()] == [name]
 

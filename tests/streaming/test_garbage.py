@@ -1,4 +1,4 @@
-"""What `brokerstream gc` may delete: nothing that a log has, or may still get."""
+"""What `brokertwin gc` may delete: nothing that a log has, or may still get."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.kafka_io.locators import Locator
-from brokerstream.state.core import outputs
-from brokerstream.state.core.outputs import SegmentKey
-from brokerstream.state.logs import log as logs
-from brokerstream.streaming import garbage
-from brokerstream.streaming.garbage import NOT_DECIDED, YOUNG, Cut, Extent, Need
+from brokertwin.kafka_io.locators import Locator
+from brokertwin.state.core import outputs
+from brokertwin.state.core.outputs import SegmentKey
+from brokertwin.state.logs import log as logs
+from brokertwin.streaming import garbage
+from brokertwin.streaming.garbage import NOT_DECIDED, YOUNG, Cut, Extent, Need
 from tests.support.examples import examples
 from tests.support.machine import CLUSTER, START, Bench, header
 
@@ -153,7 +153,7 @@ class World:
         return found
 
     def collect(self) -> None:
-        """As `brokerstream gc` does; the safe age is such that what is older has its event."""
+        """As `brokertwin gc` does; the safe age is such that what is older has its event."""
         young = list(self.ends)
         for locator in self.in_flight:
             young[locator.partition] = min(young[locator.partition], locator.offset)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.sinks import snapshot_store
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core import layers, outputs
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.streaming import (
+from brokertwin.errors import UserError
+from brokertwin.sinks import snapshot_store
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import layers, outputs
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.streaming import (
     checkpoint_log,
     facts,
     runner,
@@ -21,9 +21,9 @@ from brokerstream.streaming import (
     state_reader,
     state_rows,
 )
-from brokerstream.streaming.clock import now_ms
-from brokerstream.streaming.measures import Progress
-from brokerstream.streaming.state_rows import Kind
+from brokertwin.streaming.clock import now_ms
+from brokertwin.streaming.measures import Progress
+from brokertwin.streaming.state_rows import Kind
 from tests.support.jobs import JobBench, capture
 
 if TYPE_CHECKING:

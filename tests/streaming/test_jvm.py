@@ -3,7 +3,7 @@
 import os
 import threading
 
-from brokerstream.streaming import jvm
+from brokertwin.streaming import jvm
 
 
 def relayed(*written: bytes) -> bytes:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.layers import Base
-from brokerstream.streaming.kept_bases import KeptBases
+from brokertwin.state.core.layers import Base
+from brokertwin.streaming.kept_bases import KeptBases
 
 ONE, OTHER = (zlib.compress(msgspec.msgpack.encode({"1/a": at, "1/b": "b" * 97})) for at in (1, 2))
 SIZE = Base(ONE).size

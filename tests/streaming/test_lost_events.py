@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import topics
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.streaming import runner
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import topics
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.streaming import runner
 from tests.support.jobs import JobBench
 
 pytestmark = pytest.mark.kafka

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from brokerstream.state.fetch.fetch_session_counts import CacheCounts
-from brokerstream.streaming import measures
+from brokertwin.state.fetch.fetch_session_counts import CacheCounts
+from brokertwin.streaming import measures
 
 
 def test_what_the_workers_count_adds_up_and_sizes_are_the_newest() -> None:

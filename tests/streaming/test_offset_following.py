@@ -11,13 +11,13 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokerstream.cli.offset_sources import client_of
-from brokerstream.errors import UserError
-from brokerstream.sinks.offset_history import HistoryError, OffsetHistoryStore
-from brokerstream.state.groups.group_records import ClassicRow, OffsetRow, decode
-from brokerstream.state.observed.offset_history import Written
-from brokerstream.streaming import offset_following
-from brokerstream.streaming.offset_following import Following
+from brokertwin.cli.offset_sources import client_of
+from brokertwin.errors import UserError
+from brokertwin.sinks.offset_history import HistoryError, OffsetHistoryStore
+from brokertwin.state.groups.group_records import ClassicRow, OffsetRow, decode
+from brokertwin.state.observed.offset_history import Written
+from brokertwin.streaming import offset_following
+from brokertwin.streaming.offset_following import Following
 from tests.faults.processes import stopped
 from tests.support.commits import commit
 from tests.support.patience import PATIENCE_S

@@ -15,9 +15,9 @@ import msgspec
 import psutil
 import pytest
 
-from brokerstream.kafka_io.topics import REQUESTS, full_name
-from brokerstream.state.core import outputs
-from brokerstream.streaming import checkpoint_log
+from brokertwin.kafka_io.topics import REQUESTS, full_name
+from brokertwin.state.core import outputs
+from brokertwin.streaming import checkpoint_log
 from tests.support.jobs import JobBench
 
 if TYPE_CHECKING:

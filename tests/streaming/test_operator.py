@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
-from brokerstream.state.core import layers, outputs
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.streaming import measures, operator
-from brokerstream.streaming.kept_bases import KeptBases
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
+from brokertwin.state.core import layers, outputs
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.streaming import measures, operator
+from brokertwin.streaming.kept_bases import KeptBases
 from tests.support.examples import examples
 from tests.support.histories import CLUSTER, START, histories
 

@@ -11,11 +11,11 @@ from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.kafka_io.topics import REQUESTS, ROW_BYTES_MAX, full_name
-from brokerstream.settings import Settings
-from brokerstream.state.core import outputs
-from brokerstream.streaming import checkpoint_log, read_ahead
-from brokerstream.streaming.read_ahead import Ahead, ReadAhead, rows_within
+from brokertwin.kafka_io.topics import REQUESTS, ROW_BYTES_MAX, full_name
+from brokertwin.settings import Settings
+from brokertwin.state.core import outputs
+from brokertwin.streaming import checkpoint_log, read_ahead
+from brokertwin.streaming.read_ahead import Ahead, ReadAhead, rows_within
 from tests.support.jobs import JobBench
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def reading(monkeypatch: pytest.MonkeyPatch, directory: Path, reader: Reader) ->
 
 def plan(directory: Path, batch: int, *ends: int) -> None:
     """A micro-batch takes what lies before these offsets."""
-    offsets = {full_name("brokerstream", REQUESTS): dict(enumerate(ends))}
+    offsets = {full_name("brokertwin", REQUESTS): dict(enumerate(ends))}
     (directory / "offsets").mkdir(exist_ok=True)
     text = f"v1\n{{}}\n{json.dumps(offsets)}"
     (directory / "offsets" / str(batch)).write_text(text, encoding="utf-8")

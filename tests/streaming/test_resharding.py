@@ -2,7 +2,7 @@
 
 import msgspec
 
-from brokerstream.streaming import resharding
+from brokertwin.streaming import resharding
 from tests.support.made_checkpoints import FACTS
 
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.partitioning import spark_hash
-from brokerstream.settings import load
-from brokerstream.sinks import snapshot_store
-from brokerstream.state.cell.between_cells import Count
-from brokerstream.state.cell.cell import STATE_VERSION
-from brokerstream.state.core import outputs
-from brokerstream.state.core.tables import Tables
-from brokerstream.streaming import checkpoint_log, facts, runner, snapshots, state_reader
-from brokerstream.streaming.clock import Clock
-from brokerstream.streaming.restore import Wanted, command, restore
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.partitioning import spark_hash
+from brokertwin.settings import load
+from brokertwin.sinks import snapshot_store
+from brokertwin.state.cell.between_cells import Count
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.core import outputs
+from brokertwin.state.core.tables import Tables
+from brokertwin.streaming import checkpoint_log, facts, runner, snapshots, state_reader
+from brokertwin.streaming.clock import Clock
+from brokertwin.streaming.restore import Wanted, command, restore
 from tests.support.jobs import JobBench, capture
 from tests.support.machine import Bench, header
 from tests.support.made_checkpoints import FACTS, bench, taken
@@ -86,7 +86,7 @@ def test_a_restored_checkpoint_has_the_state_and_the_place_of_the_snapshot(tmp_p
     assert checkpoint_log.query_id(new) != shot.snapshot.query_id
     assert {each.name for each in tmp_path.iterdir()} == {"former", "snapshots", "new"}
     assert command(restored.facts, Path("new")) == (
-        "brokerstream run --prefix p --checkpoint new --cluster default --brokers default=1"
+        "brokertwin run --prefix p --checkpoint new --cluster default --brokers default=1"
     )
     facts.check(new, settings("p"), ["default"], FACTS.requests_topic_id)
     again = snapshots.take(new, tmp_path / "snapshots")
@@ -164,7 +164,7 @@ def test_a_snapshot_of_a_newer_state_is_refused(tmp_path: Path) -> None:
     shot = taken(tmp_path)
     newer = msgspec.structs.replace(shot.snapshot, state_version=STATE_VERSION + 1)
     (shot.path / "snapshot.json").write_bytes(msgspec.json.encode(newer))
-    with pytest.raises(UserError, match="taken by a newer brokerstream") as refused:
+    with pytest.raises(UserError, match="taken by a newer brokertwin") as refused:
         restore(shot.path, tmp_path / "new")
     assert "newer one" in refused.value.hint
 

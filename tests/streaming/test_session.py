@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.settings import load
-from brokerstream.streaming import session
-from brokerstream.streaming.session import packages_zip
+from brokertwin.settings import load
+from brokertwin.streaming import session
+from brokertwin.streaming.session import packages_zip
 
 
 @pytest.mark.processes
 def test_a_worker_needs_nothing_but_the_zip_and_its_libraries(tmp_path: Path) -> None:
-    """The packages import from the zip where brokerstream is not installed."""
+    """The packages import from the zip where brokertwin is not installed."""
     shipped = packages_zip(tmp_path)
     program = f"""
 import sys
 sys.path[:0] = [{str(shipped)!r}]
 sys.path += {[path for path in sys.path if path.endswith("site-packages")]!r}
-import brokerstream.streaming.operator as operator
+import brokertwin.streaming.operator as operator
 assert operator.__file__.startswith({str(shipped)!r}), operator.__file__
 """
     bare = [sys.executable, "-S", "-c", program]  # -S: without the installed packages' finders

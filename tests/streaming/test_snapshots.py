@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.settings import load
-from brokerstream.sinks.snapshot_store import Published
-from brokerstream.streaming import snapshots
-from brokerstream.streaming.snapshots import Due, Every, parse_every
+from brokertwin.errors import UserError
+from brokertwin.settings import load
+from brokertwin.sinks.snapshot_store import Published
+from brokertwin.streaming import snapshots
+from brokertwin.streaming.snapshots import Due, Every, parse_every
 from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import written
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from brokerstream.streaming.state_rows import WHOLE, Kind, counts, named, rows
+from brokertwin.streaming.state_rows import WHOLE, Kind, counts, named, rows
 from tests.support.machine import CLUSTER, START, Bench, header
 from tests.support.state_items import something_of_every_kind
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import lz4.block
 import pytest
 
-from brokerstream.state.cell.cell import STATE_VERSION
-from brokerstream.streaming import checkpoint_log, facts, spark_state, state_reader, store_files
-from brokerstream.streaming.session import ROCKSDB
-from brokerstream.streaming.state_reader import Cells
-from brokerstream.streaming.store_files import NotReadable, changes
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.streaming import checkpoint_log, facts, spark_state, state_reader, store_files
+from brokertwin.streaming.session import ROCKSDB
+from brokertwin.streaming.state_reader import Cells
+from brokertwin.streaming.store_files import NotReadable, changes
 from tests.support.jobs import JobBench, capture
 
 if TYPE_CHECKING:

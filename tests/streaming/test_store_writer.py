@@ -11,13 +11,13 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.errors import UserError
-from brokerstream.state.core import layers
-from brokerstream.state.core.layers import Layers
-from brokerstream.state.core.tables import Tables
-from brokerstream.streaming import checkpoint_log, state_reader, store_files, store_writer
-from brokerstream.streaming.kept_bases import KeptBases
-from brokerstream.streaming.store_files import NotReadable
+from brokertwin.errors import UserError
+from brokertwin.state.core import layers
+from brokertwin.state.core.layers import Layers
+from brokertwin.state.core.tables import Tables
+from brokertwin.streaming import checkpoint_log, state_reader, store_files, store_writer
+from brokertwin.streaming.kept_bases import KeptBases
+from brokertwin.streaming.store_files import NotReadable
 from tests.support.made_checkpoints import PLAN, bench, made
 
 STATES = st.dictionaries(st.integers(0, 2**31 - 1), st.lists(st.binary(), max_size=4), max_size=5)

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from brokerstream.state.core import outputs
-from brokerstream.state.core.dead_letters import refused
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import Reason, Refusal
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.streaming import tallies
-from brokerstream.streaming.tallies import Tallies
+from brokertwin.state.core import outputs
+from brokertwin.state.core.dead_letters import refused
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import Reason, Refusal
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.streaming import tallies
+from brokertwin.streaming.tallies import Tallies
 from tests.support.machine import Bench
 
 ERRORS = list(Error)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io.topic_reader import Row
-from brokerstream.sinks import checks
-from brokerstream.state.core import outputs
-from brokerstream.streaming import topic_checks
-from brokerstream.streaming.batch_checks import check_rows
-from brokerstream.streaming.checked_rows import OVERDUE_MS
-from brokerstream.streaming.topic_checks import KINDS, TopicRows
+from brokertwin.kafka_io.topic_reader import Row
+from brokertwin.sinks import checks
+from brokertwin.state.core import outputs
+from brokertwin.streaming import topic_checks
+from brokertwin.streaming.batch_checks import check_rows
+from brokertwin.streaming.checked_rows import OVERDUE_MS
+from brokertwin.streaming.topic_checks import KINDS, TopicRows
 from tests.streaming.test_checked_rows import answer, batch, event, rows_of
 from tests.support.machine import Bench, header
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.streaming import checkpoint_log, torn_logs
+from brokertwin.streaming import checkpoint_log, torn_logs
 from tests.support.sources import ROOT
 
 EXAMPLE = ROOT / "checkpoints.example" / "state-4"

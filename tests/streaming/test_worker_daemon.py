@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from brokerstream.streaming import worker_daemon
-from brokerstream.streaming.worker_daemon import without_archives
+from brokertwin.streaming import worker_daemon
+from brokertwin.streaming.worker_daemon import without_archives
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

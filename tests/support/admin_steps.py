@@ -11,8 +11,8 @@ from confluent_kafka import admin as confluents
 from kafka import admin as pythons
 from kafka.structs import OffsetAndMetadata
 
-from brokerstream.gateway.answers import Address
-from brokerstream.state.core.errors import Error
+from brokertwin.gateway.answers import Address
+from brokertwin.state.core.errors import Error
 from tests.support.admin_sides import Act, Call, call
 from tests.support.batches import batch
 from tests.support.gateways import Client, client_at

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.clients.assignors.assign import AssignorName, user_data
-from brokerstream.clients.assignors.group import Assignment, Subscription
-from brokerstream.clients.consumer_protocol import decode_assignment, encode_subscription
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.assignors.assign import AssignorName, user_data
+from brokertwin.clients.assignors.group import Assignment, Subscription
+from brokertwin.clients.consumer_protocol import decode_assignment, encode_subscription
+from brokertwin.clients.partitions import TopicPartition
 
 TABLE = Path(__file__).parents[1] / "clients" / "assignors" / "java_assignments.jsonl"
 """What Kafka 4.3.1 assigns to the first of the drawn groups."""
@@ -169,9 +169,9 @@ def java_assignors() -> Iterator[JavaAssignors]:
     """Kafka's assignors, in a Java process that ends afterwards."""
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-    from brokerstream.kafka_io.jars import fetch, kafka_jars
-    from brokerstream.kafka_io.java import java_executable
-    from brokerstream.settings import default_home
+    from brokertwin.kafka_io.jars import fetch, kafka_jars
+    from brokertwin.kafka_io.java import java_executable
+    from brokertwin.settings import default_home
 
     class_path = ":".join(str(jar) for jar in fetch(kafka_jars(), default_home()))
     port, token = launch_gateway(

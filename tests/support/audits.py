@@ -6,11 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from brokerstream.streaming.audit.finders import findings
-from brokerstream.streaming.audit.finding import Finding
-from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.audit.reading import read
-from brokerstream.streaming.ingest.pipeline import Reading
+from brokertwin.streaming.audit.finders import findings
+from brokertwin.streaming.audit.finding import Finding
+from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.audit.reading import read
+from brokertwin.streaming.ingest.pipeline import Reading
 from tests.support.requestlogs import RUNS, SINGLE, logs_of
 from tests.support.sources import ROOT
 

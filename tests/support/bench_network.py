@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from brokerstream.clients.client_loop import (
+from brokertwin.clients.client_loop import (
     Action,
     Answered,
     ClientLoop,
@@ -27,21 +27,21 @@ from brokerstream.clients.client_loop import (
     NetworkEvent,
     Send,
 )
-from brokerstream.clients.consumer_client import ConsumerClient
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.driver import Driver
-from brokerstream.clients.fetcher import FetchSettings, OffsetReset, Records
-from brokerstream.clients.fetching_client import ReaderClient
-from brokerstream.clients.log_client import LogClient
-from brokerstream.clients.messages import Message
-from brokerstream.clients.network import Connect, Draw
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.share_client import ShareClient
-from brokerstream.clients.share_fetcher import ShareSettings
-from brokerstream.simulation.record_names import ends_of
-from brokerstream.state.core.schema import render
+from brokertwin.clients.consumer_client import ConsumerClient
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.driver import Driver
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset, Records
+from brokertwin.clients.fetching_client import ReaderClient
+from brokertwin.clients.log_client import LogClient
+from brokertwin.clients.messages import Message
+from brokertwin.clients.network import Connect, Draw
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.share_client import ShareClient
+from brokertwin.clients.share_fetcher import ShareSettings
+from brokertwin.simulation.record_names import ends_of
+from brokertwin.state.core.schema import render
 from tests.support.machine import Bench
 
 FIRST_PORT = 9092

@@ -1,4 +1,4 @@
-"""`brokerstream capture` in a process of its own, and what a first user records with it."""
+"""`brokertwin capture` in a process of its own, and what a first user records with it."""
 
 import json
 import signal

@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.check import hold
-from brokerstream.state.cell.resharding import resharded
-from brokerstream.state.core import outputs, waiting
-from brokerstream.state.core.events import Event, Kind, decode_event
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.settings import CellSettings
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.check import hold
+from brokertwin.state.cell.resharding import resharded
+from brokertwin.state.core import outputs, waiting
+from brokertwin.state.core.events import Event, Kind, decode_event
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import CellSettings
 from tests.support.histories import Story, seeded
 
 Row = tuple[str, bytes]
@@ -196,10 +196,10 @@ def stories() -> Iterator[Story]:
                 story.settings,
                 broker_settings=msgspec.structs.replace(
                     story.settings.broker_settings,
-                    brokerstream_zk_producer_id_blocks=False,
+                    brokertwin_zk_producer_id_blocks=False,
                     group_initial_rebalance_delay_ms=1,
                     offsets_retention_check_interval_ms=NEVER_MS,
-                    brokerstream_leader_and_isr=False,
+                    brokertwin_leader_and_isr=False,
                 ),
             )
             documents = [each for each in story.documents if not moves_a_leader(each)]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.conformance import runs, wire
 from tests.conformance.harness import S
 from tests.conformance.transcript import REGISTRY, RETRY, codes

@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
-from brokerstream.state.core import outputs
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.outputs import Position
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.core.settings import CellSettings
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
+from brokertwin.state.core import outputs
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.outputs import Position
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.settings import CellSettings
 
 CLUSTER = "bench"
 START = 1_700_000_000_000

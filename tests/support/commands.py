@@ -9,8 +9,8 @@ from typing import Any
 
 import psutil
 
-from brokerstream.settings import default_home
-from brokerstream.streaming import checkpoint_log
+from brokertwin.settings import default_home
+from brokertwin.streaming import checkpoint_log
 from tests.support.console import command
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S
@@ -26,20 +26,20 @@ class Commands:
         self.running: list[subprocess.Popen[str]] = []
         self.environment = {
             **os.environ,
-            "BROKERSTREAM_HOME": str(default_home()),
-            "BROKERSTREAM_BOOTSTRAP": str(bench.flags["bootstrap"]),
-            "BROKERSTREAM_PREFIX": bench.prefix,
-            "BROKERSTREAM_CHECKPOINT": str(bench.checkpoint),
-            "BROKERSTREAM_CLUSTERS": "a",
-            "BROKERSTREAM_MASTER": "local[2]",
-            "BROKERSTREAM_SHUFFLE_PARTITIONS": "2",
-            "BROKERSTREAM_REQUESTS_PARTITIONS": "3",
-            "BROKERSTREAM_RESPONSES_PARTITIONS": "2",
-            "BROKERSTREAM_RECORDS": "true",
+            "BROKERTWIN_HOME": str(default_home()),
+            "BROKERTWIN_BOOTSTRAP": str(bench.flags["bootstrap"]),
+            "BROKERTWIN_PREFIX": bench.prefix,
+            "BROKERTWIN_CHECKPOINT": str(bench.checkpoint),
+            "BROKERTWIN_CLUSTERS": "a",
+            "BROKERTWIN_MASTER": "local[2]",
+            "BROKERTWIN_SHUFFLE_PARTITIONS": "2",
+            "BROKERTWIN_REQUESTS_PARTITIONS": "3",
+            "BROKERTWIN_RESPONSES_PARTITIONS": "2",
+            "BROKERTWIN_RECORDS": "true",
         }
 
     def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-        """Start `brokerstream` in a process of its own."""
+        """Start `brokertwin` in a process of its own."""
         process = subprocess.Popen(
             command(*arguments),
             env={**self.environment, **environment},

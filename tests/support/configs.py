@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from brokerstream.gateway.answers import Address
+from brokertwin.gateway.answers import Address
 from tests.support.gateways import Client
 from tests.support.machine import Bench
 from tests.support.patience import PATIENCE_S

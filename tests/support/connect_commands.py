@@ -1,4 +1,4 @@
-"""`brokerstream connect` in processes of their own, and the files that they read and write."""
+"""`brokertwin connect` in processes of their own, and the files that they read and write."""
 
 import signal
 import subprocess
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from brokerstream.kafka_io.properties import dump
+from brokertwin.kafka_io.properties import dump
 from tests.support.console import command
 from tests.support.patience import PATIENCE_S
 
@@ -72,13 +72,13 @@ class Files:
         return set(self.copied()) == set(self.expected)
 
     def words(self, *more: object) -> list[object]:
-        """What comes behind `brokerstream`."""
+        """What comes behind `brokertwin`."""
         named = (self.worker, *self.connectors)
         return ["connect", "--bootstrap", self.bootstrap, *more, *named]
 
 
 class Process:
-    """One `brokerstream connect --worker distributed`."""
+    """One `brokertwin connect --worker distributed`."""
 
     def __init__(self, files: Files, *more: object) -> None:
         words = files.words("--worker", "distributed", *more)

@@ -4,15 +4,15 @@ import base64
 from random import Random
 from typing import Any
 
-from brokerstream.clients.connect.connect_protocol import (
+from brokertwin.clients.connect.connect_protocol import (
     Assignment,
     Protocol,
     WorkerState,
     decode_assignment,
     encode_state,
 )
-from brokerstream.clients.connect.leader import Known, Leader
-from brokerstream.clients.connect.work import TaskId
+from brokertwin.clients.connect.leader import Known, Leader
+from brokertwin.clients.connect.work import TaskId
 
 ROUNDS = 12
 DELAYS_MS = (0, 1, 30, 5_000, 300_000)

@@ -4,12 +4,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from brokerstream.clients.connect.file_stream import FileStream, Kind
-from brokerstream.clients.connect.offsets import offset_record, position_of
-from brokerstream.drivers.connect.logs import read_whole
-from brokerstream.drivers.connect.stores import TopicStore
-from brokerstream.drivers.connect.tasks import run_exactly_once, run_source
-from brokerstream.drivers.producer import Producer
+from brokertwin.clients.connect.file_stream import FileStream, Kind
+from brokertwin.clients.connect.offsets import offset_record, position_of
+from brokertwin.drivers.connect.logs import read_whole
+from brokertwin.drivers.connect.stores import TopicStore
+from brokertwin.drivers.connect.tasks import run_exactly_once, run_source
+from brokertwin.drivers.producer import Producer
 
 
 class Crash(Exception):

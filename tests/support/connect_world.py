@@ -13,15 +13,15 @@ from collections import Counter
 from enum import StrEnum
 from functools import partial
 
-from brokerstream.clients.client_loop import ClientLoop
-from brokerstream.clients.connect.config_log import ConfigLog, Record, connector_record
-from brokerstream.clients.connect.connect_protocol import Protocol
-from brokerstream.clients.connect.file_stream import Kind
-from brokerstream.clients.connect.herder import Fail, Herder, Start, Stop, Write
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.timeline import Timeline
+from brokertwin.clients.client_loop import ClientLoop
+from brokertwin.clients.connect.config_log import ConfigLog, Record, connector_record
+from brokertwin.clients.connect.connect_protocol import Protocol
+from brokertwin.clients.connect.file_stream import Kind
+from brokertwin.clients.connect.herder import Fail, Herder, Start, Stop, Write
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.timeline import Timeline
 from tests.support.bench_network import World
 
 GROUP, CONFIGS = "connect-cluster", "connect-configs"

@@ -1,4 +1,4 @@
-"""`brokerstream`, called as a user calls it."""
+"""`brokertwin`, called as a user calls it."""
 
 import atexit
 import json
@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from tests.support.sources import ROOT
 
-PROGRAM = "from brokerstream.cli.main import main; main()"
+PROGRAM = "from brokertwin.cli.main import main; main()"
 
 
 def command(*words: object) -> list[str]:
@@ -27,7 +27,7 @@ def called(
     It has a process of its own, a fork of one that has loaded what commands load.
 
     Args:
-        words: behind `brokerstream`.
+        words: behind `brokertwin`.
         cwd: its directory; where the tests run, if None.
         given: its standard input.
         environment: variables that it has besides those of the tests, and 200 `COLUMNS`.
@@ -49,7 +49,7 @@ def called(
     return subprocess.CompletedProcess(call["words"], code, out, errors)
 
 
-def brokerstream(
+def brokertwin(
     *words: object, cwd: Path | None = None, text: str = "", **environment: object
 ) -> "subprocess.CompletedProcess[str]":
     """The same, of text."""

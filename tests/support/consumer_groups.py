@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.consumer_group import ConsumerGroup
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.consumer_group import ConsumerGroup
 from tests.support.machine import Bench
 
 GROUP = "g"

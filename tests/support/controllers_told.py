@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from brokerstream.state.cluster import topics
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC
-from brokerstream.state.cluster.image import LOST
-from brokerstream.state.replication import directories
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC
+from brokertwin.state.cluster.image import LOST
+from brokertwin.state.replication import directories
 from tests.support.clients_told import CLUSTER
 from tests.support.replicas import FEATURES
 from tests.support.requests_told import Tell

@@ -8,12 +8,12 @@ assert brokers.committed() == 5
 
 from typing import Any
 
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
-from brokerstream.state.cluster.image import Partition
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.logs.log import Log, log_key
-from brokerstream.state.replication import network
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
+from brokertwin.state.cluster.image import Partition
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.logs.log import Log, log_key
+from brokertwin.state.replication import network
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, TOPIC, Replicas
 

@@ -21,7 +21,7 @@ NOT_OURS = {"build", "dist", "artifacts", "spark-warehouse"}
 DOCUMENTS = sorted(_pages(ROOT))
 SHELL = {"console", "sh", "bash"}
 PROGRAMS = re.compile(
-    r"brokerstream|make|python3?|pip|pytest|pre-commit|docker|git|cd|export|source|\.|spark-submit"
+    r"brokertwin|make|python3?|pip|pytest|pre-commit|docker|git|cd|export|source|\.|spark-submit"
     r"|curl|kafka-[\w-]+\.sh|\S*/bin/\w+|\S+\.sh"
 )
 """What the first word of a command may be, in a block that may be something else as well."""

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.kafka_io import properties
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision
-from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.replay.recording import Exchange, Recording, read
-from brokerstream.streaming.replay.report import Compared, compare_all
+from brokertwin.kafka_io import properties
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision
+from brokertwin.streaming.replay.plan import plan
+from brokertwin.streaming.replay.recording import Exchange, Recording, read
+from brokertwin.streaming.replay.report import Compared, compare_all
 from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"

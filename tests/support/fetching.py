@@ -4,17 +4,17 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.clients.fetch_session import (
+from brokertwin.clients.fetch_session import (
     FetchRequestData,
     FetchSessionHandler,
     PartitionData,
     Verdict,
 )
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.fetch.fetch_bodies import FetchResponse
-from brokerstream.state.fetch.fetch_session import SessionCache
-from brokerstream.state.fetch.session_items import Session
-from brokerstream.state.fetch.slices import Slices
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.fetch.fetch_bodies import FetchResponse
+from brokertwin.state.fetch.fetch_session import SessionCache
+from brokertwin.state.fetch.session_items import Session
+from brokertwin.state.fetch.slices import Slices
 from tests.support.machine import Bench
 
 LATEST = 17

@@ -16,19 +16,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from brokerstream.cli.main import COMMANDS, main
+from brokertwin.cli.main import COMMANDS, main
 
 LOADED = (
-    *(f"brokerstream.cli.{name.replace('-', '_')}" for name in COMMANDS),
-    "brokerstream.gateway.capture.proxy",
-    "brokerstream.gateway.server",
-    "brokerstream.streaming.edge",
-    "brokerstream.streaming.ingest.batch_reader",
-    "brokerstream.streaming.ingest.dumps",
-    "brokerstream.streaming.ingest.pipeline",
-    "brokerstream.streaming.replay.local",
-    "brokerstream.streaming.replay.report",
-    "brokerstream.streaming.spark_submit",
+    *(f"brokertwin.cli.{name.replace('-', '_')}" for name in COMMANDS),
+    "brokertwin.gateway.capture.proxy",
+    "brokertwin.gateway.server",
+    "brokertwin.streaming.edge",
+    "brokertwin.streaming.ingest.batch_reader",
+    "brokertwin.streaming.ingest.dumps",
+    "brokertwin.streaming.ingest.pipeline",
+    "brokertwin.streaming.replay.local",
+    "brokertwin.streaming.replay.report",
+    "brokertwin.streaming.spark_submit",
     "rich.traceback",
     "typer.rich_utils",
 )
@@ -79,7 +79,7 @@ def become(call: dict[str, Any]) -> None:
     for number, file in enumerate(call["files"]):
         os.dup2(os.open(file, os.O_RDONLY if number == 0 else os.O_WRONLY), number)
     sys.stdin = os.fdopen(0, closefd=False)
-    sys.argv = ["brokerstream", *call["words"]]
+    sys.argv = ["brokertwin", *call["words"]]
 
 
 def ended() -> int:

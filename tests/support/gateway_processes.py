@@ -1,4 +1,4 @@
-"""`brokerstream gateway` in a process of its own."""
+"""`brokertwin gateway` in a process of its own."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from brokerstream.gateway.answers import Address
+from brokertwin.gateway.answers import Address
 from tests.support.console import command
 from tests.support.patience import PATIENCE_S
 

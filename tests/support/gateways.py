@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.limits import Limits
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.gateway.persistence import JournalOptions
-from brokerstream.gateway.protocol.frames import Request, decode_response, encode_request
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.server import Gateway
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.gateway.persistence import JournalOptions
+from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.server import Gateway
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support.patience import PATIENCE_S
 
 HOST = "127.0.0.1"

@@ -16,22 +16,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_coordinator import (
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.consumer_coordinator import (
     ConsumerCoordinator,
     MemberState,
     Outgoing,
 )
-from brokerstream.clients.consumer_events import (
+from brokertwin.clients.consumer_events import (
     Assigned,
     Committed,
     Lost,
     Revoked,
 )
-from brokerstream.clients.consumer_requests import RESPONSES
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.subscription_state import SubscriptionState
-from brokerstream.state.core.schema import render
+from brokertwin.clients.consumer_requests import RESPONSES
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.subscription_state import SubscriptionState
+from brokertwin.state.core.schema import render
 from tests.support.machine import Bench
 
 GROUP, TOPIC = "billing", "orders"

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokerstream.cli.offset_sources import client_of
-from brokerstream.gateway.local_rows import LocalRows
-from brokerstream.kafka_io import group_offsets, jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import default_home
-from brokerstream.state.core.records import Record
-from brokerstream.state.groups import group_rows
+from brokertwin.cli.offset_sources import client_of
+from brokertwin.gateway.local_rows import LocalRows
+from brokertwin.kafka_io import group_offsets, jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.settings import default_home
+from brokertwin.state.core.records import Record
+from brokertwin.state.groups import group_rows
 
 DRIVER = Path(__file__).with_name("GroupRows.java")
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.groups import groups
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.groups import groups
 from tests.support.machine import Bench
 
 GROUP = "g"

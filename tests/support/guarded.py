@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokerstream.state.access.authorizer import Operation, PatternType, ResourceType
+from brokertwin.state.access.authorizer import Operation, PatternType, ResourceType
 from tests.support.machine import Bench
 
 ADMIN, ALICE = "User:ANONYMOUS", "User:alice"

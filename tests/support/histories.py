@@ -22,10 +22,10 @@ from typing import NamedTuple
 import pytest
 from hypothesis import strategies as st
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.state.replication.preferred_replica import RACK_AWARE
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.replication.preferred_replica import RACK_AWARE
 from tests.support.clients_told import CLUSTER, START, Choice, Clients
 from tests.support.consumers_told import CONSUMER_OPENINGS, CONSUMER_REQUESTS
 from tests.support.controllers_told import CONTROLLER_REQUESTS
@@ -85,9 +85,9 @@ def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
             else "",
             allow_everyone_if_no_acl_found=has_authorizer,
             super_users="User:ANONYMOUS",
-            brokerstream_zk_producer_id_blocks=choice.one_in(6),
-            brokerstream_reject_unknown_producer=choice.one_in(6),
-            brokerstream_transaction_version=choice.of([2, 2, 1]),
+            brokertwin_zk_producer_id_blocks=choice.one_in(6),
+            brokertwin_reject_unknown_producer=choice.one_in(6),
+            brokertwin_transaction_version=choice.of([2, 2, 1]),
             group_initial_rebalance_delay_ms=choice.of([0, 3000]),
             group_max_size=choice.of([100, 100, 2]),
             group_consumer_assignment_interval_ms=choice.of([1000, 0]),
@@ -97,14 +97,14 @@ def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
             # pauses are of days
             transaction_abort_timed_out_transaction_cleanup_interval_ms=600_000,
             transaction_state_log_num_partitions=2,
-            brokerstream_trace_replication=choice.one_in(6),
-            brokerstream_isr_by_time_only=choice.one_in(6),
-            brokerstream_leader_and_isr=choice.one_in(6),
+            brokertwin_trace_replication=choice.one_in(6),
+            brokertwin_isr_by_time_only=choice.one_in(6),
+            brokertwin_leader_and_isr=choice.one_in(6),
             num_replica_fetchers=choice.of([1, 4]),
             replica_selector_class=choice.of([None, RACK_AWARE]),
-            brokerstream_broker_racks=choice.of([(), ("1:east", "2:west", "3:west")]),
+            brokertwin_broker_racks=choice.of([(), ("1:east", "2:west", "3:west")]),
             log_dirs=choice.of([(), ("/disk-1", "/disk-2", "/disk-3")]),
-            brokerstream_internal_logs=choice.one_in(3),
+            brokertwin_internal_logs=choice.one_in(3),
             transaction_partition_verification_enable=not choice.one_in(4),
         ),
     )

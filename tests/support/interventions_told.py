@@ -3,9 +3,9 @@
 from itertools import product
 from typing import Any
 
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
-from brokerstream.state.core.records import LogCleaned
-from brokerstream.state.logs.log import Log, batches_from, log_key
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
+from brokertwin.state.core.records import LogCleaned
+from brokertwin.state.logs.log import Log, batches_from, log_key
 from tests.support.machine import header
 from tests.support.telling import TOPICS, Telling
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from brokerstream.kafka_io.jars import JarSet
+from brokertwin.kafka_io.jars import JarSet
 
 
 def modules_of(wanted: JarSet) -> list[tuple[str, str, str]]:

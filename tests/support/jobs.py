@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from confluent_kafka import Producer
 
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.kafka_clients import client_properties
-from brokerstream.kafka_io.placement import cluster_of
-from brokerstream.kafka_io.topic_reader import Row, read_all, without_repeats
-from brokerstream.settings import Settings, load
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core import outputs
-from brokerstream.state.core.murmur2 import partition_of
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.streaming import checkpoint_log, facts, job, runner
-from brokerstream.streaming.edge import Edge, Sendable, by_time
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.kafka_clients import client_properties
+from brokertwin.kafka_io.placement import cluster_of
+from brokertwin.kafka_io.topic_reader import Row, read_all, without_repeats
+from brokertwin.settings import Settings, load
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import outputs
+from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.streaming import checkpoint_log, facts, job, runner
+from brokertwin.streaming.edge import Edge, Sendable, by_time
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 

@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from brokerstream.kafka_io import jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import default_home
+from brokertwin.kafka_io import jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.settings import default_home
 
 TIMEOUT_S = 600
 STEP_TIMEOUT_S = 60

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import HOST, EmbeddedKafka, _free_port
-from brokerstream.settings import default_home
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import HOST, EmbeddedKafka, _free_port
+from brokertwin.settings import default_home
 from tests.support.gateways import Client, client_at
 
 PROTOCOLS = "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,PLAINTEXT:PLAINTEXT"

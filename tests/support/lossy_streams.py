@@ -10,8 +10,8 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any
 
-from brokerstream.clients.streams.applications import word_count
-from brokerstream.clients.streams.stream_thread import StreamThread
+from brokertwin.clients.streams.applications import word_count
+from brokertwin.clients.streams.stream_thread import StreamThread
 from tests.support.streams_world import (
     APPLICATION,
     POLL_INTERVAL_MS,

@@ -10,16 +10,16 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any
 
-from brokerstream.clients.client_loop import ClientLoop
-from brokerstream.clients.consumer_client import ConsumerClient
-from brokerstream.clients.consumer_config import GroupProtocol
-from brokerstream.clients.consumer_events import (
+from brokertwin.clients.client_loop import ClientLoop
+from brokertwin.clients.consumer_client import ConsumerClient
+from brokertwin.clients.consumer_config import GroupProtocol
+from brokertwin.clients.consumer_events import (
     CommitFailed,
     Failed,
     Lost,
 )
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_events import Acked
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_events import Acked
 from tests.support.bench_network import World
 
 GROUP, TOPIC = "billing", "orders"

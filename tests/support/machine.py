@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.cell import check
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core import outputs
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.cell import check
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import outputs
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
 
 CLUSTER = "bench"
 START = 1_700_000_000_000

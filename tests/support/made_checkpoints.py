@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.sinks.snapshot_store import Published
-from brokerstream.state.cell.cell import STATE_VERSION, state_columns
-from brokerstream.streaming import facts, snapshots, state_reader, store_writer
-from brokerstream.streaming.facts import Facts
-from brokerstream.streaming.state_reader import Cells
-from brokerstream.streaming.store_writer import Plan
+from brokertwin.sinks.snapshot_store import Published
+from brokertwin.state.cell.cell import STATE_VERSION, state_columns
+from brokertwin.streaming import facts, snapshots, state_reader, store_writer
+from brokertwin.streaming.facts import Facts
+from brokertwin.streaming.state_reader import Cells
+from brokertwin.streaming.store_writer import Plan
 from tests.support.machine import Bench
 from tests.support.snapshots import NOON_MS
 

@@ -4,7 +4,7 @@ import base64
 import struct
 from typing import Any
 
-from brokerstream.state.groups import consumer_protocol
+from brokertwin.state.groups import consumer_protocol
 from tests.support.consumer_groups import GROUP, ConsumerBench
 
 Owned = dict[str, list[int]]

@@ -18,22 +18,22 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.clients.producer import Producer
-from brokerstream.clients.producer_config import INT32_MAX, ProducerConfig
-from brokerstream.clients.producer_events import (
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.producer import Producer
+from brokertwin.clients.producer_config import INT32_MAX, ProducerConfig
+from brokertwin.clients.producer_events import (
     Acked,
     ConnectionStalled,
     Failed,
     MetadataWanted,
 )
-from brokerstream.clients.sender import Outgoing
-from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import render
-from brokerstream.state.logs import log as logs
-from brokerstream.state.replication.produce_bodies import ProduceRequest, ProduceResponse
+from brokertwin.clients.sender import Outgoing
+from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import render
+from brokertwin.state.logs import log as logs
+from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceResponse
 from tests.support.machine import Bench
 
 PRODUCE, PRODUCE_VERSION = "PRODUCE", 12

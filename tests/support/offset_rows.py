@@ -3,10 +3,10 @@
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
-from brokerstream.state.core.records import OffsetCommitted
-from brokerstream.state.core.schema import ZERO_UUID, Uuid
-from brokerstream.state.groups import group_records, offset_records
-from brokerstream.state.observed.offset_history import Written
+from brokertwin.state.core.records import OffsetCommitted
+from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.groups import group_records, offset_records
+from brokertwin.state.observed.offset_history import Written
 
 HOUR_MS = 3_600_000
 

@@ -8,18 +8,18 @@ bench.answer(0, Error.LEADER_NOT_AVAILABLE)
 
 from typing import Any, NamedTuple
 
-from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
-from brokerstream.clients.partition_sequences import PartitionSequences
-from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.clients.producer import Producer
-from brokerstream.clients.producer_batch import ProducerBatch
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_events import Acked, Event, Failed
-from brokerstream.clients.sender import Outgoing
-from brokerstream.clients.transaction_manager import TransactionManager
-from brokerstream.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from brokerstream.state.core.errors import Error
-from brokerstream.state.replication.produce_bodies import (
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.partition_sequences import PartitionSequences
+from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.producer import Producer
+from brokertwin.clients.producer_batch import ProducerBatch
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import Acked, Event, Failed
+from brokertwin.clients.sender import Outgoing
+from brokertwin.clients.transaction_manager import TransactionManager
+from brokertwin.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from brokertwin.state.core.errors import Error
+from brokertwin.state.replication.produce_bodies import (
     AnsweredPartition,
     AnsweredTopic,
     ProduceResponse,

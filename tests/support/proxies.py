@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.capture.proxy import Proxy
-from brokerstream.gateway.capture.recorder import Recorder
-from brokerstream.gateway.capture.sinks import FileSink, Sink
-from brokerstream.gateway.limits import Limits
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.capture.proxy import Proxy
+from brokertwin.gateway.capture.recorder import Recorder
+from brokertwin.gateway.capture.sinks import FileSink, Sink
+from brokertwin.gateway.limits import Limits
 from tests.support.patience import PATIENCE_S
 
 HOST = "127.0.0.1"

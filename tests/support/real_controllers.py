@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from brokerstream.gateway.protocol.generate import COMMENT
-from brokerstream.kafka_io import jars, properties
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.cluster import topics
+from brokertwin.gateway.protocol.generate import COMMENT
+from brokertwin.kafka_io import jars, properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.cluster import topics
 from tests.conformance import wire
 from tests.support.machine import CLUSTER, Bench
 from tests.support.patience import wait_until

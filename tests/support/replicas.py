@@ -8,12 +8,12 @@ replicas.produce()
 from collections.abc import Iterable
 from typing import Any
 
-from brokerstream.state.cluster import features, image
-from brokerstream.state.cluster.image import Partition
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.logs.log import Log, log_key
-from brokerstream.state.replication import network
-from brokerstream.state.replication.leader import Leadership
+from brokertwin.state.cluster import features, image
+from brokertwin.state.cluster.image import Partition
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.logs.log import Log, log_key
+from brokertwin.state.replication import network
+from brokertwin.state.replication.leader import Leadership
 from tests.support.machine import CLUSTER, Bench, header, produce_body
 
 BROKERS = (1, 2, 3)

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from brokerstream.streaming.ingest.documents import Document
-from brokerstream.streaming.ingest.pipeline import Reading, read_files
-from brokerstream.streaming.ingest.summary import Summary
+from brokertwin.streaming.ingest.documents import Document
+from brokertwin.streaming.ingest.pipeline import Reading, read_files
+from brokertwin.streaming.ingest.summary import Summary
 from tests.support.sources import ROOT
 
 REQUEST_LOGS = ROOT / "tests" / "requestlogs"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from brokerstream.state.cluster.topics import derive_uuid
+from brokertwin.state.cluster.topics import derive_uuid
 from tests.support.batches import START, batch
 
 NOBODY = "AAAAAAAAAAAAAAAAAAAAAA"

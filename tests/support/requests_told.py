@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from brokerstream.state.cluster.coordinators import COORDINATED, GROUP_TOPIC, TRANSACTION_TOPIC
-from brokerstream.state.groups.consumer_protocol import assignment_bytes
+from brokertwin.state.cluster.coordinators import COORDINATED, GROUP_TOPIC, TRANSACTION_TOPIC
+from brokertwin.state.groups.consumer_protocol import assignment_bytes
 from tests.support.clients_told import START, Holder, Member
 from tests.support.interventions_told import intervene, lose_a_broker, pass_time
 from tests.support.machine import header

@@ -1,17 +1,17 @@
-"""A job that runs beside the tests, as `brokerstream run` does, and gateways in front of it."""
+"""A job that runs beside the tests, as `brokertwin run` does, and gateways in front of it."""
 
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from brokerstream.cli.run_cleaning import Cleaning
-from brokerstream.gateway.data_topic import DataTopic
-from brokerstream.gateway.sealed_segments import SealedSegments
-from brokerstream.gateway.spark_engine import SparkEngine
-from brokerstream.kafka_io import placement
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming import checkpoint_log, runner
+from brokertwin.cli.run_cleaning import Cleaning
+from brokertwin.gateway.data_topic import DataTopic
+from brokertwin.gateway.sealed_segments import SealedSegments
+from brokertwin.gateway.spark_engine import SparkEngine
+from brokertwin.kafka_io import placement
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming import checkpoint_log, runner
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S
 

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.local_engine import LocalEngine
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.kafka_clusters import kafka_cluster

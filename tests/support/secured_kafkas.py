@@ -12,13 +12,13 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from brokerstream.gateway import credentials, scram
-from brokerstream.gateway.security import Security
-from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.settings import default_home
+from brokertwin.gateway import credentials, scram
+from brokertwin.gateway.security import Security
+from brokertwin.gateway.security_protocol import SecurityProtocol
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.settings import default_home
 from tests.support.certificates import Authority, of_pkcs12
 from tests.support.gateways import HOST, running_gateway
 from tests.support.patience import PATIENCE_S

@@ -11,14 +11,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from brokerstream.kafka_io import jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import default_home
-from brokerstream.state.configs.config_keys import ConfigKey, Type
-from brokerstream.state.configs.group_configs import GROUP_CONFIGS
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.configs.setting_kinds import AUTHORIZERS
-from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS
+from brokertwin.kafka_io import jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.settings import default_home
+from brokertwin.state.configs.config_keys import ConfigKey, Type
+from brokertwin.state.configs.group_configs import GROUP_CONFIGS
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.configs.setting_kinds import AUTHORIZERS
+from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
 from tests.support.recorded import RECORDED, Exchange, exchanges
 
 DRIVER = Path(__file__).with_name("SettingValues.java")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokerstream.state.share.share_partition import ACCEPT
+from brokertwin.state.share.share_partition import ACCEPT
 from tests.support.exchanges_told import GROUP, TOPIC, Told
 
 __all__ = ["GROUP", "Shares"]

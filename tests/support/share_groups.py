@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.share_group import ShareGroup
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.share_group import ShareGroup
 from tests.support.machine import Bench
 
 GROUP = "g"

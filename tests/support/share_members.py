@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokerstream.state.cell import check
+from brokertwin.state.cell import check
 from tests.support.machine import CLUSTER, header
 from tests.support.share_groups import GROUP, ShareBench
 

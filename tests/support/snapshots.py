@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from brokerstream.sinks import snapshot_store
-from brokerstream.sinks.offsets_snapshot import SnapshotRow
-from brokerstream.sinks.snapshot_store import Judge, Published, Taken
+from brokertwin.sinks import snapshot_store
+from brokertwin.sinks.offsets_snapshot import SnapshotRow
+from brokertwin.sinks.snapshot_store import Judge, Published, Taken
 
 NOON_MS = 1_795_348_800_123
 """2026-11-22 12:00:00.123 UTC."""

@@ -3,10 +3,10 @@
 import random
 from typing import Any
 
-from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.fetcher import FetchSettings, OffsetReset
-from brokerstream.drivers.consumer import Consumer
+from brokertwin.clients.assignors.assign import AssignorName
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+from brokertwin.drivers.consumer import Consumer
 
 POLL_MS = 20
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from itertools import count
 
-from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.fetcher import FetchSettings, OffsetReset
-from brokerstream.clients.messages import Message
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_events import Acked
-from brokerstream.drivers.consumer import Consumer
-from brokerstream.drivers.producer import Producer
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+from brokertwin.clients.messages import Message
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import Acked
+from brokertwin.drivers.consumer import Consumer
+from brokertwin.drivers.producer import Producer
 
 GROUPS = count(1)
 

@@ -17,7 +17,7 @@ PACKAGES = (
     "testing",
     "simulation",
     "cli",
-    "brokerstream",
+    "brokertwin",
 )
 
 
@@ -53,6 +53,6 @@ def imported_modules(tree: ast.AST) -> tuple[str, ...]:
             modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             modules.append("." * node.level + (node.module or ""))
-            if node.module == "brokerstream":
-                modules += [f"brokerstream.{alias.name}" for alias in node.names]
+            if node.module == "brokertwin":
+                modules += [f"brokertwin.{alias.name}" for alias in node.names]
     return tuple(modules)

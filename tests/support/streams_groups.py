@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.streams_group import StreamsGroup
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.streams_group import StreamsGroup
 from tests.support.machine import Bench
 
 GROUP = "g"

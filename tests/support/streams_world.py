@@ -14,16 +14,16 @@ import base64
 from collections import Counter
 from typing import Any
 
-from brokerstream.clients.client_loop import ClientLoop
-from brokerstream.clients.messages import Message, size_of
-from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.streams.layout import TaskId, layout
-from brokerstream.clients.streams.stream_thread import StreamThread, ThreadState
-from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
-from brokerstream.clients.streams.streams_protocol import HostInfo
-from brokerstream.clients.streams.topology import Topology
-from brokerstream.clients.timeline import Timeline
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.client_loop import ClientLoop
+from brokertwin.clients.messages import Message, size_of
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.streams.layout import TaskId, layout
+from brokertwin.clients.streams.stream_thread import StreamThread, ThreadState
+from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
+from brokertwin.clients.streams.streams_protocol import HostInfo
+from brokertwin.clients.streams.topology import Topology
+from brokertwin.clients.timeline import Timeline
+from brokertwin.state.core.errors import Error
 from tests.support.bench_network import STEP_MS, BenchNetwork, World, records_of
 
 APPLICATION = "app"

@@ -1,6 +1,6 @@
 """The requests about clients' metrics in a told history, with what the edge adds to them."""
 
-from brokerstream.state.cluster.client_instances import Instance
+from brokertwin.state.cluster.client_instances import Instance
 from tests.support.telling import Telling
 
 INSTANCES = ["A" * 20 + letter + "A" for letter in "ABCD"]

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT, inspect
 
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.placement import Placement
-from brokerstream.settings import Settings
-from brokerstream.state.core.events import Event, Reason, RequestHeader
-from brokerstream.state.core.outputs import BrokerChange, SegmentKey
-from brokerstream.state.core.records import Batch, RecordEntry
-from brokerstream.state.core.schema import Int32, Int64
-from brokerstream.state.groups.offset_records import OffsetKey, OffsetValue
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.settings import Settings
+from brokertwin.state.core.events import Event, Reason, RequestHeader
+from brokertwin.state.core.outputs import BrokerChange, SegmentKey
+from brokertwin.state.core.records import Batch, RecordEntry
+from brokertwin.state.core.schema import Int32, Int64
+from brokertwin.state.groups.offset_records import OffsetKey, OffsetValue
 from tests.support.sources import ROOT
 
 PAGE = ROOT / "docs" / "schemas.md"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from brokerstream.clients.messages import Message
-from brokerstream.clients.streams.stores import KeyValueStore
-from brokerstream.clients.streams.topology import Topology
+from brokertwin.clients.messages import Message
+from brokertwin.clients.streams.stores import KeyValueStore
+from brokertwin.clients.streams.topology import Topology
 
 Stores = Mapping[str, KeyValueStore]
 

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.clients.client_loop import RESPONSES, SPOKEN
-from brokerstream.clients.consumer_requests import Generation
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.sender import Outgoing
-from brokerstream.clients.transaction_rules import FEATURE, NEWEST, rules_of
-from brokerstream.clients.transactions import Transactions, TransactionState
-from brokerstream.state.core.schema import render
+from brokertwin.clients.client_loop import RESPONSES, SPOKEN
+from brokertwin.clients.consumer_requests import Generation
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.sender import Outgoing
+from brokertwin.clients.transaction_rules import FEATURE, NEWEST, rules_of
+from brokertwin.clients.transactions import Transactions, TransactionState
+from brokertwin.state.core.schema import render
 from tests.support.bench_network import records_of
 from tests.support.network import (
     BROKERS,
@@ -89,7 +89,7 @@ class TransactionalNetwork(Network):
         self._under_way: UnderWay | None = None
         self._apis: dict[int, tuple[str, int]] = {}
         settings = {
-            "brokerstream_transaction_version": level,
+            "brokertwin_transaction_version": level,
             "transaction_state_log_num_partitions": 1,
             "offsets_topic_num_partitions": 1,
             **(broker or {}),

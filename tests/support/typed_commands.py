@@ -16,9 +16,9 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.jars import KAFKA_VERSION
-from brokerstream.settings import default_home
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.jars import KAFKA_VERSION
+from brokertwin.settings import default_home
 from tests.support.documents import Command
 from tests.support.kafka_tools import java_command
 from tests.support.patience import wait_until
@@ -29,10 +29,10 @@ TOOLS = {
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
 }
 SERVES = {
-    "brokerstream gateway": r"broker 1 at",
-    "brokerstream capture": r"clients connect to",
-    "brokerstream run --http-listen": r"batch \d+ in",
-    "brokerstream run": r"reading \S+\.requests",
+    "brokertwin gateway": r"broker 1 at",
+    "brokertwin capture": r"clients connect to",
+    "brokertwin run --http-listen": r"batch \d+ in",
+    "brokertwin run": r"reading \S+\.requests",
     "kafka-console-consumer.sh": r"(?m)^one$",
 }
 """What goes on until it is stopped, and what it prints when it is ready."""
@@ -84,12 +84,12 @@ class Reader:
         # as after `. .venv/bin/activate`
         path = [str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
         self.environment = {
-            **{key: value for key, value in os.environ.items() if "BROKERSTREAM" not in key},
+            **{key: value for key, value in os.environ.items() if "BROKERTWIN" not in key},
             "HOME": str(home),
-            "BROKERSTREAM_HOME": str(home),
-            "BROKERSTREAM_BOOTSTRAP": bootstrap,
-            "BROKERSTREAM_PREFIX": self.prefix,
-            "BROKERSTREAM_MASTER": "local[2]",
+            "BROKERTWIN_HOME": str(home),
+            "BROKERTWIN_BOOTSTRAP": bootstrap,
+            "BROKERTWIN_PREFIX": self.prefix,
+            "BROKERTWIN_MASTER": "local[2]",
             "NO_COLOR": "1",
             "COLUMNS": "200",
             "PATH": os.pathsep.join(path),
@@ -116,7 +116,7 @@ class Reader:
         )
         said = done.stdout + done.stderr
         # an answer that is not the recorded one; both say so and go on
-        may_differ = "--compare" in words or words[:2] == ["brokerstream", "send"]
+        may_differ = "--compare" in words or words[:2] == ["brokertwin", "send"]
         assert done.returncode == 0 or (may_differ and done.returncode == 1), f"{command}\n{said}"
         assert "Traceback" not in said, f"{command}\n{said}"
         self._follow(words, said)
@@ -127,7 +127,7 @@ class Reader:
         for server in reversed(self._servers):
             server.stop()
         subprocess.run(
-            ["brokerstream", "kafka", "stop"], env=self.environment, check=False, timeout=TIMEOUT_S
+            ["brokertwin", "kafka", "stop"], env=self.environment, check=False, timeout=TIMEOUT_S
         )
 
     def _make_way(self, words: list[str]) -> None:
@@ -141,24 +141,24 @@ class Reader:
                 self._servers.remove(server)
                 server.stop()
         if _after(words, "--engine") == "spark" and not any(
-            server.text.startswith("brokerstream run") for server in self._servers
+            server.text.startswith("brokertwin run") for server in self._servers
         ):
             if self._has_own_broker:  # that of the job; it may have been stopped
                 self._start_broker()
-            self._serve(f"brokerstream run --cluster {_after(words, '--cluster')}", "")
+            self._serve(f"brokertwin run --cluster {_after(words, '--cluster')}", "")
 
     def _follow(self, words: list[str], said: str) -> None:
         """The reader's own broker takes the place of the other while it runs."""
         if words[1:3] == ["kafka", "start"]:
             found = re.search(r"localhost:\d+|127\.0\.0\.1:\d+", said)
             assert found is not None, said
-            self.environment["BROKERSTREAM_BOOTSTRAP"] = found[0]
+            self.environment["BROKERTWIN_BOOTSTRAP"] = found[0]
             self._has_own_broker = True
         elif words[1:3] == ["kafka", "stop"]:
-            self.environment["BROKERSTREAM_BOOTSTRAP"] = self.bootstrap
+            self.environment["BROKERTWIN_BOOTSTRAP"] = self.bootstrap
 
     def _start_broker(self) -> None:
-        words = ["brokerstream", "kafka", "start"]
+        words = ["brokertwin", "kafka", "start"]
         done = subprocess.run(
             words, env=self.environment, check=True, capture_output=True, text=True
         )
@@ -179,7 +179,7 @@ class Reader:
 
         def is_ready() -> bool:
             assert process.poll() is None, f"{text}\n{server.said()}"
-            if text.startswith("brokerstream run") and not self._is_placed():
+            if text.startswith("brokertwin run") and not self._is_placed():
                 return False
             return bool(re.search(ready, server.said())) if ready else bool(server.said())
 
@@ -206,7 +206,7 @@ class Reader:
     def _is_placed(self) -> bool:
         """Whether the job has said where its clusters are."""
         configuration = {
-            "bootstrap.servers": self.environment["BROKERSTREAM_BOOTSTRAP"],
+            "bootstrap.servers": self.environment["BROKERTWIN_BOOTSTRAP"],
             "group.id": "unused",
         }
         consumer = Consumer(configuration)

@@ -6,8 +6,8 @@ without one, and ours takes it over: which member is the first of a Java hash ma
 
 from collections.abc import Iterator
 
-from brokerstream.gateway.protocol.frames import decode_response
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support.classic_walks import WAITING, ClassicWalk
 from tests.support.gateways import Client
 from tests.support.patience import wait_until

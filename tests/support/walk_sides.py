@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.engine import EdgeRequest
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.engine import EdgeRequest
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.patience import wait_until
 from tests.support.settled import GROUP_RESOURCE, settle

@@ -4,8 +4,8 @@ import urllib.request
 
 import msgspec
 
-from brokerstream.cli.watching.sources import Pulse
-from brokerstream.cli.watching.status import (
+from brokertwin.cli.watching.sources import Pulse
+from brokertwin.cli.watching.status import (
     AnswerTimes,
     OfChecks,
     OfGateway,
@@ -15,7 +15,7 @@ from brokerstream.cli.watching.status import (
     Point,
     Status,
 )
-from brokerstream.streaming.census import Census, Shrunk
+from brokertwin.streaming.census import Census, Shrunk
 from tests.support.patience import PATIENCE_S
 
 STARTED_MS = 1_700_000_000_000

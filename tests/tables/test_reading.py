@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from brokerstream import tables
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import properties
-from brokerstream.sinks import snapshot_store
-from brokerstream.streaming import facts
-from brokerstream.tables import Moment, Tables
+from brokertwin import tables
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import properties
+from brokertwin.sinks import snapshot_store
+from brokertwin.streaming import facts
+from brokertwin.tables import Moment, Tables
 from tests.support.machine import CLUSTER, Bench
 from tests.support.snapshots import NOON_MS, taken
 from tests.support.sources import ROOT

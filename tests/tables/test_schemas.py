@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from brokerstream.cli import state_tables
-from brokerstream.streaming import state_rows
-from brokerstream.streaming.state_rows import Kind
-from brokerstream.tables import of_cells, schemas
-from brokerstream.tables.schemas import BY_NAME, DESCRIPTION, TABLES, TIME
+from brokertwin.cli import state_tables
+from brokertwin.streaming import state_rows
+from brokertwin.streaming.state_rows import Kind
+from brokertwin.tables import of_cells, schemas
+from brokertwin.tables.schemas import BY_NAME, DESCRIPTION, TABLES, TIME
 from tests.support.machine import CLUSTER, Bench
 from tests.support.sources import ROOT
 from tests.support.state_items import something_of_every_kind

@@ -8,11 +8,11 @@ import kafka
 import pytest
 from kafka.admin import KafkaAdminClient
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.answers import Address
-from brokerstream.state.core.errors import Error
-from brokerstream.testing import KafkaBroker, Trouble
-from brokerstream.testing.transcript import transcript
+from brokertwin.errors import UserError
+from brokertwin.gateway.answers import Address
+from brokertwin.state.core.errors import Error
+from brokertwin.testing import KafkaBroker, Trouble
+from brokertwin.testing.transcript import transcript
 from tests.support.gateways import Client
 from tests.support.patience import wait_until
 

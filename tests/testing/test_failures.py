@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.api_versions import SERVED
-from brokerstream.gateway.protocol.schema import API_NAMES
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.testing import KafkaBroker
-from brokerstream.testing.trouble import OF_THE_CONNECTION
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.api_versions import SERVED
+from brokertwin.gateway.protocol.schema import API_NAMES
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.testing import KafkaBroker
+from brokertwin.testing.trouble import OF_THE_CONNECTION
 from tests.gateway.test_refusals import codes_in
 from tests.support.batches import batch
 from tests.support.bodies import full_body

@@ -8,7 +8,7 @@ import confluent_kafka
 import kafka
 import pytest
 
-from brokerstream.testing import KafkaBroker
+from brokertwin.testing import KafkaBroker
 from tests.support.patience import PATIENCE_S
 
 GROUP = "billing"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.protocol.frames import decode_response
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
-from brokerstream.state.core.errors import Error
-from brokerstream.testing import KafkaBroker
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokertwin.state.core.errors import Error
+from brokertwin.testing import KafkaBroker
 from tests.support.batches import batch
 from tests.support.gateways import Client
 from tests.support.kafka_clusters import kafka_cluster

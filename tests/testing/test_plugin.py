@@ -23,7 +23,7 @@ def test_the_examples_of_the_document_pass_as_they_stand(pytester: pytest.Pytest
 
 
 def test_the_document_names_every_verb() -> None:
-    from brokerstream.testing import KafkaBroker
+    from brokertwin.testing import KafkaBroker
 
     verbs = {name for name in vars(KafkaBroker) if not name.startswith("_")}
     missing = {verb for verb in verbs if f"`{verb}" not in DOCUMENT and f"{verb}(" not in DOCUMENT}
@@ -104,9 +104,9 @@ def test_the_plugin_imports_next_to_nothing() -> None:
     code = """
 import sys, pytest
 before = set(sys.modules)
-import brokerstream.testing.plugin
-print(sorted(m for m in set(sys.modules) - before if not m.startswith("brokerstream")))
-print("brokerstream.testing.broker" in sys.modules)
+import brokertwin.testing.plugin
+print(sorted(m for m in set(sys.modules) - before if not m.startswith("brokertwin")))
+print("brokertwin.testing.broker" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "False"]

@@ -8,8 +8,8 @@ import kafka
 import pytest
 from kafka.errors import KafkaError
 
-from brokerstream.errors import UserError
-from brokerstream.testing import KafkaBroker
+from brokertwin.errors import UserError
+from brokertwin.testing import KafkaBroker
 from tests.support.certificates import Authority
 
 USERS = {"alice": "secret"}

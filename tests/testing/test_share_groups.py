@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from brokerstream.testing import KafkaBroker
+from brokertwin.gateway.answers import Address
+from brokertwin.testing import KafkaBroker
 from tests.support.gateways import Client
 from tests.support.patience import wait_until
 

@@ -10,7 +10,7 @@ shares        share groups' fetches
 tokens        delegation tokens, changes that come too fast, metrics of clients
 """
 
-from brokerstream.streaming.explain.rules import (
+from brokertwin.streaming.explain.rules import (
     access,
     groups,
     producers,
@@ -19,7 +19,7 @@ from brokerstream.streaming.explain.rules import (
     tokens,
     topics,
 )
-from brokerstream.streaming.explain.rules.rule import Rule
+from brokertwin.streaming.explain.rules.rule import Rule
 
 RULES: dict[int, Rule] = {
     **producers.RULES,

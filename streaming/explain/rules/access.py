@@ -1,7 +1,7 @@
 """Errors of who may do what."""
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.rules.rule import Rule
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.rules.rule import Rule
 
 WHO = (
     "A principal that is new or was renamed; a client without its credentials, which is then"

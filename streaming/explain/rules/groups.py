@@ -1,7 +1,7 @@
 """Errors of groups: their coordinator, members, generations and commits."""
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.rules.rule import Rule
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.rules.rule import Rule
 
 JOIN = "state/apis/join_group.py"
 RULES_OF_GROUPS = "state/groups/group_rules.py"
@@ -121,8 +121,8 @@ RULES: dict[int, Rule] = {
         "What keeps the data cannot hold it: here, offsets of a transaction where ZooKeeper keeps"
         " offsets.",
         "TransactionManager.TxnOffsetCommitHandler",
-        "Clients give up. Keep offsets in the topic: brokerstream.offset.storage=kafka.",
-        "A transactional client at a broker with brokerstream.offset.storage=zookeeper.",
+        "Clients give up. Keep offsets in the topic: brokertwin.offset.storage=kafka.",
+        "A transactional client at a broker with brokertwin.offset.storage=zookeeper.",
         "state/apis/txn_offset_commit.py",
     ),
     Error.FENCED_INSTANCE_ID: Rule(
@@ -193,7 +193,7 @@ RULES: dict[int, Rule] = {
         "A transaction that has not ended yet holds offsets of this partition.",
         "KIP-447; OffsetMetadataManager.fetchOffsets",
         "Nothing: clients ask again until the transaction has ended. If it stays, a transaction is"
-        " left open: `brokerstream explain transaction` says whose.",
+        " left open: `brokertwin explain transaction` says whose.",
         "A consumer that takes partitions over from one that reads, writes and commits in"
         " transactions.",
         "state/apis/offset_fetch.py",

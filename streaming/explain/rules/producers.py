@@ -1,7 +1,7 @@
 """Errors of producers and their transactions, and of batches that are not right."""
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.rules.rule import Rule
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.rules.rule import Rule
 
 PRODUCER = "state/logs/producer.py"
 PRODUCE = "state/apis/produce.py"

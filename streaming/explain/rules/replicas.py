@@ -1,7 +1,7 @@
 """Errors of fetch sessions, leaders, in-sync sets, elections and brokers."""
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.rules.rule import Rule
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.rules.rule import Rule
 
 SESSION = "state/fetch/fetch_session.py"
 ISR = "state/replication/isr_controller.py"

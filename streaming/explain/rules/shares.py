@@ -1,7 +1,7 @@
 """Errors of share groups' fetches and acknowledgements."""
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.rules.rule import Rule
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.rules.rule import Rule
 
 SESSIONS = "state/share/share_sessions.py"
 MANAGER = "KIP-932; SharePartitionManager"

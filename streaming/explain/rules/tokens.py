@@ -1,7 +1,7 @@
 """Errors of delegation tokens, of the controller's quota of changes, and of clients' metrics."""
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.rules.rule import Rule
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.rules.rule import Rule
 
 MANAGER = "KIP-48; DelegationTokenControlManager"
 ACCESS = "state/access/delegation_tokens.py"

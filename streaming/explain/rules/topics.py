@@ -1,7 +1,7 @@
 """Errors of topics, settings, and requests that make no sense."""
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.rules.rule import Rule
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.rules.rule import Rule
 
 CREATE = "state/apis/create_topics.py"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.cli.watching.metrics import HISTOGRAM, METRICS
+from brokertwin.cli.watching.metrics import HISTOGRAM, METRICS
 from tests.support.sources import ROOT
 
 DASHBOARD = json.loads((ROOT / "docker" / "grafana.json").read_text(encoding="utf-8"))
@@ -26,7 +26,7 @@ def queries(dashboard: dict[str, Any]) -> Iterator[str]:
 
 def names_in(query: str) -> set[str]:
     """The metrics in a query, a histogram by its own name."""
-    found = set(re.findall(r"\bbrokerstream_\w+", query))
+    found = set(re.findall(r"\bbrokertwin_\w+", query))
     return {re.sub(r"(?<=seconds)_(bucket|sum|count)$", "", name) for name in found}
 
 
@@ -54,10 +54,10 @@ def test_every_query_of_the_dashboard_asks_for_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("query", "what"),
     [
-        ("sum(brokerstream_nothing)", {"brokerstream_nothing"}),
-        ("sum by (topic) (rate(brokerstream_errors_total[5m]))", {"topic"}),
-        ('brokerstream_groups{kind="x"}', {"kind"}),
-        ("sum by (le, api) (rate(brokerstream_gateway_answer_seconds_bucket[5m]))", set()),
+        ("sum(brokertwin_nothing)", {"brokertwin_nothing"}),
+        ("sum by (topic) (rate(brokertwin_errors_total[5m]))", {"topic"}),
+        ('brokertwin_groups{kind="x"}', {"kind"}),
+        ("sum by (le, api) (rate(brokertwin_gateway_answer_seconds_bucket[5m]))", set()),
     ],
 )
 def test_a_query_for_what_there_is_not_is_found(query: str, what: set[str]) -> None:
@@ -67,15 +67,15 @@ def test_a_query_for_what_there_is_not_is_found(query: str, what: set[str]) -> N
 def test_the_dashboard_shows_every_metric_that_changes() -> None:
     shown = {name for query in queries(DASHBOARD) for name in names_in(query)}
     assert METRICS.keys() - shown == {
-        "brokerstream_start_time_seconds",
-        "brokerstream_batch",
-        "brokerstream_batch_events",
-        "brokerstream_fetch_session_partitions_cached",
-        "brokerstream_producers",
-        "brokerstream_check_batch",
-        "brokerstream_snapshot_batch",
-        "brokerstream_snapshot_offsets",
-        "brokerstream_state_time_seconds",
+        "brokertwin_start_time_seconds",
+        "brokertwin_batch",
+        "brokertwin_batch_events",
+        "brokertwin_fetch_session_partitions_cached",
+        "brokertwin_producers",
+        "brokertwin_check_batch",
+        "brokertwin_snapshot_batch",
+        "brokertwin_snapshot_offsets",
+        "brokertwin_state_time_seconds",
     }
     assert HISTOGRAM in shown
 
@@ -97,6 +97,6 @@ def test_panels_do_not_lie_on_each_other_and_have_ids_of_their_own() -> None:
 
 
 def test_the_page_lists_the_metrics_as_the_code_has_them() -> None:
-    rows = re.findall(r"(?m)^\| `(brokerstream_\w+)` \| ([^|]*) \| (.*) \|$", PAGE)
+    rows = re.findall(r"(?m)^\| `(brokertwin_\w+)` \| ([^|]*) \| (.*) \|$", PAGE)
     found = {name: (help_, tuple(re.findall(r"`(\w+)`", labels))) for name, labels, help_ in rows}
     assert found == {name: (each.help, each.labels) for name, each in METRICS.items()}

@@ -4,11 +4,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from brokerstream.cli.watching.metrics import METRICS, registry
-from brokerstream.cli.watching.status import OfJob, Phase, Status
+from brokertwin.cli.watching.metrics import METRICS, registry
+from brokertwin.cli.watching.status import OfJob, Phase, Status
 from tests.support.watched import GATEWAY, JOB
 
-GATEWAY_ONLY = {name for name in METRICS if name.startswith("brokerstream_gateway_")}
+GATEWAY_ONLY = {name for name in METRICS if name.startswith("brokertwin_gateway_")}
 
 
 def samples(made: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -29,24 +29,24 @@ def names(status: Status) -> set[str]:
 def test_a_job_and_a_gateway_together_have_every_metric_of_the_table() -> None:
     assert names(JOB) == METRICS.keys() - GATEWAY_ONLY
     assert names(GATEWAY) | names(JOB) == METRICS.keys()
-    assert not names(GATEWAY) & {"brokerstream_lag_events", "brokerstream_batch"}
+    assert not names(GATEWAY) & {"brokertwin_lag_events", "brokertwin_batch"}
 
 
 def test_the_numbers_are_the_documents() -> None:
     found = samples(registry(lambda: JOB))
-    assert found["brokerstream_answers_total", (("api", "FETCH"),)] == 5000
+    assert found["brokertwin_answers_total", (("api", "FETCH"),)] == 5000
     session_gone = (("api", "FETCH"), ("error", "FETCH_SESSION_ID_NOT_FOUND"))
-    assert found["brokerstream_errors_total", session_gone] == 4
-    assert found["brokerstream_dead_letters_total", (("reason", "not JSON"),)] == 2
-    assert found["brokerstream_groups", (("state", "Stable"),)] == 5
-    assert found["brokerstream_under_replicated_partitions", ()] == 2
-    assert found["brokerstream_batch_time_seconds", ()] == 1_700_000_061.0
-    assert found["brokerstream_ready", ()] == 1
+    assert found["brokertwin_errors_total", session_gone] == 4
+    assert found["brokertwin_dead_letters_total", (("reason", "not JSON"),)] == 2
+    assert found["brokertwin_groups", (("state", "Stable"),)] == 5
+    assert found["brokertwin_under_replicated_partitions", ()] == 2
+    assert found["brokertwin_batch_time_seconds", ()] == 1_700_000_061.0
+    assert found["brokertwin_ready", ()] == 1
 
 
 def test_answer_times_are_a_histogram_whose_classes_add_up() -> None:
     found = samples(registry(lambda: GATEWAY))
-    name = "brokerstream_gateway_answer_seconds"
+    name = "brokertwin_gateway_answer_seconds"
     api = ("api", "METADATA")
     bounds = {labels[1][1]: n for (of, labels), n in found.items() if of == f"{name}_bucket"}
     assert bounds == {"0.001": 4, "0.01": 6, "+Inf": 7}
@@ -61,7 +61,7 @@ def test_before_the_first_micro_batch_there_are_no_numbers_of_one(phase: Phase) 
         answers={}, errors={}, points=[], job=OfJob(),
     )  # fmt: skip
     found = samples(registry(lambda: early))
-    assert found["brokerstream_ready", ()] == 0
+    assert found["brokertwin_ready", ()] == 0
     assert {name for name, _ in found} == {
-        "brokerstream_info", "brokerstream_ready", "brokerstream_start_time_seconds",
+        "brokertwin_info", "brokertwin_ready", "brokertwin_start_time_seconds",
     }  # fmt: skip

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.cli.watching.server import served
-from brokerstream.cli.watching.status import Status
+from brokertwin.cli.watching.server import served
+from brokertwin.cli.watching.status import Status
 from tests.support import browsers
 from tests.support.watched import GATEWAY, JOB, Shown
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from brokerstream.cli.watching import sources
-from brokerstream.cli.watching.server import listen_address, served
-from brokerstream.cli.watching.status import Phase, Status
-from brokerstream.errors import UserError
+from brokertwin.cli.watching import sources
+from brokertwin.cli.watching.server import listen_address, served
+from brokertwin.cli.watching.status import Phase, Status
+from brokertwin.errors import UserError
 from tests.support.watched import GATEWAY, JOB, Shown
 
 TIMEOUT_S = 30
@@ -53,8 +53,8 @@ def test_prometheus_gets_its_text() -> None:
     lines = body.decode().splitlines()
     assert code == 200
     assert kind.startswith("text/plain")
-    assert 'brokerstream_errors_total{api="PRODUCE",error="INVALID_PRODUCER_EPOCH"} 1.0' in lines
-    assert "brokerstream_lag_events 1700.0" in lines
+    assert 'brokertwin_errors_total{api="PRODUCE",error="INVALID_PRODUCER_EPOCH"} 1.0' in lines
+    assert "brokertwin_lag_events 1700.0" in lines
 
 
 def test_it_is_ready_while_it_runs_and_alive_while_its_loop_goes_round(

@@ -3,14 +3,14 @@
 import threading
 from pathlib import Path
 
-from brokerstream.cli.watching.rates import RATE_WINDOW_S, Rate
-from brokerstream.cli.watching.sources import REST, REST_LEAST_S, JobSource, StateReader
-from brokerstream.cli.watching.status import POINTS_MAX, Phase
-from brokerstream.errors import UserError
-from brokerstream.state.fetch.fetch_session_counts import CacheCounts
-from brokerstream.streaming.measures import Progress
-from brokerstream.streaming.state_reader import Cells
-from brokerstream.streaming.tallies import Tallies
+from brokertwin.cli.watching.rates import RATE_WINDOW_S, Rate
+from brokertwin.cli.watching.sources import REST, REST_LEAST_S, JobSource, StateReader
+from brokertwin.cli.watching.status import POINTS_MAX, Phase
+from brokertwin.errors import UserError
+from brokertwin.state.fetch.fetch_session_counts import CacheCounts
+from brokertwin.streaming.measures import Progress
+from brokertwin.streaming.state_reader import Cells
+from brokertwin.streaming.tallies import Tallies
 
 
 class Clock:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.clients.assignors.assign import AssignorName, assign, user_data
-from brokerstream.clients.assignors.group import Assignment, Subscription, group_of
-from brokerstream.clients.assignors.sticky_assignor import assign_sticky
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.assignors.assign import AssignorName, assign, user_data
+from brokertwin.clients.assignors.group import Assignment, Subscription, group_of
+from brokertwin.clients.assignors.sticky_assignor import assign_sticky
+from brokertwin.clients.partitions import TopicPartition
 from tests.support.assignors import Input, draw_input
 from tests.support.examples import examples
 

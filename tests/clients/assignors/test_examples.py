@@ -2,9 +2,9 @@
 
 import pytest
 
-from brokerstream.clients.assignors.assign import AssignorName, assign, user_data
-from brokerstream.clients.assignors.group import Subscription
-from brokerstream.clients.partitions import TopicPartition
+from brokertwin.clients.assignors.assign import AssignorName, assign, user_data
+from brokertwin.clients.assignors.group import Subscription
+from brokertwin.clients.partitions import TopicPartition
 
 RANGE, ROUNDROBIN, STICKY, COOPERATIVE = AssignorName
 

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from brokerstream.clients.assignors.assign import AssignorName, assign
-from brokerstream.clients.assignors.group import Assignment
-from brokerstream.clients.consumer_protocol import (
+from brokertwin.clients.assignors.assign import AssignorName, assign
+from brokertwin.clients.assignors.group import Assignment
+from brokertwin.clients.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from brokerstream.clients.connect.connect_protocol import (
+from brokertwin.clients.connect.connect_protocol import (
     Assignment,
     AssignmentError,
     Protocol,
@@ -16,10 +16,10 @@ from brokerstream.clients.connect.connect_protocol import (
     encode_assignment,
     encode_state,
 )
-from brokerstream.clients.connect.cooperative_assignor import ClusterAssignment, CooperativeAssignor
-from brokerstream.clients.connect.eager_assignor import assign_eagerly
-from brokerstream.clients.connect.leader import Known, Leader
-from brokerstream.clients.connect.work import TaskId, work_of
+from brokertwin.clients.connect.cooperative_assignor import ClusterAssignment, CooperativeAssignor
+from brokertwin.clients.connect.eager_assignor import assign_eagerly
+from brokertwin.clients.connect.leader import Known, Leader
+from brokertwin.clients.connect.work import TaskId, work_of
 from tests.support.connect_groups import ROUNDS, Workers, as_json
 
 TWO_AND_TWO = work_of({"sink": 2, "source": 2})

@@ -5,28 +5,28 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.connect.config_log import ConfigLog, connector_record, task_records
-from brokerstream.clients.connect.connect_protocol import Assignment, Protocol
-from brokerstream.clients.connect.converters import (
+from brokertwin.clients.connect.config_log import ConfigLog, connector_record, task_records
+from brokertwin.clients.connect.connect_protocol import Assignment, Protocol
+from brokertwin.clients.connect.converters import (
     ConversionError,
     decode_value,
     encode_value,
     lines_of,
 )
-from brokerstream.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
-from brokerstream.clients.connect.herder import Command, Fence, Herder, Start, Stop, Write
-from brokerstream.clients.connect.offsets import (
+from brokertwin.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
+from brokertwin.clients.connect.herder import Command, Fence, Herder, Start, Stop, Write
+from brokertwin.clients.connect.offsets import (
     State,
     offset_record,
     position_of,
     status_record,
 )
-from brokerstream.clients.connect.submitted_records import SubmittedRecords
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.clients.connect.worker_config import worker_config
-from brokerstream.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
-from brokerstream.clients.consumer_coordinator import MemberState
-from brokerstream.clients.subscription_state import SubscriptionState
+from brokertwin.clients.connect.submitted_records import SubmittedRecords
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.worker_config import worker_config
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.subscription_state import SubscriptionState
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 SINK = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.clients.connect.connect_protocol import Assignment, decode_assignment
+from brokertwin.clients.connect.connect_protocol import Assignment, decode_assignment
 from tests.support.connect_groups import ROUNDS, Workers, as_json
 from tests.support.examples import examples
 from tests.support.kafka_tools import java_command

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.clients.connect.connect_protocol import Protocol
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.clients.consumer_coordinator import MemberState
-from brokerstream.clients.timeline import Timeline
+from brokertwin.clients.connect.connect_protocol import Protocol
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.timeline import Timeline
 from tests.support.connect_world import (
     DELAY_MS,
     FAULTS,

@@ -1,10 +1,10 @@
 """Which instance has a key, as numbered in docs/systems/streams.md."""
 
-from brokerstream.clients.streams.applications import COUNTS, word_count
-from brokerstream.clients.streams.key_owner import key_owner, store_owners
-from brokerstream.clients.streams.stores import KeyValueStore
-from brokerstream.clients.streams.stream_thread import StreamThread
-from brokerstream.clients.streams.streams_protocol import HostInfo
+from brokertwin.clients.streams.applications import COUNTS, word_count
+from brokertwin.clients.streams.key_owner import key_owner, store_owners
+from brokertwin.clients.streams.stores import KeyValueStore
+from brokertwin.clients.streams.stream_thread import StreamThread
+from brokertwin.clients.streams.streams_protocol import HostInfo
 from tests.support.streams_world import StreamsWorld
 
 HOSTS = {"a-1": HostInfo("a", 1), "b-1": HostInfo("b", 2)}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.streams.applications import table_join, word_count
-from brokerstream.clients.streams.layout import TaskId, layout, source_topics
-from brokerstream.clients.streams.topology import Topology, TopologyError
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.streams.applications import table_join, word_count
+from brokertwin.clients.streams.layout import TaskId, layout, source_topics
+from brokertwin.clients.streams.topology import Topology, TopologyError
 from tests.support.topologies import as_it_is, copying
 
 

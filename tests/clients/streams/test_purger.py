@@ -2,8 +2,8 @@
 
 import pytest
 
-from brokerstream.clients.streams.applications import word_count
-from brokerstream.clients.streams.stream_thread import StreamThread
+from brokertwin.clients.streams.applications import word_count
+from brokertwin.clients.streams.stream_thread import StreamThread
 from tests.support.bench_network import BenchNetwork
 from tests.support.streams_world import APPLICATION, StreamsWorld
 

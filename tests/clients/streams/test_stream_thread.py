@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.streams import stream_thread
-from brokerstream.clients.streams.applications import table_join, word_count
-from brokerstream.clients.streams.layout import TaskId
-from brokerstream.clients.streams.stream_thread import ThreadState
-from brokerstream.clients.transactions import TransactionState
-from brokerstream.state.core.errors import Error
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.streams import stream_thread
+from brokertwin.clients.streams.applications import table_join, word_count
+from brokertwin.clients.streams.layout import TaskId
+from brokertwin.clients.streams.stream_thread import ThreadState
+from brokertwin.clients.transactions import TransactionState
+from brokertwin.state.core.errors import Error
 from tests.support.streams_world import SESSION_MS, StreamsWorld
 from tests.support.topologies import copying
 

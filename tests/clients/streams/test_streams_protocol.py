@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.streams.layout import TaskId
-from brokerstream.clients.streams.streams_protocol import (
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.streams.layout import TaskId
+from brokertwin.clients.streams.streams_protocol import (
     ACTIVE,
     NO_REBALANCE_MS,
     AssignmentInfo,

@@ -2,13 +2,13 @@
 
 from random import Random
 
-from brokerstream.clients.messages import Message
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.streams.applications import word_count
-from brokerstream.clients.streams.layout import Names, TaskId
-from brokerstream.clients.streams.restorer import Restorer
-from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
-from brokerstream.clients.streams.streams_protocol import ACTIVE, decode_subscription_info
+from brokertwin.clients.messages import Message
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.streams.applications import word_count
+from brokertwin.clients.streams.layout import Names, TaskId
+from brokertwin.clients.streams.restorer import Restorer
+from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
+from brokertwin.clients.streams.streams_protocol import ACTIVE, decode_subscription_info
 from tests.support.streams_world import APPLICATION, StreamsWorld
 
 HOUR_MS = 3_600_000

@@ -1,9 +1,9 @@
 """One task: which record is next, and how far it may be committed."""
 
-from brokerstream.clients.messages import Message
-from brokerstream.clients.partitions import TopicPartition
-from brokerstream.clients.streams.layout import Names, TaskId
-from brokerstream.clients.streams.task import StreamTask
+from brokertwin.clients.messages import Message
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.streams.layout import Names, TaskId
+from brokertwin.clients.streams.task import StreamTask
 from tests.support.topologies import copying
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)

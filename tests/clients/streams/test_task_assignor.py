@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.clients.streams.layout import TaskId
-from brokerstream.clients.streams.task_assignor import TaskAssignment, Thread, assign_tasks
+from brokertwin.clients.streams.layout import TaskId
+from brokertwin.clients.streams.task_assignor import TaskAssignment, Thread, assign_tasks
 
 TASKS = [TaskId(0, partition) for partition in range(6)]
 

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.clients.connect.config_log import (
+from brokertwin.clients.connect.config_log import (
     Config,
     connector_record,
     fencing_record,
     task_records,
 )
-from brokerstream.clients.connect.work import TaskId
-from brokerstream.clients.connect.worker_config import Support, WorkerConfig
-from brokerstream.clients.messages import Message
-from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.drivers.connect.distributed import DistributedWorker
-from brokerstream.drivers.connect.logs import create_topics, read_whole
-from brokerstream.drivers.connect.tasks import TaskError
-from brokerstream.drivers.producer import Producer, TransactionError
+from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.worker_config import Support, WorkerConfig
+from brokertwin.clients.messages import Message
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.drivers.connect.distributed import DistributedWorker
+from brokertwin.drivers.connect.logs import create_topics, read_whole
+from brokertwin.drivers.connect.tasks import TaskError
+from brokertwin.drivers.producer import Producer, TransactionError
 from tests.drivers.test_consumer_members import make_topic, topic_at
 from tests.support.connect_tasks import Copy
 from tests.support.gateways import running_gateway

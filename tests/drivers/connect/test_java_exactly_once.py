@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.drivers.connect.logs import read_whole
-from brokerstream.gateway.answers import Address
+from brokertwin.drivers.connect.logs import read_whole
+from brokertwin.gateway.answers import Address
 from tests.drivers.test_consumer_members import PARTITIONS, topic_at
 from tests.support.gateway_processes import gateway as gateway_process
 from tests.support.gateways import HOST, Client, running_gateway

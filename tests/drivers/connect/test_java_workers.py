@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.kafka_io.properties import read
+from brokertwin.kafka_io.properties import read
 from tests.drivers.connect.test_killed_worker import ALL, running_at
 from tests.drivers.test_consumer_members import topic_at
 from tests.support.connect_commands import Files, Process

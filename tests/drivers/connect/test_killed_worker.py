@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.drivers.connect.logs import read_whole
+from brokertwin.drivers.connect.logs import read_whole
 from tests.drivers.test_consumer_members import topic_at
 from tests.support.connect_commands import Files, Process
 from tests.support.gateways import running_gateway

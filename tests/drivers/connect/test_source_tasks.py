@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.drivers.producer import TransactionError
+from brokertwin.drivers.producer import TransactionError
 from tests.drivers.test_consumer_members import make_topic, topic_at
 from tests.support.connect_tasks import Copy, Crash
 from tests.support.gateways import running_gateway

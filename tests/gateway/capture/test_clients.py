@@ -12,10 +12,10 @@ import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.streaming.replay.comparison import AGREEING
-from tests.support.console import brokerstream
+from brokertwin.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.streaming.replay.comparison import AGREEING
+from tests.support.console import brokertwin
 from tests.support.patience import PATIENCE_S
 from tests.support.proxies import Capturing, capturing, name_of
 
@@ -159,7 +159,7 @@ def replayed(recorded: Capturing, out: Path) -> list[dict[str, Any]]:
     settings = [f"--set={name}={value}" for name, value in DEFAULTS.items()]
     words = ["replay", str(recorded.file), "--compare", "--out", str(out), *settings]
     words += ["--time-tolerance", BUSY]
-    done = brokerstream(*words, cwd=out.parent)
+    done = brokertwin(*words, cwd=out.parent)
     assert out.is_file(), done.stderr
     return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.kafka_io import properties
+from brokertwin.kafka_io import properties
 from tests.conformance.runs import SCENARIOS, difference
 from tests.conformance.transcript import REGISTRY
 from tests.support.gateways import running_gateway

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brokerstream.gateway import records
-from brokerstream.gateway.capture.documents import End, Exchange
-from brokerstream.gateway.protocol.frames import Request, encode_request, encode_response
-from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokerstream.state.access.redaction import HIDDEN_BYTES, may_hold_credentials
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.gateway import records
+from brokertwin.gateway.capture.documents import End, Exchange
+from brokertwin.gateway.protocol.frames import Request, encode_request, encode_response
+from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokertwin.state.access.redaction import HIDDEN_BYTES, may_hold_credentials
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support.batches import batch
 from tests.support.bodies import bodies
 from tests.support.examples import examples

@@ -2,7 +2,7 @@
 
 import pytest
 
-from brokerstream.gateway.capture.logins import ANONYMOUS, Login
+from brokertwin.gateway.capture.logins import ANONYMOUS, Login
 
 PLAIN, SCRAM, BEARER = "PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"
 

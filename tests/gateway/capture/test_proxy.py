@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from brokerstream.gateway.answers import Address
-from brokerstream.gateway.capture import documents, proxy, relay
-from brokerstream.gateway.capture.sinks import SinkError
-from brokerstream.gateway.limits import Limits
-from brokerstream.gateway.protocol.frames import decode_response
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.capture import documents, proxy, relay
+from brokertwin.gateway.capture.sinks import SinkError
+from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.protocol.frames import decode_response
 from tests.support.batches import batch
 from tests.support.echoes import HOST, Echo, echoing, framed
 from tests.support.examples import examples

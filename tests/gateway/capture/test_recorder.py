@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.capture.recorder import Recorder
-from brokerstream.gateway.capture.sinks import FileSink, SinkError
+from brokertwin.errors import UserError
+from brokertwin.gateway.capture.recorder import Recorder
+from brokertwin.gateway.capture.sinks import FileSink, SinkError
 
 
 class SlowSink:

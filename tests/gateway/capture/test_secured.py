@@ -22,12 +22,12 @@ from confluent_kafka.admin import (
 from kafka.errors import KafkaError
 from structlog.testing import capture_logs
 
-from brokerstream.errors import UserError
-from brokerstream.gateway.answers import Address
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.settings import default_home
-from brokerstream.state.access.redaction import HIDDEN, HIDDEN_BYTES
+from brokertwin.errors import UserError
+from brokertwin.gateway.answers import Address
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.settings import default_home
+from brokertwin.state.access.redaction import HIDDEN, HIDDEN_BYTES
 from tests.support.certificates import Authority
 from tests.support.gateways import Client
 from tests.support.patience import PATIENCE_S

@@ -5,15 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.access import authorizer
-from brokerstream.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.state.configs.config_keys import InvalidConfigError
-from brokerstream.state.core import outputs
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import RecordEntry
-from brokerstream.state.core.tables import Tables
+from brokertwin.state.access import authorizer
+from brokertwin.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.configs.config_keys import InvalidConfigError
+from brokertwin.state.core import outputs
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import RecordEntry
+from brokertwin.state.core.tables import Tables
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.access import authorizer
-from brokerstream.state.access.authorizer import (
+from brokertwin.state.access import authorizer
+from brokertwin.state.access.authorizer import (
     CLASS_NAME,
     Acl,
     Client,
@@ -17,9 +17,9 @@ from brokerstream.state.access.authorizer import (
     Permission,
     ResourceType,
 )
-from brokerstream.state.core.records import AccessControlEntryAdded, AccessControlEntryRemoved
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Table
+from brokertwin.state.core.records import AccessControlEntryAdded, AccessControlEntryRemoved
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.access.authorizer import CLASS_NAME, Operation, ResourceType
-from brokerstream.state.access.delegation_tokens import TokenId
-from brokerstream.state.cell.check import check
+from brokertwin.state.access.authorizer import CLASS_NAME, Operation, ResourceType
+from brokertwin.state.access.delegation_tokens import TokenId
+from brokertwin.state.cell.check import check
 from tests.support.machine import START, Bench
 
 ALICE, BOB, CAROL, ADMIN = "User:alice", "User:bob", "User:carol", "User:admin"

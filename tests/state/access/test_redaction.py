@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.access.redaction import (
+from brokertwin.state.access.redaction import (
     HIDDEN,
     HIDDEN_BYTES,
     is_sensitive,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.replication import disk
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.replication import disk
 from tests.conformance import wire
 from tests.support.machine import Bench, header
 from tests.support.patience import wait_until

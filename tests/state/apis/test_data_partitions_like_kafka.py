@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokerstream.state.core.errors import Error
+from brokertwin.state.core.errors import Error
 from tests.conformance import wire
 from tests.support.machine import Bench, header
 from tests.support.patience import PATIENCE_S

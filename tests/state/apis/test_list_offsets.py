@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.records import Batch
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs import timestamp_index
-from brokerstream.state.logs.log import Log, log_key
-from brokerstream.state.logs.timestamp_index import Found
+from brokertwin.state.core.records import Batch
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs import timestamp_index
+from brokertwin.state.logs.log import Log, log_key
+from brokertwin.state.logs.timestamp_index import Found
 from tests.support.machine import Bench, header
 from tests.support.replicas import TOPIC, Replicas
 

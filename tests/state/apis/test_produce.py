@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import outputs
-from brokerstream.state.core.decision import Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.replication import acks
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import outputs
+from brokertwin.state.core.decision import Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.replication import acks
 from tests.support.machine import START, Bench, header
 
 BATCH = header(maxTimestamp=START, producerId=-1)

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.logs import producer as producers
-from brokerstream.state.logs import producer_snapshot
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.logs import producer as producers
+from brokertwin.state.logs import producer_snapshot
 from tests.conformance import wire
 from tests.support.machine import Bench, header, produce_body
 from tests.support.patience import PATIENCE_S, wait_until

@@ -1,6 +1,6 @@
 """Who answers which API."""
 
-from brokerstream.state.apis.registry import BUILT
+from brokertwin.state.apis.registry import BUILT
 
 FORWARDED = {
     *("CREATE_TOPICS", "DELETE_TOPICS", "CREATE_PARTITIONS", "ELECT_LEADERS"),

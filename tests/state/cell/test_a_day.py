@@ -8,9 +8,9 @@ the first client. When nobody has come for long enough all is as it was then.
 from collections import Counter
 from typing import Any
 
-from brokerstream.state.cell import check
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.logs.log import Log
+from brokertwin.state.cell import check
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.logs.log import Log
 from tests.support.machine import header
 from tests.support.streams_groups import NO_TASKS, PASSING
 from tests.support.transactions import TransactionBench

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cluster.coordinators import SHARE_TOPIC
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from tests.support.coordinators import GROUPS, Coordinators
 from tests.support.replicas import BROKERS, TOPIC
 

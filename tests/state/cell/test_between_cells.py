@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import between_cells
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import BETWEEN_CELLS, Kind, Reason
-from brokerstream.state.core.outputs import RECORDS
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.state.transactions import transaction_verification
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell import between_cells
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import BETWEEN_CELLS, Kind, Reason
+from brokertwin.state.core.outputs import RECORDS
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.transactions import transaction_verification
 from tests.support.cells import Cells, Row, kind_of, split, stories, tell_both
 from tests.support.histories import CLUSTER, START, Story
 from tests.support.machine import header, produce_body
@@ -147,8 +147,8 @@ def test_a_client_of_another_cell_is_answered_by_the_controllers() -> None:
 @pytest.mark.parametrize("storage", ["kafka", "zookeeper"])
 def test_offsets_that_another_cell_keeps_are_the_same_as_in_one_cell(storage: str) -> None:
     asked = BrokerSettings(
-        brokerstream_forward_offset_fetch=True,
-        brokerstream_offset_storage=storage,
+        brokertwin_forward_offset_fetch=True,
+        brokertwin_offset_storage=storage,
         offsets_topic_num_partitions=4,
     )
     settings = msgspec.structs.replace(SETTINGS, broker_settings=asked)

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.cell import overview
-from brokerstream.state.cluster import topics
-from brokerstream.state.core.events import BETWEEN_CELLS, Reason
-from brokerstream.state.core.outputs import BROKER_CHANGES, RESPONSES
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.state.replication import registrations
+from brokertwin.state.cell import overview
+from brokertwin.state.cluster import topics
+from brokertwin.state.core.events import BETWEEN_CELLS, Reason
+from brokertwin.state.core.outputs import BROKER_CHANGES, RESPONSES
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.replication import registrations
 from tests.support.cells import Cells, Repeat, Row, kind_of, split, tell_both
 from tests.support.machine import header as batch_header
 from tests.support.machine import produce_body

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.cell import run as loop
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core import outputs
-from brokerstream.state.core.events import Reason
-from brokerstream.state.core.layers import DamagedError
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import Log
+from brokertwin.state.cell import run as loop
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import outputs
+from brokertwin.state.core.events import Reason
+from brokertwin.state.core.layers import DamagedError
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log import Log
 from tests.support.examples import examples
 from tests.support.histories import CLUSTER, START, histories
 from tests.support.machine import Bench, header, produce_body

@@ -4,20 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.check import ViolationError, check
-from brokerstream.state.core import waiting
-from brokerstream.state.core.outputs import Output
-from brokerstream.state.core.records import TransactionMetadata, TransactionMetadataWritten
-from brokerstream.state.fetch.session_items import Active, CachedPartition, Session
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.classic_group import ClassicGroup
-from brokerstream.state.groups.committed_offsets import Committed
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import Log
-from brokerstream.state.logs.producer import Producer, RememberedBatch
-from brokerstream.state.transactions import transactional_ids
-from brokerstream.state.transactions.transactional_offsets import Pending
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.check import ViolationError, check
+from brokertwin.state.core import waiting
+from brokertwin.state.core.outputs import Output
+from brokertwin.state.core.records import TransactionMetadata, TransactionMetadataWritten
+from brokertwin.state.fetch.session_items import Active, CachedPartition, Session
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_group import ClassicGroup
+from brokertwin.state.groups.committed_offsets import Committed
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log import Log
+from brokertwin.state.logs.producer import Producer, RememberedBatch
+from brokertwin.state.transactions import transactional_ids
+from brokertwin.state.transactions.transactional_offsets import Pending
 from tests.support.histories import heard, seeded
 from tests.support.machine import Bench, header
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.check import Checker, ViolationError, check
-from brokerstream.state.core.check import Touched, kind_of
-from brokerstream.state.core.outputs import Output
-from brokerstream.state.core.tables import TABLE_NAMES, Table
-from brokerstream.state.logs.log import Log
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.check import Checker, ViolationError, check
+from brokertwin.state.core.check import Touched, kind_of
+from brokertwin.state.core.outputs import Output
+from brokertwin.state.core.tables import TABLE_NAMES, Table
+from brokertwin.state.logs.log import Log
 from tests.support.histories import heard, seeded
 from tests.support.machine import Bench, header
 

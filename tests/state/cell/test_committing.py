@@ -3,17 +3,17 @@
 import msgspec
 import pytest
 
-from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
-from brokerstream.state.apis.offset_commit import OffsetCommitResponse
-from brokerstream.state.cell import committing, not_committed
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import Decision, LateAnswer, Waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.waiting import COMMITTING
-from brokerstream.state.groups.group_answers import JoinGroupResponse
-from brokerstream.state.replication.internal_logs import Required, Written
+from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
+from brokertwin.state.apis.offset_commit import OffsetCommitResponse
+from brokertwin.state.cell import committing, not_committed
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import Decision, LateAnswer, Waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.waiting import COMMITTING
+from brokertwin.state.groups.group_answers import JoinGroupResponse
+from brokertwin.state.replication.internal_logs import Required, Written
 from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators
 from tests.support.replicas import BROKERS
 

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import BETWEEN_CELLS
-from brokerstream.state.core.outputs import offsets_topic
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.groups import kinds
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import BETWEEN_CELLS
+from brokertwin.state.core.outputs import offsets_topic
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.groups import kinds
 from tests.support.cells import Cells, kind_of
 from tests.support.consumer_groups import ConsumerBench
 from tests.support.coordinators import GROUPS, Coordinators, error_of_commit

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.cell.delivery import AtOnce, Drawn, HeldBack, MetadataRead, Schedule
-from brokerstream.state.core.decision import CONTROLLER, Message
-from brokerstream.state.core.records import TopicRemoved
-from brokerstream.state.core.schema import Body
-from brokerstream.state.core.tables import Table
+from brokertwin.state.cell.delivery import AtOnce, Drawn, HeldBack, MetadataRead, Schedule
+from brokertwin.state.core.decision import CONTROLLER, Message
+from brokertwin.state.core.records import TopicRemoved
+from brokertwin.state.core.schema import Body
+from brokertwin.state.core.tables import Table
 
 BROKERS = [1, 2, 3]
 TOPIC_ID = "DE7zrq9QQU-L7aF6gqB0mA"

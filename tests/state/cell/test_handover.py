@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
-from brokerstream.state.core.errors import Error
-from brokerstream.state.groups import groups
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
+from brokertwin.state.core.errors import Error
+from brokertwin.state.groups import groups
 from tests.support.consumer_groups import ConsumerBench
 from tests.support.groups import GROUP, GroupBench, check_groups
 from tests.support.machine import Bench

@@ -17,20 +17,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import effects, run
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.check import check, hold
-from brokerstream.state.cell.delivery import AtOnce, Drawn, Schedule
-from brokerstream.state.core import outputs
-from brokerstream.state.core.decision import Decision
-from brokerstream.state.core.errors import Error, error_name
-from brokerstream.state.core.events import Reason
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.records import Record, RecordEntry
-from brokerstream.state.core.tables import Table, Tables
-from brokerstream.state.logs import log as logs
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell import effects, run
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.check import check, hold
+from brokertwin.state.cell.delivery import AtOnce, Drawn, Schedule
+from brokertwin.state.core import outputs
+from brokertwin.state.core.decision import Decision
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.state.core.events import Reason
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.records import Record, RecordEntry
+from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.logs import log as logs
 from tests.support.histories import Story, heard, seeded, stories
 from tests.support.sources import ROOT
 

@@ -2,7 +2,7 @@
 
 import re
 
-from brokerstream.state.cell.check import KINDS
+from brokertwin.state.cell.check import KINDS
 from tests.support.sources import ROOT
 
 ROWS = [

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.cell import delivery
-from brokerstream.state.cell import run as loop
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
-from brokerstream.state.core.records import ProducerIdBlockReceived
-from brokerstream.state.core.schema import Body, Int32
-from brokerstream.state.core.waiting import LateMessage
+from brokertwin.state.cell import delivery
+from brokertwin.state.cell import run as loop
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokertwin.state.core.records import ProducerIdBlockReceived
+from brokertwin.state.core.schema import Body, Int32
+from brokertwin.state.core.waiting import LateMessage
 from tests.support.machine import Bench
 
 ASK, COUNT = 38, 39

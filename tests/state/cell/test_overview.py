@@ -1,6 +1,6 @@
 """What is told of a cluster's brokers and partitions: who leads, holds, is in sync, lies behind."""
 
-from brokerstream.state.cell import overview
+from brokertwin.state.cell import overview
 from tests.support.replicas import BROKERS, Replicas
 
 

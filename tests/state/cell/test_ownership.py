@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cell import effects
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.check import ViolationError, hold
-from brokerstream.state.cluster.image import machine_prefix
-from brokerstream.state.core.outputs import Output
-from brokerstream.state.core.records import PartitionTaken, ProducerIdBlockWritten, Record
-from brokerstream.state.core.tables import Table, Tables
-from brokerstream.state.transactions import transactional_offsets
+from brokertwin.state.cell import effects
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.check import ViolationError, hold
+from brokertwin.state.cluster.image import machine_prefix
+from brokertwin.state.core.outputs import Output
+from brokertwin.state.core.records import PartitionTaken, ProducerIdBlockWritten, Record
+from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.transactions import transactional_offsets
 from tests.support.histories import heard, seeded
 
 SEEDS = range(40)

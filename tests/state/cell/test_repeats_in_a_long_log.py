@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokerstream.state.cell import check
-from brokerstream.state.logs import producer as producers
+from brokertwin.state.cell import check
+from brokertwin.state.logs import producer as producers
 from tests.support.machine import Bench, header, produce_body
 
 REQUESTS, CLIENTS = 4_000, 8

@@ -6,10 +6,10 @@ from collections import Counter
 import msgspec
 import pytest
 
-from brokerstream.state.cell import between_cells, resharding
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.resharding import resharded
-from brokerstream.state.core.settings import CellSettings
+from brokertwin.state.cell import between_cells, resharding
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.resharding import resharded
+from brokertwin.state.core.settings import CellSettings
 from tests.support.cells import Cells, split, stories, tell_both
 from tests.support.histories import CLUSTER, START, Story
 

@@ -1,9 +1,9 @@
 """What a cell is without the Fetches that its brokers' process takes along when it ends."""
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.resting import SESSION_KINDS, columns_at_rest
-from brokerstream.state.core import waiting
-from brokerstream.state.core.check import kind_of
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.resting import SESSION_KINDS, columns_at_rest
+from brokertwin.state.core import waiting
+from brokertwin.state.core.check import kind_of
 from tests.support.groups import GroupBench
 
 

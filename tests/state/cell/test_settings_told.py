@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokerstream.state.configs import broker_config
+from brokertwin.state.configs import broker_config
 from tests.support.configs import BROKER, SET, TOPIC, alter
 from tests.support.machine import Bench
 

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from brokerstream.state.cell import upgrades
-from brokerstream.state.cell.cell import STATE_VERSION, Cell
-from brokerstream.state.cell.check import hold
-from brokerstream.state.cell.upgrades import can_upgrade, upgraded
-from brokerstream.state.core.outputs import RESPONSES, Position
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import unescape
-from brokerstream.state.groups import groups
+from brokertwin.state.cell import upgrades
+from brokertwin.state.cell.cell import STATE_VERSION, Cell
+from brokertwin.state.cell.check import hold
+from brokertwin.state.cell.upgrades import can_upgrade, upgraded
+from brokertwin.state.core.outputs import RESPONSES, Position
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.tables import unescape
+from brokertwin.state.groups import groups
 
 ISOLATED = 16
 """The history in which brokers were stopped."""
@@ -49,7 +49,7 @@ def version_3() -> dict[int, Stored]:
             msgspec.convert(each["settings"], CellSettings),
             {name: base64.b64decode(column) for name, column in each["columns"].items()},
         )
-        for each in json.loads(gzip.decompress(packed))
+        for each in json.loads(gzip.decompress(packed).replace(b"brokerstream_", b"brokertwin_"))
     }
 
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster import client_quotas
-from brokerstream.state.cluster.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Entity
-from brokerstream.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS, Rate, Windows
-from brokerstream.state.core.records import ClientQuotaAltered
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Table
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cluster import client_quotas
+from brokertwin.state.cluster.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Entity
+from brokertwin.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS, Rate, Windows
+from brokertwin.state.core.records import ClientQuotaAltered
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table
 from tests.support.machine import Bench, header, produce_body
 from tests.support.replicas import Replicas
 

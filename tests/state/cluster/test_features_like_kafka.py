@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.conformance import wire
 from tests.state.cluster.test_features import QUORUM, SAFE, UNSAFE, UPGRADE, VERSION, levels
 from tests.support.machine import Bench

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, leads, partition_for
-from brokerstream.state.core.java_hashes import java_hash
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, leads, partition_for
+from brokertwin.state.core.java_hashes import java_hash
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.config_changes import is_broker_id
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.config_changes import is_broker_id
 from tests.support.machine import Bench
 
 GROUPS = {

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
-from brokerstream.state.core import outputs
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import Reason
-from brokerstream.state.core.outputs import Position
-from brokerstream.state.core.records import RecordEntry
-from brokerstream.state.core.settings import BrokerSettings, CellSettings
-from brokerstream.state.core.tables import Tables
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokertwin.state.core import outputs
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import Reason
+from brokertwin.state.core.outputs import Position
+from brokertwin.state.core.records import RecordEntry
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.core.tables import Tables
 from tests.support.histories import CLUSTER, histories
 from tests.support.machine import Bench, header
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from brokerstream.state.apis.metadata import cluster_id
-from brokerstream.state.cluster.topics import is_uuid
+from brokertwin.state.apis.metadata import cluster_id
+from brokertwin.state.cluster.topics import is_uuid
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cluster.mutation_quota import CONTROLLER_MUTATION_RATE, EXCEEDED, Bucket
+from brokertwin.state.cluster.mutation_quota import CONTROLLER_MUTATION_RATE, EXCEEDED, Bucket
 from tests.support.machine import Bench
 
 RATE = 2.0

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.cluster import topics
-from brokerstream.state.cluster.machines import Usable
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.machines import Usable
 from tests.support.examples import examples
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay

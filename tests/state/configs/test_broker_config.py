@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.configs import config_keys, topic_configs
-from brokerstream.state.configs.broker_config import (
+from brokertwin.state.configs import config_keys, topic_configs
+from brokertwin.state.configs.broker_config import (
     ACTED_ON,
     OUR_SETTINGS,
     SETTINGS,
@@ -17,10 +17,10 @@ from brokerstream.state.configs.broker_config import (
     UnknownSettingError,
     parse,
 )
-from brokerstream.state.configs.config_keys import ConfigKey, InvalidConfigError, Type
-from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.configs.setting_kinds import DYNAMIC_ONLY
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.configs.config_keys import ConfigKey, InvalidConfigError, Type
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.configs.setting_kinds import DYNAMIC_ONLY
+from brokertwin.state.core.settings import BrokerSettings
 
 
 def test_nothing_given_is_kafkas_default() -> None:
@@ -44,21 +44,21 @@ def test_what_is_acted_on_is_kafkas() -> None:
 
 
 def test_our_own_settings_say_so_and_are_off() -> None:
-    assert all(name.startswith("brokerstream.") for name in OUR_SETTINGS)
+    assert all(name.startswith("brokertwin.") for name in OUR_SETTINGS)
     assert not OUR_SETTINGS.keys() & KAFKA_SETTINGS.keys()
-    typed, warnings = parse({"brokerstream.reject.unknown.producer": "true"})
-    assert typed.brokerstream_reject_unknown_producer
-    assert not BrokerSettings().brokerstream_reject_unknown_producer
+    typed, warnings = parse({"brokertwin.reject.unknown.producer": "true"})
+    assert typed.brokertwin_reject_unknown_producer
+    assert not BrokerSettings().brokertwin_reject_unknown_producer
     assert warnings == []
 
 
 @pytest.mark.parametrize("shards", [0, 9])
 def test_a_session_cache_has_one_to_eight_slices(shards: int) -> None:
     """Each slice has a part of the ids, which are int32."""
-    name = "brokerstream.fetch.session.cache.shards"
+    name = "brokertwin.fetch.session.cache.shards"
     with pytest.raises(InvalidConfigError, match=f"Invalid value {shards}"):
         parse({name: str(shards)})
-    assert parse({name: "8"})[0].brokerstream_fetch_session_cache_shards == 8
+    assert parse({name: "8"})[0].brokertwin_fetch_session_cache_shards == 8
 
 
 def test_given_settings_are_typed_and_kept_as_texts() -> None:

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.access.authorizer import CLASS_NAME
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster import broker_configs, given_configs
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.settings import UNLIMITED
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.access.authorizer import CLASS_NAME
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cluster import broker_configs, given_configs
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.settings import UNLIMITED
 from tests.support.configs import (
     APPEND,
     BROKER,
@@ -51,7 +51,7 @@ RECORDED_BESIDE = {
 SETTINGS = {"log.retention.hours": "24", "message.max.bytes": "2000000", "num.io.threads": "4"}
 VALUES = {
     "background.threads": ("5", "21"),
-    "brokerstream.nope": ("1",),
+    "brokertwin.nope": ("1",),
     "compression.type": ("zip", "gzip"),
     "config.providers": ("file",),
     "cordoned.log.dirs": ("/nowhere", "/a,/b", "*", ""),
@@ -393,7 +393,7 @@ def test_secrets_are_neither_kept_nor_shown() -> None:
 
 
 def test_our_own_settings_do_not_change() -> None:
-    refused = change(Bench(), ("brokerstream.truncation", SET, "hw"))
+    refused = change(Bench(), ("brokertwin.truncation", SET, "hw"))
     assert refused["errorCode"] == Error.INVALID_REQUEST
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from brokerstream.state.access.authorizer import CLASS_NAME
-from brokerstream.state.configs.client_metrics import Subscription
+from brokertwin.state.access.authorizer import CLASS_NAME
+from brokertwin.state.configs.client_metrics import Subscription
 from tests.support.configs import (
     APPEND,
     DELETE,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
-from brokerstream.settings import default_home
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.configs.broker_config import parse
+from brokertwin.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.configs.broker_config import parse
 from tests.support.configs import (
     APPEND,
     BROKER,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from brokerstream.state.configs import durations
+from brokertwin.state.configs import durations
 
 MS = 1_000_000
 HOUR = 3_600_000 * MS

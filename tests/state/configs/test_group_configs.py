@@ -2,9 +2,9 @@
 
 import pytest
 
-from brokerstream.state.access.authorizer import CLASS_NAME
-from brokerstream.state.configs import group_configs
-from brokerstream.state.core.settings import BrokerSettings
+from brokertwin.state.access.authorizer import CLASS_NAME
+from brokertwin.state.configs import group_configs
+from brokertwin.state.core.settings import BrokerSettings
 from tests.support.configs import GROUP, SET
 from tests.support.consumer_groups import GROUP as NAME
 from tests.support.consumer_groups import ConsumerBench

@@ -1,6 +1,6 @@
 """ListConfigResources: what a real broker lists, and who may see it."""
 
-from brokerstream.state.access.authorizer import CLASS_NAME
+from brokertwin.state.access.authorizer import CLASS_NAME
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokerstream.state.cluster.config_changes import BROKER, TOPIC
+from brokertwin.state.cluster.config_changes import BROKER, TOPIC
 from tests.support.machine import Bench
 
 LONGEST = "x" * 32_767

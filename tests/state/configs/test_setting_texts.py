@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
-from brokerstream.state.configs.broker_config import SETTINGS
-from brokerstream.state.configs.client_metrics import CLIENT_METRICS_CONFIGS
-from brokerstream.state.configs.group_configs import GROUP_CONFIGS
-from brokerstream.state.configs.setting_texts import OF_BROKERS, text_of
-from brokerstream.state.configs.texts_of_topics import TEXTS as OF_TOPICS
-from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS
+from brokertwin.gateway.answers import Address
+from brokertwin.state.configs.broker_config import SETTINGS
+from brokertwin.state.configs.client_metrics import CLIENT_METRICS_CONFIGS
+from brokertwin.state.configs.group_configs import GROUP_CONFIGS
+from brokertwin.state.configs.setting_texts import OF_BROKERS, text_of
+from brokertwin.state.configs.texts_of_topics import TEXTS as OF_TOPICS
+from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
 from tests.support.gateways import Client, running_gateway
 from tests.support.machine import Bench
 

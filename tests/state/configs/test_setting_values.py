@@ -2,7 +2,7 @@
 
 import pytest
 
-from brokerstream.state.configs.config_keys import ConfigKey, InvalidConfigError, parse
+from brokertwin.state.configs.config_keys import ConfigKey, InvalidConfigError, parse
 from tests.support import setting_values
 
 

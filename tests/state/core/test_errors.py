@@ -1,6 +1,6 @@
 """The codes of Kafka's errors."""
 
-from brokerstream.state.core.errors import Error
+from brokertwin.state.core.errors import Error
 
 
 def test_codes_have_no_gaps() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.core.events import Reason, Refusal, decode_body
+from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.core.events import Reason, Refusal, decode_body
 
 JOIN, LEAVE, SYNC, RENEW = (BUILT[key].decoder() for key in (11, 13, 14, 39))
 MOST = 32_767

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io import jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import default_home
-from brokerstream.state.cluster.topics import derive_uuid
-from brokerstream.state.core.java_hashes import (
+from brokertwin.kafka_io import jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.settings import default_home
+from brokertwin.state.cluster.topics import derive_uuid
+from brokertwin.state.core.java_hashes import (
     JavaMap,
     hash_order,
     java_hash,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.kafka_bytes import Reader
+from brokertwin.state.core.kafka_bytes import Reader
 
 
 def test_values_come_in_their_order() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core import layers
-from brokerstream.state.core.layers import CHANGES_PART, Base, Layers, flat, is_layered
-from brokerstream.state.core.tables import Table, Tables
+from brokertwin.state.core import layers
+from brokertwin.state.core.layers import CHANGES_PART, Base, Layers, flat, is_layered
+from brokertwin.state.core.tables import Table, Tables
 from tests.state.core.test_tables import CHANGES, Thing, content, make
 
 MANY = 40

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
-from brokerstream.state.core.schema import (
+from brokertwin.state.core.schema import (
     Body,
     Int16,
     Lasting,
@@ -16,7 +16,7 @@ from brokerstream.state.core.schema import (
     since,
     tagged,
 )
-from brokerstream.state.core.schema import given as given_in
+from brokertwin.state.core.schema import given as given_in
 
 
 class Part(Body):

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core import remembered
-from brokerstream.state.core.outputs import Position
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import (
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import remembered
+from brokertwin.state.core.outputs import Position
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.tables import (
     KEYS_KEPT,
     TABLE_NAMES,
     Table,

@@ -4,10 +4,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import Waiting
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.tables import Table, Tables
+from brokertwin.state.core import waiting
+from brokertwin.state.core.decision import Waiting
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.tables import Table, Tables
 
 
 def waits(event_id: str, deadline: int, *logs: str) -> Waiting:

@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch.fetch_session import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.tables import Table
+from brokertwin.state.fetch.fetch_session import (
     TOPIC_ID_VERSION,
     Answered,
     NewSession,
     SessionCache,
 )
-from brokerstream.state.fetch.session_items import FetchPartition
-from brokerstream.state.fetch.slices import SHARDS, Slices
-from brokerstream.state.logs.log import Log, log_key
+from brokertwin.state.fetch.session_items import FetchPartition
+from brokertwin.state.fetch.slices import SHARDS, Slices
+from brokertwin.state.logs.log import Log, log_key
 from tests.support.machine import Bench, header
 
 READ_COMMITTED = 1

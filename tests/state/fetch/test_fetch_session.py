@@ -2,10 +2,10 @@
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch.fetch_session import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.tables import Table
+from brokertwin.state.fetch.fetch_session import (
     EVICTION_MS,
     Answered,
     Context,
@@ -14,9 +14,9 @@ from brokerstream.state.fetch.fetch_session import (
     SessionCache,
     next_epoch,
 )
-from brokerstream.state.fetch.fetch_session_counts import cache_counts
-from brokerstream.state.fetch.session_items import FetchPartition, Session
-from brokerstream.state.fetch.slices import SHARDS, Slices
+from brokertwin.state.fetch.fetch_session_counts import cache_counts
+from brokertwin.state.fetch.session_items import FetchPartition, Session
+from brokertwin.state.fetch.slices import SHARDS, Slices
 
 BROKER = 1
 TODAY = Slices(1000)

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch.fetch_session import EVICTION_MS, Answered, NewSession, SessionCache
-from brokerstream.state.fetch.fetch_session_counts import (
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.tables import Table
+from brokertwin.state.fetch.fetch_session import EVICTION_MS, Answered, NewSession, SessionCache
+from brokertwin.state.fetch.fetch_session_counts import (
     CLIENTS_MAX,
     OTHERS,
     CacheCounts,
@@ -14,8 +14,8 @@ from brokerstream.state.fetch.fetch_session_counts import (
     cache_counts,
     count_eviction,
 )
-from brokerstream.state.fetch.session_items import FetchPartition, Session
-from brokerstream.state.fetch.slices import SHARDS, Slices
+from brokertwin.state.fetch.session_items import FetchPartition, Session
+from brokertwin.state.fetch.slices import SHARDS, Slices
 
 BROKER = 1
 SLOTS_OF_SHARD = 2

@@ -2,17 +2,17 @@
 
 from collections import Counter
 
-from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch import check
-from brokerstream.state.fetch.fetch_session import (
+from brokertwin.state.core.tables import Table
+from brokertwin.state.fetch import check
+from brokertwin.state.fetch.fetch_session import (
     EVICTION_MS,
     Answered,
     FetchPartition,
     NewSession,
     SessionCache,
 )
-from brokerstream.state.fetch.fetch_session_counts import cache_counts
-from brokerstream.state.fetch.slices import SHARDS, Slices
+from brokertwin.state.fetch.fetch_session_counts import cache_counts
+from brokertwin.state.fetch.slices import SHARDS, Slices
 
 BROKER, VERSION = 1, 12
 SLOTS, CLIENTS = 5 * SHARDS, 50 * SHARDS

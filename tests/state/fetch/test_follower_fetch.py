@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.fetch.session_items import Session
-from brokerstream.state.fetch.slices import SHARDS
+from brokertwin.state.fetch.session_items import Session
+from brokertwin.state.fetch.slices import SHARDS
 from tests.support.machine import Bench, header
 
 LEADER, FOLLOWER, STRANGER = 1, 2, 3

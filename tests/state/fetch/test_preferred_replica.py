@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.replication.preferred_replica import BY_LEADER, RACK_AWARE
+from brokertwin.state.core.errors import Error
+from brokertwin.state.replication.preferred_replica import BY_LEADER, RACK_AWARE
 from tests.support.machine import Bench, header, produce_body
 from tests.support.replicas import BROKERS, TOPIC, Replicas
 
@@ -17,7 +17,7 @@ def bench(
     selector: str | None = RACK_AWARE, racks: tuple[str, ...] = RACKS, **settings: Any
 ) -> Bench:
     """Broker 1 is in another rack than 2 and 3."""
-    given = {"replica_selector_class": selector, "brokerstream_broker_racks": racks}
+    given = {"replica_selector_class": selector, "brokertwin_broker_racks": racks}
     return Bench(BROKERS, **given, **settings)
 
 
@@ -134,7 +134,7 @@ def test_who_is_out_of_sync_is_not_named() -> None:
 @pytest.mark.parametrize("replica", [0, 3])
 def test_followers_read_from_the_leader_wherever_they_are(replica: int) -> None:
     brokers = (1, replica)
-    given = {"brokerstream_broker_racks": ("1:east", f"{replica}:west")}
+    given = {"brokertwin_broker_racks": ("1:east", f"{replica}:west")}
     replicas = Replicas(brokers, Bench(brokers, replica_selector_class=RACK_AWARE, **given))
     replicas.produce(count=3)
     assert named(fetch(replicas, "west")) == replica
@@ -253,7 +253,7 @@ def test_in_a_session_a_partition_with_a_replica_nearby_is_in_each_answer() -> N
 def test_replicas_of_a_new_topic_lie_in_different_racks() -> None:
     brokers = (1, 2, 3, 4, 5, 6)
     racks = ("1:a", "2:a", "3:a", "4:b", "5:b", "6:c")
-    bench = Bench(brokers, brokerstream_broker_racks=racks)
+    bench = Bench(brokers, brokertwin_broker_racks=racks)
     topic = {"name": "wide", "numPartitions": 60, "replicationFactor": 3}
     bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
     answer = bench.request("METADATA", 12, {"topics": [{"name": "wide"}]})

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from brokerstream.state.apis import fetch as fetch_api
-from brokerstream.state.apis.fetch import Fetch
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Request
-from brokerstream.state.core.outputs import Position
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch import places, reading
-from brokerstream.state.fetch.fetch_session import NewSession, SessionCache, is_news
-from brokerstream.state.fetch.places import Place, opened
-from brokerstream.state.fetch.reading import Limits, Read
-from brokerstream.state.fetch.session_items import FetchPartition
-from brokerstream.state.fetch.slices import SHARDS, Slices
+from brokertwin.state.apis import fetch as fetch_api
+from brokertwin.state.apis.fetch import Fetch
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Request
+from brokertwin.state.core.outputs import Position
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.tables import Table
+from brokertwin.state.fetch import places, reading
+from brokertwin.state.fetch.fetch_session import NewSession, SessionCache, is_news
+from brokertwin.state.fetch.places import Place, opened
+from brokertwin.state.fetch.reading import Limits, Read
+from brokertwin.state.fetch.session_items import FetchPartition
+from brokertwin.state.fetch.slices import SHARDS, Slices
 from tests.support.histories import seeded
 from tests.support.machine import Bench, header
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from brokerstream.gateway.protocol.frames import encode_response
-from brokerstream.state.apis.fetch import API
-from brokerstream.state.cluster.image import LeaderIdAndEpoch
-from brokerstream.state.core.schema import ZERO_UUID, render
-from brokerstream.state.fetch import response_size
-from brokerstream.state.fetch.fetch_bodies import (
+from brokertwin.gateway.protocol.frames import encode_response
+from brokertwin.state.apis.fetch import API
+from brokertwin.state.cluster.image import LeaderIdAndEpoch
+from brokertwin.state.core.schema import ZERO_UUID, render
+from brokertwin.state.fetch import response_size
+from brokertwin.state.fetch.fetch_bodies import (
     AbortedTransaction,
     AnsweredPartition,
     AnsweredTopic,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cell.check import check
-from brokerstream.state.core.errors import Error
-from brokerstream.state.fetch.slices import Slices
+from brokertwin.state.cell.check import check
+from brokertwin.state.core.errors import Error
+from brokertwin.state.fetch.slices import Slices
 from tests.support.machine import Bench
 
 SLOTS = 8
@@ -15,7 +15,7 @@ IDS = 2**31 - 1
 
 def bench_of(shards: int, slots: int = SLOTS) -> Bench:
     bench = Bench(
-        brokerstream_fetch_session_cache_shards=shards,
+        brokertwin_fetch_session_cache_shards=shards,
         max_incremental_fetch_session_cache_slots=slots,
     )
     topic = {"name": "t", "numPartitions": 1, "replicationFactor": 1}
@@ -61,7 +61,7 @@ def test_one_slice_has_as_many_sessions_as_the_cache_has_slots() -> None:
 def test_a_cache_keeps_the_slices_with_which_it_has_begun() -> None:
     bench = bench_of(8)
     sessions = [fetch(bench) for _ in range(3)]
-    bench.settings.broker_settings.brokerstream_fetch_session_cache_shards = 1
+    bench.settings.broker_settings.brokertwin_fetch_session_cache_shards = 1
     assert all(sessions)
     fetch(bench, sessions[1], epoch=-1)
     assert fetch(bench)

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io import jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import default_home
-from brokerstream.state.cluster.topics import derive_uuid
-from brokerstream.state.core.java_hashes import JavaMap, java_hash, timeline_order
-from brokerstream.state.groups import range_assignor, simple_assignor, uniform_assignor
-from brokerstream.state.groups.assignments import GroupSpec, Subscriber, Target
+from brokertwin.kafka_io import jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.settings import default_home
+from brokertwin.state.cluster.topics import derive_uuid
+from brokertwin.state.core.java_hashes import JavaMap, java_hash, timeline_order
+from brokertwin.state.groups import range_assignor, simple_assignor, uniform_assignor
+from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "250"))
 ROUNDS = 4

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.groups.classic_group import PREVIOUS, GroupState
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.groups.classic_group import PREVIOUS, GroupState
 from tests.support.groups import GROUP, TOPIC, GroupBench
 
 DELAY = 3000

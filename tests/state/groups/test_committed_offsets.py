@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.core.tables import Table
-from brokerstream.state.groups import committed_offsets, groups
-from brokerstream.state.groups.committed_offsets import Committed, Offset, OffsetRow
+from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.core.tables import Table
+from brokertwin.state.groups import committed_offsets, groups
+from brokertwin.state.groups.committed_offsets import Committed, Offset, OffsetRow
 
 BROKER = 1
 NAMES = st.text(alphabet="ab/%2F25é\0 ", max_size=6)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.access.authorizer import CLASS_NAME
+from brokertwin.state.access.authorizer import CLASS_NAME
 from tests.support.groups import GROUP, GroupBench
 from tests.support.machine import Bench
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.access.authorizer import CLASS_NAME
-from brokerstream.state.cell import check
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.core.group_records import (
+from brokertwin.state.access.authorizer import CLASS_NAME
+from brokertwin.state.cell import check
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMetadataWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
     ConsumerMemberAssignment,
 )
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.consumer_group import ConsumerGroup
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.consumer_group import ConsumerGroup
 from tests.support.consumer_groups import GROUP, TIMEOUT_MS, Consumer, ConsumerBench, settle
 from tests.support.machine import Bench
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.kafka_bytes import uuid_of
-from brokerstream.state.groups import group_records
-from brokerstream.state.groups.group_records import (
+from brokertwin.state.core.kafka_bytes import uuid_of
+from brokertwin.state.groups import group_records
+from brokertwin.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
     EpochRow,

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.core.group_records import (
+from brokertwin.state.core.group_records import (
     ConsumerGroupMemberMetadataWritten,
     ConsumerMemberMetadata,
 )
-from brokerstream.state.core.outputs import offsets_topic
-from brokerstream.state.groups import group_records, group_rows
-from brokerstream.state.groups.group_records import (
+from brokertwin.state.core.outputs import offsets_topic
+from brokertwin.state.groups import group_records, group_rows
+from brokertwin.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
     EpochRow,
@@ -20,7 +20,7 @@ from brokerstream.state.groups.group_records import (
     OffsetRow,
     OtherRow,
 )
-from brokerstream.state.observed.offset_history import OffsetHistory
+from brokertwin.state.observed.offset_history import OffsetHistory
 from tests.support.consumer_groups import GROUP, ConsumerBench
 from tests.support.group_rows import Read, Row, read_by_kafka
 from tests.support.machine import CLUSTER, Bench

@@ -6,15 +6,15 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.core.group_records import (
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.core.group_records import (
     GroupMember,
     GroupMetadata,
     GroupMetadataWritten,
     GroupRemoved,
 )
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.classic_group import ClassicGroup
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_group import ClassicGroup
 from tests.support.groups import GROUP, RANGE, GroupBench, check_groups
 
 STICKY = [("sticky", "BBBB")]

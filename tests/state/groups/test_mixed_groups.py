@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.classic_group import ClassicGroup
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_group import ClassicGroup
 from tests.support.consumer_groups import GROUP, Consumer, ConsumerBench
 from tests.support.mixed_groups import Classic, assignment, classic_group, send_join
 

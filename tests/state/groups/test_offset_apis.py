@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.cell import check
-from brokerstream.state.cluster.coordinators import partition_for
-from brokerstream.state.core import outputs
-from brokerstream.state.core.java_hashes import java_hash
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.groups import offset_records
+from brokertwin.state.cell import check
+from brokertwin.state.cluster.coordinators import partition_for
+from brokertwin.state.core import outputs
+from brokertwin.state.core.java_hashes import java_hash
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.groups import offset_records
 from tests.support.machine import Bench
 
 UNKNOWN_ID = "A" * 20 + "Dw"
@@ -265,7 +265,7 @@ def test_any_group_id_and_any_offset_is_taken() -> None:
 def test_example_17_a_partition_without_an_offset_is_no_error_but_by_the_seeds_rule() -> None:
     asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}
     for is_refused, error in ((False, 0), (True, 3)):
-        bench = Bench(brokerstream_missing_offset_error=is_refused)
+        bench = Bench(brokertwin_missing_offset_error=is_refused)
         bench.topic("a")
         bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
         (topic,) = bench.request("OFFSET_FETCH", 7, asked)["topics"]

@@ -1,6 +1,6 @@
 """OffsetFetch at a broker that does not coordinate the group (seed 003, example 17).
 
-Today it says 16 and the client looks for the coordinator; with `brokerstream.forward.offset.fetch`
+Today it says 16 and the client looks for the coordinator; with `brokertwin.forward.offset.fetch`
 it asks that one itself, as Kafka 0.8.1 meant to. The trade-off: no client has to look, but each
 request takes a second step, and a coordinator that is away keeps the client waiting.
 """
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
+from brokertwin.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
 from tests.support.examples import examples
 from tests.support.machine import Bench
 from tests.support.replicas import Replicas
@@ -28,7 +28,7 @@ class Committed(Bench):
     def __init__(self, is_forwarded: bool = True, **settings: Any) -> None:
         super().__init__(
             BROKERS,
-            brokerstream_forward_offset_fetch=is_forwarded,
+            brokertwin_forward_offset_fetch=is_forwarded,
             offsets_topic_num_partitions=8,
             **settings,
         )

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.cluster.topics import is_uuid
-from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.groups import offset_records
-from brokerstream.state.groups.offset_records import OffsetKey, OffsetValue
+from brokertwin.state.cluster.topics import is_uuid
+from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.groups import offset_records
+from brokertwin.state.groups.offset_records import OffsetKey, OffsetValue
 from tests.support.patience import PATIENCE_S
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

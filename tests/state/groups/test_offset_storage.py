@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.apis import offset_commit
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import CONTROLLER, Waiting
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.groups import committed_offsets
+from brokertwin.state.apis import offset_commit
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import CONTROLLER, Waiting
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.groups import committed_offsets
 from tests.support.examples import examples
 from tests.support.machine import START, Bench
 from tests.support.replicas import Replicas
@@ -31,7 +31,7 @@ class Store(Bench):
     """Three brokers and topic `a` of two partitions, with offsets kept in `storage`."""
 
     def __init__(self, storage: str, **more: Any) -> None:
-        super().__init__(BROKERS, brokerstream_offset_storage=storage, **more)
+        super().__init__(BROKERS, brokertwin_offset_storage=storage, **more)
         self.topic("a", 2)
         asked = {"keyType": 0, "coordinatorKeys": ["g"]}
         self.request("FIND_COORDINATOR", 4, asked)
@@ -105,7 +105,7 @@ def test_with_zookeeper_nothing_has_to_be_loaded(storage: str, told: int) -> Non
         storage,
         offsets_topic_num_partitions=1,
         offsets_topic_replication_factor=3,
-        brokerstream_coordinator_load_ms=1_000,
+        brokertwin_coordinator_load_ms=1_000,
     )
     store.tick(1_000)
     replicas = Replicas(bench=store)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.core import waiting
+from brokertwin.state.core import waiting
 from tests.support.groups import GROUP, RANGE, TOPIC, GroupBench
 
 DELAY = 3000

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokerstream.state.access.authorizer import CLASS_NAME, Operation, ResourceType
+from brokertwin.state.access.authorizer import CLASS_NAME, Operation, ResourceType
 from tests.state.groups.test_share_offsets import alter, codes
 from tests.support.guarded import ADMIN, ALICE, Guarded
 from tests.support.share_groups import GROUP, ShareBench

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from brokerstream.state.cell import check
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.share_group import ShareGroup
+from brokertwin.state.cell import check
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.share_group import ShareGroup
 from tests.support.machine import Bench
 from tests.support.replicas import Replicas
 from tests.support.share_groups import GROUP, ShareBench

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.share_group import ShareGroup
+from brokertwin.state.core.errors import Error
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.share_group import ShareGroup
 from tests.support.machine import Bench, header
 from tests.support.share_groups import GROUP, ShareBench
 

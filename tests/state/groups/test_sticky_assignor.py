@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.kafka_io import jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import default_home
-from brokerstream.state.core.java_hashes import JavaMap, java_hash
-from brokerstream.state.core.java_queues import JavaPriorityQueue
-from brokerstream.state.core.streams_records import TargetTasks, Tasks
-from brokerstream.state.groups import sticky_assignor
-from brokerstream.state.groups.sticky_assignor import TaskMember, TaskSpec
+from brokertwin.kafka_io import jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.settings import default_home
+from brokertwin.state.core.java_hashes import JavaMap, java_hash
+from brokertwin.state.core.java_queues import JavaPriorityQueue
+from brokertwin.state.core.streams_records import TargetTasks, Tasks
+from brokertwin.state.groups import sticky_assignor
+from brokertwin.state.groups.sticky_assignor import TaskMember, TaskSpec
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "200"))
 ROUNDS = 4

@@ -1,6 +1,6 @@
 """Who may be in a streams group, see one, and have its internal topics created."""
 
-from brokerstream.state.access.authorizer import CLASS_NAME, CLUSTER_NAME, Operation, ResourceType
+from brokertwin.state.access.authorizer import CLASS_NAME, CLUSTER_NAME, Operation, ResourceType
 from tests.support.guarded import ADMIN, ALICE, Guarded
 from tests.support.streams_groups import (
     CHANGELOG,

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cell.check import check
-from brokerstream.state.cluster import features
-from brokerstream.state.core.errors import Error
-from brokerstream.state.groups import groups
-from brokerstream.state.groups.streams_group import StreamsGroup
+from brokertwin.state.cell.check import check
+from brokertwin.state.cluster import features
+from brokertwin.state.core.errors import Error
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.streams_group import StreamsGroup
 from tests.support.machine import RefusedError
 from tests.support.streams_groups import (
     CHANGELOG,

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.streams_records import MemberTasks
-from brokerstream.state.groups.streams_group import StreamsGroup, StreamsMember
-from brokerstream.state.groups.task_assignment import Owners
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.streams_records import MemberTasks
+from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
+from brokertwin.state.groups.task_assignment import Owners
 from tests.support.streams_groups import CHANGELOG, StreamsBench, internal, part, topology
 
 HERE: dict[str, Any] = {"userEndpoint": {"host": "ha", "port": 8080}}

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from brokerstream.kafka_io import jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import default_home
-from brokerstream.state.groups import topic_regexes
+from brokertwin.kafka_io import jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.settings import default_home
+from brokertwin.state.groups import topic_regexes
 
 DRIVER = Path(__file__).with_name("Regexes.java")
 

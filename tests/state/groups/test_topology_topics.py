@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.apis.streams_bodies import Topology, topology_of
-from brokerstream.state.core.errors import Error
-from brokerstream.state.groups.consumer_group import Refused
-from brokerstream.state.groups.topology_topics import (
+from brokertwin.state.apis.streams_bodies import Topology, topology_of
+from brokertwin.state.core.errors import Error
+from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.topology_topics import (
     ConfiguredTopology,
     Status,
     configure,

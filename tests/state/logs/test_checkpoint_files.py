@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.logs import checkpoint_files
-from brokerstream.state.logs.checkpoint_files import CheckpointError
+from brokertwin.state.logs import checkpoint_files
+from brokertwin.state.logs.checkpoint_files import CheckpointError
 
 SEEDS = ["0", "4", "__consumer_offsets 16 0", "__consumer_offsets 49 124"]
 SEEDS += ["admin.benchmark 9 24564634", "test 13 16709"]

@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs.chunked import CHUNK_ENTRIES, ChunkedList, Span
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs.chunked import CHUNK_ENTRIES, ChunkedList, Span
 
 
 class Numbers(msgspec.Struct, array_like=True):

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.cell.check import check as whole_check
-from brokerstream.state.core.events import LogMark
-from brokerstream.state.core.records import Batch, BatchAppended, EndMarker, LogTruncated
-from brokerstream.state.logs import check as log_check
-from brokerstream.state.logs import cleaner, timestamp_index
-from brokerstream.state.logs import log as log_module
-from brokerstream.state.logs.aborted_transactions import AbortedTransaction
-from brokerstream.state.logs.check import check
-from brokerstream.state.logs.cleaner import (
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.cell.check import check as whole_check
+from brokertwin.state.core.events import LogMark
+from brokertwin.state.core.records import Batch, BatchAppended, EndMarker, LogTruncated
+from brokertwin.state.logs import check as log_check
+from brokertwin.state.logs import cleaner, timestamp_index
+from brokertwin.state.logs import log as log_module
+from brokertwin.state.logs.aborted_transactions import AbortedTransaction
+from brokertwin.state.logs.check import check
+from brokertwin.state.logs.cleaner import (
     GONE,
     BatchSeen,
     Keys,
@@ -28,9 +28,9 @@ from brokerstream.state.logs.cleaner import (
     Rules,
     Transactions,
 )
-from brokerstream.state.logs.deleted_times import HEADER_BYTES
-from brokerstream.state.logs.log import Log, StoredBatch, batches_from
-from brokerstream.state.logs.log_segments import Cuts
+from brokertwin.state.logs.deleted_times import HEADER_BYTES
+from brokertwin.state.logs.log import Log, StoredBatch, batches_from
+from brokertwin.state.logs.log_segments import Cuts
 from tests.support.examples import examples
 from tests.support.machine import START, Bench, RefusedError, header
 

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.records import LogStartMoved
-from brokerstream.state.logs import deleted_times, retention, rolling, timestamp_index
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log_segments import Cuts
+from brokertwin.state.core.records import LogStartMoved
+from brokertwin.state.logs import deleted_times, retention, rolling, timestamp_index
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log_segments import Cuts
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START
 

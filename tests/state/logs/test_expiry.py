@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.cell.expiry import last_check
-from brokerstream.state.core import outputs
-from brokerstream.state.logs import producer_expiry
-from brokerstream.state.logs.producer import Producer
-from brokerstream.state.logs.producer_expiry import is_expired
+from brokertwin.state.cell.expiry import last_check
+from brokertwin.state.core import outputs
+from brokertwin.state.logs import producer_expiry
+from brokertwin.state.logs.producer import Producer
+from brokertwin.state.logs.producer_expiry import is_expired
 from tests.support.machine import START, Bench, header
 
 DAY = 86_400_000

@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.records import Batch
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs import rolling
-from brokerstream.state.logs.log import (
+from brokertwin.state.core.records import Batch
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs import rolling
+from brokertwin.state.logs.log import (
     CHUNK_BATCHES_MAX,
     INDEX_CHUNKS_MAX,
     EpochEnd,
     Log,
     log_key,
 )
-from brokerstream.state.logs.log_segments import Cuts
+from brokertwin.state.logs.log_segments import Cuts
 
 BROKER = 1
 TOPIC_ID = "T" * 21 + "Q"

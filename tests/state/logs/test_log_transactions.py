@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.records import Batch, EndMarker
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs import control_batches, truncation
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.aborted_transactions import AbortedIndex, AbortedTransaction
-from brokerstream.state.logs.chunked import CHUNK_ENTRIES, Span
-from brokerstream.state.logs.log import INDEX_INTERVAL_BYTES, READ_COMMITTED, Log, log_key
+from brokertwin.state.core.records import Batch, EndMarker
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs import control_batches, truncation
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.aborted_transactions import AbortedIndex, AbortedTransaction
+from brokertwin.state.logs.chunked import CHUNK_ENTRIES, Span
+from brokertwin.state.logs.log import INDEX_INTERVAL_BYTES, READ_COMMITTED, Log, log_key
 
 BROKER = 1
 TOPIC_ID = "T" * 21 + "Q"

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Batch
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs import producer
-from brokerstream.state.logs.producer import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Batch
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs import producer
+from brokertwin.state.logs.producer import (
     BATCHES_KEPT,
     SEQUENCE_MAX,
     Check,

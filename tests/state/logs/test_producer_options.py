@@ -1,7 +1,7 @@
 """Two settings beside Kafka's rules, both from the seed: what each gains, and what it costs.
 
-brokerstream.reject.unknown.producer      59 for an unknown producer that does not begin at 0
-brokerstream.duplicates.below.expected    below the next expected sequence all is a duplicate
+brokertwin.reject.unknown.producer      59 for an unknown producer that does not begin at 0
+brokertwin.duplicates.below.expected    below the next expected sequence all is a duplicate
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.errors import Error
+from brokertwin.state.core.errors import Error
 from tests.support.machine import START, Bench, header
 
 DAY = 86_400_000
@@ -21,8 +21,8 @@ class Partition:
 
     def __init__(self, rejects: bool = False, below: bool = False) -> None:
         self.bench = Bench(
-            brokerstream_reject_unknown_producer=rejects,
-            brokerstream_duplicates_below_expected=below,
+            brokertwin_reject_unknown_producer=rejects,
+            brokertwin_duplicates_below_expected=below,
         )
         self.bench.topic("orders")
 

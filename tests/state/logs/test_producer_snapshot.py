@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.util import calc_crc32c
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Batch
-from brokerstream.state.logs import producer_snapshot
-from brokerstream.state.logs.producer import Producer, RememberedBatch, check
-from brokerstream.state.logs.producer_snapshot import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Batch
+from brokertwin.state.logs import producer_snapshot
+from brokertwin.state.logs.producer import Producer, RememberedBatch, check
+from brokertwin.state.logs.producer_snapshot import (
     Corrupt,
     Entry,
     Loaded,

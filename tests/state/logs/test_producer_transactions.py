@@ -5,10 +5,10 @@ The worked examples 12 and 13 are those of the idempotent producer, 18 and 19 th
 
 import pytest
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Batch, EndMarker
-from brokerstream.state.logs import control_batches, producer
-from brokerstream.state.logs.producer import KAFKAS, Producer, Rules, Verification
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Batch, EndMarker
+from brokertwin.state.logs import control_batches, producer
+from brokertwin.state.logs.producer import KAFKAS, Producer, Rules, Verification
 
 PRODUCER_ID = 1
 UNVERIFIED = Rules(verifies=False)

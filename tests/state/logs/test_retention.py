@@ -5,10 +5,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs import retention
-from brokerstream.state.logs.log_segments import Cuts
-from brokerstream.state.logs.retention import Limits
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs import retention
+from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.retention import Limits
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START, Bench, header
 from tests.support.replicas import Replicas

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
 from tests.conformance import wire
 from tests.state.logs.test_retention import DAY, INTERVAL, earliest
 from tests.support.machine import Bench, header

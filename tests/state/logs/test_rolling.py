@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from brokerstream.state.core.records import LogCleaned
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs import (
+from brokertwin.state.core.records import LogCleaned
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs import (
     check,
     cleaner,
     retention,
@@ -17,8 +17,8 @@ from brokerstream.state.logs import (
     timestamp_index,
     truncation,
 )
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log_segments import OFFSETS_MAX, ActiveSegment, Cuts, LogSegment, Part
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log_segments import OFFSETS_MAX, ActiveSegment, Cuts, LogSegment, Part
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core import outputs
-from brokerstream.state.logs import log as logs
+from brokertwin.state.core import outputs
+from brokertwin.state.logs import log as logs
 from tests.support.machine import CLUSTER, Bench, header
 
 CHUNK = 2

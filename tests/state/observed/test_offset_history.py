@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.kafka_bytes import uuid_of
-from brokerstream.state.core.streams_records import (
+from brokertwin.state.core.kafka_bytes import uuid_of
+from brokertwin.state.core.streams_records import (
     MemberTasks,
     StreamsGroupCurrentMemberAssignmentWritten,
     StreamsGroupMemberMetadataWritten,
@@ -22,9 +22,9 @@ from brokerstream.state.core.streams_records import (
     Subtopology,
     TopicInfo,
 )
-from brokerstream.state.groups.offset_records import OffsetKey
-from brokerstream.state.groups.streams_rows import ENCODERS
-from brokerstream.state.observed.offset_history import (
+from brokertwin.state.groups.offset_records import OffsetKey
+from brokertwin.state.groups.streams_rows import ENCODERS
+from brokertwin.state.observed.offset_history import (
     OUTSIDER,
     Direction,
     Move,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.groups.offset_records import OffsetKey
-from brokerstream.state.observed.offset_plan import Found, Verdict, plan, to_write
+from brokertwin.state.groups.offset_records import OffsetKey
+from brokertwin.state.observed.offset_plan import Found, Verdict, plan, to_write
 
 KEY = OffsetKey("g", "orders", 0)
 OFFSETS = st.integers(0, 12)

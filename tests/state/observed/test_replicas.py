@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.observed.replicas import UNKNOWN, Replicas
+from brokertwin.state.observed.replicas import UNKNOWN, Replicas
 from tests.support.examples import examples
 
 

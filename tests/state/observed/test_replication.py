@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.logs import checkpoint_files
-from brokerstream.state.observed import checkpoints, replication
-from brokerstream.state.observed.replicas import Replicas
-from brokerstream.state.observed.replication import (
+from brokertwin.state.logs import checkpoint_files
+from brokertwin.state.observed import checkpoints, replication
+from brokertwin.state.observed.replicas import Replicas
+from brokertwin.state.observed.replication import (
     RACE,
     UNEXPLAINED,
     ReplicationObserver,

@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.state.observed.exchanges import Exchange
-from brokerstream.state.observed.replicas import Replicas
-from brokerstream.state.observed.replication import RACE_MS, ReplicationObserver
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.observed.exchanges import Exchange
+from brokertwin.state.observed.replicas import Replicas
+from brokertwin.state.observed.replication import RACE_MS, ReplicationObserver
 
 KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 TOPIC = "AAAAAAAAAAAAAAAAAAAABw"

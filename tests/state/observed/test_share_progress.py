@@ -7,9 +7,9 @@ back twice, two accepted, by six runs of `kafka-console-share-consumer`. In the 
 
 import pytest
 
-from brokerstream.state.core.share_records import ShareSnapshot, ShareStateBatch
-from brokerstream.state.observed.offset_history import Written
-from brokerstream.state.observed.share_progress import ShareKey, ShareProgress, lag
+from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch
+from brokertwin.state.observed.offset_history import Written
+from brokertwin.state.observed.share_progress import ShareKey, ShareProgress, lag
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
 KEY = "0007736861726572731f6a074a8c8f4c52b5a5dcb49fd6f48b00000000"

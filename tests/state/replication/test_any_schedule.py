@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.cell.check import check
-from brokerstream.state.cluster import failed_dirs
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import batches_from
-from brokerstream.state.replication import reassignments
-from brokerstream.state.replication.isr_controller import RECOVERING
-from brokerstream.state.replication.throttles import Side
+from brokertwin.state.cell.check import check
+from brokertwin.state.cluster import failed_dirs
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log import batches_from
+from brokertwin.state.replication import reassignments
+from brokertwin.state.replication.isr_controller import RECOVERING
+from brokertwin.state.replication.throttles import Side
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -33,10 +33,10 @@ DISKS = ("/disk-1", "/disk-2")
 
 SETTINGS: list[dict[str, Any]] = [
     {},
-    {"brokerstream_leader_and_isr": True, "num_replica_fetchers": 4},
-    {"brokerstream_isr_by_time_only": True, "brokerstream_trace_replication": True},
+    {"brokertwin_leader_and_isr": True, "num_replica_fetchers": 4},
+    {"brokertwin_isr_by_time_only": True, "brokertwin_trace_replication": True},
     {"log_dirs": DISKS, "given": {"metadata.log.dir": DISKS[1]}},
-    {"brokerstream_eligible_leader_replicas_version": 0},
+    {"brokertwin_eligible_leader_replicas_version": 0},
 ]
 """Settings under which nothing that is acknowledged may be lost."""
 
@@ -273,7 +273,7 @@ def test_what_was_acknowledged_survives_clean_elections(
     steps: list[Step], required: str, version: int, has_disks: bool
 ) -> None:
     disks = SETTINGS[3] if has_disks else {}
-    version_of = {"brokerstream_eligible_leader_replicas_version": version}
+    version_of = {"brokertwin_eligible_leader_replicas_version": version}
     Watched(required=required, **version_of, **disks).run(steps)
 
 
@@ -352,7 +352,7 @@ def test_truncation_to_the_high_watermark_is_seen_to_lose_it_in_clean_elections(
     """The rule of Kafka before 0.11 (KIP-101), in schedules in which nothing else is lost."""
 
     def truncating() -> Watched:
-        watched = Watched(brokerstream_truncation="hw")
+        watched = Watched(brokertwin_truncation="hw")
         watched.replicas.bench.is_checked = False
         return watched
 

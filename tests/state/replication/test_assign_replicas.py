@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.image import LOST, MIGRATING, UNASSIGNED, is_dir_online
-from brokerstream.state.core.decision import CONTROLLER
-from brokerstream.state.replication import directories
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.image import LOST, MIGRATING, UNASSIGNED, is_dir_online
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.replication import directories
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, FEATURES, Replicas
 from tests.support.replicas import TOPIC as ORDERS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.core.errors import Error
+from brokertwin.state.core.errors import Error
 from tests.support.coordinators import GROUPS, Coordinators
 from tests.support.replicas import BROKERS
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from brokerstream.state.cell.check import check
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.replication import checkpoints
+from brokertwin.state.cell.check import check
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.replication import checkpoints
 from tests.support.replicas import BROKERS, Replicas
 
 INTERVAL_MS = 5000

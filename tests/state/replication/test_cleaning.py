@@ -6,20 +6,20 @@ from random import Random
 import msgspec
 import pytest
 
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.cell.check import check
-from brokerstream.state.core.records import (
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.cell.check import check
+from brokertwin.state.core.records import (
     Batch,
     OffsetCommitted,
     PartitionLoaded,
     Record,
     TransactionalIdExpired,
 )
-from brokerstream.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import StoredBatch, batches_from
-from brokerstream.state.replication import cleaning, internal_logs
+from brokertwin.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log import StoredBatch, batches_from
+from brokertwin.state.replication import cleaning, internal_logs
 from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators, error_of_commit
 from tests.support.replicas import BROKERS
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.cell.check import check
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.outputs import offsets_topic
+from brokertwin.state.cell.check import check
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.outputs import offsets_topic
 from tests.support.coordinators import (
     GROUPS,
     TRANSACTIONS,
@@ -242,7 +242,7 @@ def test_with_too_few_in_sync_nothing_is_written_of_a_transaction(brokers: Coord
 
 def loading(**settings: Any) -> Coordinators:
     """Offset 10 is committed; then another coordinator is elected, which takes 1 s to load."""
-    brokers = Coordinators(brokerstream_coordinator_load_ms=1000, **settings)
+    brokers = Coordinators(brokertwin_coordinator_load_ms=1000, **settings)
     assert brokers.commit(10) == 0
     brokers.replicas.stop(brokers.coordinator(GROUPS))
     return brokers
@@ -261,7 +261,7 @@ def test_a_coordinator_that_loads_says_so() -> None:
 
 def test_only_the_groups_of_that_partition_load() -> None:
     """The transactional id's partition has another leader, which goes on."""
-    brokers = Coordinators(brokerstream_coordinator_load_ms=1000)
+    brokers = Coordinators(brokertwin_coordinator_load_ms=1000)
     other = next(each for each in BROKERS if each != brokers.coordinator(TRANSACTIONS))
     assert brokers.init() is not None
     brokers.replicas.stop(other)
@@ -282,7 +282,7 @@ def test_who_loses_the_partition_while_it_loads_says_16() -> None:
 
 def test_example_16_a_commit_while_loading_is_not_overwritten_by_an_older_one() -> None:
     """[seed 003] Of the spec of groups and offsets."""
-    brokers = loading(brokerstream_commit_while_loading=True)
+    brokers = loading(brokertwin_commit_while_loading=True)
     assert brokers.commit(30) == 0
     assert brokers.fetch() == (Error.COORDINATOR_LOAD_IN_PROGRESS, -1)
     brokers.bench.tick(1000)
@@ -293,7 +293,7 @@ def test_example_16_a_commit_while_loading_is_not_overwritten_by_an_older_one() 
 def test_example_16_what_is_deleted_while_loading_stays_away(
     may_commit: bool, told: int, left: int
 ) -> None:
-    brokers = loading(brokerstream_commit_while_loading=may_commit)
+    brokers = loading(brokertwin_commit_while_loading=may_commit)
     topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]
     body = {"groupId": "g", "topics": topics}
     answer = brokers.answer(brokers.ask("OFFSET_DELETE", 0, body, brokers.coordinator(GROUPS)))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from brokerstream.state.cell import run
-from brokerstream.state.cell.delivery import Drawn
-from brokerstream.state.logs import log as logs_room
-from brokerstream.state.logs.log import Log, log_key
+from brokertwin.state.cell import run
+from brokertwin.state.cell.delivery import Drawn
+from brokertwin.state.logs import log as logs_room
+from brokertwin.state.logs.log import Log, log_key
 from tests.support.machine import Bench, header
 from tests.support.replicas import Replicas
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cluster.image import LOST, MIGRATING, UNASSIGNED
+from brokertwin.state.cluster.image import LOST, MIGRATING, UNASSIGNED
 from tests.support.patience import wait_until
 from tests.support.real_controllers import Body, Both, as_text, real_controller
 

@@ -3,9 +3,9 @@
 from collections import Counter
 from typing import Any
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.logs import checkpoint_files
-from brokerstream.state.replication import disk
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.logs import checkpoint_files
+from brokertwin.state.replication import disk
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cluster.image import Partition
-from brokerstream.state.core.errors import Error
-from brokerstream.state.logs.log import EpochEnd
-from brokerstream.state.replication import elections
-from brokerstream.state.replication.elections import NO_LEADER, Election, Rules, Target
+from brokertwin.state.cluster.image import Partition
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs.log import EpochEnd
+from brokertwin.state.replication import elections
+from brokertwin.state.replication.elections import NO_LEADER, Election, Rules, Target
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cluster import topics
-from brokerstream.state.core.errors import Error
-from brokerstream.state.replication.eligible import eligible, last_known_leader
-from brokerstream.state.replication.isr_controller import RECOVERED, RECOVERING
+from brokertwin.state.cluster import topics
+from brokertwin.state.core.errors import Error
+from brokertwin.state.replication.eligible import eligible, last_known_leader
+from brokertwin.state.replication.isr_controller import RECOVERED, RECOVERING
 from tests.support.machine import CLUSTER, Bench
 from tests.support.replicas import BROKERS, FEATURES, Replicas
 
@@ -239,7 +239,7 @@ def test_the_clusters_min_insync_replicas_stays_where_replicas_are_eligible() ->
     assert of_brokers(pair(), "1", "2") == (Error.INVALID_CONFIG, text)
     text = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
     assert of_brokers(pair(), "", None) == (Error.INVALID_CONFIG, text)
-    before = pair(brokerstream_eligible_leader_replicas_version=0)
+    before = pair(brokertwin_eligible_leader_replicas_version=0)
     assert of_brokers(before, "1", "2") == (Error.NONE, None)
     assert of_brokers(before, "", None) == (Error.NONE, None)
 
@@ -306,7 +306,7 @@ def test_kafka_4_3_1_elects_an_eligible_replica_that_comes_back_with_an_empty_lo
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_without_the_feature_the_last_one_stays_in_sync(version: int) -> None:
-    replicas = pair(brokerstream_eligible_leader_replicas_version=version)
+    replicas = pair(brokertwin_eligible_leader_replicas_version=version)
     kill(replicas, 2, 1)
     replicas.start(2)
     before = replicas.eligible()
@@ -344,7 +344,7 @@ def test_a_registration_says_how_the_broker_has_ended(
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_clients_are_told_of_the_feature(version: int) -> None:
-    bench = Bench(brokerstream_eligible_leader_replicas_version=version)
+    bench = Bench(brokertwin_eligible_leader_replicas_version=version)
     body = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
     answer = bench.request("API_VERSIONS", 4, body)
     levels = {each["name"]: each["maxVersionLevel"] for each in answer["finalizedFeatures"]}

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.replication import disk
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.replication import disk
 from tests.support.machine import CLUSTER, Bench, header, produce_body
 from tests.support.replicas import BROKERS, Replicas
 from tests.support.replicas import TOPIC as ORDERS

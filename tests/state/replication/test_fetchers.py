@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.replication import copying, fetchers
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.replication import copying, fetchers
 from tests.support.machine import Bench, header
 
 BROKERS = (1, 2)
@@ -61,7 +61,7 @@ def lines(bench: Bench, broker: int) -> list[str]:
 
 
 def test_the_seeds_lines_from_17314_to_17316() -> None:
-    bench = cluster(num_replica_fetchers=4, brokerstream_trace_replication=True)
+    bench = cluster(num_replica_fetchers=4, brokertwin_trace_replication=True)
     bench.append("test", header(17314), partition=1)
     said: list[str] = []
     for _ in range(2):
@@ -84,7 +84,7 @@ def test_the_seeds_lines_from_17314_to_17316() -> None:
 
 
 def test_a_change_of_a_partition_says_whom_it_has_unblocked() -> None:
-    bench = cluster(brokerstream_trace_replication=True)
+    bench = cluster(brokertwin_trace_replication=True)
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     topics = [{"topic": "test", "partitions": [wanted]}]
     fetch = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1000, "topics": topics}
@@ -98,7 +98,7 @@ def test_a_change_of_a_partition_says_whom_it_has_unblocked() -> None:
 
 
 def test_a_session_that_is_woken_is_one_of_the_partition() -> None:
-    bench = cluster(brokerstream_trace_replication=True)
+    bench = cluster(brokertwin_trace_replication=True)
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     topics = [{"topic": "test", "partitions": [wanted]}]
     fetch = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1000}

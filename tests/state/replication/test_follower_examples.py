@@ -2,8 +2,8 @@
 
 import pytest
 
-from brokerstream.state.core.decision import FollowedPartition
-from brokerstream.state.core.records import (
+from brokertwin.state.core.decision import FollowedPartition
+from brokertwin.state.core.records import (
     Batch,
     BatchAppended,
     HighWatermarkMoved,
@@ -11,11 +11,11 @@ from brokerstream.state.core.records import (
     LogStartMoved,
     LogTruncated,
 )
-from brokerstream.state.core.tables import Table
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import EpochEnd, Log
-from brokerstream.state.replication import follower
-from brokerstream.state.replication.follower import Truncation
+from brokertwin.state.core.tables import Table
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log import EpochEnd, Log
+from brokertwin.state.replication import follower
+from brokertwin.state.replication.follower import Truncation
 
 BROKER, TOPIC_ID = 2, "DE7zrq9QQU-L7aF6gqB0mA"
 

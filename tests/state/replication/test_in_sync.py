@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core import waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.replication import acks, copying, in_sync
-from brokerstream.state.replication.isr_controller import AlterPartitionResponse
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.replication import acks, copying, in_sync
+from brokertwin.state.replication.isr_controller import AlterPartitionResponse
 from tests.support.machine import Bench, header
 from tests.support.replicas import BROKERS, TOPIC, Replicas
 

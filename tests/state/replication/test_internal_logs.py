@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from brokerstream.state.cell.check import check
-from brokerstream.state.core.records import (
+from brokertwin.state.cell.check import check
+from brokertwin.state.core.records import (
     OffsetCommitted,
     TransactionalOffsetsEnded,
     TransactionalOffsetsWritten,
     TransactionMetadataWritten,
 )
-from brokerstream.state.logs.log import StoredBatch, batches_from
-from brokerstream.state.replication import internal_logs
+from brokertwin.state.logs.log import StoredBatch, batches_from
+from brokertwin.state.replication import internal_logs
 from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators
 
 
@@ -20,7 +20,7 @@ def alone(*, has_rows: bool) -> Coordinators:
     return Coordinators(
         offsets_topic_replication_factor=1,
         given={"transaction.state.log.replication.factor": "1"},
-        brokerstream_internal_logs=has_rows,
+        brokertwin_internal_logs=has_rows,
     )
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from brokerstream.state.cell.check import check
-from brokerstream.state.replication.elections import LEADERS_TIMER
+from brokertwin.state.cell.check import check
+from brokertwin.state.replication.elections import LEADERS_TIMER
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -59,7 +59,7 @@ def is_awaited(replicas: Replicas) -> bool:
 
 
 def test_the_timer_runs_only_while_there_is_reason_for_it() -> None:
-    replicas = back(brokerstream_eligible_leader_replicas_version=0)
+    replicas = back(brokertwin_eligible_leader_replicas_version=0)
     assert is_awaited(replicas)
     replicas.bench.tick(INTERVAL_MS)
     replicas.stop(1)

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.replication import leader
-from brokerstream.state.replication.leader import Answered, Leadership, Replica
+from brokertwin.state.core.errors import Error
+from brokertwin.state.replication import leader
+from brokertwin.state.replication.leader import Answered, Leadership, Replica
 
 T0 = 1_700_000_000_000
 LAG_MS = 10_000

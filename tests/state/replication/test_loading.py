@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.logs.log import batches_from
-from brokerstream.state.replication import internal_logs
+from brokertwin.state.logs.log import batches_from
+from brokertwin.state.replication import internal_logs
 from tests.support.coordinators import GROUPS, Coordinators
 from tests.support.replicas import BROKERS, TOPIC
 from tests.support.streams_groups import NO_TASKS, STATEFUL, task_ids

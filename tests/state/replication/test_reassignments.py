@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cluster.image import Partition
-from brokerstream.state.core.errors import Error
-from brokerstream.state.replication import reassignments
+from brokertwin.state.cluster.image import Partition
+from brokertwin.state.core.errors import Error
+from brokertwin.state.replication import reassignments
 from tests.support.machine import Bench
 from tests.support.replicas import Replicas
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cluster import topics
-from brokerstream.state.core.errors import Error
-from brokerstream.state.replication.registrations import State, next_state
+from brokertwin.state.cluster import topics
+from brokertwin.state.core.errors import Error
+from brokertwin.state.replication.registrations import State, next_state
 from tests.support.machine import CLUSTER, Bench
 from tests.support.replicas import FEATURES, Replicas
 

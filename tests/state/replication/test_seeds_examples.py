@@ -2,12 +2,12 @@
 
 import pytest
 
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Decision, ReplicaAnswer, ReplicaFetch
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Batch, BatchAppended
-from brokerstream.state.replication import copying
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Decision, ReplicaAnswer, ReplicaFetch
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Batch, BatchAppended
+from brokertwin.state.replication import copying
 from tests.support.replicas import BROKERS, Replicas
 
 START = 17314

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cell.check import check
-from brokerstream.state.cell.delivery import AtOnce
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import (
+from brokertwin.state.cell.check import check
+from brokertwin.state.cell.delivery import AtOnce
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import (
     CONTROLLER,
     CommandedPartition,
     LeaderAndIsr,
     Sent,
 )
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import PartitionAltered
-from brokerstream.state.logs.log import batches_from
-from brokerstream.state.replication import leader_and_isr
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import PartitionAltered
+from brokertwin.state.logs.log import batches_from
+from brokertwin.state.replication import leader_and_isr
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -41,7 +41,7 @@ def test_truncation_to_the_high_watermark_loses_what_was_acknowledged(
     Brokers 2 and 3 have all that was acknowledged and do not know it. Broker 3 follows broker 2 for
     a moment, then it leads itself; every election is clean.
     """
-    bench = Bench((1, 2, 3, 4), brokerstream_truncation=truncation)
+    bench = Bench((1, 2, 3, 4), brokertwin_truncation=truncation)
     replicas = Replicas((1, 2, 3, 4), bench=bench)
     replicas.isolate(4)
     waiting = [replicas.produce(crc=crc, timeout_ms=3 * LAG_MS) for crc in (7, 8, 9)]
@@ -80,7 +80,7 @@ def test_with_leader_epochs_nothing_differs_after_the_cut() -> None:
 
 def _unclean(truncation: str) -> Replicas:
     """Broker 1 has seven records; broker 2, with three of them, is elected and writes two."""
-    bench = Bench((1, 2), brokerstream_truncation=truncation)
+    bench = Bench((1, 2), brokertwin_truncation=truncation)
     configs = {"unclean_leader_election_enable": "true", "min_insync_replicas": "1"}
     replicas = Replicas((1, 2), bench=bench, **configs)
     for crc in (1, 2, 3):
@@ -103,7 +103,7 @@ def _unclean(truncation: str) -> Replicas:
 
 
 def test_by_time_only_a_silent_replica_leaves_that_has_all() -> None:
-    replicas = Replicas(bench=Bench(BROKERS, brokerstream_isr_by_time_only=True))
+    replicas = Replicas(bench=Bench(BROKERS, brokertwin_isr_by_time_only=True))
     replicas.produce()
     bench = replicas.bench
     bench.tick(100 * LAG_MS)
@@ -120,7 +120,7 @@ def test_by_time_only_a_silent_replica_leaves_that_has_all() -> None:
 
 
 def commanded(**settings: Any) -> Replicas:
-    bench = Bench(BROKERS, brokerstream_leader_and_isr=True, **settings)
+    bench = Bench(BROKERS, brokertwin_leader_and_isr=True, **settings)
     return Replicas(bench=bench, min_insync_replicas="1")
 
 

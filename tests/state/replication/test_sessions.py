@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cell import overview
-from brokerstream.state.cluster import topics
-from brokerstream.state.core import waiting
-from brokerstream.state.core.errors import Error
-from brokerstream.state.replication.copying import IN_SYNC_TIMER
-from brokerstream.state.transactions.transactions import State
+from brokertwin.state.cell import overview
+from brokertwin.state.cluster import topics
+from brokertwin.state.core import waiting
+from brokertwin.state.core.errors import Error
+from brokertwin.state.replication.copying import IN_SYNC_TIMER
+from brokertwin.state.transactions.transactions import State
 from tests.support.coordinators import TRANSACTIONS, Coordinators
 from tests.support.machine import CLUSTER, RefusedError
 from tests.support.replicas import BROKERS, FEATURES, TOPIC, Replicas

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.cluster.quota_rates import Rate, Sample, Windows
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.replication import throttles
-from brokerstream.state.replication.throttles import Side
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.cluster.quota_rates import Rate, Sample, Windows
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.replication import throttles
+from brokertwin.state.replication.throttles import Side
 from tests.support.examples import examples
 from tests.support.machine import Bench
 from tests.support.replicas import Replicas

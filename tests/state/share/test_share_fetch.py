@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cell import check
-from brokerstream.state.core import waiting
-from brokerstream.state.share import result_order
+from brokertwin.state.cell import check
+from brokertwin.state.core import waiting
+from brokertwin.state.share import result_order
 from tests.support.machine import header
 from tests.support.share_groups import GROUP
 from tests.support.share_members import Shared, answered, batch, got

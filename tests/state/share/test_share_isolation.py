@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.cell import check
-from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import Log
+from brokertwin.state.cell import check
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log import Log
 from tests.support.transactions import TransactionBench
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.share.acquisition import Acquisition
-from brokerstream.state.share.in_flight import TERMINAL, RecordState
-from brokerstream.state.share.share_partition import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.share.acquisition import Acquisition
+from brokertwin.state.share.in_flight import TERMINAL, RecordState
+from brokertwin.state.share.share_partition import (
     ACCEPT,
     GAP,
     REJECT,
@@ -24,8 +24,8 @@ from brokerstream.state.share.share_partition import (
     SharePartition,
     Wish,
 )
-from brokerstream.state.share.state_bodies import StateBatch
-from brokerstream.state.share.state_store import Fault
+from brokertwin.state.share.state_bodies import StateBatch
+from brokertwin.state.share.state_store import Fault
 
 LOCK_MS = 1_000
 LOG = [Run(0, 2), Run(3, 4), Run(5, 9), Run(10, 13)]

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.share_records import ShareStateBatch
-from brokerstream.state.share.state_batches import combined
+from brokertwin.state.core.share_records import ShareStateBatch
+from brokertwin.state.share.state_batches import combined
 
 BATCH = st.builds(
     lambda first, more, state, count: ShareStateBatch(first, first + more, state, count),

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from brokerstream.state.cell import check
-from brokerstream.state.core.share_records import ShareStateBatch
-from brokerstream.state.share.state_store import ShareState
+from brokertwin.state.cell import check
+from brokertwin.state.core.share_records import ShareStateBatch
+from brokertwin.state.share.state_store import ShareState
 from tests.support.share_groups import GROUP, ShareBench
 
 

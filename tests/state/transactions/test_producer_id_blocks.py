@@ -4,12 +4,12 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import ProducerIdBlockWritten
-from brokerstream.state.core.tables import Table
-from brokerstream.state.transactions.producer_id_blocks import (
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import ProducerIdBlockWritten
+from brokertwin.state.core.tables import Table
+from brokertwin.state.transactions.producer_id_blocks import (
     BLOCK_SIZE,
     INT64_MAX,
     IdBlock,
@@ -184,7 +184,7 @@ def test_without_the_version_they_do() -> None:
 
 
 def drawing(brokers: tuple[int, ...] = (0, 1)) -> Bench:
-    return Bench(brokers=brokers, brokerstream_zk_producer_id_blocks=True)
+    return Bench(brokers=brokers, brokertwin_zk_producer_id_blocks=True)
 
 
 def drawn(bench: Bench, broker: int, name: str | None = None) -> tuple[int, int]:

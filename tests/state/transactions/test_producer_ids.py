@@ -6,24 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.apis import allocate_producer_ids, init_producer_id
-from brokerstream.state.apis.allocate_producer_ids import (
+from brokertwin.state.apis import allocate_producer_ids, init_producer_id
+from brokertwin.state.apis.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
-from brokerstream.state.apis.init_producer_id import InitProducerIdRequest
-from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import CONTROLLER, Decision, Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import Choices, RequestHeader
-from brokerstream.state.core.records import (
+from brokertwin.state.apis.init_producer_id import InitProducerIdRequest
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import CONTROLLER, Decision, Request
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.events import Choices, RequestHeader
+from brokertwin.state.core.records import (
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
     ProducerIdIssued,
 )
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import Table, Tables
-from brokerstream.state.transactions import producer_id_drawing, producer_ids
-from brokerstream.state.transactions.producer_ids import INT64_MAX
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.transactions import producer_id_drawing, producer_ids
+from brokertwin.state.transactions.producer_ids import INT64_MAX
 from tests.support.machine import Bench
 
 NOBODY = {"transactionalId": None, "transactionTimeoutMs": -1}

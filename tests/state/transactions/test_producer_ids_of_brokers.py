@@ -10,16 +10,16 @@ from hypothesis import given, target
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from brokerstream.state.apis import allocate_producer_ids, init_producer_id
-from brokerstream.state.apis.allocate_producer_ids import AllocateProducerIdsResponse
-from brokerstream.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from brokerstream.state.cell.apply import apply
-from brokerstream.state.cluster.machines import Broker, Controller
-from brokerstream.state.core.decision import CONTROLLER, Decision, Message, Request
-from brokerstream.state.core.events import Choices, RequestHeader
-from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import Tables
-from brokerstream.state.transactions import producer_id_blocks, producer_ids
+from brokertwin.state.apis import allocate_producer_ids, init_producer_id
+from brokertwin.state.apis.allocate_producer_ids import AllocateProducerIdsResponse
+from brokertwin.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core.decision import CONTROLLER, Decision, Message, Request
+from brokertwin.state.core.events import Choices, RequestHeader
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.transactions import producer_id_blocks, producer_ids
 from tests.support.machine import Bench
 
 BROKERS = (1, 2, 3)
@@ -38,7 +38,7 @@ def test_no_id_is_given_out_twice_in_a_cell(
     size: int, draws: list[tuple[int, int, str | None]], is_written: bool
 ) -> None:
     """Neither of the controller's blocks, nor of those that brokers write down themselves."""
-    bench = Bench(brokers=BROKERS, brokerstream_zk_producer_id_blocks=is_written)
+    bench = Bench(brokers=BROKERS, brokertwin_zk_producer_id_blocks=is_written)
     for name in NAMES:
         bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [name]})
     holders: dict[int, str] = {}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokerstream.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
+from brokertwin.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
 from tests.support.transactions import Holder, TransactionBench
 
 ADMIN, ALICE = "User:ANONYMOUS", "User:alice"

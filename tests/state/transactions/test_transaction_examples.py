@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
-from brokerstream.state.core import waiting
-from brokerstream.state.core.records import TransactionMetadata, TransactionMetadataWritten
-from brokerstream.state.transactions import transactional_ids
+from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
+from brokertwin.state.core import waiting
+from brokertwin.state.core.records import TransactionMetadata, TransactionMetadataWritten
+from brokertwin.state.transactions import transactional_ids
 from tests.support.machine import START
 from tests.support.transactions import Holder, TransactionBench
 
@@ -22,7 +22,7 @@ BUSY, WRONG, FENCED = 51, 48, 90
 
 def finalized(version: int, **settings: Any) -> TransactionBench:
     """A bench whose cluster has finalized a version of transactions."""
-    return TransactionBench(brokerstream_transaction_version=version, **settings)
+    return TransactionBench(brokertwin_transaction_version=version, **settings)
 
 
 def at_epoch(bench: TransactionBench, epoch: int) -> Holder:

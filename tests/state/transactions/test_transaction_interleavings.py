@@ -13,7 +13,7 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from brokerstream.state.core import waiting
+from brokertwin.state.core import waiting
 from tests.support.examples import examples
 from tests.support.transactions import PARTITIONS, TransactionBench
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.core.records import TransactionMetadata, TransactionMetadataWritten
-from brokerstream.state.transactions import transaction_rows
+from brokertwin.state.core.records import TransactionMetadata, TransactionMetadataWritten
+from brokertwin.state.transactions import transaction_rows
 from tests.support.transactions import TransactionBench
 
 ABOUT = {"producer_id": 0, "transaction_timeout_ms": 60_000, "previous_producer_id": 0}
@@ -67,7 +67,7 @@ def test_a_value_is_what_a_real_broker_wrote(
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_the_version_is_that_of_the_features_level(level: int) -> None:
-    bench = TransactionBench(brokerstream_transaction_version=level)
+    bench = TransactionBench(brokertwin_transaction_version=level)
     bench.init()
     records = [row["record"] for row in bench.records()]
     written = [each for each in records if each["type"] == "TransactionMetadataWritten"]

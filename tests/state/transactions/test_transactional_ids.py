@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from brokerstream.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
-from brokerstream.state.core.records import TransactionMetadata, TransactionMetadataWritten
-from brokerstream.state.transactions import transactional_ids, transactions
+from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
+from brokertwin.state.core.records import TransactionMetadata, TransactionMetadataWritten
+from brokertwin.state.transactions import transactional_ids, transactions
 from tests.support.machine import START, Bench
 
 DAY = 86_400_000

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.cell import check
-from brokerstream.state.cluster import image
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
-from brokerstream.state.groups import groups
-from brokerstream.state.logs.log import Log, log_key
-from brokerstream.state.transactions import transactional_offsets
+from brokertwin.state.cell import check
+from brokertwin.state.cluster import image
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokertwin.state.groups import groups
+from brokertwin.state.logs.log import Log, log_key
+from brokertwin.state.transactions import transactional_offsets
 from tests.support.machine import CLUSTER
 from tests.support.transactions import TransactionBench
 
@@ -236,10 +236,10 @@ def test_a_first_commit_in_a_transaction_that_stores_nothing_makes_a_group() -> 
 
 def test_a_transaction_that_began_with_rows_ends_with_a_marker() -> None:
     """Though rows are switched off meanwhile: else the log's end would never be stable again."""
-    bench = TransactionBench(brokerstream_internal_logs=True)
+    bench = TransactionBench(brokertwin_internal_logs=True)
     (holder,) = begun(bench, "t1")
     assert bench.commit_offset("t1", holder, 5) == 0
-    bench.settings.broker_settings.brokerstream_internal_logs = False
+    bench.settings.broker_settings.brokertwin_internal_logs = False
     bench.end("t1", holder)
     topic = image.topic_by_name(bench.cell.tables.metadata, 1, GROUP_TOPIC)
     assert topic is not None

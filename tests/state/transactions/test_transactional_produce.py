@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.transactions import transaction_verification as verifications
+from brokertwin.state.core.errors import Error
+from brokertwin.state.transactions import transaction_verification as verifications
 from tests.support.machine import Bench, header
 
 NAME = "tx"

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import TransactionMetadata
-from brokerstream.state.transactions import transactions
-from brokerstream.state.transactions.transactions import (
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import TransactionMetadata
+from brokertwin.state.transactions import transactions
+from brokertwin.state.transactions.transactions import (
     EPOCH_MAX,
     EXHAUSTED_EPOCH,
     IDLE,

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.logs.control_batches import SIZE_IN_BYTES
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs.control_batches import SIZE_IN_BYTES
 from tests.support.machine import Bench, header
 
 PRODUCER_ID = 5

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.errors import UserError
-from brokerstream.streaming.audit import groups, lag, sessions
-from brokerstream.streaming.observed import watching
+from brokertwin.errors import UserError
+from brokertwin.streaming.audit import groups, lag, sessions
+from brokertwin.streaming.observed import watching
 from tests.support import audits
 from tests.support.examples import examples
 

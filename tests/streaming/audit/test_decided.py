@@ -2,9 +2,9 @@
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.streaming.audit.decided import FEW, differing
-from brokerstream.streaming.audit.finding import Severity
+from brokertwin.errors import UserError
+from brokertwin.streaming.audit.decided import FEW, differing
+from brokertwin.streaming.audit.finding import Severity
 from tests.support.faults import compared, compared_history, planted, recorded, told
 
 CAPTURE, SIZE = "txn_fencing_ck", 120

@@ -1,9 +1,9 @@
 """Findings about consumer groups."""
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.audit import groups
-from brokerstream.streaming.audit.finding import Severity
-from brokerstream.streaming.audit.history import History
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.audit import groups
+from brokertwin.streaming.audit.finding import Severity
+from brokertwin.streaming.audit.history import History
 from tests.support.audits import whole
 from tests.support.exchanges_told import GROUP, Told
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import vl_convert
 
-from brokerstream.streaming.audit import page, plots
-from brokerstream.streaming.audit.finding import Evidence, Finding, Severity
-from brokerstream.streaming.audit.history import History
+from brokertwin.streaming.audit import page, plots
+from brokertwin.streaming.audit.finding import Evidence, Finding, Severity
+from brokertwin.streaming.audit.history import History
 from tests.support.audits import whole
 from tests.support.exchanges_told import Told
 

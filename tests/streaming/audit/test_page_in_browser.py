@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.streaming.audit import page
+from brokertwin.streaming.audit import page
 from tests.support import browsers
 from tests.support.audits import whole
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.logs.producer import SEQUENCE_MAX
-from brokerstream.streaming.audit import producers
-from brokerstream.streaming.audit.finding import Severity
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs.producer import SEQUENCE_MAX
+from brokertwin.streaming.audit import producers
+from brokertwin.streaming.audit.finding import Severity
 from tests.support.audits import whole
 from tests.support.exchanges_told import Told
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.observed.replicas import Replicas
-from brokerstream.streaming.audit import refusals, replication
-from brokerstream.streaming.audit.finders import findings
-from brokerstream.streaming.audit.finding import Severity
-from brokerstream.streaming.audit.reading import read
-from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.ingest.pipeline import Reading
+from brokertwin.state.core.errors import Error
+from brokertwin.state.observed.replicas import Replicas
+from brokertwin.streaming.audit import refusals, replication
+from brokertwin.streaming.audit.finders import findings
+from brokertwin.streaming.audit.finding import Severity
+from brokertwin.streaming.audit.reading import read
+from brokertwin.streaming.explain import bodies
+from brokertwin.streaming.ingest.pipeline import Reading
 from tests.support.audits import CAPTURES, whole
 from tests.support.exchanges_told import Told
 from tests.support.requestlogs import logs_of

@@ -2,9 +2,9 @@
 
 import pytest
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.audit import sessions
-from brokerstream.streaming.audit.finding import Severity
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.audit import sessions
+from brokertwin.streaming.audit.finding import Severity
 from tests.support.exchanges_told import Told
 
 

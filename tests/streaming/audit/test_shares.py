@@ -2,10 +2,10 @@
 
 import pytest
 
-from brokerstream.state.core.errors import Error
-from brokerstream.state.share.share_partition import ACCEPT, REJECT, RELEASE
-from brokerstream.streaming.audit import shares
-from brokerstream.streaming.audit.finding import Finding, Severity
+from brokertwin.state.core.errors import Error
+from brokertwin.state.share.share_partition import ACCEPT, REJECT, RELEASE
+from brokertwin.streaming.audit import shares
+from brokertwin.streaming.audit.finding import Finding, Severity
 from tests.support import audits
 from tests.support.exchanges_told import GROUP
 from tests.support.share_exchanges import Shares

@@ -2,9 +2,9 @@
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.clients import Clients
+from brokertwin.errors import UserError
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.clients import Clients
 from tests.support import audits
 from tests.support.exchanges_told import Told
 

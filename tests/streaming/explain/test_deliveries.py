@@ -1,8 +1,8 @@
 """The story of a share group's records, of what recorded brokers answered (KIP-932)."""
 
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.groups import Groups
-from brokerstream.streaming.explain.story import Entry
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.groups import Groups
+from brokertwin.streaming.explain.story import Entry
 from tests.support import audits
 from tests.support.share_exchanges import GROUP, Shares
 

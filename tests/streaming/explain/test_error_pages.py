@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from brokerstream.state.core.errors import error_name
-from brokerstream.streaming.explain import error_pages
+from brokertwin.state.core.errors import error_name
+from brokertwin.streaming.explain import error_pages
 from tests import error_pages as written
 from tests.support.documents import DOCUMENTS, name_of
 

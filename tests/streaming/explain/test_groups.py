@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.groups import APIS, Groups
-from brokerstream.streaming.explain.story import Entry
-from brokerstream.streaming.replay.recording import Exchange, read
+from brokertwin.errors import UserError
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.groups import APIS, Groups
+from brokertwin.streaming.explain.story import Entry
+from brokertwin.streaming.replay.recording import Exchange, read
 from tests.support.exchanges_told import GROUP, exchange
 from tests.support.sources import ROOT
 

@@ -4,13 +4,13 @@ from functools import cache
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.partition_parts import errors_of, parts_of
-from brokerstream.streaming.explain.partitions import Partitions
-from brokerstream.streaming.explain.story import Entry
-from brokerstream.streaming.ingest.pipeline import Reading, read_files
-from brokerstream.streaming.observed.watching import Watched, watch
+from brokertwin.errors import UserError
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.partition_parts import errors_of, parts_of
+from brokertwin.streaming.explain.partitions import Partitions
+from brokertwin.streaming.explain.story import Entry
+from brokertwin.streaming.ingest.pipeline import Reading, read_files
+from brokertwin.streaming.observed.watching import Watched, watch
 from tests.support.audits import RECORDINGS
 
 

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.errors import Error
-from brokerstream.state.logs.producer import SEQUENCE_MAX
-from brokerstream.streaming.explain.producers import Producers
-from brokerstream.streaming.explain.story import Entry
-from brokerstream.streaming.replay.recording import Exchange, read
+from brokertwin.errors import UserError
+from brokertwin.state.core.errors import Error
+from brokertwin.state.logs.producer import SEQUENCE_MAX
+from brokertwin.streaming.explain.producers import Producers
+from brokertwin.streaming.explain.story import Entry
+from brokertwin.streaming.replay.recording import Exchange, read
 from tests.support.exchanges_told import exchange
 from tests.support.machine import header
 from tests.support.sources import ROOT

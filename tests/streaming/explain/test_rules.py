@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.kafka_io.jars import fetch, kafka_jars
-from brokerstream.settings import default_home
-from brokerstream.state.core.errors import Error, error_name
-from brokerstream.streaming.explain.bodies import errors
-from brokerstream.streaming.explain.rules import RULES
-from brokerstream.streaming.explain.story import Refused
-from brokerstream.streaming.replay.recording import read
+from brokertwin.kafka_io.jars import fetch, kafka_jars
+from brokertwin.settings import default_home
+from brokertwin.state.core.errors import Error, error_name
+from brokertwin.streaming.explain.bodies import errors
+from brokertwin.streaming.explain.rules import RULES
+from brokertwin.streaming.explain.story import Refused
+from brokertwin.streaming.replay.recording import read
 from tests.support.sources import ROOT, name_of, python_files
 
 CLASS = re.compile(r"\b([A-Z]\w*[a-z]\w*)(?:\.(\w+))?")

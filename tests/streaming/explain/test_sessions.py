@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.errors import Error
-from brokerstream.state.fetch.fetch_session import EPOCH_MAX
-from brokerstream.streaming.explain.sessions import Sessions
-from brokerstream.streaming.explain.story import Entry
-from brokerstream.streaming.replay.recording import Exchange, read
+from brokertwin.errors import UserError
+from brokertwin.state.core.errors import Error
+from brokertwin.state.fetch.fetch_session import EPOCH_MAX
+from brokertwin.streaming.explain.sessions import Sessions
+from brokertwin.streaming.explain.story import Entry
+from brokertwin.streaming.replay.recording import Exchange, read
 from tests.support.exchanges_told import exchange
 from tests.support.sources import ROOT
 

@@ -4,13 +4,13 @@ from functools import cache
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming.explain.stored import SUBJECTS, stored
-from brokerstream.streaming.replay import local, recording
-from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.state_rows import Columns
+from brokertwin.errors import UserError
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming.explain.stored import SUBJECTS, stored
+from brokertwin.streaming.replay import local, recording
+from brokertwin.streaming.replay.plan import plan
+from brokertwin.streaming.state_rows import Columns
 from tests.support.audits import RECORDINGS
 
 NAME = "txn_loop_ck.12"

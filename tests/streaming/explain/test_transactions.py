@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.errors import Error
-from brokerstream.streaming.explain.transactions import Transactions
-from brokerstream.streaming.replay.recording import read
+from brokertwin.errors import UserError
+from brokertwin.state.core.errors import Error
+from brokertwin.streaming.explain.transactions import Transactions
+from brokertwin.streaming.replay.recording import read
 from tests.support.exchanges_told import PRODUCER, Told
 from tests.support.sources import ROOT
 

@@ -8,11 +8,11 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
-from brokerstream.streaming.ingest import batch_reader
-from brokerstream.streaming.ingest.batches import TopicPartition
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topics import TopicSpec, admin_client, create
+from brokertwin.streaming.ingest import batch_reader
+from brokertwin.streaming.ingest.batches import TopicPartition
 from tests.support.patience import PATIENCE_S
 
 BATCHES = 12

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.state.core.records import Batch
-from brokerstream.streaming.ingest import dumps
-from brokerstream.streaming.ingest.batches import (
+from brokertwin.errors import UserError
+from brokertwin.state.core.records import Batch
+from brokertwin.streaming.ingest import dumps
+from brokertwin.streaming.ingest.batches import (
     Completion,
     Headers,
     Missing,

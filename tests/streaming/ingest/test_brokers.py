@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.streaming.ingest.brokers import Found, broker_of, by_name
-from brokerstream.streaming.ingest.pipeline import Reading
+from brokertwin.errors import UserError
+from brokertwin.streaming.ingest.brokers import Found, broker_of, by_name
+from brokertwin.streaming.ingest.pipeline import Reading
 from tests.support.requestlogs import RUNS, SINGLE, logs_of, read
 
 ADDRESSES = "the addresses in its Metadata answers"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.streaming.ingest.clock import Clock
+from brokertwin.streaming.ingest.clock import Clock
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SUMMER_ENDS = datetime(2026, 10, 25, 1, 0, tzinfo=UTC)

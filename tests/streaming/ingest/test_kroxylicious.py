@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming.ingest import dumps, kroxylicious
-from brokerstream.streaming.ingest.documents import Document
-from brokerstream.streaming.ingest.pipeline import Reading
-from brokerstream.streaming.ingest.summary import Summary
-from brokerstream.streaming.replay import local, report
-from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.replay.recording import read as read_history
-from brokerstream.streaming.replay.search import Limits
-from brokerstream.streaming.replay.timing import TOLERANCES
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming.ingest import dumps, kroxylicious
+from brokertwin.streaming.ingest.documents import Document
+from brokertwin.streaming.ingest.pipeline import Reading
+from brokertwin.streaming.ingest.summary import Summary
+from brokertwin.streaming.replay import local, report
+from brokertwin.streaming.replay.plan import plan
+from brokertwin.streaming.replay.recording import read as read_history
+from brokertwin.streaming.replay.search import Limits
+from brokertwin.streaming.replay.timing import TOLERANCES
 from tests.support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
 
 TEXT = REQUEST_LOGS / "kroxylicious" / "text.log.gz"

@@ -5,9 +5,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.streaming.ingest.order import Arrivals, Sorter
-from brokerstream.streaming.ingest.pipeline import sort
-from brokerstream.streaming.ingest.summary import Summary
+from brokertwin.streaming.ingest.order import Arrivals, Sorter
+from brokertwin.streaming.ingest.pipeline import sort
+from brokertwin.streaming.ingest.summary import Summary
 from tests.support.requestlogs import logs_of, read
 
 DOCUMENTS = st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=40), st.booleans()))

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.access.redaction import HIDDEN
-from brokerstream.streaming.ingest import dumps
-from brokerstream.streaming.ingest.batches import Completion
-from brokerstream.streaming.ingest.documents import Document, Left
-from brokerstream.streaming.ingest.order import Sorter
-from brokerstream.streaming.ingest.pipeline import Reading, in_order, read_files, sort
-from brokerstream.streaming.ingest.readers import Origin, Reader
-from brokerstream.streaming.ingest.summary import Summary
-from brokerstream.streaming.lines import Line
+from brokertwin.state.access.redaction import HIDDEN
+from brokertwin.streaming.ingest import dumps
+from brokertwin.streaming.ingest.batches import Completion
+from brokertwin.streaming.ingest.documents import Document, Left
+from brokertwin.streaming.ingest.order import Sorter
+from brokertwin.streaming.ingest.pipeline import Reading, in_order, read_files, sort
+from brokertwin.streaming.ingest.readers import Origin, Reader
+from brokertwin.streaming.ingest.summary import Summary
+from brokertwin.streaming.lines import Line
 from tests.support.examples import examples
 from tests.support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
 from tests.support.sources import ROOT

@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from brokerstream.gateway.protocol.codec import message_codec
-from brokerstream.gateway.protocol.primitives import Reader
-from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokerstream.streaming.ingest.pipeline import Reading
-from brokerstream.streaming.ingest.request_log import host_of
+from brokertwin.gateway.protocol.codec import message_codec
+from brokertwin.gateway.protocol.primitives import Reader
+from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokertwin.streaming.ingest.pipeline import Reading
+from brokertwin.streaming.ingest.request_log import host_of
 from tests.support.requestlogs import RUNS, SINGLE, logs_of, read
 
 CONTROLLERS_ALONE = {

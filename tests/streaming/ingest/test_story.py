@@ -22,9 +22,9 @@ from confluent_kafka.admin import (
 )
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.settings import default_home
-from tests.support.console import brokerstream
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from tests.support.console import brokertwin
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 
@@ -168,7 +168,7 @@ def test_a_real_log_is_ingested_replayed_and_agrees(logged: Logged, empty_direct
     (empty_directory / "requests.log").write_bytes(log[before:])
 
     words = ["requests.log", "--batches-from", logged.bootstrap, "--out", "out.jsonl.gz", "--json"]
-    done = brokerstream("ingest", *words, cwd=empty_directory)
+    done = brokertwin("ingest", *words, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["batches"]["missing"] == {}
@@ -176,7 +176,7 @@ def test_a_real_log_is_ingested_replayed_and_agrees(logged: Logged, empty_direct
 
     words = ["out.jsonl.gz", "--compare", "--broker-config", logged.home / "server.properties"]
     slow = ["--time-tolerance", "50"]  # of a broker on a busy machine
-    done = brokerstream("replay", *words, *slow, cwd=empty_directory)
+    done = brokertwin("replay", *words, *slow, cwd=empty_directory)
     last = done.stdout.splitlines()[-1]
     exchanges = int(last.split()[-1])
     assert last == f"agree {exchanges} of {exchanges}", done.stdout
@@ -203,7 +203,7 @@ def test_what_is_not_in_the_topics_any_more_is_counted(
     file = empty_directory / "requests.log"
     file.write_bytes(logged.log_until("end-of-the-losses"))
     words = [file, "--batches-from", logged.bootstrap, "--out", "out.jsonl", "--json"]
-    done = brokerstream("ingest", *words, cwd=empty_directory)
+    done = brokertwin("ingest", *words, cwd=empty_directory)
     missing = json.loads(done.stdout)["batches"]["missing"]
     a_moment_too_early = {"refused by the broker"}
     assert missing.keys() - a_moment_too_early == {
@@ -230,7 +230,7 @@ def test_no_password_gets_out_of_a_real_log(logged: Logged, empty_directory: Pat
     file = empty_directory / "requests.log"
     file.write_bytes(log + log[: log.index(secret[1]) + len(secret[1]) + 2] + b"\n")
     words = [file, "--out", "out.jsonl", "--dead-letters", "dead.jsonl"]
-    done = brokerstream("ingest", *words, cwd=empty_directory)
+    done = brokertwin("ingest", *words, cwd=empty_directory)
     assert done.returncode == 1, "the last line is cut"
     outputs = [done.stdout.encode(), done.stderr.encode()]
     outputs += [(empty_directory / name).read_bytes() for name in ("out.jsonl", "dead.jsonl")]

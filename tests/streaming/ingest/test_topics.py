@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from brokerstream.kafka_io import placement, topics
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core import outputs
-from brokerstream.state.core.outputs import Position
-from brokerstream.streaming import job
-from brokerstream.streaming.ingest.pipeline import Reading
-from brokerstream.streaming.ingest.summary import Summary
-from brokerstream.streaming.ingest.topics import NO_ANSWER, OTHER_KIND, REPEATED, of_job, of_topic
-from brokerstream.streaming.replay import recording
-from brokerstream.streaming.replay.handover import prepare
+from brokertwin.kafka_io import placement, topics
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core import outputs
+from brokertwin.state.core.outputs import Position
+from brokertwin.streaming import job
+from brokertwin.streaming.ingest.pipeline import Reading
+from brokertwin.streaming.ingest.summary import Summary
+from brokertwin.streaming.ingest.topics import NO_ANSWER, OTHER_KIND, REPEATED, of_job, of_topic
+from brokertwin.streaming.replay import recording
+from brokertwin.streaming.replay.handover import prepare
 from tests.support.audits import CAPTURES, lines
-from tests.support.console import brokerstream
+from tests.support.console import brokertwin
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S
 
@@ -65,13 +65,13 @@ def test_what_a_job_answered_is_a_recording(
     assert of_file <= {each.id for each in found.exchanges}, "and what the broker had before"
     assert all(each.is_recorded and each.time <= each.end for each in found.exchanges)
     where = ("--job", "--bootstrap", kafka, "--prefix", bench.prefix)
-    done = brokerstream("explain", "producer", NAME, *where, "--errors", cwd=empty_directory)
+    done = brokertwin("explain", "producer", NAME, *where, "--errors", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     assert "bumped the epoch to" in done.stdout
-    done = brokerstream("audit", *where, "--fail-on", "never", "--json", cwd=empty_directory)
+    done = brokertwin("audit", *where, "--fail-on", "never", "--json", cwd=empty_directory)
     kinds = {json.loads(line)["kind"] for line in done.stdout.splitlines()}
     assert "producer-fenced" in kinds, done.stderr
-    done = brokerstream("replay", *where, "--compare", "--json", cwd=empty_directory)
+    done = brokertwin("replay", *where, "--compare", "--json", cwd=empty_directory)
     told = json.loads(done.stdout)
     assert told["agree"] == told["of"] == len(found.exchanges), done.stdout
 
@@ -92,7 +92,7 @@ def test_a_job_that_clamps_times_is_a_recording_of_now(
     assert all(first - skew <= each.time <= each.end for each in found)
     assert max(each.time for each in found) <= last + skew
     where = ("--job", "--bootstrap", kafka, "--prefix", bench.prefix)
-    done = brokerstream("replay", *where, "--compare", "--json", cwd=empty_directory)
+    done = brokertwin("replay", *where, "--compare", "--json", cwd=empty_directory)
     told = json.loads(done.stdout)
     assert told["agree"] == told["of"] == len(found), done.stdout
     assert f"decided in the job's own order: {len(taken)} events" in done.stderr

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from brokerstream.streaming.observed.exchanges import exchange_of
+from brokertwin.streaming.observed.exchanges import exchange_of
 
 HEADER = {"requestApiKey": 1, "requestApiVersion": 17, "clientId": "c"}
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.state.observed.replication import Sample
-from brokerstream.streaming.observed import plots
+from brokertwin.errors import UserError
+from brokertwin.state.observed.replication import Sample
+from brokertwin.streaming.observed import plots
 from tests.support.observed import exchanges, observed
 
 

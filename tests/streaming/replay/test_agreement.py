@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io import properties
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.state.core.events import Reason
-from brokerstream.state.core.outputs import Output, Position
-from brokerstream.streaming.replay import local, report
-from brokerstream.streaming.replay.comparison import Verdict
-from brokerstream.streaming.replay.freedoms import Freedom, counted
-from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.replay.recording import read
+from brokertwin.kafka_io import properties
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.core.events import Reason
+from brokertwin.state.core.outputs import Output, Position
+from brokertwin.streaming.replay import local, report
+from brokertwin.streaming.replay.comparison import Verdict
+from brokertwin.streaming.replay.freedoms import Freedom, counted
+from brokertwin.streaming.replay.plan import plan
+from brokertwin.streaming.replay.recording import read
 from tests.support.sources import ROOT
 
 CAPTURES = Path(__file__).parents[2] / "captures"

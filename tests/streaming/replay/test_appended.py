@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.streaming.replay.appended import Appended
-from brokerstream.streaming.replay.recording import Exchange
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.streaming.replay.appended import Appended
+from brokertwin.streaming.replay.recording import Exchange
 
 BATCH = {"lastOffsetDelta": 4, "baseTimestamp": 100, "maxTimestamp": 140}
 WITHIN = {"baseOffset": 10, "lastOffset": 14, "baseTimestamp": 100, "maxTimestamp": 140}

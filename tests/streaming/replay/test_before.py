@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.apis import list_groups
-from brokerstream.state.cluster.machines import Machine
-from brokerstream.streaming.replay.comparison import Outcome, Verdict
-from brokerstream.streaming.replay.freedoms import Freedom
-from brokerstream.streaming.replay.recording import Recording
+from brokertwin.state.apis import list_groups
+from brokertwin.state.cluster.machines import Machine
+from brokertwin.streaming.replay.comparison import Outcome, Verdict
+from brokertwin.streaming.replay.freedoms import Freedom
+from brokertwin.streaming.replay.recording import Recording
 from tests.support.races import TOPIC, Asked, create, recorded, replayed
 
 GROUP = "ours"

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.core.events import Choices, RequestHeader
-from brokerstream.state.core.schema import ZERO_UUID
-from brokerstream.streaming.replay.choices import choices_of
-from brokerstream.streaming.replay.comparison import Verdict
-from brokerstream.streaming.replay.recording import Exchange, Recording
+from brokertwin.state.core.events import Choices, RequestHeader
+from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.streaming.replay.choices import choices_of
+from brokertwin.streaming.replay.comparison import Verdict
+from brokertwin.streaming.replay.recording import Exchange, Recording
 from tests.support.races import START, TOPIC, Asked, create, metadata, recorded, replayed
 
 ID_1, ID_2 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"

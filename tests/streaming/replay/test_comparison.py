@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.records import EndMarker
-from brokerstream.state.core.schema import render
-from brokerstream.state.logs import control_batches
-from brokerstream.streaming.replay.before import ENTRIES
-from brokerstream.streaming.replay.comparison import (
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.records import EndMarker
+from brokertwin.state.core.schema import render
+from brokertwin.state.logs import control_batches
+from brokertwin.streaming.replay.before import ENTRIES
+from brokertwin.streaming.replay.comparison import (
     Answer,
     Comparer,
     Difference,
@@ -27,9 +27,9 @@ from brokerstream.streaming.replay.comparison import (
     compare,
     decode_answer,
 )
-from brokerstream.streaming.replay.findings import request_with_findings
-from brokerstream.streaming.replay.masking import MASKED, masked
-from brokerstream.streaming.replay.recording import Exchange, read
+from brokertwin.streaming.replay.findings import request_with_findings
+from brokertwin.streaming.replay.masking import MASKED, masked
+from brokertwin.streaming.replay.recording import Exchange, read
 from tests.support.sources import ROOT
 
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz"))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming.replay import local, recording, report
-from brokerstream.streaming.replay.plan import Plan, plan
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming.replay import local, recording, report
+from brokertwin.streaming.replay.plan import Plan, plan
 from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"

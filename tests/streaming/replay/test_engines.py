@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from brokerstream.kafka_io import properties
-from brokerstream.kafka_io.kafka_clients import client_properties
-from brokerstream.kafka_io.topics import admin_client, existing
-from brokerstream.settings import Settings, load
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.streaming.replay import local
-from brokerstream.streaming.replay import spark as engine
-from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.replay.recording import read
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_clients import client_properties
+from brokertwin.kafka_io.topics import admin_client, existing
+from brokertwin.settings import Settings, load
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.streaming.replay import local
+from brokertwin.streaming.replay import spark as engine
+from brokertwin.streaming.replay.plan import plan
+from brokertwin.streaming.replay.recording import read
 from tests.support.patience import wait_until
 from tests.support.sources import ROOT
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.kafka_io import properties
-from brokerstream.state.cell.cell import STATE_VERSION
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.streaming import state_rows
-from brokerstream.streaming.replay import kept, report
-from brokerstream.streaming.replay.kept import KeptState
-from brokerstream.streaming.replay.plan import Plan, plan
-from brokerstream.streaming.replay.recording import Exchange, Recording, read
-from brokerstream.streaming.replay.state_diff import changes
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import properties
+from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.streaming import state_rows
+from brokertwin.streaming.replay import kept, report
+from brokertwin.streaming.replay.kept import KeptState
+from brokertwin.streaming.replay.plan import Plan, plan
+from brokertwin.streaming.replay.recording import Exchange, Recording, read
+from brokertwin.streaming.replay.state_diff import changes
 from tests.support.audits import CAPTURES
 from tests.support.sources import ROOT
 
@@ -95,7 +95,7 @@ def test_a_recording_of_nothing_leaves_the_state_as_it_is(tmp_path: Path) -> Non
     [
         (None, "has no state of a replay"),
         (b"\xc1", "is no state of a replay"),
-        ({"format": kept.FORMAT + 1}, "was written by a newer brokerstream"),
+        ({"format": kept.FORMAT + 1}, "was written by a newer brokertwin"),
         ({"stateVersion": STATE_VERSION + 1}, "cannot be upgraded"),
     ],
 )

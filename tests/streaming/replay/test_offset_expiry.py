@@ -4,11 +4,11 @@ Recorded by hand with a check each second: groups of every base, a retention of 
 group that is deleted, and offsets of an open transaction (`state/groups/offset_expiry.py`).
 """
 
-from brokerstream.kafka_io import properties
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.streaming.replay import local, report
-from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.replay.recording import Exchange, read
+from brokertwin.kafka_io import properties
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.streaming.replay import local, report
+from brokertwin.streaming.replay.plan import plan
+from brokertwin.streaming.replay.recording import Exchange, read
 from tests.support.sources import ROOT
 
 RECORDING = ROOT / "tests" / "requestlogs" / "offset_expiry" / "offset_expiry.jsonl.gz"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from brokerstream.streaming.replay.comparison import Verdict
-from brokerstream.streaming.replay.overlap import Footprints
-from brokerstream.streaming.replay.recording import Recording
+from brokertwin.streaming.replay.comparison import Verdict
+from brokertwin.streaming.replay.overlap import Footprints
+from brokertwin.streaming.replay.recording import Recording
 from tests.support.races import TOPIC, Asked, create, fetch, order_of, produce, recorded, replayed
 
 GROUP = "g"

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io import properties
-from brokerstream.state.apis import join_group
-from brokerstream.state.cluster import topics
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.state.fetch import fetch_session
-from brokerstream.state.fetch.slices import Slices
-from brokerstream.state.transactions import producer_ids
-from brokerstream.streaming.replay import local, report
-from brokerstream.streaming.replay.comparison import Verdict
-from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.replay.recording import Recording, read
+from brokertwin.kafka_io import properties
+from brokertwin.state.apis import join_group
+from brokertwin.state.cluster import topics
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.fetch import fetch_session
+from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.transactions import producer_ids
+from brokertwin.streaming.replay import local, report
+from brokertwin.streaming.replay.comparison import Verdict
+from brokertwin.streaming.replay.plan import plan
+from brokertwin.streaming.replay.recording import Recording, read
 from tests.support.races import (
     SETTINGS,
     Asked,

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision
-from brokerstream.state.core.records import BatchAppended
-from brokerstream.state.replication.produce_bodies import ProduceResponse
-from brokerstream.streaming.replay import report
-from brokerstream.streaming.replay.comparison import FINE
-from brokerstream.streaming.replay.freedoms import Freedom
-from brokerstream.streaming.replay.recording import Exchange
-from brokerstream.streaming.replay.timing import TOLERANCES
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision
+from brokertwin.state.core.records import BatchAppended
+from brokertwin.state.replication.produce_bodies import ProduceResponse
+from brokertwin.streaming.replay import report
+from brokertwin.streaming.replay.comparison import FINE
+from brokertwin.streaming.replay.freedoms import Freedom
+from brokertwin.streaming.replay.recording import Exchange
+from brokertwin.streaming.replay.timing import TOLERANCES
 from tests.support.faults import (
     CAPTURES,
     Fault,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.errors import UserError
-from brokerstream.streaming.replay.recording import read
+from brokertwin.errors import UserError
+from brokertwin.streaming.replay.recording import read
 
 
 def line(time: int, connection: str = "c1", **fields: Any) -> dict[str, Any]:

@@ -6,16 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.kafka_io import properties
-from brokerstream.state.configs.broker_config import parse
-from brokerstream.state.core.events import Kind
-from brokerstream.streaming.replay.comparison import Difference, Outcome, Verdict
-from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.replay.recording import NOTICED_MS, Recording, read
-from brokerstream.streaming.replay.report import agreeing, compare_all
-from brokerstream.streaming.replay.schedule import Schedule
-from brokerstream.streaming.replay.search import Limits
-from brokerstream.streaming.replay.timing import Tolerances
+from brokertwin.kafka_io import properties
+from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.core.events import Kind
+from brokertwin.streaming.replay.comparison import Difference, Outcome, Verdict
+from brokertwin.streaming.replay.plan import plan
+from brokertwin.streaming.replay.recording import NOTICED_MS, Recording, read
+from brokertwin.streaming.replay.report import agreeing, compare_all
+from brokertwin.streaming.replay.schedule import Schedule
+from brokertwin.streaming.replay.search import Limits
+from brokertwin.streaming.replay.timing import Tolerances
 from tests.support.races import (
     START,
     Asked,

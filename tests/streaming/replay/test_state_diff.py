@@ -2,14 +2,14 @@
 
 import pytest
 
-from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.streaming import state_rows
-from brokerstream.streaming.replay import local
-from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.replay.recording import read
-from brokerstream.streaming.replay.state_diff import changes
-from brokerstream.streaming.state_rows import IDENTITY, Columns, Kind
+from brokertwin.state.cell.cell import Cell
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.streaming import state_rows
+from brokertwin.streaming.replay import local
+from brokertwin.streaming.replay.plan import plan
+from brokertwin.streaming.replay.recording import read
+from brokertwin.streaming.replay.state_diff import changes
+from brokertwin.streaming.state_rows import IDENTITY, Columns, Kind
 from tests.support.audits import CAPTURES
 
 

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from brokerstream.errors import UserError
-from brokerstream.streaming.replay.until import events_around, events_until
+from brokertwin.errors import UserError
+from brokertwin.streaming.replay.until import events_around, events_until
 
 UTC, BERLIN = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin")
 NOON = 1_772_366_400_000

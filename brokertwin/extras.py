@@ -1,11 +1,11 @@
-"""What `pip install brokerstream` leaves out, and the sentence that says what brings it.
+"""What `pip install brokertwin` leaves out, and the sentence that says what brings it.
 
 pyproject.toml has the packages of each extra.
 """
 
 from importlib.util import find_spec
 
-from brokerstream.errors import UserError
+from brokertwin.errors import UserError
 
 EXTRA_OF = {
     "altair": "report",
@@ -43,4 +43,4 @@ def need(what: str, *modules: str) -> None:
 
 def missing(what: str, module: str) -> UserError:
     """The error for a module of an extra that is not installed."""
-    return UserError(f"{what} needs {module}: pip install 'brokerstream[{EXTRA_OF[module]}]'")
+    return UserError(f"{what} needs {module}: pip install 'brokertwin[{EXTRA_OF[module]}]'")

@@ -1,6 +1,6 @@
 """The coordination half of a Kafka broker as a Spark Structured Streaming job.
 
-This package imports nothing: `brokerstream.state` and `brokerstream.clients` run with only msgspec
+This package imports nothing: `brokertwin.state` and `brokertwin.clients` run with only msgspec
 installed.
 """
 

@@ -1,6 +1,6 @@
 """The settings of a job and of the commands around it, in one typed object.
 
-Precedence: flags, environment (`BROKERSTREAM_<NAME>`), TOML file, defaults. Settings of the
+Precedence: flags, environment (`BROKERTWIN_<NAME>`), TOML file, defaults. Settings of the
 modelled broker are not here: they go by Kafka's own names (`--set`, `--broker-config`).
 """
 
@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-import brokerstream
-from brokerstream import brokers as broker_ids
-from brokerstream.errors import UserError
+import brokertwin
+from brokertwin import brokers as broker_ids
+from brokertwin.errors import UserError
 
-PREFIX = "BROKERSTREAM_"
-FILE_NAME = "brokerstream.toml"
-ALL_SETTINGS = "README.md lists all settings, and so does: brokerstream config show"
+PREFIX = "BROKERTWIN_"
+FILE_NAME = "brokertwin.toml"
+ALL_SETTINGS = "README.md lists all settings, and so does: brokertwin config show"
 MASTERS = "local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
 _MASTER = (
     r"local|local\[(\*|[1-9]\d*)(, *\d+)?\]|local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]"
@@ -48,13 +48,13 @@ TRIGGER = r"\d+ (milliseconds?|seconds?|minutes?)"
 def default_home() -> Path:
     """Where jars, the embedded broker and checkpoints lie.
 
-    `.brokerstream` beside the source in a clone, otherwise the user's cache directory.
+    `.brokertwin` beside the source in a clone, otherwise the user's cache directory.
     """
-    root = Path(brokerstream.__file__).resolve().parent.parent
+    root = Path(brokertwin.__file__).resolve().parent.parent
     if (root / "pyproject.toml").is_file():
-        return root / ".brokerstream"
+        return root / ".brokertwin"
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "brokerstream"
+    return Path(cache) / "brokertwin"
 
 
 class Settings(BaseSettings):
@@ -75,7 +75,7 @@ class Settings(BaseSettings):
         None, description="file of Java client properties (TLS, SASL) for reaching Kafka"
     )
     prefix: str = Field(
-        "brokerstream",
+        "brokertwin",
         pattern=r"^[a-zA-Z0-9._-]{1,200}$",
         description="what the names of the job's topics begin with",
     )
@@ -120,7 +120,7 @@ class Settings(BaseSettings):
         5_000, ge=0, description="how far an event's time may lie from its LogAppendTime"
     )
     interventions: bool = Field(
-        False, description="take what `brokerstream cluster` does to brokers: stop, isolate, …"
+        False, description="take what `brokertwin cluster` does to brokers: stop, isolate, …"
     )
     records: bool | None = Field(
         None,
@@ -279,7 +279,7 @@ class Loaded:
 
     Attributes:
         settings: the effective settings.
-        sources: setting name to `flag`, `environment BROKERSTREAM_X`, `file PATH` or `default`.
+        sources: setting name to `flag`, `environment BROKERTWIN_X`, `file PATH` or `default`.
     """
 
     settings: Settings
@@ -291,10 +291,10 @@ def load(flags: Mapping[str, object] | None = None, file: Path | None = None) ->
 
     Args:
         flags: values from the command line; None (and an empty list) means not given.
-        file: the TOML file; without it `brokerstream.toml` in the working directory, if there.
+        file: the TOML file; without it `brokertwin.toml` in the working directory, if there.
 
     Raises:
-        UserError: a file that cannot be read, an unknown key or `BROKERSTREAM_…` variable, a value
+        UserError: a file that cannot be read, an unknown key or `BROKERTWIN_…` variable, a value
             that is not allowed.
     """
     _refuse_unknown_variables()
