@@ -64,7 +64,14 @@ class Arrival(asyncio.Protocol):
         with suppress(OSError):  # it has ended already
             raw = transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # Before Python 3.11.4 the event loop starts to read after connection_made, even if paused.
+        asyncio.get_running_loop().call_soon(self._pause_again)
         self._arrivals.came(self)
+
+    def _pause_again(self) -> None:
+        if self._arrivals.is_pending(self):
+            self.transport.resume_reading()
+            self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has gone before it was begun."""
@@ -118,6 +125,10 @@ class Arrivals:
         self._advance(arrival.broker)
         if list(door.waiting) == [arrival]:
             _log.warning("connections wait", broker=arrival.broker, served=door.count)
+
+    def is_pending(self, arrival: Arrival) -> bool:
+        """Whether a connection waits or is held."""
+        return arrival in self.held or arrival in self._doors[arrival.broker].waiting
 
     def gone(self, arrival: Arrival) -> None:
         """It waits no longer."""

@@ -88,6 +88,7 @@ def test_pending_connection_that_closes_takes_no_place() -> None:
             wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
         last = stack.enter_context(running.client())
         last.send("METADATA", 9, {"topics": []})
+        wait_until(lambda: len(running.gateway._arrivals.waiting) == 2)
         first.__exit__()
         assert last.receive()
 
