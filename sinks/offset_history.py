@@ -34,7 +34,7 @@ from brokertwin.state.groups import group_records
 from brokertwin.state.groups.group_records import OffsetRow
 from brokertwin.state.observed.offset_history import Written
 
-FACTS = b"brokertwin"
+FACTS, FORMER_FACTS = b"brokertwin", b"brokerstream"
 NAME = "rows-{:06}.parquet"
 MERGED = "rows-{:06}-{:06}.parquet"
 NAMES = re.compile(r"rows-(\d+)(?:-(\d+))?\.parquet")
@@ -262,7 +262,9 @@ def _together(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
 def _facts_of(file: Path) -> Facts:
     metadata = pq.read_schema(file).metadata or {}
     try:
-        return msgspec.json.decode(metadata.get(FACTS, b""), type=Facts)
+        return msgspec.json.decode(
+            metadata.get(FACTS) or metadata.get(FORMER_FACTS, b""), type=Facts
+        )
     except msgspec.MsgspecError:
         raise HistoryError(f"{file} is not of `brokertwin offsets import`.") from None
 

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
+from brokertwin.gateway.answers import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from tests.support.browsers import browser
 from tests.support.examples import ARE_NEW, examples
+from tests.support.goldens import real_broker
 from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
@@ -138,6 +140,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """A test that uses a fixture below has its marker without saying so."""
     for name in {"kafka", "spark"} & set(getattr(item, "fixturenames", ())):
         item.add_marker(name)
+    if "real_kafka" in getattr(item, "fixturenames", ()):
+        item.add_marker("compares")
     assert not _has_session(item) or _uses_session(_file_of(item)), f"{item.nodeid}: name `spark: `"
 
 
@@ -239,6 +243,13 @@ def _places(files: Iterable[str]) -> dict[str, float]:
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap address of a real Kafka broker of this session."""
     yield from _running(tmp_path_factory.mktemp("kafka"))
+
+
+@pytest.fixture(scope="session")
+def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    """A real broker for recorded comparisons; started only if `GOLDENS` asks for one."""
+    with real_broker(tmp_path_factory.mktemp("real") / "kafka") as address:
+        yield address
 
 
 @pytest.fixture

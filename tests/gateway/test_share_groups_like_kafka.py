@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 
+from brokertwin.gateway.answers import Address
 from tests.support.patience import wait_until
 from tests.support.share_walks import (
     PLACES,
@@ -66,10 +67,10 @@ def _go(sides: Sides, walk: ShareWalk, seed: int) -> Counter[tuple[str, str]]:
     return met
 
 
-def test_every_answer_of_a_random_walk_is_kafkas(kafka: str) -> None:
+def test_every_answer_of_a_random_walk_is_kafkas(real_kafka: Address) -> None:
     walks = {seed: ShareWalk(seed, name) for seed, name in seeds(WALKS).items()}
     met: Counter[tuple[str, str]] = Counter()
-    with both_sides(kafka, TOPICS) as sides:
+    with both_sides(real_kafka, "groups/share_walks", TOPICS) as sides:
         for side in sides:
             side.begin([group for walk in walks.values() for group in walk.groups], SETTINGS)
             for name, partition in PLACES:

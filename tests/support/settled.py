@@ -1,13 +1,14 @@
 """Waiting until a real broker acts on what its controller has decided."""
 
-import uuid
 from typing import Any
 
 from tests.support.gateways import Client
 from tests.support.patience import wait_until
 
 GROUP_RESOURCE, SET = 32, 0
-KEY, VALUE = "consumer.assignment.interval.ms", "1"
+KEY, FIRST = "consumer.session.timeout.ms", 45_000
+NAME = "settled"
+"""A group without members whose setting is changed."""
 
 
 def settle(client: Client) -> None:
@@ -17,15 +18,17 @@ def settle(client: Client) -> None:
     its quotas, ACLs and coordinators know it: when a later one, of a group that nobody knows, is
     seen, those before have gone through. Raises AssertionError where that one is refused.
     """
-    resource: dict[str, Any] = {"resourceType": GROUP_RESOURCE, "resourceName": str(uuid.uuid4())}
-    configs = [{"name": KEY, "configOperation": SET, "value": VALUE}]
+    resource: dict[str, Any] = {"resourceType": GROUP_RESOURCE, "resourceName": NAME}
+    asked = {"resources": [resource | {"configurationKeys": [KEY]}]}
+
+    def seen() -> str:
+        (found,) = client.call("DESCRIBE_CONFIGS", 4, asked)["results"]
+        return str(found["configs"][0]["value"])
+
+    value = str(FIRST + (int(seen()) + 1 - FIRST) % 1000)
+    configs = [{"name": KEY, "configOperation": SET, "value": value}]
     body = {"resources": [resource | {"configs": configs}], "validateOnly": False}
     answer = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
     assert not answer["responses"][0]["errorCode"], answer
 
-    def is_seen() -> bool:
-        asked = {"resources": [resource | {"configurationKeys": [KEY]}]}
-        (found,) = client.call("DESCRIBE_CONFIGS", 4, asked)["results"]
-        return [each["value"] for each in found["configs"]] == [VALUE]
-
-    wait_until(is_seen)
+    wait_until(lambda: seen() == value)

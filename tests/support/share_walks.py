@@ -5,11 +5,11 @@ in their epochs, fetch in their sessions, and say what became of the records tha
 are written before; what of them is given back comes again.
 """
 
-import time
 from random import Random
 from typing import Any
 
 from tests.conformance import wire
+from tests.support.goldens import WRITTEN_MS
 from tests.support.walk_sides import MISSING, Body, Step
 
 TOPICS = {"taken": 2, "given": 1}
@@ -22,7 +22,7 @@ SETTINGS = {
 }
 BATCHES = (1, 3, 5, 3)
 RECORDS = sum(BATCHES)
-WRITTEN_MS = int(time.time() * 1000)
+
 """When the records were written: a broker deletes what is older than a week."""
 Place = tuple[str, int]
 PLACES: list[Place] = [(name, each) for name, count in TOPICS.items() for each in range(count)]

@@ -13,11 +13,12 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from brokertwin.gateway.answers import Address
 from brokertwin.gateway.engine import EdgeRequest
 from tests.support.gateways import Client, Running, running_gateway
+from tests.support.goldens import Tape, tape
 from tests.support.patience import wait_until
 from tests.support.settled import GROUP_RESOURCE, settle
 
@@ -61,12 +62,9 @@ class Step(NamedTuple):
 
 
 def seeds(count: int) -> dict[int, str]:
-    """The walks of a run: always the same, or with `EXAMPLES` so many others, no fewer.
-
-    Their names are always others: a test that is tried again meets no group that it left.
-    """
-    run = uuid.uuid4().hex[:6]
+    """Return the names of a run's walks: always the same, or with `EXAMPLES` that many others."""
     first = uuid.uuid4().int >> 100 if EXAMPLES else 0
+    run = f"{first:x}"
     count = max(int(EXAMPLES or count), count)
     return {seed: f"walk-{run}-{seed}" for seed in range(first, first + count)}
 
@@ -79,15 +77,19 @@ class Side:
         choices: what ours does not draw itself, as in an event.
     """
 
-    def __init__(self, address: Address, stack: ExitStack) -> None:
-        self._address, self._stack = address, stack
+    def __init__(self, address: Address, stack: ExitStack, tape: Tape | None = None) -> None:
+        self._address, self._stack, self._tape = address, stack, tape
         self._client = self.connection()
         self.choices: Body = {}
         self.ids = {MISSING: ZERO[:-1] + "Q"}
 
     def connection(self) -> Client:
-        """One more connection."""
-        return self._stack.enter_context(Client(self._address))
+        """One more connection; a real broker's is recorded."""
+        if self._tape is None:
+            return self._stack.enter_context(Client(self._address))
+        found = self._tape.connection(lambda: Client(self._address))
+        self._stack.callback(found.close)
+        return cast(Client, found)
 
     def create(self, names: Mapping[str, int]) -> None:
         """Creates topics, with so many partitions."""
@@ -257,12 +259,17 @@ def too_few(
 
 @contextmanager
 def both_sides(
-    kafka: str, topics: Mapping[str, int], settings: Mapping[str, str] | None = None
+    kafka: Address,
+    golden: str,
+    topics: Mapping[str, int],
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Sides]:
-    """A gateway beside the real broker `kafka`, both with these topics and their partitions."""
-    host, _, port = kafka.rpartition(":")
+    """A gateway beside the real broker `kafka`, both with these topics and their partitions.
+
+    The real broker's responses are those of the golden unless a live one is asked.
+    """
     with ExitStack() as stack:
-        real = Side(Address(host, int(port)), stack)
+        real = Side(kafka, stack, stack.enter_context(tape(golden, settings)))
         real.delete(topics)
         running = stack.enter_context(running_gateway(settings))
         ours = Side(running.addresses[1], stack)

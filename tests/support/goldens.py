@@ -1,0 +1,297 @@
+"""Recorded comparisons: what a real broker returned, asked once and compared in every run.
+
+A test that compares with a real broker asks it through a `Tape`. Environment variable `GOLDENS`:
+
+    (not set)   responses come from `tests/goldens/<name>.json.gz`; no Java
+    record      a real broker answers, and the file is written
+    compare     a real broker answers, and nothing is written
+
+A golden has the Kafka version, the settings, the exchanges by track (one for each thread that
+asks), and a hash of all requests. A request that differs from the recorded one means that the
+scenario has changed: record it again with `make record NAME=<name>`.
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+from brokertwin.gateway.answers import Address
+from brokertwin.kafka_io.jars import KAFKA_VERSION
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from tests.support.gateways import Client
+
+T = TypeVar("T")
+
+GOLDENS = Path(__file__).resolve().parents[1] / "goldens"
+MODE = os.environ.get("GOLDENS", "")
+IS_LIVE = MODE in ("record", "compare")
+"""Whether a real broker is asked."""
+
+IS_RECORDING = MODE == "record"
+FORMAT = 1
+WRITTEN_MS = 1_793_491_200_000
+"""The time of records in scenarios: 2026-11-01, in ms since 1970."""
+
+KEEPING = {"log.retention.ms": "-1"}
+"""Real brokers keep records of that time."""
+
+NOWHERE = Address("no-real-broker.invalid", 1)
+
+
+class GoldenError(AssertionError):
+    """A golden is missing, damaged, or belongs to another scenario."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{path_of(name)}: {what}. Record again: make record NAME={name}")
+
+
+def path_of(name: str) -> Path:
+    """Return the file of a golden."""
+    return GOLDENS / f"{name}.json.gz"
+
+
+class Connection(Protocol):
+    """What `Client` and `tests.conformance.wire.Conn` have in common."""
+
+    def call(self, api: str, version: int, body: dict[str, Any]) -> Any:
+        """Send a request and return the response's body."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class TapedConnection(Client):
+    """A connection to a real broker, or its recording: `call` and what is built on it."""
+
+    def __init__(self, track: "Track", live: Connection | None) -> None:
+        self._track, self._live = track, live
+
+    def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> Any:
+        """Send a request and return the response's body."""
+
+        def ask() -> Any:
+            assert self._live is not None
+            return self._live.call(api, version, body or {})
+
+        return self._track.answer([api, version, body or {}], ask)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._live is not None:
+            self._live.close()
+
+
+class Track:
+    """The exchanges of one thread with a real broker, in order.
+
+    Args:
+        golden: the golden's name, for errors.
+        exchanges: the recorded pairs of request and response; empty while recording.
+    """
+
+    def __init__(self, golden: str, exchanges: list[list[Any]]) -> None:
+        self.exchanges = exchanges
+        self._golden = golden
+        self._at = 0
+
+    def answer(self, request: object, ask: Callable[[], T]) -> T:
+        """Return the real broker's response to a request.
+
+        A request that repeats the one before polls: it may come more or fewer times than in the
+        recording, and then has the last response of its run.
+
+        Args:
+            request: names what is asked: everything that the response depends on.
+            ask: asks the real broker; called only if there is one.
+
+        Raises:
+            GoldenError: the recording has another request here.
+        """
+        if IS_LIVE:
+            response = ask()
+            self.exchanges.append([packed(request), packed(response)])
+            return response
+        wanted = packed(request)
+        last = self.exchanges[self._at - 1] if self._at else None
+        at = self._at
+        while at < len(self.exchanges) and self.exchanges[at][0] != wanted:
+            if last is None or self.exchanges[at][0] != last[0]:
+                break
+            at += 1  # the recording polled more often
+        if at < len(self.exchanges) and self.exchanges[at][0] == wanted:
+            self._at = at + 1
+            return cast(T, unpacked(self.exchanges[at][1]))
+        if last is not None and last[0] == wanted:
+            return cast(T, unpacked(last[1]))  # the recording polled less often
+        there = self.exchanges[at][0] if at < len(self.exchanges) else "the end"
+        raise GoldenError(
+            self._golden, f"the scenario has changed: exchange {at} is {there}, not {wanted}"
+        )
+
+    def connection(self, connect: Callable[[], Connection]) -> "TapedConnection":
+        """Return a connection to the real broker whose calls are recorded on this track."""
+        return TapedConnection(self, connect() if IS_LIVE else None)
+
+    def drawn(self, name: str, draw: Callable[[], T]) -> T:
+        """Return a value that a recording keeps: a time, a random name, an id."""
+        return self.answer(["drawn", name], draw)
+
+
+class Tape(Track):
+    """A recording with one track, and more for other threads.
+
+    Attributes:
+        tracks: the tracks by name; the tape itself is the one without a name.
+    """
+
+    def __init__(self, golden: str, tracks: dict[str, list[list[Any]]]) -> None:
+        super().__init__(golden, tracks.setdefault("", []))
+        self.tracks = tracks
+
+    def track(self, name: str) -> Track:
+        """Return the track of another thread or connection."""
+        return Track(self._golden, self.tracks.setdefault(name, []))
+
+    def hash(self) -> str:
+        """Return the hash of all requests."""
+        asked = {name: [each[0] for each in track] for name, track in self.tracks.items()}
+        return hashlib.sha256(_json(asked)).hexdigest()
+
+
+@contextmanager
+def tape(name: str, settings: Mapping[str, object] | None = None) -> Iterator[Tape]:
+    """Open a golden; when recording, write it at the end unless the test failed.
+
+    Args:
+        name: `<subject>/<name>`, the path below `tests/goldens` without suffixes.
+        settings: the real broker's settings; a change of them asks for a new recording.
+
+    Raises:
+        GoldenError: the golden is missing or damaged, or has other settings.
+    """
+    given = packed(dict(settings or {}))
+    found = Tape(name, {}) if IS_LIVE else _read(name, given)
+    yield found
+    if IS_RECORDING:
+        _write(name, given, found)
+
+
+@contextmanager
+def real_broker(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Address]:
+    """Start a real broker if one is asked; otherwise yield an address that is not in use."""
+    if not IS_LIVE:
+        yield NOWHERE
+        return
+    broker = EmbeddedKafka(directory, default_home())
+    try:
+        host, _, port = broker.start({**KEEPING, **(settings or {})}).rpartition(":")
+        yield Address(host, int(port))
+    finally:
+        broker.stop()
+
+
+def golden(
+    name: str,
+    ask: Callable[[], T],
+    *,
+    scenario: object = None,
+    settings: Mapping[str, object] | None = None,
+) -> T:
+    """Return what a real broker said in a whole scenario, as one value.
+
+    Args:
+        name: `<subject>/<name>`.
+        ask: starts a real broker, plays the scenario and returns normalised answers.
+        scenario: the scenario's data; if it changes the golden has to be recorded again.
+        settings: the real broker's settings.
+    """
+    with tape(name, settings) as recording:
+        return recording.answer(scenario, ask)
+
+
+def _read(name: str, settings: object) -> Tape:
+    path = path_of(name)
+    if not path.is_file():
+        raise GoldenError(name, "there is no recording")
+    try:
+        document = json.loads(gzip.decompress(path.read_bytes()))
+        found = Tape(name, document["tracks"])
+        is_whole = document["format"] == FORMAT and document["scenario"] == found.hash()
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise GoldenError(name, f"the recording is damaged ({error})") from None
+    if not is_whole:
+        raise GoldenError(name, "the recording is damaged (its hash differs)")
+    if document["settings"] != settings:
+        raise GoldenError(name, "the settings have changed")
+    return found
+
+
+def _write(name: str, settings: object, recorded: Tape) -> None:
+    path = path_of(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = {
+        "format": FORMAT,
+        "name": name,
+        "kafka": KAFKA_VERSION,
+        "settings": settings,
+        "scenario": recorded.hash(),
+        "tracks": recorded.tracks,
+    }
+    path.write_bytes(gzip.compress(_json(document), mtime=0))
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def packed(value: Any) -> Any:
+    """Return a value as JSON has it, without loss of Python's types."""
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int | str):
+        return int(value) if isinstance(value, int) else str(value)
+    if isinstance(value, bytes | bytearray):
+        return {"$bytes": base64.b64encode(value).decode()}
+    if isinstance(value, uuid.UUID):
+        return {"$uuid": str(value)}
+    if isinstance(value, list):
+        return [packed(each) for each in value]
+    if isinstance(value, tuple):
+        return {"$tuple": [packed(each) for each in value]}
+    if isinstance(value, set | frozenset):
+        return {"$set": sorted((packed(each) for each in value), key=_json)}
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) and not key.startswith("$") for key in value):
+            return {key: packed(each) for key, each in value.items()}
+        return {"$map": [[packed(key), packed(each)] for key, each in value.items()]}
+    raise TypeError(f"a golden has no form for {type(value).__name__}: {value!r}")
+
+
+def unpacked(value: Any) -> Any:
+    """Return the value that `packed` was given; named tuples come back as tuples."""
+    if isinstance(value, list):
+        return [unpacked(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((kind, inner),) = value.items()
+        if kind in _FORMS:
+            return _FORMS[kind](inner)
+    return {key: unpacked(each) for key, each in value.items()}
+
+
+_FORMS: dict[str, Callable[[Any], Any]] = {
+    "$bytes": base64.b64decode,
+    "$uuid": uuid.UUID,
+    "$tuple": lambda inner: tuple(unpacked(each) for each in inner),
+    "$set": lambda inner: {unpacked(each) for each in inner},
+    "$map": lambda inner: {unpacked(key): unpacked(each) for key, each in inner},
+}
