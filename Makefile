@@ -3,10 +3,8 @@
 PYTHON ?= $(shell .ci/python)
 VENV := .venv
 BIN := $(VENV)/bin
-APART := spark or kafka or browser or site or processes or clients
-PURE := $(BIN)/pytest -q -n auto -m "not ($(APART))"
-REAL := $(BIN)/pytest -v -n 3 -m "$(APART)"
-RETRY := --reruns 1 --max-suite-reruns 5 --rerun-show-tracebacks
+LIVE := spark or kafka or browser or site or processes or clients or full
+PYTEST := $(BIN)/pytest -n auto
 TOOLS := build/tools
 FUZZER := atheris==3.0.0
 RELEASE_TOOLS := pip-audit==2.10.1 cyclonedx-bom==7.5.0
@@ -14,7 +12,7 @@ JAVA_NEEDED := brokertwin needs a Java 17 or newer runtime: apt-get install open
 PYTHON_NEEDED := brokertwin needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast mutants bench compiled soak fuzz fuzz-guided lock audit release first-hour lint types format clean java python
+.PHONY: help setup demo test test-all fast record compare mutants bench compiled soak fuzz fuzz-guided lock audit release first-hour lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -24,17 +22,23 @@ setup: java $(VENV)/.installed $(VENV)/.jars ## the virtual environment, the pin
 demo: setup ## real captures through a real Kafka broker and Spark, with a summary
 	@$(BIN)/brokertwin demo
 
-test: setup lint types ## everything: lint, types and all tests, the pure ones on all cores
-	@$(BIN)/python -m tests.support.kafka_tools 2>/dev/null & \
-	status=0; $(PURE) --cache-clear || $(BIN)/python -m tests.alone --ended $$? --most 5 || status=$$?; wait; \
-	$(REAL) --cache-clear $(RETRY) || $(BIN)/python -m tests.alone --ended $$? || status=$$?; \
-	exit $$status
+test: setup lint types ## lint, types, all quick tests and a few with real processes: ten minutes
+	@$(PYTEST) -q -m "everyday or not ($(LIVE))"
 
-fast: java $(VENV)/.installed ## the quick tests: no Spark, Kafka, browser, wheel or site; on all cores
-	@$(PURE)
+test-all: setup lint types ## everything, for a release: an hour; SHARD=1/3 runs a third of it
+	@$(PYTEST) -v
 
-mutants: $(VENV)/.installed ## break rules of state/ and of the audit one at a time: does a test notice each?
-	@$(BIN)/python -m tests.mutants
+fast: $(VENV)/.installed ## the quick tests alone: no Spark, Kafka, browser, wheel or site; no Java
+	@$(PYTEST) -q -m "not ($(LIVE))"
+
+record: setup ## ask a real broker and write goldens; NAME=groups/share_walks records one
+	@GOLDENS=record GOLDEN=$(NAME) $(BIN)/pytest -v -n 2 -m compares
+
+compare: setup ## compare with a real broker, not with goldens; EXAMPLES=100 tries other walks, too
+	@GOLDENS=compare GOLDEN=$(NAME) $(BIN)/pytest -v -n 2 -m compares
+
+mutants: $(VENV)/.installed ## change small things in rooms of state/: does a test notice each?
+	@$(BIN)/python -m tests.mutants.sample $(or $(ROOMS),$(wildcard state/[a-z]*)) --count $(or $(COUNT),20)
 
 bench: java $(VENV)/.installed $(VENV)/.jars ## an event in the core, the gateway beside a real Kafka: tables and plots
 	@mkdir -p build/bench

@@ -14,7 +14,6 @@ from brokertwin.errors import UserError
 if TYPE_CHECKING:
     from brokertwin.simulation.campaign import Tally
     from brokertwin.simulation.plan import Plan
-    from brokertwin.simulation.planting import Planted
 
 FAILED = 1
 FAILED_SHOWN = 10
@@ -28,14 +27,6 @@ Seed = Annotated[
 Trace = Annotated[
     bool, typer.Option("--trace", help="With --seed: print what happened, a line for each message.")
 ]
-PlantedName = Annotated[
-    str | None,
-    typer.Option(
-        "--planted",
-        metavar="NAME",
-        help="Break a rule: after how many seeds is it found? `list` names them, `all` tries each.",
-    ),
-]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes; without, one for each core.")
 ]
@@ -46,7 +37,6 @@ def command(
     first: First = 0,
     seed: Seed = None,
     trace: Trace = False,
-    planted: PlantedName = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -57,36 +47,12 @@ def command(
 
     The exit code is 1 where a run fails, or where a kind of fault or request was not drawn at all.
     """
-    if planted == "list":
-        _list(as_json)
-        return
-    broken = _planted(planted) if planted not in (None, "all") else None
     if seed is not None:
-        _show_one(seed, trace, broken, as_json)
+        _show_one(seed, trace, as_json)
     elif trace:
         raise UserError("--trace shows one run.", "Name it: --seed 17 --trace.")
-    elif planted is not None:
-        _show_found(broken, range(first, first + seeds), workers, as_json)
     else:
         _show(_tally(range(first, first + seeds), workers), as_json)
-
-
-def _planted(name: str | None) -> "Planted":
-    from brokertwin.simulation.planted import PLANTED
-
-    found = {each.name: each for each in PLANTED}
-    if name not in found:
-        raise UserError(f"No planted rule is named {name}.", "--planted list names them.")
-    return found[name]
-
-
-def _list(as_json: bool) -> None:
-    from brokertwin.simulation.planted import PLANTED
-
-    if as_json:
-        show_json([{"name": each.name, "rule": each.rule} for each in PLANTED])
-    else:
-        show_table(["name", "rule that is broken"], [(e.name, e.rule) for e in PLANTED])
 
 
 def _tally(seeds: range, workers: int | None) -> "Tally":
@@ -123,38 +89,8 @@ def _show(tally: "Tally", as_json: bool) -> None:
     raise typer.Exit(FAILED if tally.failed or tally.missing else 0)
 
 
-def _show_found(broken: "Planted | None", seeds: range, workers: int | None, as_json: bool) -> None:
-    """After how many seeds a broken rule, or each, is found; 1 where one is not."""
-    from brokertwin.simulation.campaign import found_after
-    from brokertwin.simulation.planted import PLANTED
-
-    wanted = [broken] if broken is not None else PLANTED
-    rows = []
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("", total=len(wanted))
-        for each in wanted:
-            bar.update(task, description=each.name)
-            count, violation = found_after(each, seeds, workers)
-            rows.append((each.name, each.rule, count, violation))
-            bar.update(task, advance=1)
-            if as_json:
-                found = violation or None
-                show_json({"name": each.name, "seeds": count, "found": found})
-    if not as_json:
-        show_table(
-            ["name", "rule that is broken", "seeds", "found by"],
-            [(name, rule, count, text or "NOT FOUND") for name, rule, count, text in rows],
-        )
-        out.print(f"{sum(bool(text) for *_, text in rows)} of {len(rows)} found")
-    raise typer.Exit(0 if all(text for *_, text in rows) else FAILED)
-
-
-def _show_one(seed: int, trace: bool, broken: "Planted | None", as_json: bool) -> None:
-    """One run; a failing one is made smaller first."""
-    if broken is not None:
-        from brokertwin.simulation.planting import plant
-
-        plant(broken)
+def _show_one(seed: int, trace: bool, as_json: bool) -> None:
+    """Show one run; a failing one is reduced first."""
     from brokertwin.simulation.campaign import outcome_of
     from brokertwin.simulation.plan import draw
     from brokertwin.simulation.shrinking import shrink

@@ -3,14 +3,14 @@
 import gc
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 
 import msgspec
 
 from brokertwin.simulation.plan import Fault, Plan, Role, draw
-from brokertwin.simulation.planting import Planted, begin
 from brokertwin.simulation.reach import Reach
 from brokertwin.simulation.run import Outcomes, simulate
 
@@ -110,26 +110,33 @@ def outcome_of(plan: Plan, *, is_traced: bool = False) -> Outcomes:
         return Outcomes([text], Counter(), Counter(), Counter(), 0, 0, 0, [])
 
 
-def results(
-    seeds: Iterable[int], workers: int | None = None, planted: Planted | None = None
-) -> Iterator[Result]:
-    """The runs of some seeds in their order, in processes of their own; `planted`: a broken rule.
+def end_with_parent() -> None:
+    """End this process when its parent ends."""
+    Thread(target=_wait_for_parent, daemon=True).start()
 
-    Where the caller leaves, those that have not begun do not run.
+
+def _wait_for_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def results(
+    seeds: Iterable[int],
+    workers: int | None = None,
+    begin: Callable[[], None] = end_with_parent,
+) -> Iterator[Result]:
+    """Run seeds in worker processes and yield their results in order.
+
+    Args:
+        seeds: the seeds to run; those not started are dropped if the caller stops early.
+        workers: worker processes; without it one for each core.
+        begin: called in each worker process before it loads anything else.
     """
     count = workers or os.cpu_count() or 1
-    with ProcessPoolExecutor(count, get_context("spawn"), begin, (planted,)) as pool:
+    with ProcessPoolExecutor(count, get_context("spawn"), begin) as pool:
         try:
             yield from pool.map(one, seeds, chunksize=CHUNK)
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def found_after(planted: Planted, seeds: range, workers: int | None = None) -> tuple[int, str]:
-    """After how many seeds a broken rule is found, and by which violation; "": it is not."""
-    count = 0
-    for result in results(seeds, workers, planted):
-        count += 1
-        if result.outcomes.violations:
-            return count, result.outcomes.violations[0]
-    return count, ""

@@ -8,12 +8,13 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Generator, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -24,7 +25,7 @@ from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from tests.support.browsers import browser
 from tests.support.examples import ARE_NEW, examples
-from tests.support.goldens import real_broker
+from tests.support.goldens import MODE, real_broker
 from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
@@ -56,9 +57,10 @@ hypothesis.settings.load_profile("any machine")
 WAITING = ("tests/gateway/", "tests/testing/")
 """Tests with clients and sockets."""
 LONG = (
+    *("tests/cli/test_run.py", "tests/streaming/test_restore.py"),
     *("tests/gateway/test_conformance.py", "tests/gateway/test_transactions.py"),
     *("tests/test_wheel.py", "tests/test_commands_in_documents.py", "tests/test_docker.py"),
-    *("tests/streaming/replay/", "tests/state/cell/test_histories.py", "tests/mutants/"),
+    *("tests/streaming/replay/", "tests/state/cell/test_histories.py"),
     *("tests/streaming/test_cluster.py", "tests/gateway/test_schedules_like_kafka.py"),
     *("tests/streaming/audit/", "tests/clients/test_producer_exactly_once.py"),
     *("tests/clients/connect/test_workers.py", "tests/test_imports.py"),
@@ -69,15 +71,27 @@ LONG = (
 APART = {"tests/test_commands_in_documents.py", "tests/simulation/test_run.py"}
 """Long files whose tests share nothing."""
 
+EVERYDAY = (
+    "tests/cli/test_run.py::test_a_job_that_is_stopped_and_killed_loses_nothing",
+    "tests/streaming/test_restore.py::test_answers_after_a_restore_are_those_of_a_job_that_goes_on",
+    "tests/gateway/test_clients.py::",
+    "tests/gateway/test_kafka_tools.py::test_what_the_console_producer_sends",
+    "tests/gateway/test_kafka_tools.py::test_the_console_consumer_reads_in_a_consumer_group",
+    "tests/gateway/capture/test_clients.py::",
+    "tests/testing/test_plugin.py::",
+    "tests/cli/test_offsets.py::test_offsets_go_from_one_real_cluster_to_another",
+    "tests/test_wheel.py::",
+    "tests/cli/watching/test_page_in_browser.py::",
+)
+"""Tests with real processes that `make test` runs; all others with real processes need
+`make test-all`."""
+
 SESSION = "the Spark session"
 """One worker has it, and the tests that use it."""
 EXPECTATIONS = "great-expectations"
 """One worker imports it, which takes seconds."""
 SOURCES = "the project's own modules"
 """One worker parses them all."""
-
-
-HAS_FAILED = pytest.StashKey[bool]()
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
@@ -142,6 +156,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(name)
     if "real_kafka" in getattr(item, "fixturenames", ()):
         item.add_marker("compares")
+    if item.nodeid.startswith(EVERYDAY):
+        item.add_marker("everyday")
     assert not _has_session(item) or _uses_session(_file_of(item)), f"{item.nodeid}: name `spark: `"
 
 
@@ -153,34 +169,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         places = _places({_file_of(item): None for item in items})
         items.sort(key=lambda item: (not _has_session(item), places[_file_of(item)]))
-    _leave_out(config, items)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note which tests fail, for what comes next."""
-    report = yield
-    if report.failed:
-        item.stash[HAS_FAILED] = True
-    return report
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Who comes after a failed test, be it its own second try, meets nothing that it has left.
-
-    All fixtures begin anew, the real broker's, too: topics, groups and quotas have the names of
-    before. The Spark session stays: one takes long to start, and holds nothing of a test.
-    """
-    if not item.stash.get(HAS_FAILED, False):
-        return
-    item.stash[HAS_FAILED] = False
-    session = item.session
-    session._setupstate.teardown_exact(SimpleNamespace(listchain=lambda: [session]))
-    for each in session._fixturemanager.getfixturedefs("kafka", item) or ():
-        each.finish(item._request)
+    _leave_out(config, items, lambda item: not _is_wanted(item))
 
 
 def _file_of(item: pytest.Item) -> str:
@@ -191,18 +180,47 @@ def _has_session(item: pytest.Item) -> bool:
     return "spark" in getattr(item, "fixturenames", ())
 
 
-def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that need a browser are not run where there is none; the run's head says so."""
-    unable = [] if browser() else [e for e in items if e.get_closest_marker("browser")]
-    if unable:
-        config.hook.pytest_deselected(items=unable)
-        items[:] = [each for each in items if each not in unable]
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], is_left_out: Callable[[pytest.Item], bool]
+) -> None:
+    """Deselect tests; the end of a run counts them."""
+    left_out = [each for each in items if is_left_out(each)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [each for each in items if not is_left_out(each)]
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    """Whether there is a browser."""
+def _is_wanted(item: pytest.Item) -> bool:
+    """Return whether a test runs here: a browser is there, and its shard and golden are wanted."""
+    file = _file_of(item)
+    return (
+        (item.get_closest_marker("browser") is None or browser() is not None)
+        and _is_in_shard(file, os.environ.get("SHARD", "1/1"))
+        and _names_golden(file, os.environ.get("GOLDEN", ""))
+    )
+
+
+def _is_in_shard(file: str, shard: str) -> bool:
+    """Return whether a file belongs to shard `i/n`, i from 1 to n."""
+    number, _, count = shard.partition("/")
+    return zlib.crc32(file.encode()) % int(count) == int(number) - 1
+
+
+@cache
+def _names_golden(file: str, golden: str) -> bool:
+    """Return whether a file's text has the name of a golden, or its subject if it is made up."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return not golden or f'"{golden}"' in text or f'"{golden.rpartition("/")[0]}/{{' in text
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say whether there is a browser, and what answers comparisons."""
     found = browser()
-    return f"browser: {found}" if found else "browser: none, pages are not opened in one"
+    real = {"record": "a real broker, recorded", "compare": "a real broker"}
+    return [
+        f"browser: {found}" if found else "browser: none, pages are not opened in one",
+        f"comparisons with: {real.get(MODE, 'recorded responses')}",
+    ]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -60,9 +60,3 @@ def test_what_was_drawn_is_shown_and_a_missing_kind_fails(
 def test_a_trace_is_of_one_run() -> None:
     done = CliRunner().invoke(app, ["simulate", "--trace"])
     assert isinstance(done.exception, UserError)
-
-
-def test_planted_rules_have_names() -> None:
-    assert "a transaction that lasts too long is aborted" in run("--planted", "list")
-    done = CliRunner().invoke(app, ["simulate", "--planted", "nonsense"])
-    assert isinstance(done.exception, UserError)

@@ -29,7 +29,7 @@ USUAL = (Step.REQUEST, Step.ANSWER, Step.POLL) * 2 + (Step.FLOW, Step.WAIT) * 3
 ALL = (*USUAL, Step.CUT, Step.CRASH, Step.LEAVE, Step.START, Step.START)
 STEPS = st.sampled_from(ALL)
 SEEDS = (3, 6)
-"""Of schedules that notice the broken rules of `tests/mutants/consumers.py`."""
+"""Seeds of schedules that notice rules broken on purpose."""
 
 SCHEDULES = st.lists(st.tuples(STEPS, st.integers(0, 11)), min_size=20, max_size=60)
 JOINED: Schedule = [(Step.START, 0), (Step.START, 0), *([(Step.FLOW, 0)] * 5)]

@@ -13,7 +13,7 @@ from random import SystemRandom
 from signal import SIGKILL
 from typing import Any
 
-from brokertwin.simulation.planting import Planted, plant
+from tests.planted.planting import Planted, plant
 from tests.support.sources import ROOT
 
 WORKERS_MODULE = "brokertwin.streaming.worker_daemon"

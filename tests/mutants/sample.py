@@ -2,7 +2,7 @@
 
 python -m tests.mutants.sample ROOM… [--count N] [--seed S]      a room: state/logs, or clients
 
-Unlike the tables of broken rules, nobody chose these: one comparison, `and`, `or`, `not`, plus,
+Nobody chose these: one comparison, `and`, `or`, `not`, plus,
 minus, number or truth value is another. Each is tried in a copy, with the tests of the room; what
 they do not notice, in `state`, with those of the APIs, and with the recordings of real brokers,
 which the machine has to agree with. Those not found are printed to be read: some change nothing
@@ -12,6 +12,7 @@ that anyone could see.
 import argparse
 import ast
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutants.__main__ import ROOT, copy_to
+from tests.support.sources import ROOT
 
 PATIENCE_S, SLOWER = 60.0, 10
 """Tests that take so long, and so many times as long as without a change, never end."""
@@ -48,6 +49,10 @@ OTHERS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
 }
+
+
+PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
+CACHES = shutil.ignore_patterns("__pycache__")
 
 
 class Change(NamedTuple):
@@ -118,6 +123,30 @@ def change_of(file: Path, number: int, root: Path = ROOT) -> Change:
     text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
     name = file.relative_to(root).as_posix()
     return Change(name, replacing.line, replacing.before, replacing.after, text)
+
+
+def copy_to(directory: Path, broken: str) -> Path:
+    """Copy what the tests of one package need; return the copy of the package.
+
+    The package to be broken and the tests are copies, everything else is a link.
+    """
+    package = directory / "brokertwin"
+    package.mkdir()
+    for file in (ROOT / "brokertwin").glob("*.py"):
+        (package / file.name).symlink_to(file)
+    for name in PACKAGES:
+        if name != broken:
+            (package / name).symlink_to(ROOT / name)
+    for name in ("pyproject.toml", "gateway", "docs", "examples"):
+        (directory / name).symlink_to(ROOT / name)
+    (directory / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "conftest.py", directory / "tests")
+    for folder in (each for each in (ROOT / "tests").iterdir() if each.is_dir()):
+        if folder.name in (broken, "support"):
+            shutil.copytree(folder, directory / "tests" / folder.name, ignore=CACHES)
+        elif folder.name != "__pycache__":
+            (directory / "tests" / folder.name).symlink_to(folder)
+    return Path(shutil.copytree(ROOT / broken, package / broken, ignore=CACHES))
 
 
 def tests_of(room: str) -> list[str]:

@@ -25,7 +25,7 @@ from tests.support.connect_groups import ROUNDS, Workers, as_json
 TWO_AND_TWO = work_of({"sink": 2, "source": 2})
 JAVAS = Path(__file__).with_name("java_rebalances.jsonl")
 SEEDS = (15, 26, 53, 75)
-"""Together they notice each of the rules in `tests/mutants/connects.py`."""
+"""Together they notice rules broken on purpose."""
 
 
 def named(items: list[TaskId]) -> list[str]:

@@ -33,7 +33,7 @@ SCHEDULES = st.lists(st.tuples(STEPS, st.integers(0, 11)), min_size=10, max_size
 JOINED: Schedule = [(Step.START, 0), (Step.SUBMIT, 1), (Step.WAIT, 4), (Step.START, 0)]
 PROTOCOLS = (Protocol.EAGER, Protocol.SESSIONED)
 SEEDS = (9, 18)
-"""Of schedules that notice the broken rules of `tests/mutants/connects.py`."""
+"""Seeds of schedules that notice rules broken on purpose."""
 
 PAGE = ROOT / "docs" / "systems" / "connect.md"
 

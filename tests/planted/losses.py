@@ -1,6 +1,6 @@
 """Rules of what may be lost that are broken on purpose; `planted.py` has the others."""
 
-from brokertwin.simulation.planting import Planted
+from tests.planted.planting import Planted
 
 PLANTED_LOSSES: tuple[Planted, ...] = (
     Planted(

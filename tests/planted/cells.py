@@ -3,7 +3,7 @@
 Of what is decided again, of what cells tell each other, of what followers have in the end.
 """
 
-from brokertwin.simulation.planting import Planted
+from tests.planted.planting import Planted
 
 PLANTED_CELLS: tuple[Planted, ...] = (
     Planted(

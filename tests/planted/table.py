@@ -1,11 +1,11 @@
 """Rules that are broken on purpose, to see that the simulator finds it: `simulate --planted`."""
 
-from brokertwin.simulation.planted_applications import APPLICATIONS
-from brokertwin.simulation.planted_cells import PLANTED_CELLS
-from brokertwin.simulation.planted_denials import PLANTED_DENIALS
-from brokertwin.simulation.planted_losses import PLANTED_LOSSES
-from brokertwin.simulation.planted_shares import PLANTED_SHARES
-from brokertwin.simulation.planting import Planted
+from tests.planted.applications import APPLICATIONS
+from tests.planted.cells import PLANTED_CELLS
+from tests.planted.denials import PLANTED_DENIALS
+from tests.planted.losses import PLANTED_LOSSES
+from tests.planted.planting import Planted
+from tests.planted.shares import PLANTED_SHARES
 
 PLANTED: tuple[Planted, ...] = (
     Planted(

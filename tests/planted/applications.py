@@ -1,6 +1,6 @@
 """Rules of Connect's workers, of Streams' threads and of an operator's work, broken on purpose."""
 
-from brokertwin.simulation.planting import Planted
+from tests.planted.planting import Planted
 
 APPLICATIONS: tuple[Planted, ...] = (
     Planted(

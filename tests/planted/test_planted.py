@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from brokertwin.simulation.campaign import found_after
-from brokertwin.simulation.planted import PLANTED
-from brokertwin.simulation.planting import NotPlantedError, Planted, broken, plant
+from tests.planted.__main__ import found_after
+from tests.planted.planting import NotPlantedError, Planted, broken, plant
+from tests.planted.table import PLANTED
 
 BY_NAME = {each.name: each for each in PLANTED}
 

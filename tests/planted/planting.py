@@ -4,13 +4,10 @@ So it must be planted before anything imports the module: in a process of its ow
 imports nothing of ours, for it is the first there.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from multiprocessing import parent_process
-from threading import Thread
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
@@ -64,26 +61,20 @@ def broken(planted: Planted, text: str) -> str:
     return text.replace(planted.old, planted.new)
 
 
-def plant(planted: Planted | None) -> None:
-    """Breaks a rule, if any, for this process.
+def plant(planted: Planted) -> None:
+    """Break a rule in this process.
 
-    Raises NotPlantedError where its module is loaded already.
+    Raises:
+        NotPlantedError: its module is loaded already.
     """
-    if planted is None:
-        return
     if planted.module in sys.modules:
         raise NotPlantedError(f"{planted.name}: {planted.module} is loaded already")
     sys.meta_path.insert(0, _Finder(planted))
 
 
-def begin(planted: Planted | None) -> None:
-    """What a process for runs begins with; it ends when its parent is gone."""
+def begin(planted: Planted) -> None:
+    """Break a rule in a worker process, then load the simulator."""
     plant(planted)
-    Thread(target=_end_with_parent, daemon=True).start()
+    from brokertwin.simulation.campaign import end_with_parent
 
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    end_with_parent()

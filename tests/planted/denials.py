@@ -1,6 +1,6 @@
 """Rules of what an ACL denies that are broken on purpose; `planted.py` has the others."""
 
-from brokertwin.simulation.planting import Planted
+from tests.planted.planting import Planted
 
 PLANTED_DENIALS: tuple[Planted, ...] = (
     Planted(

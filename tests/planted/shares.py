@@ -1,6 +1,6 @@
 """Rules of share groups that are broken on purpose; `planted.py` has the others."""
 
-from brokertwin.simulation.planting import Planted
+from tests.planted.planting import Planted
 
 PLANTED_SHARES: tuple[Planted, ...] = (
     Planted(

@@ -1,0 +1,1 @@
+"""Rules of `state/` and of clients broken on purpose, which the simulator has to find."""
