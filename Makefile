@@ -12,7 +12,7 @@ JAVA_NEEDED := brokertwin needs a Java 17 or newer runtime: apt-get install open
 PYTHON_NEEDED := brokertwin needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all fast record compare mutants bench compiled soak fuzz fuzz-guided lock audit release first-hour lint types format clean java python
+.PHONY: help setup demo test test-all fast interpreters record compare mutants bench compiled soak fuzz fuzz-guided lock audit release first-hour lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,6 +30,15 @@ test-all: setup lint types ## everything, for a release: an hour; SHARD=1/3 runs
 
 fast: $(VENV)/.installed ## the quick tests alone: no Spark, Kafka, browser, wheel or site; no Java
 	@$(PYTEST) -q -m "not ($(LIVE))"
+
+interpreters: ## the quick tests of the core and the gateway on Python 3.11, 3.12 and 3.13, if present
+	@for version in 3.11 3.12 3.13; do \
+		python$$version -c 'import ensurepip, venv' 2>/dev/null || { echo "python$$version: not present"; continue; }; \
+		echo "python$$version" && python$$version -m venv build/python$$version || exit 1; \
+		build/python$$version/bin/pip install -q --disable-pip-version-check -c constraints.txt \
+			hypothesis packaging pytest pytest-timeout pytest-xdist pyyaml -e '.[keystores,oauth]' || exit 1; \
+		build/python$$version/bin/pytest -q -n auto -m "not ($(LIVE))" tests/state tests/clients tests/gateway || exit 1; \
+	done
 
 record: setup ## ask a real broker and write goldens; NAME=groups/share_walks records one
 	@GOLDENS=record GOLDEN=$(NAME) $(BIN)/pytest -v -n 2 -m compares

@@ -272,3 +272,25 @@ def test_every_command_helps_without_extras(light_python: Path, tmp_path: Path) 
         done = call(light_python, command, "--help", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert f"Usage: brokertwin {command}" in done.stdout
+
+
+def test_two_editable_clones_each_use_their_own_code(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """An environment uses the clone that was installed last; inside a clone its own code wins."""
+    python = environment_with(tmp_path / "environment", ["setuptools", "msgspec"])
+    clones = [tmp_path / "one", tmp_path / "two"]
+    code = "import brokertwin.state.cell.cell as cell; print(cell.__file__)"
+    module = Path("brokertwin/state/cell/cell.py")
+    for clone in clones:
+        for package in PACKAGES:
+            ignore = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / package, clone / package, symlinks=True, ignore=ignore)
+        for name in ("pyproject.toml", "LICENSE", "README.md"):
+            shutil.copy(ROOT / name, clone)
+        install(python, "--no-deps", "--editable", str(clone))
+        found = subprocess.run([python, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+        assert found.stdout.strip() == str(clone / module), found.stderr
+    for clone in clones:
+        found = subprocess.run([python, "-c", code], capture_output=True, text=True, cwd=clone)
+        assert found.stdout.strip() == str(clone / module), found.stderr
