@@ -225,7 +225,7 @@ def _read(name: str, settings: object) -> Tape:
         document = json.loads(gzip.decompress(path.read_bytes()))
         found = Tape(name, document["tracks"])
         is_whole = document["format"] == FORMAT and document["scenario"] == found.hash()
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise GoldenError(name, f"the recording is damaged ({error})") from None
     if not is_whole:
         raise GoldenError(name, "the recording is damaged (its hash differs)")
