@@ -73,21 +73,22 @@ class Side:
     """A broker, real or ours, and what it calls topics.
 
     Attributes:
+        tape: the recording of a real broker; None for ours.
         ids: of topics, by name.
         choices: what ours does not draw itself, as in an event.
     """
 
     def __init__(self, address: Address, stack: ExitStack, tape: Tape | None = None) -> None:
-        self._address, self._stack, self._tape = address, stack, tape
+        self._address, self._stack, self.tape = address, stack, tape
         self._client = self.connection()
         self.choices: Body = {}
         self.ids = {MISSING: ZERO[:-1] + "Q"}
 
     def connection(self) -> Client:
         """One more connection; a real broker's is recorded."""
-        if self._tape is None:
+        if self.tape is None:
             return self._stack.enter_context(Client(self._address))
-        found = self._tape.connection(lambda: Client(self._address))
+        found = self.tape.connection(lambda: Client(self._address))
         self._stack.callback(found.close)
         return cast(Client, found)
 
