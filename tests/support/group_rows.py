@@ -92,7 +92,7 @@ def _comparable(name: str, value: Any) -> Any:
 
 @contextmanager
 def noted_rows() -> Iterator[list[Row]]:
-    """Collect the rows of groups and offsets that our broker writes, with fixed times, hashes and ids."""
+    """Collect our rows of groups and offsets, with fixed times, hashes and ids."""
     found: list[Row] = []
 
     def note(_: LocalRows, record: Record) -> None:

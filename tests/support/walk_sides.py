@@ -11,12 +11,13 @@ import re
 import struct
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol, cast
 
 from brokertwin.gateway.answers import Address
 from brokertwin.gateway.engine import EdgeRequest
+from brokertwin.gateway.local_engine import LocalEngine
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.goldens import Tape, tape
 from tests.support.patience import wait_until
@@ -91,6 +92,10 @@ class Side:
         found = self.tape.connection(lambda: Client(self._address))
         self._stack.callback(found.close)
         return cast(Client, found)
+
+    def direct(self) -> Client:
+        """Open a connection that is not recorded."""
+        return self._stack.enter_context(Client(self._address))
 
     def create(self, names: Mapping[str, int]) -> None:
         """Creates topics, with so many partitions."""
@@ -264,6 +269,7 @@ def both_sides(
     golden: str,
     topics: Mapping[str, int],
     settings: Mapping[str, str] | None = None,
+    engine_type: Callable[..., LocalEngine] = LocalEngine,
 ) -> Iterator[Sides]:
     """A gateway beside the real broker `kafka`, both with these topics and their partitions.
 
