@@ -250,7 +250,8 @@ def _write(name: str, settings: object, recorded: Tape) -> None:
         "scenario": recorded.hash(),
         "tracks": recorded.tracks,
     }
-    path.write_bytes(gzip.compress(_json(document), mtime=0))
+    text = json.dumps(document, separators=(",", ":"))  # fields stay in their order
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def _json(document: object) -> bytes:
