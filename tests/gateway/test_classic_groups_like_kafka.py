@@ -1,21 +1,23 @@
-"""Classic groups beside a real broker: answers of random walks and rows are the same.
+"""Classic groups: compare the responses and rows of random walks with a real broker's.
 
-`EXAMPLES=150` goes that many walks, others each time.
+`GOLDENS=compare EXAMPLES=150` takes that many other walks.
 """
 
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.settings import default_home
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.local_engine import LocalEngine
 from tests.support.classic_walks import SETTINGS, ClassicWalk
+from tests.support.goldens import real_broker
 from tests.support.group_rows import kinds_of_same_rows, noted_rows
 from tests.support.group_walks import TOPICS
+from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting_sides import WaitingSides
 from tests.support.walk_sides import both_sides, seeds, too_few
 
@@ -38,26 +40,26 @@ LEAST = {
 
 
 @pytest.fixture(scope="module")
-def patient_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real broker that lets sessions be short."""
-    home: Path = tmp_path_factory.mktemp("classic")
-    broker = EmbeddedKafka(home / "broker", default_home())
-    try:
-        yield broker.start(SETTINGS | ONE_AFTER_THE_OTHER)
-    finally:
-        broker.stop()
+def patient_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    """A real broker that lets sessions be short, if one is asked."""
+    home = tmp_path_factory.mktemp("classic")
+    with real_broker(home / "broker", SETTINGS | ONE_AFTER_THE_OTHER) as address:
+        yield address
 
 
-@pytest.mark.kafka
-def test_every_answer_and_row_of_a_random_walk_is_kafkas(patient_kafka: str) -> None:
+@pytest.mark.compares
+def test_random_walks_get_the_responses_and_rows_of_a_real_broker(patient_kafka: Address) -> None:
     walks = {seed: ClassicWalk(seed, name) for seed, name in seeds(WALKS).items()}
     groups = [group for walk in walks.values() for group in walk.groups]
     met: Counter[tuple[str, str]] = Counter()
-    with noted_rows() as rows, both_sides(patient_kafka, TOPICS, SETTINGS) as sides:
+    clock = SteppedClock()
+    engine_type = partial(LocalEngine, clock=clock)
+    sides_of = both_sides(patient_kafka, "groups/classic_walks", TOPICS, SETTINGS, engine_type)
+    with noted_rows() as rows, sides_of as sides:
         for side in sides:
             side.begin(groups, {})
         for seed, walk in walks.items():
-            for step, answer in WaitingSides(sides, walk).walked(seed, STEPS):
+            for step, answer in WaitingSides(sides, walk, clock).walked(seed, STEPS):
                 codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(answer))
                 met.update((step.api, code) for code in codes)
                 if step.api == "JOIN_GROUP" and answer["members"]:
@@ -65,4 +67,5 @@ def test_every_answer_and_row_of_a_random_walk_is_kafkas(patient_kafka: str) -> 
             met["over", "sessions"] += len(walk.doomed)
             met["over", "phases"] += walk.short_phases
         assert not too_few(met, LEAST), met
-        assert kinds_of_same_rows(patient_kafka, rows, groups) == {1, 2}
+        assert sides.real.tape is not None
+        assert kinds_of_same_rows(sides.real.tape, patient_kafka, rows, groups) == {1, 2}

@@ -1,55 +1,53 @@
-"""Groups beside a real broker: answers of random walks are the same, and rows of every kind, too.
+"""Consumer groups: compare responses of random walks and rows of every kind with a real broker's.
 
-`EXAMPLES=500` goes that many walks, others each time.
+`GOLDENS=compare EXAMPLES=500` takes that many other walks.
 """
 
 import json
 import re
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
+from brokertwin.gateway.answers import Address
 from tests.support.group_lives import classic_life, share_life, streams_life
-from tests.support.group_rows import Row, kinds_of_same_rows, noted_rows
+from tests.support.group_rows import kinds_of_same_rows, noted_rows
 from tests.support.group_walks import TOPICS, Walk
-from tests.support.walk_sides import Side, Sides, both_sides, seeds, walked
+from tests.support.walk_sides import Side, both_sides, seeds, walked
 
 WALKS, STEPS = 25, 50
 AT_ONCE = {"consumer.assignment.interval.ms": "0"}
-"""Targets of the groups are computed at once."""
+"""Groups compute their targets at once."""
+
+ALL_AT_ONCE = {
+    **AT_ONCE,
+    "share.assignment.interval.ms": "0",
+    "streams.assignment.interval.ms": "0",
+    "streams.initial.rebalance.delay.ms": "0",
+}
+WITHOUT_DELAY = {"group.initial.rebalance.delay.ms": "0"}
+"""Our broker does not wait for more members of a classic group, as a real one does."""
 
 
-@pytest.fixture(scope="module")
-def rows() -> Iterator[list[Row]]:
-    with noted_rows() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def sides(kafka: str, rows: list[Row]) -> Iterator[Sides]:
-    with both_sides(kafka, TOPICS) as found:
-        yield found
-
-
-def test_every_answer_and_row_of_a_random_walk_is_kafkas(
-    kafka: str, sides: Sides, rows: list[Row]
-) -> None:
+def test_random_walks_get_the_responses_and_rows_of_a_real_broker(real_kafka: Address) -> None:
     walks = {seed: Walk(seed, name) for seed, name in seeds(WALKS).items()}
     groups = [group for walk in walks.values() for group in walk.groups]
     heard = set()
-    for side in sides:
-        side.begin(groups, AT_ONCE)
-    for seed, walk in walks.items():
-        for step, answer in walked(sides, walk, seed, STEPS):
-            codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(answer))
-            heard |= {(step.api, code) for code in codes}
+    with noted_rows() as rows, both_sides(real_kafka, "groups/consumer_walks", TOPICS) as sides:
+        for side in sides:
+            side.begin(groups, AT_ONCE)
+        for seed, walk in walks.items():
+            for step, answer in walked(sides, walk, seed, STEPS):
+                codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(answer))
+                heard |= {(step.api, code) for code in codes}
+        assert sides.real.tape is not None
+        kinds = kinds_of_same_rows(sides.real.tape, real_kafka, rows, groups)
     wanted = {("CONSUMER_GROUP_HEARTBEAT", each) for each in ("0", "25", "42", "69", "110", "111")}
     wanted |= {("OFFSET_COMMIT", each) for each in ("0", "3", "12", "25", "35", "100", "113")}
     wanted |= {("OFFSET_DELETE", each) for each in ("0", "3", "24", "69", "86")}
     wanted |= {("OFFSET_FETCH", each) for each in ("0", "-1", "25", "100", "113")}
     assert wanted <= heard
-    assert kinds_of_same_rows(kafka, rows, groups) == {1, 2, 3, 5, 6, 7, 8}
+    assert kinds == {1, 2, 3, 5, 6, 7, 8}
 
 
 @pytest.mark.parametrize(
@@ -60,15 +58,14 @@ def test_every_answer_and_row_of_a_random_walk_is_kafkas(
         (streams_life, {1, 17, 19, 20, 21, 22, 23}),
     ],
 )
-def test_a_groups_life_leaves_the_same_rows(
-    life: Callable[[Side, str], None],
-    kinds: set[int],
-    kafka: str,
-    sides: Sides,
-    rows: list[Row],
+def test_a_groups_life_leaves_the_rows_of_a_real_broker(
+    life: Callable[[Side, str], None], kinds: set[int], real_kafka: Address
 ) -> None:
-    group = f"{life.__name__}-{uuid.uuid4()}"
-    for side in sides:
-        side.begin([group], AT_ONCE)
-        life(side, group)
-    assert kinds_of_same_rows(kafka, rows, [group]) == kinds
+    group = name = life.__name__
+    sides_of = both_sides(real_kafka, f"groups/{name}", TOPICS, WITHOUT_DELAY)
+    with noted_rows() as rows, sides_of as sides:
+        for side in sides:
+            side.begin([group], ALL_AT_ONCE)
+            life(side, group)
+        assert sides.real.tape is not None
+        assert kinds_of_same_rows(sides.real.tape, real_kafka, rows, [group]) == kinds

@@ -1,12 +1,13 @@
-"""Streams groups beside a real broker: all answers of random walks are the same.
+"""Streams groups: compare the responses of random walks with a real broker's.
 
-`EXAMPLES=150` goes that many walks, others each time.
+`GOLDENS=compare EXAMPLES=150` takes that many other walks.
 """
 
 import json
 import re
 from collections import Counter
 
+from brokertwin.gateway.answers import Address
 from tests.support.streams_walks import SETTINGS, TOPICS, StreamsWalk
 from tests.support.walk_sides import Sides, both_sides, seeds, too_few, walked
 
@@ -35,10 +36,10 @@ def _go(sides: Sides, walk: StreamsWalk, seed: int) -> Counter[tuple[str, str]]:
     return met
 
 
-def test_every_answer_of_a_random_walk_is_kafkas(kafka: str) -> None:
+def test_random_walks_get_the_responses_of_a_real_broker(real_kafka: Address) -> None:
     walks = {seed: StreamsWalk(seed, name) for seed, name in seeds(WALKS).items()}
     met: Counter[tuple[str, str]] = Counter()
-    with both_sides(kafka, TOPICS) as sides:
+    with both_sides(real_kafka, "groups/streams_walks", TOPICS) as sides:
         for side in sides:
             side.begin([group for walk in walks.values() for group in walk.groups], SETTINGS)
         for seed, walk in walks.items():

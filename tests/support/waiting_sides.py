@@ -1,7 +1,9 @@
-"""A real broker and ours, asked for what waits until other members have done their part.
+"""Compare requests that wait for other members with a real broker's.
 
-Each member of a group has its own connection at both. A real broker draws an id for who comes
-without one, and ours takes it over: which member is the first of a Java hash map is then the same.
+Each member of a group has its own connection to both brokers. A real broker draws an id for a
+member that joins without one, and ours takes it over: the first member of a Java hash map is then
+the same. A recording has the states in which nothing more happens by itself. Our clock stands still
+during a replay and moves on until our broker is in the recorded state.
 """
 
 from collections.abc import Iterator
@@ -10,7 +12,9 @@ from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support.classic_walks import WAITING, ClassicWalk
 from tests.support.gateways import Client
+from tests.support.goldens import IS_LIVE
 from tests.support.patience import wait_until
+from tests.support.stepped_clock import SteppedClock
 from tests.support.walk_sides import Body, Side, Sides, Step
 
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
@@ -19,6 +23,9 @@ WITHOUT = ("Dead", "Empty")
 """States of groups without members."""
 
 NOBODY: Body = {"groupState": "Dead", "members": []}
+STEP_MS, REPLAY_PATIENCE_S = 50, 20
+Quiet = tuple[Body, dict[str, Body], int]
+"""The group, the responses that have come by place, and how many phases have ended with time."""
 
 
 class WaitingSide:
@@ -34,6 +41,7 @@ class WaitingSide:
         self.side = side
         self._walk = walk
         self._connections: dict[str, Client] = {}
+        self._looking: Client | None = None
         self.asked: dict[str, Step] = {}
         self.come: dict[str, tuple[Step, Body]] = {}
         self.group = NOBODY
@@ -41,21 +49,24 @@ class WaitingSide:
     def send(self, place: str, step: Step) -> None:
         """Asks, by the place's connection."""
         if place not in self._connections:
-            self._connections[place] = self.side.connection()
+            self._connections[place] = self.side.direct()
         self._connections[place].send(step.api, step.version, step.body)
         self.asked[place] = step
 
     def look(self) -> None:
-        """Describes the group as it is after all that was sent before, and takes what has come.
+        """Describe the group as it is after all that was sent before, and take what has come.
 
-        A heartbeat of nobody goes through the same queue: when it is answered, what was sent is
-        done. The question before it sees to it that the broker has read what came before by other
-        connections.
+        A real broker's heartbeat of an unknown member goes through the same queue: when it is
+        answered, the requests before it are done. ApiVersions makes sure that the broker has read
+        what came before by other connections.
         """
-        self.side.answer(Step("API_VERSIONS", 0, {}), [])
-        self.side.answer(Step("HEARTBEAT", 0, {"groupId": self._walk.group, **GHOST}), [])
-        asked = {"groups": [self._walk.group], "includeAuthorizedOperations": False}
-        (self.group,) = self.side.answer(Step("DESCRIBE_GROUPS", 6, asked), [])["groups"]
+        looking = self._looking = self._looking or self.side.direct()
+        looking.call("API_VERSIONS", 0, {})
+        if IS_LIVE:
+            looking.call("HEARTBEAT", 0, {"groupId": self._walk.group, **GHOST})
+        step = Step("DESCRIBE_GROUPS", 6, {"groups": [self._walk.group]})
+        told = looking.call(step.api, step.version, step.body)
+        (self.group,) = self.side.shown(step, told, [])["groups"]
         for place, connection in self._connections.items():
             if place in self.asked and connection.has_something():
                 step = self.asked.pop(place)
@@ -78,20 +89,24 @@ class WaitingSide:
 
 
 class WaitingSides:
-    """Both, in one walk.
+    """A real broker and ours in one walk.
 
     Args:
         sides: a real broker and ours.
-        walk: what is asked.
+        walk: draws the requests.
+        clock: our broker's clock during a replay.
     """
 
-    def __init__(self, sides: Sides, walk: ClassicWalk) -> None:
+    def __init__(self, sides: Sides, walk: ClassicWalk, clock: SteppedClock) -> None:
         self._ours = WaitingSide(sides.ours, walk)
         self._real = WaitingSide(sides.real, walk)
         self._walk = walk
+        self._clock = clock
+        assert sides.real.tape is not None
+        self._tape = sides.real.tape
 
     def walked(self, seed: int, steps: int) -> Iterator[tuple[Step, Body]]:
-        """Each answer with its request, the same on both sides; those that waited as well."""
+        """Yield each request with its response, the same from both brokers."""
         for at in range(steps):
             place, step = self._walk.next(self._real.group, self._ours.asked)
             what = f"seed {seed}, step {at}: {place} {step}"
@@ -110,8 +125,17 @@ class WaitingSides:
         self._real.close()
 
     def _send(self, place: str, step: Step) -> None:
+        drawn = self._tape.answer(["sent", place, *step], lambda: self._sent(place, step))
+        if drawn is not None:
+            self._ours.side.choices["memberId"] = drawn
+        self._ours.send(place, step)
+
+    def _sent(self, place: str, step: Step) -> str | None:
+        """Send a request to the real broker and return the member id that it draws."""
         before = {each["memberId"] for each in self._real.group["members"]}
         self._real.send(place, step)
+        if step.api != "JOIN_GROUP" or step.body["memberId"]:
+            return None
         drawn: set[str] = set()
 
         def is_drawn() -> bool:
@@ -119,17 +143,32 @@ class WaitingSides:
             drawn.update({each["memberId"] for each in self._real.group["members"]} - before)
             return bool(drawn) or place in self._real.come
 
-        if step.api == "JOIN_GROUP" and not step.body["memberId"]:
-            wait_until(is_drawn)
-            told = [self._real.come[place][1]["memberId"]] if place in self._real.come else []
-            (self._ours.side.choices["memberId"],) = told or drawn
-        self._ours.send(place, step)
+        wait_until(is_drawn)
+        told = [self._real.come[place][1]["memberId"]] if place in self._real.come else []
+        (found,) = told or drawn
+        return str(found)
 
     def _answers(self, what: str, is_first: bool) -> Iterator[tuple[Step, Body]]:
-        """What has been answered, once nothing more happens by itself."""
+        """Yield what has been answered, once nothing more happens by itself."""
+        while True:
+            self._real.group, come, self._walk.short_phases = self._tape.answer(
+                ["quiet", what], lambda: self._quiet(what, is_first)
+            )
+            if not IS_LIVE:
+                wait_until(lambda come=come: self._is_as(come), what, REPLAY_PATIENCE_S)
+            if not come:
+                return
+            for place, theirs in sorted(come.items()):
+                step, ours = self._ours.come.pop(place)
+                assert ours == theirs, f"{what}: {place} {step}\n  ours  {ours}\n  kafka {theirs}"
+                self._walk.hear_of(place, step, theirs)
+                yield step, theirs
+
+    def _quiet(self, what: str, is_first: bool) -> Quiet:
+        """Wait until both brokers are in the same state, and nothing more happens by itself."""
+        ours, real = self._ours, self._real
 
         def is_quiet() -> bool:
-            ours, real = self._ours, self._real
             ours.look()
             real.look()
             if ours.group != real.group or ours.come.keys() != real.come.keys():
@@ -139,13 +178,15 @@ class WaitingSides:
                 return False
             return bool(real.come) or self._walk.is_over(real.group, real.asked)
 
-        while True:
-            wait_until(is_quiet, what)
-            if not self._real.come:
-                return
-            for place in sorted(self._real.come):
-                step, theirs = self._real.come.pop(place)
-                _, ours = self._ours.come.pop(place)
-                assert ours == theirs, f"{what}: {place} {step}\n  ours  {ours}\n  kafka {theirs}"
-                self._walk.hear_of(place, step, theirs)
-                yield step, theirs
+        wait_until(is_quiet, what)
+        come = {place: told for place, (_, told) in real.come.items()}
+        real.come.clear()
+        return real.group, come, self._walk.short_phases
+
+    def _is_as(self, come: dict[str, Body]) -> bool:
+        """Look at our broker; let its time pass if it is not in the recorded state yet."""
+        self._ours.look()
+        if self._ours.group == self._real.group and self._ours.come.keys() == come.keys():
+            return True
+        self._clock.advance(STEP_MS)
+        return False

@@ -11,12 +11,13 @@ import re
 import struct
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol, cast
 
 from brokertwin.gateway.answers import Address
 from brokertwin.gateway.engine import EdgeRequest
+from brokertwin.gateway.local_engine import LocalEngine
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.goldens import Tape, tape
 from tests.support.patience import wait_until
@@ -73,23 +74,28 @@ class Side:
     """A broker, real or ours, and what it calls topics.
 
     Attributes:
+        tape: the recording of a real broker; None for ours.
         ids: of topics, by name.
         choices: what ours does not draw itself, as in an event.
     """
 
     def __init__(self, address: Address, stack: ExitStack, tape: Tape | None = None) -> None:
-        self._address, self._stack, self._tape = address, stack, tape
+        self._address, self._stack, self.tape = address, stack, tape
         self._client = self.connection()
         self.choices: Body = {}
         self.ids = {MISSING: ZERO[:-1] + "Q"}
 
     def connection(self) -> Client:
         """One more connection; a real broker's is recorded."""
-        if self._tape is None:
+        if self.tape is None:
             return self._stack.enter_context(Client(self._address))
-        found = self._tape.connection(lambda: Client(self._address))
+        found = self.tape.connection(lambda: Client(self._address))
         self._stack.callback(found.close)
         return cast(Client, found)
+
+    def direct(self) -> Client:
+        """Open a connection that is not recorded."""
+        return self._stack.enter_context(Client(self._address))
 
     def create(self, names: Mapping[str, int]) -> None:
         """Creates topics, with so many partitions."""
@@ -263,6 +269,7 @@ def both_sides(
     golden: str,
     topics: Mapping[str, int],
     settings: Mapping[str, str] | None = None,
+    engine_type: Callable[..., LocalEngine] = LocalEngine,
 ) -> Iterator[Sides]:
     """A gateway beside the real broker `kafka`, both with these topics and their partitions.
 
