@@ -20,7 +20,15 @@ from brokertwin.gateway.local_engine import LocalEngine
 from brokertwin.state.logs import log as logs
 from tests.conformance import wire
 from tests.support.gateways import Running, running_gateway
-from tests.support.goldens import KEEPING, Connection, Tape, TapedConnection, Track, real_broker, tape
+from tests.support.goldens import (
+    KEEPING,
+    Connection,
+    Tape,
+    TapedConnection,
+    Track,
+    real_broker,
+    tape,
+)
 from tests.support.patience import wait_until
 
 MINUTE = 60_000

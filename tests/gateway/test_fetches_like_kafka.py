@@ -112,7 +112,9 @@ def test_fetch_with_every_pair_of_epochs_at_every_offset(sides: Sides, version: 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 @pytest.mark.parametrize("level", [0, 1])
-def test_fetch_with_negative_size_limits_and_without_a_topic_name(sides: Sides, version: int, level: int) -> None:
+def test_fetch_with_negative_size_limits_and_without_a_topic_name(
+    sides: Sides, version: int, level: int
+) -> None:
     """No batch is cut in the middle: what is left of one is not sent here, as told in docs."""
     told: tuple[list[Any], list[Any]] = ([], [])
     for side, answers in zip(sides, told, strict=True):
@@ -248,7 +250,9 @@ NAMELESS = [
 
 @pytest.mark.parametrize("version", [13, 18])
 @pytest.mark.parametrize("named", NAMELESS)
-def test_fetch_with_a_zero_topic_id(sides: Sides, version: int, named: list[tuple[str, int]]) -> None:
+def test_fetch_with_a_zero_topic_id(
+    sides: Sides, version: int, named: list[tuple[str, int]]
+) -> None:
     """Kafka fails where it tells of another partition behind it; sessions go on."""
     told = [list(with_zeros(side, version, named)) for side in sides]
     assert told[0] == told[1]
