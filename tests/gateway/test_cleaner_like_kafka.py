@@ -7,19 +7,29 @@ wave lies in the active one until a last batch, later by more than `segment.ms`,
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from copy import copy
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
-from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.settings import default_home
+from brokertwin.gateway.local_engine import LocalEngine
 from brokertwin.state.logs import log as logs
 from tests.conformance import wire
 from tests.support.gateways import Running, running_gateway
-from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.goldens import (
+    KEEPING,
+    Connection,
+    Tape,
+    TapedConnection,
+    Track,
+    real_broker,
+    tape,
+)
+from tests.support.patience import wait_until
 
 MINUTE = 60_000
 SEGMENT_MS, LATER_MS = 10 * MINUTE, 11 * MINUTE
@@ -58,15 +68,33 @@ SIZES = {
 """How many batches each wave leaves, so that nothing agrees because nothing was cleaned."""
 Batch = tuple[list[str], list[str | None]]
 DELETE_HORIZON_FLAG = 0x40
+CLEANED_WITHIN_S = 60
 
 
 class Side:
-    """A broker, real or ours."""
+    """A broker, real or ours; calls of a real one are recorded on `track`."""
 
-    def __init__(self, host: str, port: int, deadline: float | None = None) -> None:
-        self.conn = wire.Conn(host, port, deadline=deadline)
+    def __init__(
+        self, host: str, port: int, deadline: float | None = None, track: Track | None = None
+    ) -> None:
+        def connect() -> Connection:
+            return cast(Connection, wire.Conn(host, port, deadline=deadline))
+
+        self.conn = connect() if track is None else track.connection(connect)
         self.producers: dict[str, tuple[int, int]] = {}
         self.sequences: dict[str, int] = {}
+
+    def on(self, track: Track) -> "Side":
+        """The same real broker, whose calls are recorded on another track."""
+        found = copy(self)
+        found.conn = cast(TapedConnection, self.conn).on(track)
+        return found
+
+    def untaped(self) -> "Side":
+        """The same real broker, whose calls are not recorded."""
+        found = copy(self)
+        found.conn = cast(TapedConnection, self.conn).live
+        return found
 
     def call(self, api: str, version: int, body: dict[str, Any]) -> Any:
         return self.conn.call(api, version, body)
@@ -179,6 +207,8 @@ class Sides(NamedTuple):
     ours: Side
     real: Side
     running: Running
+    tape: Tape
+    now: int
 
     def each(self) -> tuple[Side, Side]:
         return self.ours, self.real
@@ -218,18 +248,19 @@ def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sides]:
     """Ours has so small an index that other logs would be sealed."""
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
     monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
-    broker = EmbeddedKafka(tmp_path / "broker", default_home())
     quick = {"log.cleaner.backoff.ms": "100"}
     with ExitStack() as stack:
-        stack.callback(broker.stop)
-        host, _, port = broker.start(quick).rpartition(":")
-        slow = {"log.cleaner.backoff.ms": "86400000"}
-        running = stack.enter_context(running_gateway(slow, journal=tmp_path / "journal"))
-        address = running.addresses[1]
-        both = Side(address.host, address.port), Side(host, int(port))
+        recording = stack.enter_context(tape("logs/cleaner", quick))
+        real = stack.enter_context(real_broker(tmp_path / "broker", quick))
+        now, clock = recording.clock()
+        slow = {**KEEPING, "log.cleaner.backoff.ms": "86400000"}
+        engine: Any = partial(LocalEngine, clock=clock)
+        made = running_gateway(slow, journal=tmp_path / "journal", engine_type=engine)
+        running = stack.enter_context(made)
+        both = Side(*running.addresses[1]), Side(*real, track=recording)
         for side in both:
             stack.callback(side.conn.close)
-        yield Sides(*both, running)
+        yield Sides(*both, running, recording, now)
 
 
 def waves(number: int) -> list[Batch]:
@@ -285,9 +316,9 @@ def look_ups(side: Side, name: str, now: int) -> list[Any]:
     return found
 
 
-@pytest.mark.kafka
-def test_a_real_cleaner_leaves_the_same(sides: Sides) -> None:
-    now = int(time.time() * 1000)
+@pytest.mark.compares
+def test_cleaner_leaves_the_same_records_as_kafkas(sides: Sides) -> None:
+    now = sides.now
     sizes: dict[str, list[int]] = {name: [] for name in TOPICS}
     for side in sides.each():
         for name, configs in TOPICS.items():
@@ -305,13 +336,20 @@ def test_a_real_cleaner_leaves_the_same(sides: Sides) -> None:
 
 
 def agree(sides: Sides, name: str, now: int) -> None:
+    """The real broker has cleaned until it has the same records, and then finds the same."""
     ours = contents(sides.ours, name)
-    deadline = time.monotonic() + PATIENCE_S
-    while (theirs := contents(sides.real, name)) != ours:
-        assert time.monotonic() < deadline, differences(name, ours, theirs)
-        time.sleep(0.1)
+    theirs = sides.tape.answer(["contents", name], lambda: contents_once_cleaned(sides, name, ours))
+    assert ours == theirs, differences(name, ours, theirs)
     for one, other in zip(*(look_ups(side, name, now) for side in sides.each()), strict=True):
         assert one == other, name
+
+
+def contents_once_cleaned(sides: Sides, name: str, expected: list[Any]) -> list[Any]:
+    """The real broker's records; waits until its cleaner has left the expected ones."""
+    live = sides.real.untaped()
+    with suppress(AssertionError):  # the difference is shown by the caller
+        wait_until(lambda: contents(live, name) == expected, patience_s=CLEANED_WITHIN_S)
+    return contents(live, name)
 
 
 def differences(name: str, ours: list[Any], theirs: list[Any]) -> str:

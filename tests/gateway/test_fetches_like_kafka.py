@@ -1,21 +1,17 @@
 """Fetch, ListOffsets and Produce like a real broker: epochs, sessions, times, what comes twice."""
 
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.settings import default_home
 from tests.conformance import wire
 from tests.gateway.test_cleaner_like_kafka import Side
-from tests.support.batches import START
 from tests.support.gateways import running_gateway
+from tests.support.goldens import KEEPING, WRITTEN_MS, Tape, real_broker, tape
 from tests.support.patience import wait_until
 
 RECORDS = 3
@@ -26,28 +22,33 @@ SPECIAL = (-1, -2, -3, -4, -5, -6, -7)
 LIST_OFFSETS_VERSIONS = (1, 4, 6, 7, 8, 9, 10, 11)
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 Sides = tuple[Side, Side]
+pytestmark = pytest.mark.compares
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+def module_sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sides, Tape]]:
     """Ours and a real broker, each with a topic of some records and one without."""
-    path: Path = tmp_path_factory.mktemp("fetches")
-    broker = EmbeddedKafka(path / "broker", default_home())
     with ExitStack() as stack:
-        stack.callback(broker.stop)
-        host, _, port = broker.start({}).rpartition(":")
-        address = stack.enter_context(running_gateway()).addresses[1]
-        both = Side(address.host, address.port), Side(host, int(port))
-        now = int(time.time() * 1000)
+        recording = stack.enter_context(tape("logs/fetches"))
+        real = stack.enter_context(real_broker(tmp_path_factory.mktemp("fetches") / "broker"))
+        address = stack.enter_context(running_gateway(KEEPING)).addresses[1]
+        both = Side(*address), Side(*real, track=recording)
         for side in both:
             stack.callback(side.conn.close)
             for name in ("filled", "empty", "staying"):
                 side.create(name, {})
             for at in range(RECORDS):
-                side.write("filled", ([f"k{at}"], ["v"]), now + at)
-            side.write("staying", (["k"], ["v"]), now)
+                side.write("filled", ([f"k{at}"], ["v"]), WRITTEN_MS + at)
+            side.write("staying", (["k"], ["v"]), WRITTEN_MS)
             wait_until(lambda side=side: side.looked_up("empty", -1)["errorCode"] == 0)
-        yield both
+        yield both, recording
+
+
+@pytest.fixture
+def sides(module_sides: tuple[Sides, Tape], request: pytest.FixtureRequest) -> Sides:
+    """Both sides; the real broker's responses to each test are a track of their own."""
+    (ours, real), recording = module_sides
+    return ours, real.on(recording.track(request.node.name))
 
 
 def topic_id(side: Side, name: str) -> Any:
@@ -94,9 +95,8 @@ def plain(answer: dict[str, Any], names: dict[Any, str]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_every_pair_of_epochs_at_every_offset(sides: Sides, version: int) -> None:
+def test_fetch_with_every_pair_of_epochs_at_every_offset(sides: Sides, version: int) -> None:
     codes = set()
     for offset, current, last in product(OFFSETS, EPOCHS, EPOCHS if version >= 12 else (-1,)):
         epochs = {"currentLeaderEpoch": current, "lastFetchedEpoch": last}
@@ -110,10 +110,11 @@ def test_every_pair_of_epochs_at_every_offset(sides: Sides, version: int) -> Non
     assert {0, 1, 75} <= codes  # some are right, out of range, of an epoch to come
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 @pytest.mark.parametrize("level", [0, 1])
-def test_room_below_zero_and_a_topic_without_a_name(sides: Sides, version: int, level: int) -> None:
+def test_fetch_with_negative_size_limits_and_without_a_topic_name(
+    sides: Sides, version: int, level: int
+) -> None:
     """No batch is cut in the middle: what is left of one is not sent here, as told in docs."""
     told: tuple[list[Any], list[Any]] = ([], [])
     for side, answers in zip(sides, told, strict=True):
@@ -138,9 +139,8 @@ SLICE = (2**31 - 1) // 8
 """Session ids in each of the eight slices of a broker's cache."""
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_ids_of_sessions_that_nobody_has(sides: Sides, version: int) -> None:
+def test_fetch_with_unknown_session_ids(sides: Sides, version: int) -> None:
     ids = (1, -1, 1 - SLICE, -SLICE, -(2**31), 8 * SLICE - 1, 8 * SLICE, 2**31 - 1)
     codes = set()
     for session_id, epoch in product(ids, (-(2**31), -2, -1, 0, 1)):
@@ -156,10 +156,9 @@ def test_ids_of_sessions_that_nobody_has(sides: Sides, version: int) -> None:
     assert codes == {0, -1, 70}
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("version", [12, 16])
-def test_a_session_whose_topic_is_deleted(sides: Sides, version: int) -> None:
-    name = f"going-{uuid.uuid4()}"
+def test_fetch_session_reports_a_deleted_topic(sides: Sides, version: int) -> None:
+    name = f"going-{version}"
     told = [list(session_of_deleted(side, version, name)) for side in sides]
     for (what, one), (_, other) in zip(*told, strict=True):
         assert one["responses"] == other["responses"], what
@@ -176,7 +175,7 @@ def test_a_session_whose_topic_is_deleted(sides: Sides, version: int) -> None:
 def session_of_deleted(side: Side, version: int, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a session is told before and after one of its topics goes, and comes again."""
     side.create(name, {})
-    side.write(name, (["k"], ["v"]), START)
+    side.write(name, (["k"], ["v"]), WRITTEN_MS)
     ids = {each: topic_id(side, each) for each in (name, "staying")}
     names = {ident: each for each, ident in ids.items()}
     topics = [asked(version, each, ident, 1) for each, ident in ids.items()]
@@ -205,9 +204,8 @@ def session_of_deleted(side: Side, version: int, name: str) -> Iterator[tuple[st
     yield "without it", go_on([])
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("version", [4, 7, 12, 13, 16])
-def test_isolation_levels_that_there_are_not(sides: Sides, version: int) -> None:
+def test_unknown_isolation_levels(sides: Sides, version: int) -> None:
     for level, name in product((-1, 0, 1, 2, 3), ("filled", "missing")):
         found = []
         for side in sides:
@@ -223,9 +221,8 @@ def test_isolation_levels_that_there_are_not(sides: Sides, version: int) -> None
         assert found[0] == found[1], (version, level, name)
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("version", LIST_OFFSETS_VERSIONS)
-def test_special_times_of_every_version(sides: Sides, version: int) -> None:
+def test_list_offsets_with_special_timestamps_in_every_version(sides: Sides, version: int) -> None:
     """Tiered and earliest-local ones (-4, -5, -6), too: no broker here has tiered storage."""
     epochs = (-2, -1, 0, 1) if version >= 4 else (-1,)
     for name, at, epoch in product(("filled", "empty", "missing"), SPECIAL, epochs):
@@ -251,10 +248,11 @@ NAMELESS = [
 """Topics, and a partition of each; the topic id of zeros is none's."""
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("version", [13, 18])
 @pytest.mark.parametrize("named", NAMELESS)
-def test_a_topic_id_of_zeros(sides: Sides, version: int, named: list[tuple[str, int]]) -> None:
+def test_fetch_with_a_zero_topic_id(
+    sides: Sides, version: int, named: list[tuple[str, int]]
+) -> None:
     """Kafka fails where it tells of another partition behind it; sessions go on."""
     told = [list(with_zeros(side, version, named)) for side in sides]
     assert told[0] == told[1]
@@ -274,12 +272,11 @@ def with_zeros(side: Side, version: int, named: list[tuple[str, int]]) -> Iterat
         yield plain(fetch(side, version, more, **fields), names)
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("is_one_topic", [True, False])
-def test_a_produce_that_names_a_partition_twice(sides: Sides, is_one_topic: bool) -> None:
+def test_produce_that_names_a_partition_twice(sides: Sides, is_one_topic: bool) -> None:
     """Records in the order of what was appended; the order of partitions is each one's own."""
-    name = f"twice-{uuid.uuid4()}"
-    one, two = (wire.batch(1, ts=START, values=[text]) for text in (b"one", b"two"))
+    name = f"twice-{is_one_topic}"
+    one, two = (wire.batch(1, ts=WRITTEN_MS, values=[text]) for text in (b"one", b"two"))
     sets = {"1": one, "2": two, "empty": b"", "cut": one[:-3], "both": one + two}
     sets["crc"] = one[:-1] + bytes([one[-1] ^ 1])
     walked = []

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.settings import default_home
+from brokertwin.gateway.local_engine import LocalEngine
 from tests.conformance import wire
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.support.gateways import running_gateway
+from tests.support.goldens import KEEPING, real_broker, tape
 from tests.support.patience import wait_until
 
 HOUR = 3_600_000
@@ -66,21 +66,23 @@ Step = Callable[[Side], Any]
 
 
 @pytest.fixture
-def sides(tmp_path: Path) -> Iterator[tuple[Side, Side]]:
-    broker = EmbeddedKafka(tmp_path / "broker", default_home())
+def sides(tmp_path: Path) -> Iterator[tuple[Side, Side, int]]:
+    """Ours and a real broker, and the time when the real one was asked."""
     with ExitStack() as stack:
-        stack.callback(broker.stop)
-        host, _, port = broker.start({}).rpartition(":")
-        running = stack.enter_context(running_gateway(journal=tmp_path / "journal"))
-        address = running.addresses[1]
-        both = Side(address.host, address.port), Side(host, int(port))
+        recording = stack.enter_context(tape("logs/logs"))
+        real = stack.enter_context(real_broker(tmp_path / "broker"))
+        now, clock = recording.clock()
+        engine: Any = partial(LocalEngine, clock=clock)
+        made = running_gateway(KEEPING, journal=tmp_path / "journal", engine_type=engine)
+        address = stack.enter_context(made).addresses[1]
+        both = Side(*address), Side(*real, track=recording)
         for side in both:
             stack.callback(side.conn.close)
             for name, configs in TOPICS.items():
                 side.create(name, configs)
             for name in TOPICS:
                 wait_until(partial(is_there, side, name))
-        yield both
+        yield *both, now
 
 
 def is_there(side: Side, name: str) -> bool:
@@ -201,10 +203,10 @@ def plain(answer: Any, now: int) -> Any:
     return re.sub(r"within \[.*\]", "", answer) if isinstance(answer, str) else answer
 
 
-@pytest.mark.kafka
-def test_logs_are_as_a_real_brokers(sides: tuple[Side, Side]) -> None:
-    now = int(time.time() * 1000)
+@pytest.mark.compares
+def test_logs_are_written_cut_and_found_as_by_kafka(sides: tuple[Side, Side, int]) -> None:
+    *both, now = sides
     for steps in (of_records, of_segments, of_settings):
         for label, step in steps(now):
-            ours, real = (plain(step(side), now) for side in sides)
+            ours, real = (plain(step(side), now) for side in both)
             assert ours == real, label

@@ -1,13 +1,14 @@
-"""Signed tokens of OAUTHBEARER are taken and refused as by Apache Kafka 4.3.1, one by one.
+"""Signed tokens of OAUTHBEARER are accepted and refused as by Apache Kafka 4.3.1, one by one.
 
-Both fetch their keys by https, from one server.
+The gateway fetches its keys by https from a server of the test, and so does a real broker.
 """
 
 import base64
 import json
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
@@ -23,23 +24,30 @@ from brokertwin.gateway.security_protocol import SecurityProtocol
 from brokertwin.gateway.signed_tokens import VALIDATOR
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
-from tests.gateway.test_sasl_like_kafka import (
-    BEARER,
-    SEEN,
-    SHAKE_BEARER,
-    Step,
-    bears,
-    in_base64,
-    is_served,
-    once,
-    pause,
-    token,
-    transcript,
-)
 from tests.support import sasl
 from tests.support.gateways import running_gateway
+from tests.support.goldens import golden
 from tests.support.jwks_server import JwksServer, serving
 from tests.support.patience import wait_until
+from tests.support.sasl_steps import (
+    BEARER,
+    IS_SERVED,
+    PAUSE,
+    SEEN,
+    SHAKE_BEARER,
+    Clock,
+    MachineClock,
+    StandingClock,
+    Step,
+    Token,
+    bears,
+    data_of,
+    in_base64,
+    once,
+    token,
+    transcripts,
+    verbatim,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
 
@@ -74,11 +82,11 @@ PLAIN = (
 
 def signed(
     key: Any = RSA, algorithm: str = "RS256", kid: str | None = "rsa", **claims: object
-) -> Callable[[], str]:
+) -> Token:
     """A token of alice for these brokers; a claim None is left out, times are from now."""
 
-    def made() -> str:
-        now = int(time.time())
+    def made(at: float) -> str:
+        now = int(at)
         held = {"sub": "alice", "exp": 600, "iat": 0, "iss": "https://issuer", "aud": "kafka"}
         kept = {k: v for k, v in (held | claims).items() if v is not None}
         for name in ("exp", "iat", "nbf"):
@@ -87,17 +95,17 @@ def signed(
         headers = {"kid": kid} if kid is not None else {}
         return jwt.PyJWS().encode(json.dumps(kept).encode(), key, algorithm, headers)
 
-    return made
+    return Token(["signed", type(key).__name__, algorithm, kid, claims], made)
 
 
-def altered() -> str:
+def altered(now: float) -> str:
     """Another's name under the same signature."""
-    header, claims, signature = signed()().split(".")
+    header, claims, signature = signed().make(now).split(".")
     found = json.loads(base64.urlsafe_b64decode(claims + "=="))
     return f"{header}.{in_base64({**found, 'sub': 'bob'})}.{signature}"
 
 
-MADE: dict[str, Callable[[], str]] = {
+MADE: dict[str, Token] = {
     "RSA": signed(),
     "RSA of 512 bits of digest": signed(algorithm="RS512"),
     "RSA-PSS": signed(algorithm="PS256"),
@@ -113,7 +121,7 @@ MADE: dict[str, Callable[[], str]] = {
     "an unknown name of a key": signed(kid="nobody"),
     "another key": signed(OTHER),
     "a key that is not for signatures": signed(OTHER, kid="enc"),
-    "another name": altered,
+    "another name": Token(["altered"], altered),
     "no signature": token(),
     "no algorithm's signature": token({"alg": "none", "kid": "rsa"}, "c2lnbmVk"),
     "an unknown algorithm": token({"alg": "XX", "kid": "rsa"}, "c2lnbmVk"),
@@ -142,15 +150,17 @@ MADE: dict[str, Callable[[], str]] = {
     "a text of scopes": signed(scp="read write"),
     "an empty text": signed(scp=""),
     "a number for a scope": signed(scp=7),
-    "words for claims": lambda: jwt.PyJWS().encode(b"words", RSA, "RS256", {"kid": "rsa"}),
-    "two parts": lambda: "abc.def",
+    "words for claims": Token(
+        ["signed words"], lambda _: jwt.PyJWS().encode(b"words", RSA, "RS256", {"kid": "rsa"})
+    ),
+    "two parts": verbatim("abc.def"),
 }
 SCENARIOS: dict[str, list[Step]] = {
     **{what: [SHAKE_BEARER, bears(made), SEEN] for what, made in MADE.items()},
-    "a token that ends": [SHAKE_BEARER, bears(signed(exp=-3, iat=-60)), is_served, pause],
+    "a token that ends": [SHAKE_BEARER, bears(signed(exp=-3, iat=-60)), IS_SERVED, PAUSE],
     "for another": [SHAKE_BEARER, bears(signed(), "n,a=bob,")],
     "another's token": [SHAKE_BEARER, bears(signed()), SHAKE_BEARER, bears(signed(sub="bob"))],
-    "again": [SHAKE_BEARER, bears(signed()), SHAKE_BEARER, bears(signed()), is_served],
+    "again": [SHAKE_BEARER, bears(signed()), SHAKE_BEARER, bears(signed()), IS_SERVED],
 }
 
 
@@ -179,27 +189,25 @@ def of_listener(jwks: JwksServer, listener: str) -> dict[str, str]:
     return {f"listener.name.{listener}.oauthbearer.{name}": each for name, each in own.items()}
 
 
-def transcripts(address: Address) -> dict[str, list[object]]:
-    with ThreadPoolExecutor(10) as pool:
-        found = pool.map(lambda steps: transcript(address, steps), SCENARIOS.values())
-        return dict(zip(SCENARIOS, found, strict=True))
+KAFKA = {
+    "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.name.client.plain.sasl.jaas.config": PLAIN,
+    "sasl.enabled.mechanisms": f"{sasl.PLAIN},{BEARER}",
+    "sasl.mechanism.inter.broker.protocol": sasl.PLAIN,
+    **OF_ALL,
+}
 
 
-@pytest.fixture(scope="module")
-def real(jwks: JwksServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    broker = Allowing(tmp_path_factory.mktemp("signed"), default_home())
+@contextmanager
+def real_broker(home: Path, jwks: JwksServer) -> Iterator[Address]:
+    """A real broker with the server's keys."""
+    broker = Allowing(home, default_home())
     broker.url = jwks.url
-    settings = {
-        "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "listener.name.client.plain.sasl.jaas.config": PLAIN,
-        **of_listener(jwks, "client"),
-        "sasl.enabled.mechanisms": f"{sasl.PLAIN},{BEARER}",
-        "sasl.mechanism.inter.broker.protocol": sasl.PLAIN,
-        "sasl.oauthbearer.jwks.endpoint.url": jwks.url,
-        **OF_ALL,
-    }
+    place = {"sasl.oauthbearer.jwks.endpoint.url": jwks.url}
     try:
-        host, _, port = broker.start(settings).rpartition(":")
+        host, _, port = broker.start({**KAFKA, **of_listener(jwks, "client"), **place}).rpartition(
+            ":"
+        )
         yield Address(host, int(port))
     finally:
         broker.stop()
@@ -208,29 +216,49 @@ def real(jwks: JwksServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def secured(url: str, **other: str) -> Security:
     own = {"listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": VALIDATOR}
     place = {"sasl.enabled.mechanisms": BEARER, "sasl.oauthbearer.jwks.endpoint.url": url}
+    place["connection.failed.authentication.delay.ms"] = "1"
     return Security.of(SecurityProtocol.SASL_PLAINTEXT, {**own, **place, **OF_ALL, **other})
 
 
 @pytest.fixture(scope="module")
-def ours(jwks: JwksServer) -> Iterator[Address]:
+def clock() -> StandingClock:
+    return StandingClock()
+
+
+@pytest.fixture(scope="module")
+def ours(jwks: JwksServer, clock: StandingClock) -> Iterator[Address]:
     security = secured(jwks.url, **of_listener(jwks, "sasl_plaintext"))
-    with running_gateway(security=security) as running:
+    with clock.of_gateway(), running_gateway(security=security) as running:
         yield running.addresses[1]
 
 
-@pytest.fixture(scope="module")
-def kafka_said(real: Address) -> dict[str, list[object]]:
-    return transcripts(real)
+def ask_kafka(home: Path, jwks: JwksServer) -> dict[str, list[object]]:
+    """Play all scenarios at a real broker, which then fetches a new key as the gateway does."""
+    clock = MachineClock()
+    with real_broker(home, jwks) as address:
+        said = transcripts(address, SCENARIOS, clock)
+        fetch_new_key(jwks, address, clock)
+        return said
 
 
 @pytest.fixture(scope="module")
-def gateway_said(ours: Address) -> dict[str, list[object]]:
-    return transcripts(ours)
+def kafka_said(
+    jwks: JwksServer, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[object]]:
+    home = tmp_path_factory.mktemp("signed")
+    scenario = data_of(SCENARIOS)
+    ask = partial(ask_kafka, home, jwks)
+    return golden("sasl/signed_tokens", ask, scenario=scenario, settings=KAFKA)
 
 
-@pytest.mark.kafka
+@pytest.fixture(scope="module")
+def gateway_said(ours: Address, clock: StandingClock) -> dict[str, list[object]]:
+    return transcripts(ours, SCENARIOS, clock)
+
+
+@pytest.mark.compares
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_token_is_judged_as_by_kafka(
+def test_token_is_accepted_or_refused_as_by_kafka(
     name: str, kafka_said: dict[str, list[object]], gateway_said: dict[str, list[object]]
 ) -> None:
     found, wanted = (
@@ -246,27 +274,30 @@ def without_names(answer: object) -> object:
     return answer
 
 
-@pytest.mark.kafka
-def test_some_tokens_are_taken_and_some_are_not(kafka_said: dict[str, list[object]]) -> None:
+@pytest.mark.compares
+def test_some_tokens_are_accepted_and_some_are_refused(kafka_said: dict[str, list[object]]) -> None:
     taken = [name for name in MADE if is_taken(kafka_said[name])]
     assert 10 < len(taken) < len(MADE) - 15
 
 
-@pytest.mark.kafka
-@pytest.mark.usefixtures("kafka_said", "gateway_said")
-def test_a_new_key_is_fetched_after_a_token_that_names_it(
-    jwks: JwksServer, real: Address, ours: Address
+@pytest.mark.usefixtures("gateway_said")
+def test_a_token_that_names_a_new_key_makes_the_gateway_fetch_it(
+    jwks: JwksServer, ours: Address, clock: StandingClock
 ) -> None:
+    fetch_new_key(jwks, ours, clock)
+
+
+def fetch_new_key(jwks: JwksServer, address: Address, clock: Clock) -> None:
+    """The token is refused at first, until its key was fetched with one request."""
     newer = rsa.generate_private_key(65537, 2048)
     kid = token_hex(4)
-    steps: list[Step] = [SHAKE_BEARER, bears(signed(newer, kid=kid))]
+    steps = [SHAKE_BEARER, bears(signed(newer, kid=kid))]
     of_newer = {**RSAAlgorithm.to_jwk(newer.public_key(), as_dict=True), "kid": kid}
     jwks.serve([*KEYS, of_newer])
-    for address in (real, ours):
-        asked = jwks.asked
-        assert not is_taken(once(address, steps)[0]), "that token does not wait for its key"
-        wait_until(lambda at=address: is_taken(once(at, steps)[0]), "the new key is there")
-        assert jwks.asked == asked + 1
+    asked = jwks.asked
+    assert not is_taken(once(address, steps, clock)[0]), "that token does not wait for its key"
+    wait_until(lambda: is_taken(once(address, steps, clock)[0]), "the new key is there")
+    assert jwks.asked == asked + 1
 
 
 def is_taken(said: list[object]) -> bool:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from brokertwin.gateway.answers import Address
+from brokertwin.gateway.engine import now_ms
 from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
@@ -86,6 +87,16 @@ class TapedConnection(Client):
 
         return self._track.answer([api, version, body or {}], ask)
 
+    @property
+    def live(self) -> Connection:
+        """The connection to the real broker, whose calls are not recorded."""
+        assert self._live is not None, "no real broker is asked"
+        return self._live
+
+    def on(self, track: "Track") -> "TapedConnection":
+        """Return the same connection, recorded on another track."""
+        return TapedConnection(track, self._live)
+
     def close(self) -> None:
         """Close the connection."""
         if self._live is not None:
@@ -148,6 +159,12 @@ class Track:
     def drawn(self, name: str, draw: Callable[[], T]) -> T:
         """Return a value that a recording keeps: a time, a random name, an id."""
         return self.answer(["drawn", name], draw)
+
+    def clock(self) -> tuple[int, Callable[[], int]]:
+        """Return when the recording began, in ms, and a clock that starts with that time."""
+        now = now_ms()
+        began = self.drawn("now", lambda: now)
+        return began, lambda: now_ms() - now + began
 
 
 class Tape(Track):
