@@ -187,12 +187,19 @@ def tape(name: str, settings: Mapping[str, object] | None = None) -> Iterator[Ta
 @contextmanager
 def real_broker(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Address]:
     """Start a real broker if one is asked; otherwise yield an address that is not in use."""
+    kept = {**KEEPING, **(settings or {})}
+    with started(EmbeddedKafka(directory, default_home()), kept) as address:
+        yield address
+
+
+@contextmanager
+def started(broker: EmbeddedKafka, settings: Mapping[str, str] | None = None) -> Iterator[Address]:
+    """Like `real_broker`, for a broker of your own, and without the settings in `KEEPING`."""
     if not IS_LIVE:
         yield NOWHERE
         return
-    broker = EmbeddedKafka(directory, default_home())
     try:
-        host, _, port = broker.start({**KEEPING, **(settings or {})}).rpartition(":")
+        host, _, port = broker.start(settings).rpartition(":")
         yield Address(host, int(port))
     finally:
         broker.stop()
