@@ -252,11 +252,12 @@ def _write(name: str, settings: object, recorded: Tape) -> None:
         "scenario": recorded.hash(),
         "tracks": recorded.tracks,
     }
-    path.write_bytes(gzip.compress(_json(document), mtime=0))
+    path.write_bytes(gzip.compress(_json(document, is_sorted=False), mtime=0))
 
 
-def _json(document: object) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+def _json(document: object, is_sorted: bool = True) -> bytes:
+    """Return a document as JSON; responses keep the order of their maps, which may count."""
+    return json.dumps(document, sort_keys=is_sorted, separators=(",", ":")).encode()
 
 
 def packed(value: Any) -> Any:
