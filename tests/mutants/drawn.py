@@ -69,19 +69,18 @@ MUTANTS = (
         "where nothing is kept, nothing is kept beside remote storage",
         "if total < 0 or local == -2:",
         "if total <= 0 or local == -2:",
-        SETTINGS + "test_each_value_is_judged_as_a_real_broker_has_judged_it",
+        SETTINGS + "test_each_value_is_validated_as_by_kafka",
     ),
     Mutant(
         "an address may have no connections only where others may have some",
         "== 0 and not overrides:",
         "== 0:",
-        SETTINGS + "test_each_value_is_judged_as_a_real_broker_has_judged_it",
+        SETTINGS + "test_each_value_is_validated_as_by_kafka",
     ),
     Mutant(
         "where upper and lower case are alike the error says so",
         'how = " (case insensitive)" if key.ignores_case else ""',
         'how = ""',
-        "configs/test_setting_values.py::"
-        "test_each_value_at_a_bound_is_taken_or_refused_as_by_kafka",
+        "configs/test_setting_values.py::test_values_at_bounds_are_validated_as_by_kafka",
     ),
 )

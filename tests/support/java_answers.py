@@ -28,25 +28,32 @@ def broker_command() -> tuple[str, ...]:
     return java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path
 
 
-def ask_java(
-    driver: Path, questions: Sequence[str], command: Sequence[str] | None = None
-) -> list[Any]:
-    """Hand questions to a driver, one a line, and return its answers.
+def java_lines(
+    driver: Path, lines: Sequence[str], command: Sequence[str] | None = None
+) -> list[str]:
+    """Hand lines to a driver and return those that it prints.
 
     Args:
-        driver: a Java source file that reads lines and prints JSON.
-        questions: the lines.
+        driver: a Java source file.
+        lines: its input.
         command: the call of Java; by default with the broker's classes.
     """
     done = subprocess.run(
         [*(command or broker_command()), str(driver)],
-        input="".join(f"{each}\n" for each in questions),
+        input="".join(f"{each}\n" for each in lines),
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return done.stdout.splitlines()
+
+
+def ask_java(
+    driver: Path, questions: Sequence[str], command: Sequence[str] | None = None
+) -> list[Any]:
+    """Like `java_lines`, for a driver that prints JSON."""
+    return [json.loads(line) for line in java_lines(driver, questions, command)]
 
 
 def java_answers(
