@@ -3,7 +3,7 @@
 from tests.mutants.table import Mutant
 
 EXAMPLES = "assignors/test_examples.py::"
-JAVA = "assignors/test_java_assignors.py::test_what_java_assigned_is_assigned"
+JAVA = "assignors/test_java_assignors.py::test_partitions_are_assigned_as_by_kafkas_classes"
 COORDINATOR = "test_consumer_coordinator.py::"
 LOSSES = "test_consumer_losses.py::test_schedules_that_found_broken_rules"
 FETCHER = "test_fetcher.py::"
