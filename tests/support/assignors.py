@@ -4,22 +4,16 @@ The classes run in one Java process, reached over Py4J, which comes with PySpark
 member's subscription in bytes, and what they assign comes back in bytes.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
-
-import msgspec
 
 from brokertwin.clients.assignors.assign import AssignorName, user_data
 from brokertwin.clients.assignors.group import Assignment, Subscription
 from brokertwin.clients.consumer_protocol import decode_assignment, encode_subscription
 from brokertwin.clients.partitions import TopicPartition
-
-TABLE = Path(__file__).parents[1] / "clients" / "assignors" / "java_assignments.jsonl"
-"""What Kafka 4.3.1 assigns to the first of the drawn groups."""
 
 CLASSES = {
     AssignorName.RANGE: "RangeAssignor",
@@ -35,16 +29,6 @@ class Input(NamedTuple):
     name: AssignorName
     counts: dict[str, int]
     members: dict[str, Subscription]
-
-
-class Row(msgspec.Struct):
-    """A line of the table; the members' subscriptions in bytes."""
-
-    assignor: AssignorName
-    counts: dict[str, int]
-    members: dict[str, bytes]
-    instances: dict[str, str]
-    assigned: dict[str, list[TopicPartition]]
 
 
 def draw_input(random: Random, *, keeps_topics: bool = True) -> Input:
@@ -96,29 +80,22 @@ def _said(
     )
 
 
-@cache
-def table() -> list[Row]:
-    """The table's lines."""
-    return [msgspec.json.decode(line, type=Row) for line in TABLE.read_bytes().splitlines()]
+def question(given: Input) -> str:
+    """Return all that an assignment depends on."""
+    members = {
+        member: [encode_subscription(said).hex(), said.group_instance_id]
+        for member, said in given.members.items()
+    }
+    return json.dumps([given.name, given.counts, members])
 
 
-def write_table(inputs: list[Input], assigned: list[Assignment]) -> None:
-    """Writes the table; done once for each version of Kafka."""
-    rows = [
-        Row(
-            assignor=given.name,
-            counts=given.counts,
-            members={member: encode_subscription(said) for member, said in given.members.items()},
-            instances={
-                member: said.group_instance_id
-                for member, said in given.members.items()
-                if said.group_instance_id is not None
-            },
-            assigned=got,
-        )
-        for given, got in zip(inputs, assigned, strict=True)
+def written(given: Input, assignment: Assignment) -> list[str]:
+    """Return each member's partitions in their order as a line, in the order of the members."""
+    assert assignment.keys() == given.members.keys()
+    return [
+        " ".join(f"{each.topic}/{each.partition}" for each in assignment[member])
+        for member in given.members
     ]
-    TABLE.write_bytes(b"\n".join(msgspec.json.encode(row) for row in rows) + b"\n")
 
 
 class JavaAssignors:

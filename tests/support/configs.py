@@ -4,7 +4,10 @@ import time
 from typing import Any
 
 from brokertwin.gateway.answers import Address
+from brokertwin.kafka_io import properties
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from tests.support.gateways import Client
+from tests.support.goldens import IS_LIVE, TapedConnection, Track
 from tests.support.machine import Bench
 from tests.support.patience import PATIENCE_S
 
@@ -32,11 +35,27 @@ class Real:
         return self.client.call(api, version, body)
 
 
-Both = tuple[Real, Bench]
+class Recorded(Real):
+    """A real broker whose responses are on a track of a golden."""
+
+    def __init__(self, address: Address, track: Track) -> None:
+        self.track = track
+        self.live = Client(address) if IS_LIVE else None
+        self.client = TapedConnection(track, self.live)
+        self.seen: dict[tuple[tuple[int, str], ...], list[dict[str, Any]]] = {}
+
+
+Both = tuple[Recorded, Bench]
+
+
+def written_properties(broker: EmbeddedKafka) -> dict[str, str]:
+    """Return the settings of an embedded broker that do not depend on the machine."""
+    found = properties.read(broker.home / "server.properties")
+    return {name: text for name, text in found.items() if name != "log.dirs"}
 
 
 def describe(
-    one: Real | Bench,
+    one: Real | Bench | Client,
     *resources: tuple[int, str],
     version: int = 4,
     keys: list[str] | None = None,
@@ -47,7 +66,8 @@ def describe(
         {"resourceType": kind, "resourceName": name, "configurationKeys": keys}
         for kind, name in resources
     ]
-    answer = one.request("DESCRIBE_CONFIGS", version, {"resources": asked, **options})
+    ask = one.call if isinstance(one, Client) else one.request
+    answer = ask("DESCRIBE_CONFIGS", version, {"resources": asked, **options})
     assert answer["throttleTimeMs"] == 0
     for result in answer["results"]:
         result["configs"] = [each for each in result["configs"] if each["name"] not in OF_THE_EDGE]
@@ -94,20 +114,36 @@ def alter(
 
 
 def assert_soon_same(both: Both, *resources: tuple[int, str], **options: Any) -> None:
-    """The real broker learns a moment later what its controller has decided."""
-    deadline = time.monotonic() + PATIENCE_S
-    found = describe(both[1], *resources, includeSynonyms=True, **options)
-    while (real := describe(both[0], *resources, includeSynonyms=True, **options)) != found:
-        assert time.monotonic() < deadline, differing(found, real)
-        time.sleep(0.02)
+    """Both describe resources alike after the real broker has applied its controller's decision.
+
+    The golden has only what has changed since the previous call.
+    """
+    real, bench = both
+    found = describe(bench, *resources, includeSynonyms=True, **options)
+    before = real.seen.get(resources, [])
+    real.seen[resources] = found
+
+    def applied() -> list[dict[str, Any]]:
+        assert real.live is not None
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            told = describe(real.live, *resources, includeSynonyms=True, **options)
+            if told == found or time.monotonic() > deadline:
+                return changes(before, told)
+            time.sleep(0.02)
+
+    asked = ["settings", [list(each) for each in resources], options]
+    assert changes(before, found) == real.track.answer(asked, applied)
 
 
-def differing(found: list[dict[str, Any]], real: list[dict[str, Any]]) -> list[Any]:
-    """The settings that are described otherwise, in pairs: ours, the real broker's."""
-    pairs = zip(found, real, strict=True)
+def changes(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return described resources with the order of their settings and those that differ."""
+    known = [each["configs"] for each in before] or [[]] * len(now)
     return [
-        pair
-        for one, other in pairs
-        for pair in zip(one["configs"], other["configs"], strict=False)
-        if pair[0] != pair[1]
-    ][:5] or [[each["name"] for each in one["configs"]] for one in (*found, *real)]
+        {
+            **result,
+            "configs": [each for each in result["configs"] if each not in of_before],
+            "order": " ".join(each["name"] for each in result["configs"]),
+        }
+        for result, of_before in zip(now, known, strict=True)
+    ]

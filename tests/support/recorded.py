@@ -4,8 +4,6 @@ A line of `tests/state/recorded/*.jsonl[.gz]` is one exchange: `case`, `api`, `v
 `response`, where the broker asked who it is also `principal`. A response is null where the broker
 closed the connection. In responses hosts and ports are left out, the cluster's id is `CLUSTER`, and
 a new topic's settings are those that are not Kafka's default, each as [name, value, source].
-
-Of `setting_values` (`setting_values.py`) and `java_hashes` a line is a question and its answer.
 """
 
 import copy

@@ -1,28 +1,21 @@
 """What Kafka's own definitions (`ConfigDef`) say of settings' values, at their bounds above all.
 
-A line of `tests/state/recorded/setting_values.jsonl.gz` is a setting: `of` (broker, topic, group),
-`name`, `default`, `texts`, and in `said` for each text None or the words with which Kafka 4.3.1
-refuses it. `python -m tests.support.setting_values` asks Kafka anew, with `SettingValues.java`.
+`SettingValues.java` beside this file asks them.
 """
 
-import gzip
 import json
-import subprocess
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from brokertwin.kafka_io import jars
-from brokertwin.kafka_io.java import java_executable
-from brokertwin.settings import default_home
 from brokertwin.state.configs.config_keys import ConfigKey, Type
 from brokertwin.state.configs.group_configs import GROUP_CONFIGS
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokertwin.state.configs.setting_kinds import AUTHORIZERS
 from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
-from tests.support.recorded import RECORDED, Exchange, exchanges
+from tests.support.goldens import golden
+from tests.support.java_answers import ask_java
 
 DRIVER = Path(__file__).with_name("SettingValues.java")
-NAME = "setting_values"
 BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 ALWAYS = ("-2", "-1", "0", "1", "", "x")
 ANY_CLASS = "authorizer.class.name"
@@ -57,36 +50,22 @@ def texts_of(key: ConfigKey) -> list[str]:
     return [text for text in found if text or key.type is not Type.LIST]
 
 
-def ask_kafka(questions: list[dict[str, Any]]) -> list[Exchange]:
-    """The same, with what Kafka says."""
-    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
-    done = subprocess.run(
-        [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
-        input="".join(f"{json.dumps(each)}\n" for each in questions),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    answers = map(json.loads, done.stdout.splitlines())
-    return [question | answer for question, answer in zip(questions, answers, strict=True)]
+class Said(NamedTuple):
+    """A setting, texts as its value, and for each None or Kafka's error message."""
+
+    of: str
+    name: str
+    default: str | None
+    texts: list[str]
+    said: list[str | None]
 
 
-def recorded() -> list[Exchange]:
-    """What Kafka has said."""
-    return exchanges(NAME)
-
-
-def main() -> None:
-    """Write the file."""
+def settings_of_kafka() -> list[Said]:
+    """Return what Kafka says of the settings here."""
     questions = [
         {"of": of, "name": name, "texts": texts_of(key) if is_bounded(name, key) else []}
         for (of, name), key in known().items()
     ]
-    lines = "".join(f"{json.dumps(each)}\n" for each in ask_kafka(questions))
-    file = RECORDED / f"{NAME}.jsonl.gz"
-    file.write_bytes(gzip.compress(lines.encode(), mtime=0))
-
-
-if __name__ == "__main__":
-    main()
+    lines = [json.dumps(each) for each in questions]
+    answers = golden("configs/setting_values", lambda: ask_java(DRIVER, lines), scenario=questions)
+    return [Said(**asked, **answer) for asked, answer in zip(questions, answers, strict=True)]

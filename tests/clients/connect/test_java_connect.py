@@ -1,11 +1,12 @@
 """The assignors of Connect beside Kafka's own Java classes, on groups that change.
 
-`Connect.java` beside this file drives them. `EXAMPLES=10` tries ten times as many groups.
+`Connect.java` beside this file drives them. `GOLDENS=compare EXAMPLES=1000` tries as
+many groups.
 """
 
 import base64
 import json
-import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,16 @@ import pytest
 
 from brokertwin.clients.connect.connect_protocol import Assignment, decode_assignment
 from tests.support.connect_groups import ROUNDS, Workers, as_json
-from tests.support.examples import examples
+from tests.support.java_answers import ask_java, inputs, java_answers
 from tests.support.kafka_tools import java_command
 
-GROUPS = examples(120)
+GROUPS = 120
 DRIVER = Path(__file__).with_name("Connect.java")
 
 
-def javas_answers(questions: list[dict[str, Any]]) -> list[dict[str, bytes]]:
-    """What Kafka's own assignors say."""
-    done = subprocess.run(
-        [*java_command(), str(DRIVER)],
-        input="".join(json.dumps(as_json(question)) + "\n" for question in questions),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return [{m: base64.b64decode(data) for m, data in line.items()} for line in lines]
+def javas_answers(questions: Sequence[str]) -> list[Any]:
+    """Return what Kafka's own assignors assign."""
+    return ask_java(DRIVER, questions, java_command())
 
 
 def comparable(data: bytes) -> tuple[Any, ...]:
@@ -41,11 +33,11 @@ def comparable(data: bytes) -> tuple[Any, ...]:
     return *head, sorted(got.assigned), sorted(got.revoked), len(data)
 
 
-@pytest.mark.kafka
-def test_java_assigns_the_same_to_workers_that_come_and_go() -> None:
+@pytest.mark.compares
+def test_java_assigns_the_same_to_workers_that_join_and_leave() -> None:
     asked: list[tuple[int, dict[str, Any], dict[str, bytes]]] = []
     delays: list[int] = []
-    for seed in range(GROUPS):
+    for seed in range(inputs(GROUPS)):
         workers = Workers(seed)
         for _ in range(ROUNDS):
             question = workers.question()
@@ -54,9 +46,11 @@ def test_java_assigns_the_same_to_workers_that_come_and_go() -> None:
             workers.take(given)
             workers.change()
         delays += workers.delays
-    answers = javas_answers([question for _, question, _ in asked])
+    lines = [json.dumps(as_json(question)) for _, question, _ in asked]
+    answers = java_answers("clients/connect_assignors", lines, javas_answers)
     for (seed, question, ours), theirs in zip(asked, answers, strict=True):
         case = f"group {seed}, round {question['round']}, {question['protocol']}"
         mine = {member: comparable(data) for member, data in ours.items()}
-        assert mine == {member: comparable(data) for member, data in theirs.items()}, case
+        java = {member: comparable(base64.b64decode(data)) for member, data in theirs.items()}
+        assert mine == java, case
     assert 0 < sum(delay > 0 for delay in delays) < len(delays)

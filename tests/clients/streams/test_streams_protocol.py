@@ -1,14 +1,14 @@
 """What threads of Streams tell each other: read as it was written, by us and by Kafka's classes.
 
-`StreamsBytes.java` beside this file asks those. `EXAMPLES=10` tries ten times as many.
+`StreamsBytes.java` beside this file asks those. `GOLDENS=compare EXAMPLES=1000` tries as many.
 """
 
 import base64
 import json
-import subprocess
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -29,16 +29,20 @@ from brokertwin.clients.streams.streams_protocol import (
     encode_subscription_info,
 )
 from tests.support.examples import examples
+from tests.support.java_answers import ask_java, inputs, java_answers
 from tests.support.kafka_tools import streams_command
 
 DRIVER = Path(__file__).with_name("StreamsBytes.java")
-ASKED = examples(150)
+ASKED = 150
+
+NAME = "abz09._-"
+"""Letters of topics."""
 
 Info = SubscriptionInfo | AssignmentInfo
 
 numbers = st.integers(0, 2**31 - 1)
 tasks = st.builds(TaskId, st.integers(0, 9), numbers)
-names = st.text("abz09._-", min_size=1, max_size=8)  # what Kafka takes as a topic's name
+names = st.text(NAME, min_size=1, max_size=8)
 partitions = st.lists(st.builds(TopicPartition, names, numbers), max_size=3, unique=True)
 hosts = st.builds(HostInfo, st.text("ab.-", min_size=1, max_size=5), st.integers(0, 65535))
 by_host = st.dictionaries(hosts, partitions, max_size=3)
@@ -91,37 +95,64 @@ def test_what_is_cut_off_or_of_another_version_is_refused(info: Info, data: st.D
         decoded(info, b"\0\0\0\x0c" + whole[4:])
 
 
-def drawn() -> list[Info]:
-    """As many as Java is asked of."""
-    found: list[Info] = []
+class Draw:
+    """Draws of `infos` that are the same with every version of Hypothesis."""
 
-    @settings(max_examples=ASKED, database=None)
-    @given(infos)
-    def take(info: Info) -> None:
-        found.append(info)
+    def __init__(self, seed: int) -> None:
+        self._chance = Random(seed)
 
-    take()
-    return found
+    def info(self) -> Info:
+        """A subscription or an assignment."""
+        chance = self._chance
+        if chance.random() < 0.5:
+            return SubscriptionInfo(
+                process_id=base64.urlsafe_b64encode(chance.randbytes(16)).decode()[:22],
+                user_end_point=chance.choice([None, self._host()]),
+                offset_sums={
+                    self._task(): chance.choice([ACTIVE, -1, 0, self._number(63)])
+                    for _ in range(chance.randint(0, 4))
+                },
+                unique=chance.randint(-128, 127),
+                error_code=chance.choice([0, -(2**31), self._number(31)]),
+            )
+        return AssignmentInfo(
+            active=[self._task() for _ in range(chance.randint(0, 4))],
+            standby={self._task(): self._partitions() for _ in range(chance.randint(0, 3))},
+            hosts=self._by_host(),
+            standby_hosts=self._by_host(),
+            error_code=chance.randint(0, 4),
+        )
+
+    def _number(self, bits: int) -> int:
+        return self._chance.getrandbits(self._chance.randint(1, bits))
+
+    def _task(self) -> TaskId:
+        return TaskId(self._chance.randint(0, 9), self._number(31))
+
+    def _text(self, letters: str, most: int) -> str:
+        return "".join(self._chance.choices(letters, k=self._chance.randint(1, most)))
+
+    def _host(self) -> HostInfo:
+        return HostInfo(self._text("ab.-", 5), self._number(16))
+
+    def _partitions(self) -> list[TopicPartition]:
+        count = self._chance.randint(0, 3)
+        found = [TopicPartition(self._text(NAME, 8), self._number(31)) for _ in range(count)]
+        return list(dict.fromkeys(found))
+
+    def _by_host(self) -> dict[HostInfo, list[TopicPartition]]:
+        return {self._host(): self._partitions() for _ in range(self._chance.randint(0, 3))}
 
 
-def javas_answers(asked: Iterable[Info]) -> list[dict[str, Any]]:
-    """What Kafka's own classes read of our bytes."""
-    lines = [
-        {
-            "kind": "subscription" if isinstance(info, SubscriptionInfo) else "assignment",
-            "data": base64.b64encode(encoded(info)).decode(),
-        }
-        for info in asked
-    ]
-    done = subprocess.run(
-        [*streams_command(), str(DRIVER)],
-        input="".join(json.dumps(line) + "\n" for line in lines),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def question(info: Info) -> str:
+    """Return what the driver is asked."""
+    kind = "subscription" if isinstance(info, SubscriptionInfo) else "assignment"
+    return json.dumps({"kind": kind, "data": base64.b64encode(encoded(info)).decode()})
+
+
+def javas_answers(questions: Sequence[str]) -> list[Any]:
+    """Return what Kafka's own classes read of our bytes."""
+    return ask_java(DRIVER, questions, streams_command())
 
 
 def in_javas_words(info: Info) -> dict[str, Any]:
@@ -176,11 +207,13 @@ def sorted_parts(info: Info) -> Info:
     )
 
 
-@pytest.mark.kafka
+@pytest.mark.compares
 def test_java_reads_our_bytes_and_we_read_what_java_writes() -> None:
-    asked = drawn()
+    asked = [Draw(seed).info() for seed in range(inputs(ASKED))]
     assert {type(info) for info in asked} == {SubscriptionInfo, AssignmentInfo}
-    for info, told in zip(asked, javas_answers(asked), strict=True):
+    questions = [question(info) for info in asked]
+    answers = java_answers("clients/streams_protocol", questions, javas_answers)
+    for info, told in zip(asked, answers, strict=True):
         again = base64.b64decode(told.pop("again"))
         assert in_order(told) == in_javas_words(info)
         assert sorted_parts(decoded(info, again)) == sorted_parts(info)

@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from brokertwin.gateway.answers import Address
 from brokertwin.state.core.errors import Error
 from tests.conformance import wire
+from tests.support.goldens import WRITTEN_MS, tape
 from tests.support.machine import Bench, header
 from tests.support.patience import PATIENCE_S
 
+TOPIC = "data-partitions"
 ABSENT = 777
 """A producer, counted from the first one, that nobody has."""
 
@@ -141,6 +144,7 @@ class Side:
             epoch=sent.epoch,
             seq=sent.sequence,
             txn=sent.is_transactional,
+            ts=WRITTEN_MS,
         )
         return {"records": records}
 
@@ -198,24 +202,24 @@ class Ours(Side):
 
 
 @pytest.fixture
-def sides(kafka: str) -> Iterator[list[Side]]:
+def sides(real_kafka: Address) -> Iterator[list[Side]]:
     """The real broker and the machine."""
     bench = Bench()
 
     def ask_bench(api: str, version: int, body: dict[str, Any]) -> Any:
         return bench.request(re.sub("(?<=[a-z])(?=[A-Z])", "_", api).upper(), version, body)
 
-    host, _, port = kafka.rpartition(":")
-    connection = wire.Conn(host, int(port))
-    suffix = f"-{time.time_ns()}"
-    topic = f"data{suffix}"
-    both = [Side(connection.call, topic, suffix), Ours(ask_bench, topic, suffix)]
-    for side in both:
-        side.create()
-    yield both
-    connection.close()
+    with tape("apis/data_partitions") as recording:
+        real = recording.connection(lambda: wire.Conn(*real_kafka))
+        suffix = "-of-data"
+        both = [Side(real.call, TOPIC, suffix), Ours(ask_bench, TOPIC, suffix)]
+        for side in both:
+            side.create()
+        yield both
+        real.close()
 
 
+@pytest.mark.compares
 def test_batches_and_markers_are_answered_as_by_a_real_broker(sides: list[Side]) -> None:
     for sent, expected in BEFORE_ADDING:
         assert [side.produce(sent) for side in sides] == [expected] * 2, sent

@@ -2,17 +2,20 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from brokertwin.gateway.answers import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs import producer_snapshot
 from tests.conformance import wire
+from tests.support.goldens import Tape, started, tape
 from tests.support.machine import Bench, header, produce_body
 from tests.support.patience import PATIENCE_S, wait_until
 
@@ -29,10 +32,10 @@ CONCURRENT = 51
 class Both:
     """A real broker and a bench, side by side."""
 
-    def __init__(self, bootstrap: str, bench: Bench) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self.wire = wire.Conn(host, int(port))
-        self.bench = bench
+    def __init__(self, recording: Tape, broker: EmbeddedKafka, address: Address) -> None:
+        self.tape, self.broker = recording, broker
+        self.wire = recording.connection(lambda: wire.Conn(*address))
+        self.bench = Bench()
 
     def topic(self, name: str) -> None:
         self.wire.call("CreateTopics", 7, _new_topic(name))
@@ -146,95 +149,103 @@ def _new_topic(name: str) -> dict[str, Any]:
     return {"topics": [topic], "timeoutMs": 10_000, "validateOnly": False}
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[EmbeddedKafka]:
-    broker = EmbeddedKafka(tmp_path / "broker", default_home())
-    try:
-        yield broker
-    finally:
-        broker.stop()
+@contextmanager
+def both_sides(
+    directory: Path, name: str, settings: dict[str, str] | None = None
+) -> Iterator[Both]:
+    """A broker of its own, and a bench; the time on the bench is that of the recording."""
+    broker = EmbeddedKafka(directory / "broker", default_home())
+    with tape(f"apis/{name}", settings) as recording, started(broker, settings) as address:
+        both = Both(recording, broker, address)
+        both.bench.now = recording.drawn("now", lambda: int(time.time() * 1000))
+        yield both
+        both.wire.close()
 
 
-def now_ms() -> int:
-    return int(time.time() * 1000)
+@pytest.mark.compares
+def test_snapshot_of_a_stopped_broker_has_the_same_bytes(tmp_path: Path) -> None:
+    with both_sides(tmp_path, "producer_snapshot") as both:
+        both.topic("orders")
+        timestamp = both.bench.now
+        for number, (producer_id, sequence, count) in enumerate(PRODUCED):
+            both.produce(producer_id, sequence, count, timestamp + number)
+        theirs, ours = both.known()
+        assert theirs == ours
+        offset = sum(count for _, _, count in PRODUCED)
+        assert_the_same_snapshot(both, offset)
 
 
-@pytest.mark.kafka
-def test_the_snapshot_of_a_broker_that_stops_has_the_same_bytes(broker: EmbeddedKafka) -> None:
-    both = Both(broker.start(), Bench())
-    both.topic("orders")
-    timestamp = both.bench.now = now_ms()
-    for number, (producer_id, sequence, count) in enumerate(PRODUCED):
-        both.produce(producer_id, sequence, count, timestamp + number)
-    theirs, ours = both.known()
-    assert theirs == ours
-    offset = sum(count for _, _, count in PRODUCED)
-    assert_the_same_snapshot(broker, both, offset)
+def assert_the_same_snapshot(both: Both, offset: int) -> None:
+    """Stop the real broker and compare its file with ours."""
 
+    def written() -> tuple[str, bytes]:
+        both.wire.close()
+        assert both.broker.stop()
+        (file,) = both.broker.home.glob("data/**/orders-0/*.snapshot")
+        return file.name, file.read_bytes()
 
-def assert_the_same_snapshot(broker: EmbeddedKafka, both: Both, offset: int) -> None:
-    """Stops the real broker and compares its file with ours."""
-    both.wire.close()
-    assert broker.stop()
-    (written,) = broker.home.glob("data/**/orders-0/*.snapshot")
     topic_id = both.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})["topics"][0]
     table = both.bench.cell.tables.producers
     known = producers.of_partition(table, 1, topic_id["topicId"], 0)
-    assert written.name == producer_snapshot.file_name(offset)
-    assert written.read_bytes() == producer_snapshot.encode(known)
+    ours = producer_snapshot.file_name(offset), producer_snapshot.encode(known)
+    assert ours == both.tape.answer("snapshot", written)
 
 
-@pytest.mark.kafka
-def test_a_snapshot_has_the_coordinator_and_the_open_transaction(broker: EmbeddedKafka) -> None:
-    both = Both(broker.start(), Bench())
-    both.topic("orders")
-    timestamp = both.bench.now = now_ms()
-    ended, opened = both.take("ended"), both.take("open")
-    both.add("ended", ended)
-    both.produce(ended, 0, 2, timestamp, "ended")
-    both.add("open", opened)
-    both.produce(opened, 0, 1, timestamp, "open")
-    assert both.known()[0] == both.known()[1]
-    both.end("ended", ended, is_commit=False)
-    theirs, ours = both.known()
-    assert theirs == ours
-    first = {each["producerId"]: each["currentTxnStartOffset"] for each in ours}
-    assert first == {ended: -1, opened: 2}
-    assert_the_same_snapshot(broker, both, 4)
+@pytest.mark.compares
+def test_snapshot_has_the_coordinator_and_the_open_transaction(tmp_path: Path) -> None:
+    with both_sides(tmp_path, "transactional_snapshot") as both:
+        both.topic("orders")
+        timestamp = both.bench.now
+        ended, opened = both.take("ended"), both.take("open")
+        both.add("ended", ended)
+        both.produce(ended, 0, 2, timestamp, "ended")
+        both.add("open", opened)
+        both.produce(opened, 0, 1, timestamp, "open")
+        assert both.known()[0] == both.known()[1]
+        both.end("ended", ended, is_commit=False)
+        theirs, ours = both.known()
+        assert theirs == ours
+        first = {each["producerId"]: each["currentTxnStartOffset"] for each in ours}
+        assert first == {ended: -1, opened: 2}
+        assert_the_same_snapshot(both, 4)
 
 
-@pytest.mark.kafka
-def test_producers_of_old_timestamps_are_known_until_a_check(broker: EmbeddedKafka) -> None:
+@pytest.mark.compares
+def test_producers_of_old_timestamps_are_known_until_a_check(tmp_path: Path) -> None:
     expiration, interval = 600_000, 3000
     settings = {
         "producer.id.expiration.ms": str(expiration),
         "producer.id.expiration.check.interval.ms": str(interval),
     }
-    bench = Bench(
-        producer_id_expiration_ms=expiration, producer_id_expiration_check_interval_ms=interval
-    )
-    both = Both(broker.start(settings), bench)
-    both.topic("orders")
-    timestamp = now_ms()
-    bench.now = timestamp // interval * interval
-    both.produce(8, 0, 1, timestamp)
+    with both_sides(tmp_path, "producer_expiration", settings) as both:
+        timestamp = both.bench.now
+        both.bench = Bench(
+            producer_id_expiration_ms=expiration, producer_id_expiration_check_interval_ms=interval
+        )
+        both.topic("orders")
+        both.bench.now = timestamp // interval * interval
+        both.produce(8, 0, 1, timestamp)
 
-    def are_known() -> bool:
+        def are_known() -> bool:
+            both.produce(7, 0, 1, timestamp - 2 * expiration)
+            return [[p["producerId"] for p in each] for each in both.known()] == [[7, 8], [7, 8]]
+
+        wait_until(are_known, "no check comes in between")
         both.produce(7, 0, 1, timestamp - 2 * expiration)
-        return [[p["producerId"] for p in each] for each in both.known()] == [[7, 8], [7, 8]]
-
-    wait_until(are_known, "no check comes in between")
-    both.produce(7, 0, 1, timestamp - 2 * expiration)
-    wait_until(lambda: len(both.known()[0]) == 1, "a check comes")
-    bench.tick(interval)
-    theirs, ours = both.known()
-    assert theirs == ours
-    assert [producer["producerId"] for producer in ours] == [8]
+        wait_until(lambda: len(both.known()[0]) == 1, "a check comes")
+        both.bench.tick(interval)
+        theirs, ours = both.known()
+        assert theirs == ours
+        assert [producer["producerId"] for producer in ours] == [8]
 
 
-@pytest.mark.kafka
-def test_transactional_ids_get_the_same_ids_and_epochs(broker: EmbeddedKafka) -> None:
-    both = Both(broker.start(), Bench())
+@pytest.mark.compares
+def test_transactional_ids_get_the_same_ids_and_epochs(tmp_path: Path) -> None:
+    with both_sides(tmp_path, "producer_ids") as both:
+        compare_ids(both)
+
+
+def compare_ids(both: Both) -> None:
     body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
     nobody = {**body, "producerId": -1, "producerEpoch": -1}
     before = [

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from brokertwin.kafka_io import properties
+from brokertwin.gateway.answers import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.access.authorizer import CLASS_NAME
@@ -25,29 +25,19 @@ from tests.support.configs import (
     TOPIC,
     Both,
     Change,
-    Real,
+    Recorded,
     Wanted,
     alter,
     assert_soon_same,
     describe,
+    written_properties,
 )
+from tests.support.goldens import Tape, started, tape
 from tests.support.listening_kafkas import PROTOCOLS, ListeningKafka
 from tests.support.machine import Bench, header
-from tests.support.recorded import exchanges, replay
 from tests.support.replicas import Replicas
 
 RATE = "leader.replication.throttled.rate"
-RECORDED_BESIDE = {
-    "process.roles": "broker,controller",
-    "listeners": "CLIENT://localhost:25014,CONTROLLER://localhost:25275",
-    "advertised.listeners": "CLIENT://localhost:25014",
-    "inter.broker.listener.name": "CLIENT",
-    "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "log.cleaner.dedupe.buffer.size": "16777216",
-}
-"""What the recorded broker was given as well."""
-
 SETTINGS = {"log.retention.hours": "24", "message.max.bytes": "2000000", "num.io.threads": "4"}
 VALUES = {
     "background.threads": ("5", "21"),
@@ -88,6 +78,7 @@ VALUES = {
     "max.connections.per.ip.overrides": (
         *("127.0.0.1:5", "nowhere.invalid:5", "127.0.0.1:-4", " 127.0.0.1 : 7,::1:5,,", ":5", ""),
         *("127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999999999", "a b:5", "[::1]:5"),
+        *(f"127.0.0.1:{count}" for count in (2**31 - 1, 2**31, -(2**31), -(2**31) - 1)),
     ),
     "metric.reporters": ("no.such.Class", "org.apache.kafka.common.metrics.JmxReporter", ""),
     "message.max.bytes": ("x", "-1", "", " 5 "),
@@ -111,6 +102,20 @@ VALUES = {
     "unclean.leader.election.enable": ("maybe", "TRUE"),
     RATE: ("x", "-1", "0", "9223372036854775807", "9223372036854775808"),
 }
+TOGETHER = [
+    {"log.retention.bytes": "0", "log.local.retention.bytes": "1"},
+    {"log.retention.bytes": "1", "log.local.retention.bytes": "1"},
+    {"log.retention.bytes": "-1", "log.local.retention.bytes": "1"},
+    {"log.retention.bytes": "5", "log.local.retention.bytes": "-2"},
+    {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"},
+    {"max.connections.per.ip": "1", "max.connections.per.ip.overrides": "127.0.0.1:5"},
+    {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097152"},
+    {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097154"},
+    {"log.cleaner.threads": "1", "log.cleaner.dedupe.buffer.size": "1048577"},
+    {"log.roll.ms": "1", "log.roll.jitter.ms": "0"},
+]
+"""Values that Kafka checks against each other."""
+
 ROUNDS: list[list[Wanted]] = [
     [(BROKER, "1", [("num.partitions", SET, "3"), ("broker.id", SET, "4"), ("nope", SET, "5")])],
     [(BROKER, "1", [("message.max.bytes", SET, "x"), ("broker.id", SET, "4")])],
@@ -191,19 +196,29 @@ REPLACEMENTS: list[list[Wanted]] = [
 """AlterConfigs."""
 
 
+class World(NamedTuple):
+    """A real broker, and a cell with the same settings and topic."""
+
+    tape: Tape
+    kafka: Address
+    bench: Bench
+
+    def both(self, track: str) -> Both:
+        """Return both sides; the real broker's responses are on a track of this name."""
+        return Recorded(self.kafka, self.tape.track(track)), self.bench
+
+
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    """The real broker and a cell, with the same settings and a topic."""
-    embedded = EmbeddedKafka(tmp_path_factory.mktemp("changed"), default_home())
-    try:
-        real = Real(embedded.start(SETTINGS))
-        bench = bench_with(properties.read(embedded.home / "server.properties"))
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A real broker, and a cell with the same settings and topic."""
+    broker = EmbeddedKafka(tmp_path_factory.mktemp("changed"), default_home())
+    with tape("configs/broker_settings", SETTINGS) as recording, started(broker, SETTINGS) as kafka:
+        given = recording.drawn("properties", lambda: written_properties(broker))
+        found = World(recording, kafka, bench_with(given))
         topic = {"name": "a", "numPartitions": 1, "replicationFactor": 1}
-        for one in (real, bench):
+        for one in found.both("topic"):
             one.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
-        yield real, bench
-    finally:
-        embedded.stop()
+        yield found
 
 
 def bench_with(settings: dict[str, str]) -> Bench:
@@ -213,9 +228,10 @@ def bench_with(settings: dict[str, str]) -> Bench:
     return bench
 
 
-@pytest.mark.kafka
+@pytest.mark.compares
 @pytest.mark.parametrize("name", VALUES)
-def test_each_value_is_judged_as_by_the_real_broker(both: Both, name: str) -> None:
+def test_each_value_is_validated_as_by_kafka(world: World, name: str) -> None:
+    both = world.both(name)
     for value in VALUES[name]:
         for resource in ("1", ""):
             wanted = [(BROKER, resource, [(name, SET, value)])]
@@ -223,14 +239,20 @@ def test_each_value_is_judged_as_by_the_real_broker(both: Both, name: str) -> No
             assert found == real, (resource, value)
 
 
-def test_each_value_is_judged_as_a_real_broker_has_judged_it() -> None:
-    """Recorded of the values above, and of some that belong together."""
-    found = replay(bench_with(SETTINGS | RECORDED_BESIDE), exchanges("broker_values"))
-    assert found == []
+@pytest.mark.compares
+def test_values_are_validated_together_as_by_kafka(world: World) -> None:
+    both = world.both("together")
+    for values in TOGETHER:
+        for resource in ("1", ""):
+            changes = [(name, SET, value) for name, value in values.items()]
+            wanted = [(BROKER, resource, changes)]
+            real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, wanted, True) for one in both)
+            assert found == real, (resource, values)
 
 
-@pytest.mark.kafka
-def test_settings_of_brokers_change_as_those_of_the_real_broker(both: Both) -> None:
+@pytest.mark.compares
+def test_broker_settings_change_as_in_kafka(world: World) -> None:
+    both = world.both("changes")
     for api, rounds in (("INCREMENTAL_ALTER_CONFIGS", ROUNDS), ("ALTER_CONFIGS", REPLACEMENTS)):
         for wanted in rounds:
             real, found = (alter(one, api, 1, wanted) for one in both)
@@ -280,31 +302,35 @@ ALTERED: list[dict[str, str | None]] = [
 """What is altered, one after the other."""
 
 
-@pytest.mark.kafka
-@pytest.mark.parametrize("is_told", [True, False])
-def test_listeners_are_judged_as_by_the_real_broker(tmp_path: Path, is_told: bool) -> None:
+@pytest.mark.compares
+@pytest.mark.parametrize("is_advertised", [True, False])
+def test_listeners_are_validated_as_by_kafka(tmp_path: Path, is_advertised: bool) -> None:
     """With `advertised.listeners` and without."""
     more = {"listener.security.protocol.map": f"{PROTOCOLS},SECOND:PLAINTEXT,THIRD:PLAINTEXT"}
     more["listener.security.protocol.map"] += ",FOURTH:PLAINTEXT,OTHER:PLAINTEXT"
-    broker = ListeningKafka(tmp_path, "OTHER", more, () if is_told else ("advertised.listeners",))
-    try:
-        real = Real(broker.start())
-        bench = bench_with(broker.given)
+    without = () if is_advertised else ("advertised.listeners",)
+    broker = ListeningKafka(tmp_path, "OTHER", more, without)
+    name = "configs/listeners" if is_advertised else "configs/listeners_not_advertised"
+    with tape(name, more) as recording, started(broker) as kafka:
+        given = recording.drawn("properties", lambda: written_properties(broker))
+        both = Recorded(kafka, recording), bench_with(given)
         for is_tried, rounds in ((True, LISTENERS), (False, ALTERED), (True, LISTENERS)):
             for asked in rounds:
-                wanted = [
-                    (name, DELETE if text is None else SET, in_full(text, broker.given.get(name)))
-                    for name, text in asked.items()
-                ]
-                found, expected = (
-                    alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", wanted)], is_tried)
-                    for one in (bench, real)
-                )
-                assert found == expected, asked
-                if not is_tried:
-                    assert_soon_same((real, bench), (BROKER, "1"))
-    finally:
-        broker.stop()
+                assert_listeners_same(both, asked, given, is_tried)
+
+
+def assert_listeners_same(
+    both: Both, asked: dict[str, str | None], given: dict[str, str], is_tried: bool
+) -> None:
+    changes = [
+        (name, DELETE if text is None else SET, in_full(text, given.get(name)))
+        for name, text in asked.items()
+    ]
+    wanted = [(BROKER, "1", changes)]
+    real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, wanted, is_tried) for one in both)
+    assert found == real, asked
+    if not is_tried:
+        assert_soon_same(both, (BROKER, "1"))
 
 
 def in_full(text: str | None, given: str | None) -> str | None:

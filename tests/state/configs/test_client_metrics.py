@@ -2,6 +2,7 @@
 
 import pytest
 
+from brokertwin.gateway.answers import Address
 from brokertwin.state.access.authorizer import CLASS_NAME
 from brokertwin.state.configs.client_metrics import Subscription
 from tests.support.configs import (
@@ -11,13 +12,14 @@ from tests.support.configs import (
     SET,
     SUBTRACT,
     Change,
-    Real,
+    Recorded,
     Wanted,
     alter,
     assert_same,
     assert_soon_same,
     describe,
 )
+from tests.support.goldens import tape
 from tests.support.machine import Bench
 from tests.support.patience import wait_until
 
@@ -50,8 +52,8 @@ INCREMENTS: list[list[Wanted]] = [
 ]
 
 
-def forget(real: Real) -> None:
-    """No subscription is left, be it another test's."""
+def forget(real: Recorded) -> None:
+    """Delete all subscriptions, also those of other tests."""
 
     def listed() -> list[str]:
         answer = real.request("LIST_CONFIG_RESOURCES", 1, LISTED)
@@ -63,9 +65,14 @@ def forget(real: Real) -> None:
     wait_until(lambda: not listed())
 
 
-@pytest.mark.kafka
-def test_subscriptions_as_a_real_broker_tells_and_takes_them(kafka: str) -> None:
-    real, bench = both = Real(kafka), Bench()
+@pytest.mark.compares
+def test_subscriptions_are_altered_and_described_as_by_kafka(real_kafka: Address) -> None:
+    with tape("configs/client_metrics") as recording:
+        compare(Recorded(real_kafka, recording), Bench())
+
+
+def compare(real: Recorded, bench: Bench) -> None:
+    both = real, bench
     forget(real)
     for wanted in INCREMENTS:
         found = [alter(each, "INCREMENTAL_ALTER_CONFIGS", 1, wanted) for each in both]

@@ -1,11 +1,11 @@
 """Settings are described and altered as by the real broker, with the same topics and ACLs."""
 
-import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from brokertwin.gateway.answers import Address
 from brokertwin.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.cell.cell import Cell
@@ -19,15 +19,16 @@ from tests.support.configs import (
     SUBTRACT,
     TOPIC,
     Both,
-    Real,
+    Recorded,
     Wanted,
     alter,
     assert_same,
     assert_soon_same,
     describe,
 )
+from tests.support.goldens import Tape, started, tape
 from tests.support.machine import Bench, RefusedError, header
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import wait_until
 
 SETTINGS = {
     "allow.everyone.if.no.acl.found": "true",
@@ -64,7 +65,6 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 DESCRIBE_CONFIGS, ALTER_CONFIGS = 10, 11
 DENIED = [(ALTER_CONFIGS, "hidden"), (DESCRIBE_CONFIGS, "hidden")]
-WAIT_S = PATIENCE_S
 
 
 def create_body(name: str, configs: dict[str, str]) -> dict[str, Any]:
@@ -85,46 +85,56 @@ def deny(operation: int, topic: str) -> dict[str, Any]:
     }
 
 
+class World(NamedTuple):
+    """A real broker and a cell, with the same settings, topics and ACLs."""
+
+    tape: Tape
+    kafka: Address
+    bench: Bench
+
+    def both(self, track: str) -> Both:
+        """Return both sides; the real broker's responses are on a track of this name."""
+        return Recorded(self.kafka, self.tape.track(track)), self.bench
+
+
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    """The real broker and a cell, with the same settings, topics and ACLs."""
-    embedded = EmbeddedKafka(tmp_path_factory.mktemp("described"), default_home())
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A real broker and a cell, with the same settings, topics and ACLs."""
+    broker = EmbeddedKafka(tmp_path_factory.mktemp("described"), default_home())
     bench = Bench()
     bench.settings.broker_settings, _ = parse({**DEFAULTS, **SETTINGS})
     bench.cell = Cell(bench.settings)
-    try:
-        real = Real(embedded.start(SETTINGS))
+    with tape("configs/described", SETTINGS) as recording, started(broker, SETTINGS) as kafka:
+        found = World(recording, kafka, bench)
+        real, _ = both = found.both("topics")
         for name, configs in TOPICS.items():
-            for one in (real, bench):
+            for one in both:
                 answer = one.request("CREATE_TOPICS", 7, create_body(name, configs))
                 assert answer["topics"][0]["errorCode"] == 0, answer
-        for one in (real, bench):
+        for one in both:
             one.request("CREATE_ACLS", 3, {"creations": [deny(*each) for each in DENIED]})
-        wait_for_denial(real)
-        yield real, bench
-    finally:
-        embedded.stop()
+        # the broker learns of a new topic, and then of its ACL, a moment later
+        wait_until(lambda: describe(real, (TOPIC, "hidden"))[0]["errorCode"] == 29)
+        yield found
 
 
-def wait_for_denial(real: Real) -> None:
-    """A new topic, and a new ACL behind it, are known to the broker a moment later."""
-    deadline = time.monotonic() + WAIT_S
-    while describe(real, (TOPIC, "hidden"))[0]["errorCode"] != 29:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+@pytest.fixture
+def both(world: World, request: pytest.FixtureRequest) -> Both:
+    """Both sides, with a track for each test."""
+    return world.both(request.node.name)
 
 
-@pytest.mark.kafka
+@pytest.mark.compares
 @pytest.mark.parametrize("name", ["given", "plain"])
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_a_topic_is_described_as_the_real_broker_does(both: Both, name: str, version: int) -> None:
+def test_topics_are_described_as_by_kafka(both: Both, name: str, version: int) -> None:
     (found,) = assert_same(both, (TOPIC, name), version=version, includeSynonyms=True)
     assert len(found["configs"]) == 33
     assert_same(both, (TOPIC, name), version=version)
 
 
-@pytest.mark.kafka
-def test_a_broker_and_the_cluster_are_described_as_the_real_broker_does(both: Both) -> None:
+@pytest.mark.compares
+def test_brokers_and_the_cluster_are_described_as_by_kafka(both: Both) -> None:
     found = assert_same(both, (BROKER, "1"), (BROKER, ""), (BROKER, "+1"), includeSynonyms=True)
     assert len(found[0]["configs"]) > 300
     assert [config["name"] for config in found[1]["configs"]] == ["min.insync.replicas"]
@@ -156,16 +166,16 @@ def test_the_order_of_a_topics_settings_is_that_of_kafkas_hash_map() -> None:
     assert [config["name"] for config in found["configs"]] == ["flush.ms", "retention.ms"]
 
 
-@pytest.mark.kafka
-def test_only_the_settings_that_are_asked_for_come(both: Both) -> None:
+@pytest.mark.compares
+def test_only_requested_settings_are_described(both: Both) -> None:
     (found,) = assert_same(both, (TOPIC, "plain"), keys=["retention.ms", "nope", "retention.ms"])
     assert [config["name"] for config in found["configs"]] == ["retention.ms"]
     (found,) = assert_same(both, (TOPIC, "plain"), keys=[])
     assert len(found["configs"]) == 33
 
 
-@pytest.mark.kafka
-def test_errors_are_the_real_brokers(both: Both) -> None:
+@pytest.mark.compares
+def test_errors_are_those_of_kafka(both: Both) -> None:
     resources = [
         (TOPIC, "nope"), (TOPIC, "bad name"), (TOPIC, ""), (TOPIC, "."), (TOPIC, "x" * 250),
         (TOPIC, "hidden"), (BROKER, "7"), (BROKER, "x"), (BROKER, "99999999999"), (TOPIC, "plain"),
@@ -176,8 +186,8 @@ def test_errors_are_the_real_brokers(both: Both) -> None:
     assert {result["errorCode"] for result in found} == {0, 3, 17, 29, 42}
 
 
-@pytest.mark.kafka
-def test_a_type_of_resources_that_kafka_does_not_have_refuses_everything(both: Both) -> None:
+@pytest.mark.compares
+def test_unknown_resource_type_fails_the_whole_request(both: Both) -> None:
     found = assert_same(both, (TOPIC, "plain"), (99, "x"), (LOGGER, "1"))
     assert [result["errorCode"] for result in found] == [42, 42, 42]
 
@@ -265,8 +275,8 @@ REPLACEMENTS: list[list[Wanted]] = [
 ]
 
 
-@pytest.mark.kafka
-def test_settings_are_altered_one_by_one_as_by_the_real_broker(both: Both) -> None:
+@pytest.mark.compares
+def test_incremental_changes_are_those_of_kafka(both: Both) -> None:
     for number, wanted in enumerate(INCREMENTS):
         version = number % 2
         real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", version, wanted) for one in both)
@@ -274,8 +284,8 @@ def test_settings_are_altered_one_by_one_as_by_the_real_broker(both: Both) -> No
         assert_soon_same(both, (TOPIC, "altered"))
 
 
-@pytest.mark.kafka
-def test_settings_are_given_anew_as_by_the_real_broker(both: Both) -> None:
+@pytest.mark.compares
+def test_replaced_settings_are_those_of_kafka(both: Both) -> None:
     for number, wanted in enumerate(REPLACEMENTS):
         real, found = (alter(one, "ALTER_CONFIGS", number % 3, wanted) for one in both)
         assert found == real, wanted

@@ -15,23 +15,22 @@ def fault(name: str, key: ConfigKey, text: str) -> str | None:
     return None
 
 
-def test_defaults_are_those_of_kafka() -> None:
-    theirs = {(each["of"], each["name"]): each["default"] for each in setting_values.recorded()}
+@pytest.fixture(scope="module")
+def kafkas() -> list[setting_values.Said]:
+    return setting_values.settings_of_kafka()
+
+
+@pytest.mark.compares
+def test_defaults_are_those_of_kafka(kafkas: list[setting_values.Said]) -> None:
+    theirs = {(each.of, each.name): each.default for each in kafkas}
     assert {where: key.default for where, key in setting_values.known().items()} == theirs
 
 
-def test_each_value_at_a_bound_is_taken_or_refused_as_by_kafka() -> None:
-    known, asked = setting_values.known(), 0
-    for each in setting_values.recorded():
-        key = known[each["of"], each["name"]]
-        said = [fault(each["name"], key, text) for text in each["texts"]]
-        assert said == each["said"], (each["of"], each["name"], each["texts"])
-        asked += len(said)
-    assert asked > 3_000
-
-
-@pytest.mark.kafka
-def test_what_was_recorded_kafka_says() -> None:
-    recorded = setting_values.recorded()
-    names = ("of", "name", "texts")
-    assert setting_values.ask_kafka([{n: each[n] for n in names} for each in recorded]) == recorded
+@pytest.mark.compares
+def test_values_at_bounds_are_validated_as_by_kafka(kafkas: list[setting_values.Said]) -> None:
+    known = setting_values.known()
+    for each in kafkas:
+        key = known[each.of, each.name]
+        said = [fault(each.name, key, text) for text in each.texts]
+        assert said == each.said, (each.of, each.name, each.texts)
+    assert sum(len(each.said) for each in kafkas) > 3_000

@@ -1,27 +1,24 @@
 """The assignors give what Kafka's own classes give, in the same order: random groups that change.
 
 `Assignors.java` beside this file drives Kafka's classes, from the jars: a thousand inputs, four of
-each group. `EXAMPLES=1000` tries that many groups.
+each group. `GOLDENS=compare EXAMPLES=1000` tries that many groups.
 """
 
 import json
-import os
-import subprocess
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from brokertwin.kafka_io import jars
-from brokertwin.kafka_io.java import java_executable
-from brokertwin.settings import default_home
 from brokertwin.state.cluster.topics import derive_uuid
 from brokertwin.state.core.java_hashes import JavaMap, java_hash, timeline_order
 from brokertwin.state.groups import range_assignor, simple_assignor, uniform_assignor
 from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target
+from tests.support.java_answers import ask_java, inputs, java_answers
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "250"))
+GROUPS = 250
 ROUNDS = 4
 DRIVER = Path(__file__).with_name("Assignors.java")
 ASSIGN = {
@@ -109,31 +106,17 @@ class Crowd:
         return Subscriber(said["instance"], ids, len(said["topics"]), said["target"])
 
 
-def kafkas_answers(questions: list[str]) -> list[Any]:
-    """What Kafka's own assignors say."""
-    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
-    done = subprocess.run(
-        [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
-        input="\n".join(questions) + "\n",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.mark.kafka
-def test_the_assignors_give_what_kafkas_give() -> None:
+@pytest.mark.compares
+def test_targets_are_those_of_kafkas_assignors() -> None:
     """Targets are compared with the order of their topics and partitions."""
-    crowds = [Crowd(seed) for seed in range(EXAMPLES)]
+    crowds = [Crowd(seed) for seed in range(inputs(GROUPS))]
     asked: list[tuple[int, str, dict[str, Any]]] = []
     for seed, crowd in enumerate(crowds):
         for _ in range(ROUNDS):
             asked.append((seed, crowd.question(), crowd.assign()))
             crowd.change()
-    answers = kafkas_answers([question for _, question, _ in asked])
-    assert len(answers) == len(asked)
+    questions = [question for _, question, _ in asked]
+    answers = java_answers("groups/assignors", questions, partial(ask_java, DRIVER))
     for (seed, question, ours), theirs in zip(asked, answers, strict=True):
         case = f"seed {seed}: {question}"
         assert ours["order"] == theirs["order"], case

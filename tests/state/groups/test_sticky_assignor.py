@@ -1,13 +1,12 @@
 """The assignor of tasks: a task at one member, its copies elsewhere, as Kafka's own class does.
 
-`TaskAssignors.java` beside this file drives that class, from the jars. `EXAMPLES=1000` tries as
-many groups.
+`TaskAssignors.java` beside this file drives that class, from the jars. `GOLDENS=compare
+EXAMPLES=1000` tries as many groups.
 """
 
 import json
-import os
-import subprocess
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,16 +14,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.kafka_io import jars
-from brokertwin.kafka_io.java import java_executable
-from brokertwin.settings import default_home
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
 from brokertwin.state.core.java_queues import JavaPriorityQueue
 from brokertwin.state.core.streams_records import TargetTasks, Tasks
 from brokertwin.state.groups import sticky_assignor
 from brokertwin.state.groups.sticky_assignor import TaskMember, TaskSpec
+from tests.support.java_answers import ask_java, inputs, java_answers
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "200"))
+GROUPS = 200
 ROUNDS = 4
 DRIVER = Path(__file__).with_name("TaskAssignors.java")
 
@@ -151,25 +148,16 @@ def test_the_queue_gives_what_weighs_the_same_as_java_does() -> None:
     assert order == [0, 5, 4, 3, 2, 1]
 
 
-@pytest.mark.kafka
-def test_tasks_are_assigned_as_kafka_assigns_them() -> None:
+@pytest.mark.compares
+def test_tasks_are_assigned_as_by_kafkas_class() -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
-    for seed in range(EXAMPLES):
+    for seed in range(inputs(GROUPS)):
         application = Application(seed)
         for _ in range(ROUNDS):
             question, targets = application.question(), application.assign()
-            told = {name: msgspec.to_builtins(each) for name, each in targets.items()}
-            asked.append((question, told))
+            asked.append((question, {n: msgspec.to_builtins(each) for n, each in targets.items()}))
             application.change()
-    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
-    done = subprocess.run(
-        [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
-        input="\n".join(question for question, _ in asked) + "\n",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    questions = [question for question, _ in asked]
+    answers = java_answers("groups/sticky_assignor", questions, partial(ask_java, DRIVER))
     for (question, ours), theirs in zip(asked, answers, strict=True):
         assert {n: {**each, "warmup": {}} for n, each in theirs.items()} == ours, question

@@ -1,15 +1,13 @@
 """Regular expressions of topics: what is refused, in RE2/J's words, and what matches."""
 
-import subprocess
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from brokertwin.kafka_io import jars
-from brokertwin.kafka_io.java import java_executable
-from brokertwin.settings import default_home
 from brokertwin.state.groups import topic_regexes
+from tests.support.goldens import golden
+from tests.support.java_answers import inputs, java_lines
 
 DRIVER = Path(__file__).with_name("Regexes.java")
 
@@ -66,22 +64,20 @@ PARTS = [
 NAMES = ["a", "foo", "foo-bar", "bar", "A", "_", "1", "b.a", "FOO", "aab", "-", ".foo"]
 
 
-@pytest.mark.kafka
+@pytest.mark.compares
 def test_expressions_are_taken_and_match_as_in_kafkas_own_library() -> None:
     """Random ones, through RE2/J from the broker's jars; of two faults each may name the other."""
     random = Random(2)
     rows = [
         ("".join(random.choices(PARTS, k=random.randint(1, 5))), random.choice(NAMES))
-        for _ in range(5_000)
+        for _ in range(inputs(5_000))
     ]
-    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
-    told = subprocess.run(
-        [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
-        input="".join(f"{regex}\t{name}\n" for regex, name in rows),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
+    lines = [f"{regex}\t{name}" for regex, name in rows]
+
+    def ask() -> list[str]:
+        return java_lines(DRIVER, lines)
+
+    told = golden("groups/topic_regexes", ask, scenario=lines)
     differing = []
     for (regex, name), theirs in zip(rows, told, strict=True):
         ours = topic_regexes.invalid(regex)

@@ -1,13 +1,14 @@
 """ListTransactions by a pattern, on the bench and on a real broker."""
 
-import time
 from typing import Any
 
 import pytest
 
+from brokertwin.gateway.answers import Address
 from tests.conformance import wire
+from tests.support.goldens import Connection, tape
 from tests.support.machine import Bench
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import wait_until
 
 NAMES = ("listed-a", "listed-a1", "listed-b")
 PATTERNS: dict[str, list[str] | int] = {
@@ -66,18 +67,19 @@ def test_no_pattern_lets_all_through(bench: Bench, nothing: str | None) -> None:
     assert listed(bench.request("LIST_TRANSACTIONS", 2, asked(nothing))) == sorted(NAMES)
 
 
-@pytest.mark.kafka
-def test_a_real_broker_matches_the_same_names(kafka: str) -> None:
-    host, _, port = kafka.rpartition(":")
-    real = wire.Conn(host, int(port))
-    deadline = time.monotonic() + PATIENCE_S
-    for name in NAMES:
-        begun = {"errorCode": 15}
-        while begun["errorCode"]:
-            assert time.monotonic() < deadline, begun
-            real.call("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
-            begun = real.call("InitProducerId", 4, {"transactionalId": name, **BEGIN})
-            time.sleep(0.05)
-    for pattern, expected in PATTERNS.items():
-        assert listed(real.call("ListTransactions", 2, asked(pattern))) == expected, pattern
-    real.close()
+@pytest.mark.compares
+def test_kafka_matches_the_same_names(real_kafka: Address) -> None:
+    with tape("transactions/listed") as recording:
+        real = recording.connection(lambda: wire.Conn(*real_kafka))
+        for name in NAMES:
+            wait_until(lambda name=name: has_begun(real, name))
+        for pattern, expected in PATTERNS.items():
+            assert listed(real.call("ListTransactions", 2, asked(pattern))) == expected, pattern
+        real.close()
+
+
+def has_begun(real: Connection, name: str) -> bool:
+    """Whether a transactional id has a producer id now."""
+    real.call("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
+    begun = real.call("InitProducerId", 4, {"transactionalId": name, **BEGIN})
+    return not begun["errorCode"]

@@ -6,13 +6,14 @@ come in any order, as from Kafka's hash maps.
 """
 
 import time
-import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from brokertwin.gateway.answers import Address
 from tests.conformance import wire
+from tests.support.goldens import WRITTEN_MS, Connection, tape
 from tests.support.machine import header
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.transactions import TransactionBench
@@ -38,16 +39,15 @@ def codes(value: Any) -> list[int]:
 class Real:
     """A real broker, asked until it does not want to be asked again."""
 
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._wire = wire.Conn(host, int(port))
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def __call__(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
         if api == "Produce":
             body = {**body, "topicData": [_parts(topic, "records") for topic in body["topicData"]]}
         end = time.monotonic() + PATIENCE_S
         while True:
-            answer = dict(self._wire.call(api, version, body))
+            answer = dict(self._connection.call(api, version, body))
             if not AGAIN.intersection(codes(answer)):
                 return answer
             assert time.monotonic() < end, answer
@@ -147,7 +147,7 @@ class Story:
         return answer["producerId"], answer["producerEpoch"]
 
     def produce(self, held: tuple[int, int], sequence: int, version: int, index: int = 0) -> None:
-        records = wire.batch(1, pid=held[0], epoch=held[1], seq=sequence, txn=True)
+        records = wire.batch(1, pid=held[0], epoch=held[1], seq=sequence, txn=True, ts=WRITTEN_MS)
         batch = header(1, *held, sequence, size=len(records), isTransactional=True)
         part = {"index": index, "records": records, "batches": [batch]}
         answer = self.Produce(
@@ -310,27 +310,29 @@ def fences(story: Story) -> None:
     story.described()
 
 
-@pytest.mark.kafka
-def test_the_coordinator_answers_as_kafkas(kafka: str) -> None:
-    run = uuid.uuid4().hex[:6]
-    sides = [Story(Real(kafka), run), Story(Ours(), run)]
-    for story in sides:
-        story.CreateTopics(
-            7,
-            topics=[
-                {
-                    "name": story.topic,
-                    "numPartitions": 2,
-                    "replicationFactor": 1,
-                    "assignments": [],
-                    "configs": [],
-                }
-            ],
-            timeoutMs=10_000,
-            validateOnly=False,
-        )
-        wait_until(story.is_led, "the topic is known to the broker")
-        tell(story)
+@pytest.mark.compares
+def test_the_coordinator_responds_as_kafkas(real_kafka: Address) -> None:
+    with tape("transactions/coordinator") as recording:
+        real = recording.connection(lambda: wire.Conn(*real_kafka))
+        sides = [Story(Real(real), "story"), Story(Ours(), "story")]
+        for story in sides:
+            story.CreateTopics(
+                7,
+                topics=[
+                    {
+                        "name": story.topic,
+                        "numPartitions": 2,
+                        "replicationFactor": 1,
+                        "assignments": [],
+                        "configs": [],
+                    }
+                ],
+                timeoutMs=10_000,
+                validateOnly=False,
+            )
+            wait_until(story.is_led, "the topic is known to the broker")
+            tell(story)
+        real.close()
     theirs, ours = (story.told for story in sides)
     different = [pair for pair in zip(theirs, ours, strict=True) if pair[0] != pair[1]]
     assert not different

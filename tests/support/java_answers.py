@@ -1,0 +1,75 @@
+"""What Kafka's own Java classes return, asked through a driver or read from a golden."""
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from brokertwin.kafka_io import jars
+from brokertwin.kafka_io.java import java_executable
+from brokertwin.settings import default_home
+from tests.support.goldens import IS_LIVE, MODE, tape
+
+HASH_LETTERS = 12
+
+
+def inputs(count: int) -> int:
+    """Return how many inputs a comparison has: `EXAMPLES` under `GOLDENS=compare`."""
+    return int(os.environ.get("EXAMPLES", count)) if MODE == "compare" else count
+
+
+def broker_command() -> tuple[str, ...]:
+    """Return a call of Java with the broker's classes."""
+    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
+    return java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path
+
+
+def java_lines(
+    driver: Path, lines: Sequence[str], command: Sequence[str] | None = None
+) -> list[str]:
+    """Hand lines to a driver and return those that it prints.
+
+    Args:
+        driver: a Java source file.
+        lines: its input.
+        command: the call of Java; by default with the broker's classes.
+    """
+    done = subprocess.run(
+        [*(command or broker_command()), str(driver)],
+        input="".join(f"{each}\n" for each in lines),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def ask_java(
+    driver: Path, questions: Sequence[str], command: Sequence[str] | None = None
+) -> list[Any]:
+    """Like `java_lines`, for a driver that prints JSON."""
+    return [json.loads(line) for line in java_lines(driver, questions, command)]
+
+
+def java_answers(
+    golden: str, questions: Sequence[str], ask: Callable[[Sequence[str]], Sequence[Any]]
+) -> Iterator[Any]:
+    """Yield the answer of Kafka's classes to each question, from a golden or from Java.
+
+    The caller compares answer by answer: the first wrong one fails, before later questions that
+    depend on it differ from the recorded ones. The golden has a hash of each question.
+    """
+    theirs = ask(questions) if IS_LIVE else ()
+    with tape(golden) as recording:
+        for at, question in enumerate(questions):
+            name = hashlib.sha256(question.encode()).hexdigest()[:HASH_LETTERS]
+            yield recording.answer(name, partial(_at, theirs, at))
+
+
+def _at(answers: Sequence[Any], at: int) -> Any:
+    return answers[at]
