@@ -76,6 +76,7 @@ class TapedConnection(Client):
 
     def __init__(self, track: "Track", live: Connection | None) -> None:
         self._track, self._live = track, live
+        self._sent: list[Any] = []
 
     def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> Any:
         """Send a request and return the response's body."""
@@ -85,6 +86,25 @@ class TapedConnection(Client):
             return self._live.call(api, version, body or {})
 
         return self._track.answer([api, version, body or {}], ask)
+
+    def send(self, api: str, version: int, body: dict[str, Any] | None = None) -> int:
+        """Send a request whose response is received later; returns 0."""
+        self._sent = [api, version, body or {}]
+        if self._live is not None:
+            self._raw().send(api, version, body)
+        return 0
+
+    def receive(self) -> bytes:
+        """Receive the frame of the response to the request that was sent last."""
+        return self._track.answer(["receive", *self._sent], lambda: self._raw().receive())
+
+    def is_silent(self, for_s: float) -> bool:
+        """Whether no response comes in this time."""
+        asked = ["is silent", for_s, *self._sent]
+        return self._track.answer(asked, lambda: self._raw().is_silent(for_s))
+
+    def _raw(self) -> Client:
+        return cast(Client, self._live)
 
     def close(self) -> None:
         """Close the connection."""
