@@ -14,6 +14,7 @@ scenario has changed: record it again with `make record NAME=<name>`.
 import base64
 import gzip
 import hashlib
+import inspect
 import json
 import os
 import uuid
@@ -240,6 +241,11 @@ def golden(
     """
     with tape(name, settings) as recording:
         return recording.answer(scenario, ask)
+
+
+def source_of(*parts: Callable[..., Any] | type) -> str:
+    """Return a hash of the functions and classes that play a scenario, to be recorded with it."""
+    return hashlib.sha256("".join(map(inspect.getsource, parts)).encode()).hexdigest()[:16]
 
 
 def _read(name: str, settings: object) -> Tape:
