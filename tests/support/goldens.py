@@ -213,12 +213,19 @@ def tape(name: str, settings: Mapping[str, object] | None = None) -> Iterator[Ta
 @contextmanager
 def real_broker(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Address]:
     """Start a real broker if one is asked; otherwise yield an address that is not in use."""
+    kept = {**KEEPING, **(settings or {})}
+    with started(EmbeddedKafka(directory, default_home()), kept) as address:
+        yield address
+
+
+@contextmanager
+def started(broker: EmbeddedKafka, settings: Mapping[str, str] | None = None) -> Iterator[Address]:
+    """Like `real_broker`, for a broker of your own, and without the settings in `KEEPING`."""
     if not IS_LIVE:
         yield NOWHERE
         return
-    broker = EmbeddedKafka(directory, default_home())
     try:
-        host, _, port = broker.start({**KEEPING, **(settings or {})}).rpartition(":")
+        host, _, port = broker.start(settings).rpartition(":")
         yield Address(host, int(port))
     finally:
         broker.stop()
@@ -276,12 +283,12 @@ def _write(name: str, settings: object, recorded: Tape) -> None:
         "scenario": recorded.hash(),
         "tracks": recorded.tracks,
     }
-    text = json.dumps(document, separators=(",", ":"))  # fields stay in their order
-    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    path.write_bytes(gzip.compress(_json(document, is_sorted=False), mtime=0))
 
 
-def _json(document: object) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+def _json(document: object, is_sorted: bool = True) -> bytes:
+    """Return a document as JSON; responses keep the order of their maps, which may count."""
+    return json.dumps(document, sort_keys=is_sorted, separators=(",", ":")).encode()
 
 
 def packed(value: Any) -> Any:
