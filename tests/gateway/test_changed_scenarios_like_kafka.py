@@ -1,22 +1,24 @@
-"""Scenarios with changed fields, or repeated requests, beside a real broker: answers are the same.
+"""Scenarios with changed fields or repeated requests: compare the transcripts with a real broker's.
 
-`EXAMPLES=500` plays that many, others each time; no fewer than the suite does.
+`GOLDENS=compare EXAMPLES=500` plays that many others, no fewer than a check does.
 """
 
 import difflib
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import pytest
 
+from brokertwin.gateway.answers import Address
 from brokertwin.kafka_io import properties
-from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.settings import default_home
+from tests.conformance.transcript import REGISTRY
 from tests.support.changed_scenarios import AGAIN, NAMES, WHOLE, Changes, played
 from tests.support.gateways import running_gateway
+from tests.support.goldens import real_broker, source_of, tape
 from tests.support.walk_sides import seeds
 
 SCENARIOS = 60
@@ -42,8 +44,7 @@ REPEATED = (
     "fetch_session_log_start_change",
     "idem_two_partitions",
 )
-"""In the suite's run these are the scenarios with repeats: it counts there that a request has come
-before. Where they were drawn, rules of a producer's duplicates were broken and none was seen."""
+"""The scenarios with repeated requests; drawn ones missed broken rules for duplicates."""
 
 RATES = ((0.05, 0.0), (0.15, 0.0), (0.0, 0.9))
 """Of the fields so many are changed, behind so many steps a request comes again: by the seed."""
@@ -55,21 +56,23 @@ none of it breaks."""
 AGAIN_MOST = 0.1
 """Of the scenarios so many may differ once: by times, or what others list."""
 
-Sides = tuple[tuple[str, int], tuple[str, int]]
+TRIES = 3
+
+
+class Played(NamedTuple):
+    """What became of a scenario: the changes, the counted errors of its APIs, the transcript."""
+
+    changes: list[str]
+    errors: dict[str, int]
+    transcript: list[str]
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """Ours and a real broker."""
-    given = properties.read(PROPERTIES)
-    broker = EmbeddedKafka(tmp_path_factory.mktemp("changed") / "broker", default_home())
-    try:
-        host, _, port = broker.start(given).rpartition(":")
-        with running_gateway(given) as gateway:
-            address = gateway.addresses[1]
-            yield (address.host, address.port), (host, int(port))
-    finally:
-        broker.stop()
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    """A real broker with the settings of the conformance scenarios, if one is asked."""
+    directory = tmp_path_factory.mktemp("changed") / "broker"
+    with real_broker(directory, properties.read(PROPERTIES)) as address:
+        yield address
 
 
 def name_of(seed: int) -> str:
@@ -79,35 +82,38 @@ def name_of(seed: int) -> str:
     return REPEATED[turn] if is_repeated else Random(seed).choice(NAMES)
 
 
-def both(name: str, seed: int, sides: Sides) -> tuple[Changes, Counter[str], list[list[str]]]:
-    """What was changed, what Kafka's errors were, and the transcripts, ours first."""
-    every = [Changes(f"{seed} {name}", *RATES[seed % len(RATES)]) for _ in sides]
-    met: list[Counter[str]] = [Counter() for _ in sides]
-    with ThreadPoolExecutor(len(sides)) as pool:
-        told = pool.map(
-            lambda changes, side, errors: played(name, changes, *side, errors), every, sides, met
-        )
-        return every[0], met[1], list(told)
+def play(name: str, seed: int, address: Address) -> Played:
+    changes, errors = Changes(f"{seed} {name}", *RATES[seed % len(RATES)]), Counter[str]()
+    transcript = played(name, changes, *address, errors)
+    return Played([*changes.made], dict(errors), transcript)
 
 
-@pytest.mark.kafka
-def test_every_answer_of_a_changed_scenario_is_kafkas(sides: Sides) -> None:
+@pytest.mark.compares
+def test_changed_scenarios_have_the_transcripts_of_a_real_broker(real: Address) -> None:
     met: Counter[str] = Counter()
     again, reached = 0, Counter[str]()
     walks = seeds(SCENARIOS)
-    for seed in walks:
-        name = name_of(seed)
-        changes, errors, told = both(name, seed, sides)
-        met += errors
-        reached["changes"] += len(changes.made)
-        reached["again"] += sum(each.startswith(AGAIN) for each in changes.made)
-        reached["whole"] += told[1][-1] == WHOLE
-        for _ in range(2):
-            if told[0] != told[1]:
-                again += 1
-                _, _, told = both(name, seed, sides)
-        found = difflib.unified_diff(told[1], told[0], "Kafka", "gateway", lineterm="")
-        assert told[0] == told[1], "\n".join([f"seed {seed}, {name}", *changes.made, *found])
+    given = properties.read(PROPERTIES)
+    with tape("scenarios/changed", given) as recording, running_gateway(given) as gateway:
+        for seed in walks:
+            name = name_of(seed)
+            asked = [name, seed, RATES, source_of(REGISTRY[name]["fn"], Changes)]
+            for attempt in range(TRIES):
+                ours = play(name, seed, gateway.addresses[1])
+                theirs = Played(*recording.answer(asked, partial(play, name, seed, real)))
+                again += attempt > 0
+                if ours.transcript == theirs.transcript:
+                    break
+            found = difflib.unified_diff(
+                theirs.transcript, ours.transcript, "Kafka", "gateway", lineterm=""
+            )
+            assert ours.transcript == theirs.transcript, "\n".join(
+                [f"seed {seed}, {name}", *theirs.changes, *found]
+            )
+            met.update(theirs.errors)
+            reached["changes"] += len(theirs.changes)
+            reached["again"] += sum(each.startswith(AGAIN) for each in theirs.changes)
+            reached["whole"] += theirs.transcript[-1] == WHOLE
     assert again <= max(AGAIN_MOST * len(walks), 4)
     reached["apis"] = len({each.partition(" ")[0] for each in met})
     reached["errors"] = sum(not each.endswith(" 0") for each in met)

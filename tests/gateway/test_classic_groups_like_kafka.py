@@ -12,9 +12,10 @@ from functools import partial
 import pytest
 
 from brokertwin.gateway.answers import Address
+from brokertwin.gateway.engine import now_ms
 from brokertwin.gateway.local_engine import LocalEngine
 from tests.support.classic_walks import SETTINGS, ClassicWalk
-from tests.support.goldens import real_broker
+from tests.support.goldens import IS_LIVE, real_broker
 from tests.support.group_rows import kinds_of_same_rows, noted_rows
 from tests.support.group_walks import TOPICS
 from tests.support.stepped_clock import SteppedClock
@@ -53,7 +54,7 @@ def test_random_walks_get_the_responses_and_rows_of_a_real_broker(patient_kafka:
     groups = [group for walk in walks.values() for group in walk.groups]
     met: Counter[tuple[str, str]] = Counter()
     clock = SteppedClock()
-    engine_type = partial(LocalEngine, clock=clock)
+    engine_type = partial(LocalEngine, clock=now_ms if IS_LIVE else clock)
     sides_of = both_sides(patient_kafka, "groups/classic_walks", TOPICS, SETTINGS, engine_type)
     with noted_rows() as rows, sides_of as sides:
         for side in sides:

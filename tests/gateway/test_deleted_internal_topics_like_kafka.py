@@ -1,30 +1,32 @@
-"""An internal topic is deleted and made anew: what was coordinated by it is gone, as in Kafka.
+"""Deleted internal topics: compare what is left of groups and ids with a real broker.
 
-A real broker and ours are asked the same before, while the topic is gone, and after that.
-DeleteTopics refuses none of the three topics.
+Both brokers get the same requests before the deletion, while the topic is gone, and after it is
+created again. DeleteTopics accepts all three topics.
 """
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from brokertwin.gateway.protocol.frames import decode_response
-from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.settings import default_home
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from tests.support.batches import START, batch
+from tests.support.batches import batch
 from tests.support.deleted_topics import NOT_COORDINATOR, Asking, assert_same, errors
 from tests.support.gateways import Client
+from tests.support.goldens import WRITTEN_MS, real_broker
 from tests.support.group_walks import TOO_LONG
 from tests.support.patience import wait_until
 from tests.support.settled import GROUP_RESOURCE
 from tests.support.streams_groups import NO_TASKS, part, topology
 from tests.support.walk_sides import Body, Side, Sides, Step, both_sides
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.compares
 
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
@@ -42,16 +44,15 @@ PROTOCOL = {"protocolType": "consumer", "protocols": [{"name": "range", "metadat
 TIMEOUTS = {"sessionTimeoutMs": 45_000, "rebalanceTimeoutMs": 45_000}
 
 
-@pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """A real broker that nobody else has, and ours."""
-    broker = EmbeddedKafka(tmp_path_factory.mktemp("deleted") / "broker", default_home())
+BothSides = Callable[[str], AbstractContextManager[Sides]]
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[BothSides]:
+    """Compares ours with a real broker that no other test has, by the name of a golden."""
     settings = {name: each for name, each in SETTINGS.items() if "brokertwin" not in name}
-    try:
-        with both_sides(broker.start(settings), {TOPIC: 1, LATER: 1}, SETTINGS) as found:
-            yield found
-    finally:
-        broker.stop()
+    with real_broker(tmp_path / "broker", settings) as address:
+        yield partial(both_sides, address, topics={TOPIC: 1, LATER: 1}, settings=SETTINGS)
 
 
 # Groups and offsets
@@ -228,33 +229,37 @@ def _member_of(member: str, epoch: int) -> Body:
     return {"generationIdOrMemberEpoch": epoch, "memberId": member}
 
 
-def test_with_the_topic_of_groups_go_all_of_them(sides: Sides) -> None:
-    told = []
-    for side in sides:
-        asking = Groups(side)
-        asking.begin()
-        described = {"groups": [OFFSETS], "includeAuthorizedOperations": False}
+def go_on_without_groups(side: Side) -> Groups:
+    """Delete the topic of groups, and go on."""
+    asking = Groups(side)
+    asking.begin()
+    described = {"groups": [OFFSETS], "includeAuthorizedOperations": False}
 
-        def ask(asking: Groups = asking, described: Body = described) -> Body:
-            return asking.quietly("DESCRIBE_GROUPS", 5, described)
+    def ask() -> Body:
+        return asking.quietly("DESCRIBE_GROUPS", 5, described)
 
-        asking.delete(GROUP_TOPIC, ask)
-        asking.those_who_wait()
-        asking.look("gone")
-        for version in (3, 5):
-            asking.commit_in_transaction("gone", version)
-        asking.again(GROUP_TOPIC, OFFSETS, 0, ask)
-        side.begin(GROUPS, {})
-        asking.look("again")
-        asking.commit_in_transaction("again", 3)
-        asking.end_transaction()
-        asking.ask("again", "OFFSET_COMMIT", 8, commit_body(OFFSETS, "b"))
-        for group in (MODERN, STREAMED):
-            asking.beat(group, 0)
-        asking.ask("again", "LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
-        offsets = [{"groupId": each, "topics": None} for each in GROUPS]
-        asking.ask("again", "OFFSET_FETCH", 8, {"groups": offsets, "requireStable": True})
-        told.append(asking.told)
+    asking.delete(GROUP_TOPIC, ask)
+    asking.those_who_wait()
+    asking.look("gone")
+    for version in (3, 5):
+        asking.commit_in_transaction("gone", version)
+    asking.again(GROUP_TOPIC, OFFSETS, 0, ask)
+    side.begin(GROUPS, {})
+    asking.look("again")
+    asking.commit_in_transaction("again", 3)
+    asking.end_transaction()
+    asking.ask("again", "OFFSET_COMMIT", 8, commit_body(OFFSETS, "b"))
+    for group in (MODERN, STREAMED):
+        asking.beat(group, 0)
+    asking.ask("again", "LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
+    offsets = [{"groupId": each, "topics": None} for each in GROUPS]
+    asking.ask("again", "OFFSET_FETCH", 8, {"groups": offsets, "requireStable": True})
+    return asking
+
+
+def test_deleting_the_topic_of_groups_deletes_all_groups(both: BothSides) -> None:
+    with both("deleted_topics/groups") as sides:
+        told = [go_on_without_groups(side).told for side in sides]
     assert_same(told)
     waited = [answer for what, answer in told[1] if what in ("the join", "the sync")]
     assert [errors(each) for each in waited] == [{NOT_COORDINATOR}] * 2
@@ -266,7 +271,7 @@ def test_with_the_topic_of_groups_go_all_of_them(sides: Sides) -> None:
 def transactional(producer_id: int, epoch: int, sequence: int) -> bytes:
     """A batch of a transaction."""
     builder = DefaultRecordBatchBuilder(2, 0, 1, producer_id, epoch, sequence, 1 << 20)
-    builder.append(0, START, None, b"v", [])
+    builder.append(0, WRITTEN_MS, None, b"v", [])
     return bytes(builder.build())
 
 
@@ -373,48 +378,45 @@ class Transactions(Asking):
 PRODUCERS_OF = {"name": TOPIC, "partitionIndexes": [0]}
 
 
-def test_with_the_topic_of_transactions_go_their_ids_and_what_is_open_never_ends(
-    sides: Sides,
+def go_on_without_transactions(side: Side) -> Transactions:
+    """Delete the topic of transactional ids, and go on."""
+    asking = Transactions(side)
+    asking.begin()
+    described = {"transactionalIds": [Transactions.OPEN]}
+
+    def ask() -> Body:
+        return asking.quietly("DESCRIBE_TRANSACTIONS", 0, described)
+
+    asking.delete(TRANSACTION_TOPIC, ask)
+    asking.look("gone")
+    asking.init("gone")
+    asking.ask("gone", "INIT_PRODUCER_ID", 4, {"transactionalId": None, "transactionTimeoutMs": 1})
+    asking.go_on("gone", 1)
+    asking.again(TRANSACTION_TOPIC, Transactions.OPEN, 1, ask)
+    asking.look("again")
+    asking.go_on("again", 2)
+    former = asking.holders[Transactions.OPEN]
+    new = asking.init("again")
+    asking.holders[Transactions.OPEN] = {**former, **_holder(new)}
+    asking.add("new", asking.holders[Transactions.OPEN])
+    asking.produce("new", Transactions.OPEN, 0)
+    asking.ask("new", "END_TXN", 3, {**asking.holders[Transactions.OPEN], "committed": True})
+    wait_until(lambda: ask()["transactionStates"][0]["transactionState"] == "CompleteCommit")
+    asking.ask("new", "DESCRIBE_TRANSACTIONS", 0, described)
+    asking.ask("new", "DESCRIBE_PRODUCERS", 0, {"topics": [PRODUCERS_OF]})
+    asking.ends("one hangs")
+    marker = {**_holder(former), "transactionResult": False, "coordinatorEpoch": 0}
+    marker["topics"] = [PRODUCERS_OF]
+    asking.ask("an admin ends it", "WRITE_TXN_MARKERS", 1, {"markers": [marker]})
+    asking.ends("none hangs")
+    return asking
+
+
+def test_deleting_the_topic_of_transactions_leaves_open_transactions_without_end(
+    both: BothSides,
 ) -> None:
-    told = []
-    for side in sides:
-        asking = Transactions(side)
-        asking.begin()
-        described = {"transactionalIds": [Transactions.OPEN]}
-
-        def ask(asking: Transactions = asking, described: Body = described) -> Body:
-            return asking.quietly("DESCRIBE_TRANSACTIONS", 0, described)
-
-        asking.delete(TRANSACTION_TOPIC, ask)
-        asking.look("gone")
-        asking.init("gone")
-        asking.ask(
-            "gone", "INIT_PRODUCER_ID", 4, {"transactionalId": None, "transactionTimeoutMs": 1}
-        )
-        asking.go_on("gone", 1)
-        asking.again(TRANSACTION_TOPIC, Transactions.OPEN, 1, ask)
-        asking.look("again")
-        asking.go_on("again", 2)
-        former = asking.holders[Transactions.OPEN]
-        new = asking.init("again")
-        asking.holders[Transactions.OPEN] = {**former, **_holder(new)}
-        asking.add("new", asking.holders[Transactions.OPEN])
-        asking.produce("new", Transactions.OPEN, 0)
-        ending = {**asking.holders[Transactions.OPEN], "committed": True}
-        asking.ask("new", "END_TXN", 3, ending)
-
-        def is_complete(ask: Callable[[], Body] = ask) -> bool:
-            return ask()["transactionStates"][0]["transactionState"] == "CompleteCommit"
-
-        wait_until(is_complete)
-        asking.ask("new", "DESCRIBE_TRANSACTIONS", 0, described)
-        asking.ask("new", "DESCRIBE_PRODUCERS", 0, {"topics": [PRODUCERS_OF]})
-        asking.ends("one hangs")
-        marker = {**_holder(former), "transactionResult": False, "coordinatorEpoch": 0}
-        marker["topics"] = [PRODUCERS_OF]
-        asking.ask("an admin ends it", "WRITE_TXN_MARKERS", 1, {"markers": [marker]})
-        asking.ends("none hangs")
-        told.append(asking.told)
+    with both("deleted_topics/transactions") as sides:
+        told = [go_on_without_transactions(side).told for side in sides]
     assert_same(told)
     stable = [
         answer["topics"][0]["partitions"][0]["offset"] for what, answer in told[1] if "on 1" in what
@@ -447,7 +449,7 @@ class Shares(Asking):
         resource = {"resourceType": GROUP_RESOURCE, "resourceName": self.group, "configs": configs}
         self.quietly("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
         self.side.settle()
-        self.side.write(self.topic, 0, batch(*[b"v"] * 6))
+        self.side.write(self.topic, 0, batch(*[b"v"] * 6, timestamps=[WRITTEN_MS] * 6))
         wait_until(self._is_assigned)
         wait_until(lambda: self._records(self.fetch(0)))
         self.acknowledge("", 1, 0)
@@ -531,40 +533,47 @@ class Shares(Asking):
         self.ask(when, "DESCRIBE_SHARE_GROUP_OFFSETS", 0, asked)
 
 
+def go_on_without_share_states(side: Side, group: str, topic: str) -> Shares:
+    """Delete the topic of share states, and go on."""
+    asking = Shares(side, group, topic)
+    asking.begin()
+    asking.delete(SHARE_TOPIC, asking.state)
+    if group == "shares":
+        asking.look("gone")
+        asking.find(f"{group}:{side.ids[topic]}:0", 2)
+    else:
+        asking.note("gone", asking.beat())
+        asking.acknowledge("gone", 2, 1)
+    wait_until(lambda: NOT_COORDINATOR not in errors(asking.state()))
+    side.settle()
+    asking.topic_of(SHARE_TOPIC)
+    asking.look("again")
+    asking.note("again", asking.beat())
+    if group == "shares":
+        asking.acknowledge("again", 2, 1)
+    asking.acknowledge("again", 3, 2)
+    asking.note("again", asking.fetch(4))
+    asking.offsets("again")
+    asking.note("a new session", asking.first_of_all_sessions())
+    leaving = {"groupId": group, "memberId": Shares.MEMBER, "memberEpoch": -1}
+    asking.ask("", "SHARE_GROUP_HEARTBEAT", 1, leaving)
+    offset = [{"partitionIndex": 0, "startOffset": 3}]
+    altered = {"groupId": group, "topics": [{"topicName": topic, "partitions": offset}]}
+    asking.ask("", "ALTER_SHARE_GROUP_OFFSETS", 0, altered)
+    asking.offsets("altered")
+    asking.note("altered", asking.state())
+    asking.ask("", "DELETE_GROUPS", 2, {"groupsNames": [group]})
+    return asking
+
+
 @pytest.mark.parametrize(("group", "topic"), [("shares", TOPIC), ("sharing", LATER)])
-def test_with_the_topic_of_share_states_go_the_states_but_no_group(
-    sides: Sides, group: str, topic: str
+def test_deleting_the_topic_of_share_states_deletes_states_but_no_group(
+    both: BothSides, group: str, topic: str
 ) -> None:
-    """It is made anew by who asks for a coordinator, or by a leader that has something to write."""
-    told = []
-    for side in sides:
-        asking = Shares(side, group, topic)
-        asking.begin()
-        asking.delete(SHARE_TOPIC, asking.state)
-        if group == "shares":
-            asking.look("gone")
-            asking.find(f"{group}:{side.ids[topic]}:0", 2)
-        else:
-            asking.note("gone", asking.beat())
-            asking.acknowledge("gone", 2, 1)
-        wait_until(lambda asking=asking: NOT_COORDINATOR not in errors(asking.state()))
-        side.settle()
-        asking.topic_of(SHARE_TOPIC)
-        asking.look("again")
-        asking.note("again", asking.beat())
-        if group == "shares":
-            asking.acknowledge("again", 2, 1)
-        asking.acknowledge("again", 3, 2)
-        asking.note("again", asking.fetch(4))
-        asking.offsets("again")
-        asking.note("a new session", asking.first_of_all_sessions())
-        leaving = {"groupId": group, "memberId": Shares.MEMBER, "memberEpoch": -1}
-        asking.ask("", "SHARE_GROUP_HEARTBEAT", 1, leaving)
-        offset = [{"partitionIndex": 0, "startOffset": 3}]
-        altered = {"groupId": group, "topics": [{"topicName": topic, "partitions": offset}]}
-        asking.ask("", "ALTER_SHARE_GROUP_OFFSETS", 0, altered)
-        asking.offsets("altered")
-        asking.note("altered", asking.state())
-        asking.ask("", "DELETE_GROUPS", 2, {"groupsNames": [group]})
-        told.append(asking.told)
+    """A client that looks for a coordinator creates it again, or a leader with something to write.
+
+    `shares` is the first case, `sharing` the second.
+    """
+    with both(f"deleted_topics/{group}") as sides:
+        told = [go_on_without_share_states(side, group, topic).told for side in sides]
     assert_same(told)

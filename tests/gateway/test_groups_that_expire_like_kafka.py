@@ -1,19 +1,16 @@
-"""Groups without members and offsets beside a real broker: which of them a check lets go."""
+"""Groups without members and offsets: compare which of them a real broker deletes."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
-from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.settings import default_home
 from tests.support.gateways import Client, running_gateway
+from tests.support.goldens import real_broker, tape
 from tests.support.patience import wait_until
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.compares
 
 SETTINGS = {
     "offsets.retention.check.interval.ms": "500",
@@ -29,18 +26,18 @@ EMPTY, GONE = "Empty", 69
 @pytest.fixture
 def sides(tmp_path: Path) -> Iterator[list[Client]]:
     """Connections to ours and to a real broker."""
-    broker = EmbeddedKafka(tmp_path / "broker", default_home())
-    try:
-        host, _, port = broker.start(SETTINGS).rpartition(":")
-        with running_gateway(SETTINGS) as gateway, ExitStack() as stack:
-            real = Client(Address(host, int(port)))
-            yield [stack.enter_context(each) for each in (gateway.client(), real)]
-    finally:
-        broker.stop()
+    with (
+        real_broker(tmp_path / "broker", SETTINGS) as address,
+        tape("groups/expiry", SETTINGS) as recording,
+        running_gateway(SETTINGS) as gateway,
+        gateway.client() as ours,
+        recording.connection(lambda: Client(address)) as real,
+    ):
+        yield [ours, real]
 
 
-def test_a_share_group_stays_and_a_consumer_group_goes(sides: list[Client]) -> None:
-    """The second one shows that a check has been."""
+def test_an_empty_share_group_outlives_an_empty_consumer_group(sides: list[Client]) -> None:
+    """The deleted consumer group shows that a check has run."""
     for client in sides:
         come_and_go(client)
     assert [described(client, "SHARE_GROUP_DESCRIBE", "shares") for client in sides] == [EMPTY] * 2

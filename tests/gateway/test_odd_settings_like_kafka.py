@@ -1,22 +1,20 @@
-"""Settings that only few brokers have: a real broker with them and ours answer alike."""
+"""Rare broker settings: compare the responses with those of a real broker that has them."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from brokertwin.gateway.answers import Address
 from brokertwin.gateway.protocol.frames import decode_response
-from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.settings import default_home
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from tests.gateway.test_share_sessions_like_kafka import SHARE_FETCH, Members
 from tests.support.gateways import running_gateway
+from tests.support.goldens import golden, real_broker, source_of
 from tests.support.walk_sides import Step, both_sides
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.compares
 
 SESSIONS, PARTITIONS = 10, 10
 SETTINGS = {
@@ -36,14 +34,10 @@ LONG = "x" * 4_097
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real broker with these settings."""
-    home: Path = tmp_path_factory.mktemp("odd")
-    broker = EmbeddedKafka(home / "broker", default_home())
-    try:
-        yield broker.start(SETTINGS)
-    finally:
-        broker.stop()
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    """A real broker with these settings, if one is asked."""
+    with real_broker(tmp_path_factory.mktemp("odd") / "broker", SETTINGS) as address:
+        yield address
 
 
 def full(members: Members) -> Iterator[object]:
@@ -58,14 +52,21 @@ def full(members: Members) -> Iterator[object]:
     yield members.reopen(connection, "late"), members.reopen(connection, names[0])
 
 
-def test_there_are_only_so_many_share_sessions(real: str) -> None:
-    host, _, port = real.rpartition(":")
+def told_of_full(address: Address) -> list[object]:
     with ExitStack() as stack:
-        ours = stack.enter_context(running_gateway(SETTINGS)).addresses[1]
-        addresses = ours, Address(host, int(port))
-        told = [list(full(Members(address, stack, full))) for address in addresses]
-    assert told[0] == told[1]
-    assert told[0][2:] == [([], []), (FULL, []), ([], FULL)]
+        return list(full(Members(address, stack, full)))
+
+
+def test_share_sessions_are_limited(real: Address) -> None:
+    theirs = golden(
+        "share_sessions/full",
+        lambda: told_of_full(real),
+        scenario=source_of(full, Members),
+        settings=SETTINGS,
+    )
+    with running_gateway(SETTINGS) as gateway:
+        assert told_of_full(gateway.addresses[1]) == theirs
+    assert theirs[2:] == [([], []), (FULL, []), ([], FULL)]
 
 
 def offsets(
@@ -94,7 +95,7 @@ def marker(epoch: int, coordinator_epoch: int, is_commit: bool = False) -> Step:
     return Step("WRITE_TXN_MARKERS", 1, {"markers": [told]})
 
 
-def told(group: str) -> Step:
+def committed(group: str) -> Step:
     asked = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": None}
     return Step("OFFSET_FETCH", 8, {"groups": [asked], "requireStable": True})
 
@@ -108,17 +109,17 @@ OLD_EPOCHS = [
     *(marker(*epochs) for epochs in ((1, 0), (3, 5), (4, 3), (4, 6))),
     *(offsets(epoch, "b") for epoch in (3, 4)),
     *(offsets(epoch, "b", version=5) for epoch in (4, 5)),
-    told(GROUP),
+    committed(GROUP),
     marker(4, 6, is_commit=True),
-    told(GROUP),
+    committed(GROUP),
     offsets(3, "c"),
     *(DELETION, offsets(0, LONG, group=OTHER), DELETION, DELETION),
-    *(offsets(-1, "d", group=OTHER, producer_id=-1), told(OTHER), DELETION),
+    *(offsets(-1, "d", group=OTHER, producer_id=-1), committed(OTHER), DELETION),
 ]
 
 
-def test_where_nobody_verifies_a_groups_partition_knows_old_epochs(real: str) -> None:
-    with both_sides(real, {TOPIC: 2}, SETTINGS | OF_OURS) as sides:
+def test_a_partition_of_groups_knows_old_epochs_without_verification(real: Address) -> None:
+    with both_sides(real, "requests/old_epochs", {TOPIC: 2}, SETTINGS | OF_OURS) as sides:
         for side in sides:
             side.begin([GROUP, OTHER], {})
             side.begin_transactions(WRITER)

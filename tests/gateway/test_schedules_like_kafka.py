@@ -1,33 +1,37 @@
-"""A real cluster of three brokers and ours go through the same schedule: each call is compared.
-
-Of the schedules the third is for the long setting (`EXAMPLES=2`).
-"""
+"""Schedules of stops, kills and elections: compare each call with a cluster of three brokers."""
 
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from brokertwin.gateway.local_engine import LocalEngine
-from tests.support.examples import TIMES
-from tests.support.gateways import running_gateway
-from tests.support.kafka_clusters import kafka_cluster
+from tests.support.goldens import IS_LIVE, tape
 from tests.support.patience import PATIENCE_S
-from tests.support.schedules import SETTINGS, Caller, OurCluster, RealCluster
-
-pytestmark = pytest.mark.kafka
+from tests.support.schedules import SETTINGS, Caller, our_cluster, real_cluster
+from tests.support.stepped_clock import fast_clock
 
 PREFERRED, UNCLEAN = 0, 1
 NOBODY = -1
 ALL = (1, 2, 3)
-Step = Callable[[Caller], Any]
+SPEED = 20
+"""How much faster time passes for our brokers than for the machine, during a replay."""
 
 
-def act(verb: str, broker: int) -> Step:
-    return lambda caller: caller.cluster.act(verb, broker)
+class Call(NamedTuple):
+    """A call of a method of `Caller`."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
+
+    def __call__(self, caller: Caller) -> Any:
+        return getattr(caller, self.method)(*self.arguments, **self.named)
+
+
+def call(method: str, *arguments: Any, **named: Any) -> Call:
+    return Call(method, arguments, named)
 
 
 class Quiet(NamedTuple):
@@ -62,26 +66,33 @@ class InSync(NamedTuple):
         return caller.described()["isrNodes"]
 
 
-def produce(leader: int, acks: int = -1) -> Step:
-    return lambda caller: caller.produce(leader, b"a record", acks)
+Step = Call | Quiet | Left | InSync
 
 
-def elect(election_type: int, **where: Any) -> Step:
-    return lambda caller: caller.elect(election_type, **where)
+def act(verb: str, broker: int) -> Call:
+    return call("act", verb, broker)
 
 
-def reassign(replicas: list[int] | None) -> Step:
-    return lambda caller: caller.reassign(replicas)
+def produce(leader: int, acks: int = -1) -> Call:
+    return call("produce", leader, b"a record", acks)
+
+
+def elect(election_type: int, **where: Any) -> Call:
+    return call("elect", election_type, **where)
+
+
+def reassign(replicas: list[int] | None) -> Call:
+    return call("reassign", replicas)
 
 
 STOP_KILL_ELECT: dict[str, Step] = {
-    "created": Caller.create,
+    "created": call("create"),
     "at first": Quiet(2),
     "for all": produce(2),
     "3 stops": act("stop", 3),
     "without 3": Quiet(2, (1, 2), (1, 2)),
     "for two": produce(2),
-    "1 has heard": lambda caller: caller.until_heard(2, 1),
+    "1 has heard": call("until_heard", 2, 1),
     "2 is killed": act("kill", 2),
     "1 alone": Quiet(1, (1,), (1,)),
     "too few": produce(1),
@@ -98,7 +109,7 @@ STOP_KILL_ELECT: dict[str, Step] = {
 }
 
 HALT_REASSIGN: dict[str, Step] = {
-    "created": Caller.create,
+    "created": call("create"),
     "at first": Quiet(2),
     "for all": produce(2),
     "3 is halted": act("halt", 3),
@@ -125,7 +136,7 @@ HALT_REASSIGN: dict[str, Step] = {
     "3 in place of 1": reassign([3, 2]),
     "moved": Quiet(3, (2, 3)),
     "for the new": produce(3),
-    "2 has heard": lambda caller: caller.until_heard(3, 2),
+    "2 has heard": call("until_heard", 3, 2),
     "3 is killed": act("kill", 3),
     "2 alone": Quiet(2, (2,), (1, 2)),
     "too few": produce(2),
@@ -137,10 +148,10 @@ HALT_REASSIGN: dict[str, Step] = {
 }
 
 EMPTY_IN_SYNC_SET: dict[str, Step] = {
-    "created": lambda caller: caller.create([2, 3]),
+    "created": call("create", [2, 3]),
     "at first": Quiet(2, (2, 3)),
     "for both": produce(2),
-    "3 has heard": lambda caller: caller.until_heard(2, 3),
+    "3 has heard": call("until_heard", 2, 3),
     "3 stops": act("stop", 3),
     "3 is eligible": Left(2, [2], [3]),
     "for the leader": produce(2, acks=1),
@@ -158,10 +169,10 @@ EMPTY_IN_SYNC_SET: dict[str, Step] = {
     "nobody again": Left(NOBODY, [], [2, 3]),
     "3 starts uncleanly": act("start", 3),
     "3 is eligible no more": Left(NOBODY, [], [2]),
-    "another min.insync.replicas": lambda caller: caller.alter_config("1"),
+    "another min.insync.replicas": call("alter_config", "1"),
     "nobody is eligible": Left(NOBODY, [], []),
-    "not of brokers": lambda caller: caller.alter_config("", 4, "1"),
-    "nor of the cluster": lambda caller: caller.alter_config("", 4, ""),
+    "not of brokers": call("alter_config", "", 4, "1"),
+    "nor of the cluster": call("alter_config", "", 4, ""),
     "nobody is preferred": elect(PREFERRED),
     "anybody": elect(UNCLEAN),
     "3 leads uncleanly": Left(3, [3], []),
@@ -176,22 +187,22 @@ EMPTY_IN_SYNC_SET: dict[str, Step] = {
     "without 3": Quiet(2, (2,), (1, 2)),
     "3 starts once more": act("start", 3),
     "all are there": Quiet(2, (2, 3)),
-    "both are needed": lambda caller: caller.alter_config("2"),
+    "both are needed": call("alter_config", "2"),
     "3 ends": act("stop", 3),
     "3 has all that is committed": Left(2, [2], [3]),
     "not for two": produce(2, acks=1),
     "the high watermark stands": Quiet(2, (2,), (1, 2)),
-    "one is enough": lambda caller: caller.alter_config("1"),
+    "one is enough": call("alter_config", "1"),
     "3 has not all": Left(2, [2], []),
     "it still stands": Quiet(2, (2,), (1, 2)),
     "one more": produce(2),
     "it rises": Quiet(2, (2,), (1, 2)),
     "3 is there again": act("start", 3),
     "in sync": Quiet(2, (2, 3)),
-    "of the topic": lambda caller: caller.alter_config("2"),
+    "of the topic": call("alter_config", "2"),
     "3 goes": reassign([2]),
     "3 is eligible and no replica": Left(2, [2], [3]),
-    "of the cluster": lambda caller: caller.alter_config("1", 4, ""),
+    "of the cluster": call("alter_config", "1", 4, ""),
     "no more": Left(2, [2], []),
 }
 """With replicas 2 and 3, of which both have to be in sync."""
@@ -203,27 +214,31 @@ SCHEDULES = {
 }
 
 
-@pytest.fixture
-def both(tmp_path: Path) -> Iterator[tuple[Caller, Caller]]:
-    engine_type = partial(LocalEngine, may_intervene=True)
+def as_ours(do: Step, real: Caller, ours: Any) -> Any:
+    """Return what a real cluster says, which may know of something a little later than ours."""
+    found = do(real)
+    deadline = time.monotonic() + PATIENCE_S
+    is_seen_late = isinstance(do, Quiet | Left | InSync)
+    while is_seen_late and found != ours and time.monotonic() < deadline:
+        found = do(real)
+    return found
+
+
+@pytest.mark.compares
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_has_the_responses_of_a_real_cluster(name: str, tmp_path: Path) -> None:
+    golden = f"schedules/{name.replace(', ', '_').replace(' ', '_')}"
     with (
-        kafka_cluster(tmp_path, len(ALL), SETTINGS) as nodes,
-        running_gateway(SETTINGS, len(ALL), engine_type=engine_type) as gateway,
+        real_cluster(tmp_path, len(ALL), SETTINGS) if IS_LIVE else nullcontext() as real,
+        tape(golden, SETTINGS) as recording,
+        our_cluster(len(ALL), SETTINGS, fast_clock(SPEED)) as cluster,
     ):
-        real = RealCluster(nodes)
-        try:
-            yield Caller(real), Caller(OurCluster(gateway))
-        finally:
-            real.free()
+        ours = Caller(cluster)
+        for step, do in SCHEDULES[name].items():
+            got = do(ours)
 
+            def ask(do: Step = do, got: Any = got) -> Any:
+                assert real is not None
+                return as_ours(do, Caller(real), got)
 
-@pytest.mark.parametrize("name", list(SCHEDULES)[: TIMES + 1])
-def test_a_schedule_goes_as_with_kafka(both: tuple[Caller, Caller], name: str) -> None:
-    real, ours = both
-    for step, do in SCHEDULES[name].items():
-        got, expected = do(ours), do(real)
-        deadline = time.monotonic() + PATIENCE_S
-        is_seen_late = isinstance(do, Quiet | Left | InSync)
-        while is_seen_late and got != expected and time.monotonic() < deadline:
-            expected = do(real)
-        assert got == expected, step
+            assert got == recording.answer([step, type(do).__name__, *do], ask), step

@@ -1,4 +1,4 @@
-"""Share sessions beside a real broker: connections that end, and members that are too fast."""
+"""Share sessions: compare closed connections, waits and throttled members with a real broker."""
 
 import time
 import uuid
@@ -12,6 +12,7 @@ from brokertwin.gateway.answers import Address
 from brokertwin.gateway.protocol.frames import decode_response
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.support.gateways import Client, running_gateway
+from tests.support.goldens import golden, source_of
 from tests.support.patience import growing, wait_until
 
 PAUSE_S = 0.1
@@ -298,34 +299,53 @@ def too_fast(members: Members) -> Iterator[Any]:
     yield members.fetch(other, "other")
 
 
-@pytest.mark.kafka
-def test_sessions_of_a_real_broker_end_and_are_throttled_as_ours(kafka: str) -> None:
-    host, _, port = kafka.rpartition(":")
+def played(scenario: Callable[[Members], Iterator[Any]], address: Address) -> list[Any]:
     with ExitStack() as stack:
-        ours = stack.enter_context(running_gateway()).addresses[1]
-        addresses = ours, Address(host, int(port))
-        for scenario in (ended, shared, stale, lost, too_fast):
-            told = [list(scenario(Members(address, stack, scenario))) for address in addresses]
-            assert told[0] == told[1]
-            if scenario is ended:
-                assert told[0] == [[(0, 2, 1)], [], [(0, 2, 2)], NO_SESSION]
-            elif scenario is stale:
-                assert told[0][1::2] == [False, False]
+        return list(scenario(Members(address, stack, scenario)))
 
 
-@pytest.mark.kafka
-@pytest.mark.parametrize("scenario", IN_TURN)
-def test_who_waits_at_a_real_broker_is_woken_as_at_ours(
-    kafka: str, scenario: Callable[[Members, float], Iterator[Any]]
+@pytest.mark.parametrize("scenario", [ended, shared, stale, lost, too_fast])
+def test_sessions_end_and_are_throttled_as_at_a_real_broker(
+    real_kafka: Address, scenario: Callable[[Members], Iterator[Any]]
 ) -> None:
-    """A request has to wait before the next one is sent: where that took longer it is told anew."""
-    host, _, port = kafka.rpartition(":")
-    wanted = IN_TURN[scenario]
+    theirs = golden(
+        f"share_sessions/{scenario.__name__}",
+        lambda: played(scenario, real_kafka),
+        scenario=source_of(scenario, Members),
+    )
+    with running_gateway() as gateway:
+        assert played(scenario, gateway.addresses[1]) == theirs
+    if scenario is ended:
+        assert theirs == [[(0, 2, 1)], [], [(0, 2, 2)], NO_SESSION]
+    elif scenario is stale:
+        assert theirs[1::2] == [False, False]
+
+
+def played_in_turn(
+    scenario: Callable[[Members, float], Iterator[Any]], address: Address
+) -> list[Any]:
+    """Play a scenario whose requests wait before the next one is sent.
+
+    It is played again with longer pauses if a request has come too late.
+    """
+    wanted, told = IN_TURN[scenario], list[Any]()
     with ExitStack() as stack:
-        ours = stack.enter_context(running_gateway()).addresses[1]
-        for address in (Address(host, int(port)), ours):
-            for pause_s in growing(PAUSE_S):
-                told = as_expected(scenario(Members(address, stack, scenario), pause_s), wanted)
-                if told == wanted:
-                    break
-            assert told == wanted, address
+        for pause_s in growing(PAUSE_S):
+            told = as_expected(scenario(Members(address, stack, scenario), pause_s), wanted)
+            if told == wanted:
+                break
+    return told
+
+
+@pytest.mark.parametrize("scenario", IN_TURN)
+def test_pending_fetches_complete_as_at_a_real_broker(
+    real_kafka: Address, scenario: Callable[[Members, float], Iterator[Any]]
+) -> None:
+    theirs = golden(
+        f"share_sessions/{scenario.__name__}",
+        lambda: played_in_turn(scenario, real_kafka),
+        scenario=source_of(scenario, Members),
+    )
+    assert theirs == IN_TURN[scenario]
+    with running_gateway() as gateway:
+        assert played_in_turn(scenario, gateway.addresses[1]) == theirs

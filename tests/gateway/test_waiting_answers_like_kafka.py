@@ -1,23 +1,27 @@
-"""What coordinators tell while their follower does not follow: at once, or not until it does.
+"""Responses of coordinators whose follower is halted: compare which wait, and what they are.
 
-Two brokers, real ones and ours; the second one is halted. What is written is not committed then,
-and answers that have nothing to write wait for it all the same: what they tell may come of it.
-Those of a transaction's coordinator do not wait; the id is busy.
+The second of two brokers is halted. Writes are not committed then, and responses without a write of
+their own wait for them all the same, because they may depend on one. Those of a transaction's
+coordinator do not wait: the id is busy.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from brokertwin.gateway.answers import Address
+from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.state.core.errors import Error
-from tests.support.schedules import Cluster, both_clusters
-from tests.support.waiting_questions import FOLLOWER, Question, World
-
-pytestmark = pytest.mark.kafka
+from tests.support.gateways import KEYS, Client
+from tests.support.goldens import golden, source_of
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.schedules import Cluster, our_cluster, real_cluster
+from tests.support.stepped_clock import SteppedClock
+from tests.support.waiting_questions import COORDINATOR, FOLLOWER, Question, World
 
 SETTINGS = {
     "broker.session.timeout.ms": "120000",
@@ -40,11 +44,14 @@ WAITED_S = 1.5
 NEXT_S = 0.1
 """How long the next question waits for the answer to the one before."""
 
+TICK_MS, STEP_MS = 10, 50
+"""How much of our time passes with a request, and at a time while all wait."""
+
 Noted = tuple[str, str, Any, str]
 
 
 class Player:
-    """Asks a cluster all questions, and notes what the answers say, and which of them waited."""
+    """Sends all requests to a real cluster, and notes the responses and which of them waited."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -113,12 +120,20 @@ class Player:
         ):
             yield from questions()
 
+    def begin(self) -> None:
+        """Create all that the requests are about."""
+        self.world.begin()
+
+    def settle(self) -> None:
+        """Wait until the members of the mixed group have their partitions."""
+        self.world.settle()
+
     def play(self) -> list[Noted]:
-        """The whole of it."""
+        """Play the whole scenario."""
         world = self.world
-        world.begin()
+        self.begin()
         self.ask("follows", self._questions())
-        world.settle()
+        self.settle()
         self.cluster.act("halt", FOLLOWER)
         self.ask("halted, all is committed", world.of_classic())
         self.ask("halted", self._questions())
@@ -131,17 +146,112 @@ class Player:
         return self.told
 
 
-@pytest.fixture
-def clusters(tmp_path: Path) -> Iterator[list[Cluster]]:
-    with both_clusters(tmp_path, 2, SETTINGS) as both:
-        yield both
+class Pending:
+    """A request to our coordinator.
+
+    Attributes:
+        answer: the response, once it has come.
+        waited_ms: how long it took, by our clock.
+    """
+
+    def __init__(self, question: Question, address: Address, began_ms: int) -> None:
+        self.question = question
+        self.answer: Any = None
+        self.waited_ms = 0
+        self._began_ms = began_ms
+        self._client = Client(address, PATIENCE_S)
+        self._client.send(question.api, question.version, question.body)
+
+    def is_done(self, now_ms: int) -> bool:
+        """Whether the response has come."""
+        if self.answer is None and self._client.has_something():
+            key, version = KEYS[self.question.api], self.question.version
+            self.answer = decode_response(key, version, self._client.receive())[1]
+            self.waited_ms = now_ms - self._began_ms
+            self._client.close()
+        return self.answer is not None
 
 
-def test_who_waits_for_what_was_written_before_is_who_waits_in_kafka(
-    clusters: list[Cluster],
-) -> None:
-    with ThreadPoolExecutor(len(clusters)) as pool:
-        real, ours = pool.map(lambda cluster: Player(cluster).play(), clusters)
+class OurPlayer(Player):
+    """Sends the same requests to ours, whose time passes only between them."""
+
+    def __init__(self, cluster: Cluster, clock: SteppedClock) -> None:
+        super().__init__(cluster)
+        self._clock = clock
+        self._looking = Client(cluster.address(COORDINATOR), PATIENCE_S)
+
+    def begin(self) -> None:
+        self._clock.tick_ms = TICK_MS
+        super().begin()
+        self._clock.tick_ms = 0
+
+    def settle(self) -> None:
+        self._clock.tick_ms = TICK_MS
+        super().settle()
+        self._clock.tick_ms = 0
+
+    def close(self) -> None:
+        self._looking.close()
+
+    def ask(self, when: str, questions: Iterable[Question]) -> None:
+        pending = self._all_sent(questions)
+        self._let_pass(lambda: all(each.is_done(self._clock.now) for each in pending))
+        for each in pending:
+            waited = "waited" if each.waited_ms > WAITED_S * 1000 else "at once"
+            self.told.append((when, each.question.what, self._plain(each.answer), waited))
+
+    def ask_rejoining(self, questions: Iterable[Question]) -> None:
+        pending = self._all_sent(questions)
+        waited = ["at once" if each.answer is not None else "waited" for each in pending]
+        self.cluster.act("rejoin", FOLLOWER)
+        self._let_pass(lambda: all(each.is_done(self._clock.now) for each in pending))
+        for each, how in zip(pending, waited, strict=True):
+            self.told.append(("rejoins", each.question.what, self._plain(each.answer), how))
+
+    def _all_sent(self, questions: Iterable[Question]) -> list[Pending]:
+        address = self.cluster.address(COORDINATOR)
+        found = []
+        for question in questions:
+            found.append(Pending(question, address, self._clock.now))
+            self._look()
+            for _ in range(int(NEXT_S * 1000 / STEP_MS)):
+                self._look()
+                if found[-1].is_done(self._clock.now):
+                    break
+                self._clock.now += STEP_MS
+        return found
+
+    def _look(self) -> None:
+        """Send a request that the broker handles after those before, with the time that it is."""
+        self._looking.call("METADATA", 12, {"topics": []})
+
+    def _let_pass(self, is_over: Callable[[], bool]) -> None:
+        def is_over_by_now() -> bool:
+            self._look()
+            self._clock.now += STEP_MS
+            return is_over()
+
+        wait_until(is_over_by_now)
+
+
+def asked(home: Path) -> list[Noted]:
+    with real_cluster(home, 2, SETTINGS) as cluster:
+        return Player(cluster).play()
+
+
+@pytest.mark.compares
+def test_responses_wait_for_uncommitted_writes_as_at_a_real_cluster(tmp_path: Path) -> None:
+    real = golden(
+        "coordinators/waiting_answers",
+        lambda: asked(tmp_path),
+        scenario=source_of(World, Player),
+        settings=SETTINGS,
+    )
+    clock = SteppedClock()
+    with our_cluster(2, SETTINGS, clock) as cluster:
+        player = OurPlayer(cluster, clock)
+        ours = player.play()
+        player.close()
     assert [each for each in zip(real, ours, strict=True) if each[0] != each[1]] == []
     met = {(when, waited) for when, _, _, waited in real}
     assert {("halted", "waited"), ("halted", "at once"), ("rejoins", "waited")} <= met

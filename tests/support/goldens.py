@@ -14,6 +14,7 @@ scenario has changed: record it again with `make record NAME=<name>`.
 import base64
 import gzip
 import hashlib
+import inspect
 import json
 import os
 import uuid
@@ -77,6 +78,7 @@ class TapedConnection(Client):
 
     def __init__(self, track: "Track", live: Connection | None) -> None:
         self._track, self._live = track, live
+        self._sent: list[Any] = []
 
     def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> Any:
         """Send a request and return the response's body."""
@@ -96,6 +98,25 @@ class TapedConnection(Client):
     def on(self, track: "Track") -> "TapedConnection":
         """Return the same connection, recorded on another track."""
         return TapedConnection(track, self._live)
+
+    def send(self, api: str, version: int, body: dict[str, Any] | None = None) -> int:
+        """Send a request whose response is received later; returns 0."""
+        self._sent = [api, version, body or {}]
+        if self._live is not None:
+            self._raw().send(api, version, body)
+        return 0
+
+    def receive(self) -> bytes:
+        """Receive the frame of the response to the request that was sent last."""
+        return self._track.answer(["receive", *self._sent], lambda: self._raw().receive())
+
+    def is_silent(self, for_s: float) -> bool:
+        """Whether no response comes in this time."""
+        asked = ["is silent", for_s, *self._sent]
+        return self._track.answer(asked, lambda: self._raw().is_silent(for_s))
+
+    def _raw(self) -> Client:
+        return cast(Client, self._live)
 
     def close(self) -> None:
         """Close the connection."""
@@ -244,6 +265,11 @@ def golden(
     """
     with tape(name, settings) as recording:
         return recording.answer(scenario, ask)
+
+
+def source_of(*parts: Callable[..., Any] | type) -> str:
+    """Return a hash of the functions and classes that play a scenario, to be recorded with it."""
+    return hashlib.sha256("".join(map(inspect.getsource, parts)).encode()).hexdigest()[:16]
 
 
 def _read(name: str, settings: object) -> Tape:

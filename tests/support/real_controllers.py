@@ -1,20 +1,22 @@
-"""A real controller, whose listener is spoken to, and a bench: brokers register at both."""
+"""A real controller, live or replayed, and a bench: brokers register at both."""
 
 import base64
 import json
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from brokertwin.gateway.answers import Address
 from brokertwin.gateway.protocol.generate import COMMENT
 from brokertwin.kafka_io import jars, properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.cluster import topics
 from tests.conformance import wire
+from tests.support.goldens import IS_LIVE, Track, started, tape
 from tests.support.machine import CLUSTER, Bench
 from tests.support.patience import wait_until
 from tests.support.replicas import FEATURES
@@ -33,27 +35,35 @@ def at(name: str = LISTENER, host: str = "h", port: int = 1234, protocol: int = 
 class Both:
     """A real controller and a bench; the brokers 50 and up register at both."""
 
-    def __init__(self, home: Path, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self.host, self.port = host, int(port)
-        voters = properties.read(home / "server.properties")["controller.quorum.voters"]
-        self.controller_port = int(voters.rpartition(":")[2])
-        self.cluster_id = properties.read(home / "data" / "meta.properties")["cluster.id"]
+    def __init__(self, recording: Track, home: Path, address: Address) -> None:
+        self._recording, self._home, self._address = recording, home, address
+        self.cluster_id = recording.drawn("cluster id", self._real_cluster_id)
         self.bench = Bench(brokers=(1,))
 
-    def real(self, api: str, version: int, body: Body, port: int | None = None) -> Body:
-        conn = wire.Conn(self.host, port or self.port)
-        try:
-            return dict(conn.call(api, version, body))
-        finally:
-            conn.close()
+    def _real_cluster_id(self) -> str:
+        return str(properties.read(self._home / "data" / "meta.properties")["cluster.id"])
+
+    def _controller_port(self) -> int:
+        voters = properties.read(self._home / "server.properties")["controller.quorum.voters"]
+        return int(voters.rpartition(":")[2])
+
+    def real(self, api: str, version: int, body: Body, is_controller: bool = False) -> Body:
+        def ask() -> Body:
+            port = self._controller_port() if is_controller else self._address.port
+            conn = wire.Conn(self._address.host, port)
+            try:
+                return dict(conn.call(api, version, body))
+            finally:
+                conn.close()
+
+        return self._recording.answer([api, version, body, is_controller], ask)
 
     def controller(self, api: str, version: int, body: Body) -> Body:
         """The answer of the controller, when there is one again."""
         answers: list[Body] = []
 
         def is_answered() -> bool:
-            answers.append(self.real(api, version, body, self.controller_port))
+            answers.append(self.real(api, version, body, is_controller=True))
             return bool(answers[-1]["errorCode"] != NOT_CONTROLLER)
 
         wait_until(is_answered, "there is a controller")
@@ -107,8 +117,21 @@ def plain(answer: Body) -> Body:
 
 
 @contextmanager
-def real_controller(home: Path, settings: Mapping[str, str] | None = None) -> Iterator[Both]:
-    """A real broker with its controller, with the schemas of Kafka's own jar, and a bench."""
+def real_controller(
+    home: Path, golden: str, settings: Mapping[str, str] | None = None
+) -> Iterator[Both]:
+    """Start a real broker with its controller, if one is asked, beside a bench."""
+    with (
+        broker_schemas() if IS_LIVE else nullcontext(),
+        started(EmbeddedKafka(home, default_home()), settings) as address,
+        tape(golden, settings) as recording,
+    ):
+        yield Both(recording, home, address)
+
+
+@contextmanager
+def broker_schemas() -> Iterator[None]:
+    """Add the schemas of brokers' own requests, from Kafka's jar, to those of the wire."""
     files = jars.fetch(jars.kafka_jars(), default_home(), None, lambda _: None)
     (jar,) = (each for each in files if re.fullmatch(r"kafka-clients-[\d.]+\.jar", each.name))
     added = {f"{each}{side}" for each in MESSAGES for side in ("Request", "Response")}
@@ -117,10 +140,8 @@ def real_controller(home: Path, settings: Mapping[str, str] | None = None) -> It
         for name in added:
             text = archive.read(f"common/message/{name}.json").decode()
             wire.EXTRA[name] = json.loads(COMMENT.sub("", text))
-    broker = EmbeddedKafka(home, default_home())
     try:
-        yield Both(broker.home, broker.start(settings or {}))
+        yield
     finally:
-        broker.stop()
         for name in added:
             del wire.EXTRA[name]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from brokertwin.gateway.answers import Address
+from brokertwin.gateway.engine import Clock, now_ms
 from brokertwin.gateway.local_engine import LocalEngine
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from tests.support.batches import batch
@@ -114,6 +115,10 @@ class Caller:
         """A call on a connection of its own."""
         with Client(self.cluster.address(broker), PATIENCE_S) as client:
             return client.call(api, version, body)
+
+    def act(self, verb: str, broker: int) -> None:
+        """Do something to a broker of the cluster."""
+        self.cluster.act(verb, broker)
 
     def create(self, assignment: Sequence[int] = ASSIGNMENT) -> list[int]:
         """Make the topic."""
@@ -266,15 +271,21 @@ def _said(answer: Told) -> Told:
 
 
 @contextmanager
-def both_clusters(home: Path, brokers: int, settings: Mapping[str, str]) -> Iterator[list[Cluster]]:
-    """A real cluster, and ours, of so many brokers with these settings."""
-    engine_type = partial(LocalEngine, may_intervene=True)
-    with (
-        kafka_cluster(home, brokers, settings) as nodes,
-        running_gateway(settings, brokers, engine_type=engine_type) as gateway,
-    ):
+def real_cluster(home: Path, brokers: int, settings: Mapping[str, str]) -> Iterator[RealCluster]:
+    """Start a real cluster of so many brokers."""
+    with kafka_cluster(home, brokers, settings) as nodes:
         real = RealCluster(nodes)
         try:
-            yield [real, OurCluster(gateway)]
+            yield real
         finally:
             real.free()
+
+
+@contextmanager
+def our_cluster(
+    brokers: int, settings: Mapping[str, str], clock: Clock = now_ms
+) -> Iterator[OurCluster]:
+    """Start a gateway of so many brokers."""
+    engine_type = partial(LocalEngine, may_intervene=True, clock=clock)
+    with running_gateway(settings, brokers, engine_type=engine_type) as gateway:
+        yield OurCluster(gateway)

@@ -1,22 +1,38 @@
-"""A clock for our broker that stands still until a test moves it on."""
+"""Clocks for our broker: one that a test moves on, and one that is faster than the machine's."""
+
+import time
+from collections.abc import Callable
 
 from brokertwin.gateway.engine import now_ms
 from tests.support.goldens import IS_LIVE, WRITTEN_MS
 
 
 class SteppedClock:
-    """The time in ms since 1970: the machine's beside a live broker, otherwise stepped by hand.
+    """The time in ms since 1970, which a test moves on.
 
     An engine fires the deadlines that have passed with its next request.
+
+    Attributes:
+        tick_ms: how much time passes with each reading, that is, with each request.
     """
 
     def __init__(self) -> None:
-        self._now = WRITTEN_MS
+        self.now = WRITTEN_MS
+        self.tick_ms = 0
 
     def __call__(self) -> int:
         """Return the time."""
-        return now_ms() if IS_LIVE else self._now
+        self.now += self.tick_ms
+        return self.now
 
-    def advance(self, ms: int) -> None:
-        """Let time pass, during a replay."""
-        self._now += ms
+
+def fast_clock(factor: int) -> Callable[[], int]:
+    """Return a clock that is so much faster than the machine's during a replay.
+
+    Only for deadlines of brokers, such as sessions and lags: an engine fires them in order, however
+    slow the machine is.
+    """
+    begin, began = now_ms(), time.monotonic()
+    if IS_LIVE:
+        return now_ms
+    return lambda: begin + int((time.monotonic() - began) * 1000 * factor)

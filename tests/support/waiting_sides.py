@@ -188,5 +188,5 @@ class WaitingSides:
         self._ours.look()
         if self._ours.group == self._real.group and self._ours.come.keys() == come.keys():
             return True
-        self._clock.advance(STEP_MS)
+        self._clock.now += STEP_MS
         return False

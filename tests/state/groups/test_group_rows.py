@@ -22,6 +22,7 @@ from brokertwin.state.groups.group_records import (
 )
 from brokertwin.state.observed.offset_history import OffsetHistory
 from tests.support.consumer_groups import GROUP, ConsumerBench
+from tests.support.goldens import golden
 from tests.support.group_rows import Read, Row, read_by_kafka
 from tests.support.machine import CLUSTER, Bench
 from tests.support.mixed_groups import Classic, classic_group
@@ -233,11 +234,16 @@ def assert_is_read_as_by_kafka(row: Row, read: Read) -> None:
     assert [getattr(said.value, WORD.sub("_", name).lower()) for name in fields] == theirs
 
 
-@pytest.mark.kafka
+@pytest.mark.compares
 def test_kafkas_own_classes_read_each_row_and_write_the_same_bytes() -> None:
     rows = [*rows_of(life()), *rows_of(streams_life()), *rows_of(share_life())]
     older = older_rows()
-    read = read_by_kafka([*rows, *older])
+    told = golden(
+        "groups/rows_as_read",
+        lambda: read_by_kafka([*rows, *older]),
+        scenario=[*rows, *older],
+    )
+    read = [Read(*each) for each in told]
     assert [each.again for each in read] == [*rows, *older]
     for row, each in zip(older, read[len(rows) :], strict=True):
         assert_is_read_as_by_kafka(row, each)

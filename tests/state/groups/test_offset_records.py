@@ -3,18 +3,19 @@
 import base64
 import struct
 import time
-import uuid
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokertwin.gateway.answers import Address
 from brokertwin.state.cluster.topics import is_uuid
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.groups import offset_records
 from brokertwin.state.groups.offset_records import OffsetKey, OffsetValue
+from tests.support.goldens import golden, source_of
 from tests.support.patience import PATIENCE_S
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -174,12 +175,12 @@ def commit(admin: Any, group: str, offsets: dict[Any, Any]) -> None:
         time.sleep(0 if results == {NoError} else 0.2)
 
 
-def test_a_real_broker_writes_the_same_bytes(kafka: str) -> None:
+def written_by(kafka: str, group: str, topic: str) -> list[Any]:
+    """Commit two offsets, delete one of them, and read the rows."""
     from kafka import KafkaAdminClient, TopicPartition
     from kafka.admin import NewTopic
     from kafka.structs import OffsetAndMetadata
 
-    group, topic = f"group/é-{uuid.uuid4()}", f"offsets-{uuid.uuid4()}"
     admin = KafkaAdminClient(bootstrap_servers=kafka)
     try:
         admin.create_topics([NewTopic(topic, 2, 1)], wait_for_metadata=True)
@@ -187,9 +188,19 @@ def test_a_real_broker_writes_the_same_bytes(kafka: str) -> None:
         commit(admin, group, {partitions[0]: OffsetAndMetadata(7, "", -1)})
         commit(admin, group, {partitions[1]: OffsetAndMetadata(2**40, "é" * 200, 3)})
         admin.delete_group_offsets(group, [partitions[0]])
-        written = offsets_topic(kafka, group, 3)
+        return offsets_topic(kafka, group, 3)
     finally:
         admin.close()
+
+
+def test_rows_of_offsets_have_the_bytes_of_a_real_broker(real_kafka: Address) -> None:
+    group, topic = "group/é", "offsets-of-rows"
+    bootstrap = f"{real_kafka.host}:{real_kafka.port}"
+    written = golden(
+        "groups/offset_rows",
+        lambda: written_by(bootstrap, group, topic),
+        scenario=source_of(written_by),
+    )
     assert len(written) == 3
     stored = [offset_records.decode_value(value) for _, value in written[:2] if value is not None]
     assert len({value.topic_id for value in stored} - {ZERO_UUID}) == 1

@@ -1,9 +1,9 @@
-"""What brokers say of their log directories beside a real controller: answers, and who leads then.
+"""Log directories of brokers: compare responses and elected leaders with a real controller.
 
 The brokers 50 to 52 are none: they register and send heartbeats, and never fetch.
 """
 
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,12 +121,6 @@ class Directories:
         return [(each["errorCode"], each["isFenced"], each["shouldShutDown"]) for each in told]
 
 
-@pytest.fixture(scope="module")
-def directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Directories]:
-    with real_controller(tmp_path_factory.mktemp("directories"), PATIENT) as both:
-        yield Directories(both)
-
-
 STEPS: list[tuple[Any, ...]] = [
     ("beat", 50, 1, []),
     ("assign", 50, 1, [(ONE, True, [0])]),
@@ -156,15 +150,17 @@ STEPS: list[tuple[Any, ...]] = [
 """What is said; a heartbeat of version 0 has no directories."""
 
 
-@pytest.mark.kafka
-def test_what_is_said_of_directories_has_the_same_effect(directories: Directories) -> None:
-    directories.agree("the topic is made")
+@pytest.mark.compares
+def test_reports_of_directories_have_the_effect_of_a_real_controller(tmp_path: Path) -> None:
     codes = set()
-    for what, *said in STEPS:
-        real, ours = getattr(directories, what)(*said)
-        assert real == ours, (what, said)
-        codes.add(real[0])
-        if what == "assign":
-            codes.update(code for each in real[1] for _, code in each)
-        directories.agree((what, said))
+    with real_controller(tmp_path / "broker", "controller/directories", PATIENT) as both:
+        directories = Directories(both)
+        directories.agree("the topic is made")
+        for what, *said in STEPS:
+            real, ours = getattr(directories, what)(*said)
+            assert real == ours, (what, said)
+            codes.add(real[0])
+            if what == "assign":
+                codes.update(code for each in real[1] for _, code in each)
+            directories.agree((what, said))
     assert codes == {0, 3, 6, 77, 100}

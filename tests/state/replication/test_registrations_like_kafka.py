@@ -1,15 +1,15 @@
-"""BrokerRegistration beside a real controller: who is refused, and where clients are sent.
+"""BrokerRegistration: compare refusals and listeners of brokers with a real controller.
 
 A wrong listener makes a controller of 4.3.1 step down and come back, so there are few of them here;
 one without a name would end it.
 """
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.patience import wait_until
-from tests.support.real_controllers import Body, Both, at, real_controller
+from tests.support.real_controllers import Body, at, real_controller
 from tests.support.replicas import FEATURES
 
 SHARE, METADATA = "share.version", "metadata.version"
@@ -57,42 +57,37 @@ REGISTRATIONS: list[tuple[int, Body]] = [
 """The version of a request, and in which of its fields it is another than a right one."""
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    with real_controller(tmp_path_factory.mktemp("registrations")) as made:
-        yield made
-
-
-@pytest.mark.kafka
-def test_registrations_and_where_clients_are_sent(both: Both) -> None:
-    epochs: dict[int, tuple[int, int]] = {}
-    codes = set()
-    for broker, (version, changed) in enumerate(REGISTRATIONS, 50):
-        real, ours = both.registered(broker, version, changed)
-        assert real["errorCode"] == ours["errorCode"], (version, changed)
-        codes.add(real["errorCode"])
-        if broker < 50 + len(LISTENERS):
-            epochs[broker] = real["brokerEpoch"], ours["brokerEpoch"]
-    assert codes == {0, 35, 102, 104, 119, -1}
-    for broker, known in epochs.items():
-        both.unfenced(broker, known)
-    assignments = [{"partitionIndex": n, "brokerIds": [b, 1]} for n, b in enumerate(epochs)]
-    topic = {"name": "t", "numPartitions": -1, "replicationFactor": -1, "configs": []}
-    body = {"topics": [topic | {"assignments": assignments}], "timeoutMs": 5000}
-    body["validateOnly"] = False
-    assert both.real("CreateTopics", 7, body)["topics"][0]["errorCode"] == 0
-    assert both.bench.request("CREATE_TOPICS", 7, body)["topics"][0]["errorCode"] == 0
-    asked: Body = {"topics": [{"name": "t"}], "includeTopicAuthorizedOperations": False}
-    asked |= {"allowAutoTopicCreation": False, "includeClusterAuthorizedOperations": False}
-    wait_until(lambda: both.real("Metadata", 8, asked)["topics"][0]["errorCode"] == 0)
-    for version in (0, 1, 5, 6, 8):
-        real, ours = both.told("Metadata", "METADATA", version, asked)
-        assert real == ours, version
-    described = {"includeClusterAuthorizedOperations": False, "endpointType": 1}
-    for is_fenced in (False, True):
-        described["includeFencedBrokers"] = is_fenced
-        real, ours = both.told("DescribeCluster", "DESCRIBE_CLUSTER", 2, described)
-        assert real == ours, is_fenced
-    listed = {"topics": [{"name": "t"}], "responsePartitionLimit": 100, "cursor": None}
-    real, ours = both.told("DescribeTopicPartitions", "DESCRIBE_TOPIC_PARTITIONS", 0, listed)
-    assert real == ours
+@pytest.mark.compares
+def test_registrations_have_the_responses_of_a_real_controller(tmp_path: Path) -> None:
+    with real_controller(tmp_path / "broker", "controller/registrations") as both:
+        epochs: dict[int, tuple[int, int]] = {}
+        codes = set()
+        for broker, (version, changed) in enumerate(REGISTRATIONS, 50):
+            real, ours = both.registered(broker, version, changed)
+            assert real["errorCode"] == ours["errorCode"], (version, changed)
+            codes.add(real["errorCode"])
+            if broker < 50 + len(LISTENERS):
+                epochs[broker] = real["brokerEpoch"], ours["brokerEpoch"]
+        assert codes == {0, 35, 102, 104, 119, -1}
+        for broker, known in epochs.items():
+            both.unfenced(broker, known)
+        assignments = [{"partitionIndex": n, "brokerIds": [b, 1]} for n, b in enumerate(epochs)]
+        topic = {"name": "t", "numPartitions": -1, "replicationFactor": -1, "configs": []}
+        body = {"topics": [topic | {"assignments": assignments}], "timeoutMs": 5000}
+        body["validateOnly"] = False
+        assert both.real("CreateTopics", 7, body)["topics"][0]["errorCode"] == 0
+        assert both.bench.request("CREATE_TOPICS", 7, body)["topics"][0]["errorCode"] == 0
+        asked: Body = {"topics": [{"name": "t"}], "includeTopicAuthorizedOperations": False}
+        asked |= {"allowAutoTopicCreation": False, "includeClusterAuthorizedOperations": False}
+        wait_until(lambda: both.real("Metadata", 8, asked)["topics"][0]["errorCode"] == 0)
+        for version in (0, 1, 5, 6, 8):
+            real, ours = both.told("Metadata", "METADATA", version, asked)
+            assert real == ours, version
+        described = {"includeClusterAuthorizedOperations": False, "endpointType": 1}
+        for is_fenced in (False, True):
+            described["includeFencedBrokers"] = is_fenced
+            real, ours = both.told("DescribeCluster", "DESCRIBE_CLUSTER", 2, described)
+            assert real == ours, is_fenced
+        listed = {"topics": [{"name": "t"}], "responsePartitionLimit": 100, "cursor": None}
+        real, ours = both.told("DescribeTopicPartitions", "DESCRIBE_TOPIC_PARTITIONS", 0, listed)
+        assert real == ours
