@@ -1,4 +1,4 @@
-"""A log directory that fails while its broker runs: a real cluster and the gateway answer alike.
+"""A log directory that fails while its broker runs: the gateway answers like a real cluster.
 
 Three brokers with three directories each. Kafka is free in which of them a new log goes first, so
 one is chosen in which the second broker has what is asked for: its directory is taken away. In
@@ -19,6 +19,7 @@ from brokertwin.gateway.control import Control
 from brokertwin.gateway.local_engine import LocalEngine
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway
+from tests.support.goldens import golden
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import wait_until
 
@@ -349,12 +350,18 @@ def lead_through(cluster: Cluster) -> list[Any]:
     return asking.told
 
 
-@pytest.mark.kafka
-def test_what_is_answered_of_a_failed_log_directory(tmp_path: Path) -> None:
+def ask_kafka(home: Path) -> list[Any]:
+    """A real cluster's answers."""
+    with kafka(home) as real:
+        return lead_through(real)
+
+
+@pytest.mark.compares
+def test_requests_about_a_failed_log_directory_get_kafkas_responses(tmp_path: Path) -> None:
     with gateway(tmp_path) as ours:
         answers = lead_through(ours)
-    with kafka(tmp_path) as real:
-        expected = lead_through(real)
+    asked = [TOPICS, [(api, version, broker) for api, version, broker, _ in answers]]
+    expected = golden("cluster/failed_dirs", lambda: ask_kafka(tmp_path), scenario=asked)
     assert len(answers) == len(expected)
     differing = [pair for pair in zip(answers, expected, strict=True) if pair[0] != pair[1]]
     assert differing == []
