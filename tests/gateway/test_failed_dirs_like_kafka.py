@@ -19,7 +19,7 @@ from brokertwin.gateway.control import Control
 from brokertwin.gateway.local_engine import LocalEngine
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway
-from tests.support.goldens import golden
+from tests.support.goldens import KEEPING, WRITTEN_MS, golden
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import wait_until
 
@@ -50,6 +50,9 @@ UNSTABLE = (
 )
 
 
+RECORDS = batch(b"x", timestamps=[WRITTEN_MS])
+
+
 class Cluster(NamedTuple):
     """A cluster to be asked, by broker, and what is done to it.
 
@@ -71,7 +74,7 @@ def gateway(home: Path) -> Iterator[Cluster]:
     """Three brokers of a gateway."""
     disks = [f"/disk-{number}" for number in range(1, DISKS + 1)]
     taking: Any = partial(LocalEngine, may_intervene=True)
-    settings = {"log.dirs": ",".join(disks)}
+    settings = {**KEEPING, "log.dirs": ",".join(disks)}
     with running_gateway(settings, brokers=3, engine_type=taking) as running:
         made, path = Control(running.engine, home / "control"), home / "control"
         running.run(made.open())
@@ -95,7 +98,7 @@ def gateway(home: Path) -> Iterator[Cluster]:
 @contextmanager
 def kafka(home: Path) -> Iterator[Cluster]:
     """Three brokers of Kafka."""
-    with kafka_cluster(home, 3, disks=DISKS) as nodes:
+    with kafka_cluster(home, 3, KEEPING, disks=DISKS) as nodes:
         own = home / str(BROKER)
         disks = [own / "data", *(own / f"disk-{number}" for number in range(2, DISKS + 1))]
         away = own / "away"
@@ -179,7 +182,7 @@ class Asking:
 
     def produce(self, broker: int, topic: str, place: int, acks: int = -1) -> Any:
         """Produces a record."""
-        body = produce_body(topic, batch(b"x"), self.number(topic, place), acks)
+        body = produce_body(topic, RECORDS, self.number(topic, place), acks)
         return self.ask(broker, "PRODUCE", 9, body)
 
     def _stable(self, answer: Any, topic: str = "") -> Any:
