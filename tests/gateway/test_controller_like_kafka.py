@@ -1,4 +1,4 @@
-"""Elections, reassignments, brokers that go: a real cluster of three and the gateway answer alike.
+"""Elections, reassignments, stopped brokers: the gateway answers like a real cluster of three.
 
 Each answer is compared field by field. Left out are what only one of the two has (ports, disks) and
 the order of lists that Kafka gives in the order of its hash tables.
@@ -17,6 +17,7 @@ from brokertwin.gateway.answers import Address
 from brokertwin.gateway.control import Control
 from brokertwin.gateway.local_engine import LocalEngine
 from tests.support.gateways import Client, running_gateway
+from tests.support.goldens import golden
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import wait_until
 
@@ -216,8 +217,14 @@ def is_fenced(client: Client, broker: int) -> bool:
     return any(each["brokerId"] == broker and each["isFenced"] for each in brokers)
 
 
-@pytest.mark.kafka
-def test_the_controller_answers_as_kafkas_does(tmp_path: Path) -> None:
+def ask_kafka(home: Path, expected: dict[Any, Any]) -> list[list[Any]]:
+    """A real cluster's answers."""
+    with kafka(home) as cluster:
+        return play(cluster, expected)
+
+
+@pytest.mark.compares
+def test_controller_answers_elections_and_reassignments_like_kafkas(tmp_path: Path) -> None:
     with gateway(tmp_path) as cluster:
         ours = play(cluster, {})
     expected = {
@@ -225,8 +232,11 @@ def test_the_controller_answers_as_kafkas_does(tmp_path: Path) -> None:
         for steps, answers in zip((BEFORE, AFTER), ours, strict=True)
         for number, (_, answer) in enumerate(answers)
     }
-    with kafka(tmp_path / "kafka") as cluster:
-        real = play(cluster, expected)
+    real = golden(
+        "cluster/controller",
+        lambda: ask_kafka(tmp_path / "kafka", expected),
+        scenario=[TOPICS, BEFORE, AFTER],
+    )
     for one, other in zip(ours, real, strict=True):
         differing = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
         assert differing == [], "\n".join(f"ours {pair[0]}\nreal {pair[1]}" for pair in differing)

@@ -1,4 +1,4 @@
-"""Log directories that get no new logs (KIP-1066): a gateway and a real broker, asked the same."""
+"""Log directories that get no new logs (KIP-1066), at a gateway and at a real broker."""
 
 import re
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ import pytest
 
 from brokertwin.gateway.answers import Address
 from tests.support.gateways import Client, running_gateway
+from tests.support.goldens import golden
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import wait_until
 
@@ -17,14 +18,20 @@ DISKS = ("/disk-1", "/disk-2")
 
 
 class Side:
-    """A broker with two log directories; answers name them by their numbers."""
+    """A broker with two log directories; answers name them by their numbers.
+
+    Attributes:
+        asked: what was asked so far.
+    """
 
     def __init__(self, client: Client, disks: list[str]) -> None:
+        self.asked: list[Any] = []
         self._client = client
         self._disks = disks
 
     def create(self, name: str, count: int = 4, **more: Any) -> tuple[int, str | None]:
         """Creates a topic; the error and what is said of it."""
+        self.asked.append(["create", name, count, more])
         wanted = {"name": name, "numPartitions": count, "replicationFactor": 1, **more}
         body = {"topics": [wanted], "timeoutMs": 10_000}
         (topic,) = self._client.call("CREATE_TOPICS", 7, body)["topics"]
@@ -32,6 +39,7 @@ class Side:
 
     def cordon(self, text: str, of: str = BROKER) -> tuple[int, str | None]:
         """Sets what is cordoned, `1` and `2` for the directories; waits until topics go by that."""
+        self.asked.append(["cordon", text, of])
         text = re.sub("[12]", lambda number: self._disks[int(number[0]) - 1], text)
         setting = {"name": "cordoned.log.dirs", "configOperation": 0, "value": text}
         resource = {"resourceType": 4, "resourceName": of, "configs": [setting]}
@@ -82,6 +90,7 @@ class Side:
 
     def move(self, topic: str, partition: int, disk: int) -> int:
         """Moves a log; the error."""
+        self.asked.append(["move", topic, partition, disk])
         topics = [{"name": topic, "partitions": [partition]}]
         body = {"dirs": [{"path": self._disks[disk], "topics": topics}]}
         (answer,) = self._client.call("ALTER_REPLICA_LOG_DIRS", 2, body)["results"]
@@ -89,6 +98,7 @@ class Side:
 
     def grow(self, topic: str, count: int) -> Any:
         """Gives a topic more partitions."""
+        self.asked.append(["grow", topic, count])
         wanted = {"name": topic, "count": count, "assignments": None}
         body = {"topics": [wanted], "timeoutMs": 10_000, "validateOnly": False}
         return self._client.call("CREATE_PARTITIONS", 3, body)["results"]
@@ -117,14 +127,20 @@ class Side:
         yield self.cordon("*", EVERYBODY)
 
 
-@pytest.mark.kafka
-def test_a_cordoned_directory_gets_no_new_logs(tmp_path: Path) -> None:
-    with kafka_cluster(tmp_path, 1, disks=2) as nodes:
-        own = tmp_path / "1"
+def ask_kafka(home: Path) -> list[Any]:
+    """A real broker's answers."""
+    with kafka_cluster(home, 1, disks=2) as nodes:
+        own = home / "1"
         host, _, port = nodes[1][1].rpartition(":")
         with Client(Address(host, int(port))) as client:
-            real = list(Side(client, [str(own / "data"), str(own / "disk-2")]).play())
+            return list(Side(client, [str(own / "data"), str(own / "disk-2")]).play())
+
+
+@pytest.mark.compares
+def test_cordoned_directory_gets_no_new_logs(tmp_path: Path) -> None:
     with running_gateway({"log.dirs": ",".join(DISKS)}) as gateway, gateway.client() as client:
-        ours = list(Side(client, list(DISKS)).play())
+        side = Side(client, list(DISKS))
+        ours = list(side.play())
+    real = golden("cluster/cordoned_dirs", lambda: ask_kafka(tmp_path), scenario=side.asked)
     assert ours == real
     assert [each[0] for each in real if isinstance(each, tuple)].count(38) == 2

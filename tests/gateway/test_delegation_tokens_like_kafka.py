@@ -10,7 +10,7 @@ import time
 import uuid
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,12 @@ from brokertwin.gateway import credentials, scram
 from brokertwin.gateway.answers import Address
 from brokertwin.gateway.security import Security
 from brokertwin.gateway.security_protocol import SecurityProtocol
-from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.access.authorizer import CLASS_NAME, Operation, ResourceType
 from tests.support import sasl
 from tests.support.gateways import Client, running_gateway
+from tests.support.goldens import golden, properties_of, real_broker
 from tests.support.kafka_tools import ToolProcess
 from tests.support.patience import growing, wait_until
 from tests.support.settled import settle
@@ -255,24 +255,17 @@ def converse(address: Address) -> list[tuple[str, Any]]:
     return talk.said
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address, Address]]:
-    """Where a real broker and a gateway are reached."""
-    home = tmp_path_factory.mktemp("tokens")
+@contextmanager
+def gateway(home: Path) -> Iterator[Address]:
+    """A gateway with these settings and users."""
     file = home / "users.jsonl"
     mechanism = scram.MECHANISMS[sasl.SCRAM_256]
     credentials.write(file, [credentials.make(u, mechanism, PASSWORD, 4096) for u in USERS])
     security = Security.of(
         SecurityProtocol.SASL_PLAINTEXT, {"delegation.token.secret.key": SECRET}, file
     )
-    kafka = EmbeddedKafka(home / "kafka", default_home())
-    try:
-        host, _, port = kafka.start(SETTINGS).rpartition(":")
-        given = properties.read(kafka.home / "server.properties")
-        with running_gateway(given, security=security) as gateway:
-            yield Address(host, int(port)), gateway.addresses[1]
-    finally:
-        kafka.stop()
+    with running_gateway(properties_of(SETTINGS), security=security) as running:
+        yield running.addresses[1]
 
 
 def are_alike(what: str, answer: Any, own: Any) -> bool:
@@ -282,10 +275,22 @@ def are_alike(what: str, answer: Any, own: Any) -> bool:
     return bool(answer == own)
 
 
-@pytest.mark.kafka
-def test_tokens_go_as_with_kafka(both: tuple[Address, Address]) -> None:
-    with ThreadPoolExecutor() as pool:
-        real, ours = pool.map(converse, both)
+def ask_kafka(home: Path) -> list[tuple[str, Any]]:
+    """What a real broker says."""
+    with real_broker(home, SETTINGS) as address:
+        return converse(address)
+
+
+@pytest.mark.compares
+def test_token_requests_and_logins_get_kafkas_responses(tmp_path: Path) -> None:
+    with gateway(tmp_path) as address:
+        ours = converse(address)
+    real = golden(
+        "access/delegation_tokens",
+        lambda: ask_kafka(tmp_path / "kafka"),
+        scenario=[what for what, _ in ours],
+        settings=SETTINGS,
+    )
     differing = [
         f"{what}\n  kafka {answer}\n  ours  {own}"
         for (what, answer), (_, own) in zip(real, ours, strict=True)
@@ -362,10 +367,14 @@ def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, in
 
 
 @pytest.mark.kafka
-def test_the_tool_prints_what_it_prints_on_a_real_broker(
-    both: tuple[Address, Address], tmp_path: Path
-) -> None:
-    with ToolProcess() as java:
-        real, ours = (typed(java, tmp_path, address) for address in both)
+def test_tool_prints_the_same_with_a_real_broker(tmp_path: Path) -> None:
+    kafka = EmbeddedKafka(tmp_path / "kafka", default_home())
+    try:
+        host, _, port = kafka.start(SETTINGS).rpartition(":")
+        with gateway(tmp_path) as ours_at, ToolProcess() as java:
+            both = (Address(host, int(port)), ours_at)
+            real, ours = (typed(java, tmp_path, address) for address in both)
+    finally:
+        kafka.stop()
     assert ours == real
     assert [status for _, status, _ in real].count(0) >= 5, real

@@ -1,4 +1,4 @@
-"""A log directory that fails while its broker runs: a real cluster and the gateway answer alike.
+"""A log directory that fails while its broker runs: the gateway answers like a real cluster.
 
 Three brokers with three directories each. Kafka is free in which of them a new log goes first, so
 one is chosen in which the second broker has what is asked for: its directory is taken away. In
@@ -19,6 +19,7 @@ from brokertwin.gateway.control import Control
 from brokertwin.gateway.local_engine import LocalEngine
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway
+from tests.support.goldens import KEEPING, WRITTEN_MS, golden
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import wait_until
 
@@ -49,6 +50,9 @@ UNSTABLE = (
 )
 
 
+RECORDS = batch(b"x", timestamps=[WRITTEN_MS])
+
+
 class Cluster(NamedTuple):
     """A cluster to be asked, by broker, and what is done to it.
 
@@ -70,7 +74,7 @@ def gateway(home: Path) -> Iterator[Cluster]:
     """Three brokers of a gateway."""
     disks = [f"/disk-{number}" for number in range(1, DISKS + 1)]
     taking: Any = partial(LocalEngine, may_intervene=True)
-    settings = {"log.dirs": ",".join(disks)}
+    settings = {**KEEPING, "log.dirs": ",".join(disks)}
     with running_gateway(settings, brokers=3, engine_type=taking) as running:
         made, path = Control(running.engine, home / "control"), home / "control"
         running.run(made.open())
@@ -94,7 +98,7 @@ def gateway(home: Path) -> Iterator[Cluster]:
 @contextmanager
 def kafka(home: Path) -> Iterator[Cluster]:
     """Three brokers of Kafka."""
-    with kafka_cluster(home, 3, disks=DISKS) as nodes:
+    with kafka_cluster(home, 3, KEEPING, disks=DISKS) as nodes:
         own = home / str(BROKER)
         disks = [own / "data", *(own / f"disk-{number}" for number in range(2, DISKS + 1))]
         away = own / "away"
@@ -178,7 +182,7 @@ class Asking:
 
     def produce(self, broker: int, topic: str, place: int, acks: int = -1) -> Any:
         """Produces a record."""
-        body = produce_body(topic, batch(b"x"), self.number(topic, place), acks)
+        body = produce_body(topic, RECORDS, self.number(topic, place), acks)
         return self.ask(broker, "PRODUCE", 9, body)
 
     def _stable(self, answer: Any, topic: str = "") -> Any:
@@ -349,12 +353,18 @@ def lead_through(cluster: Cluster) -> list[Any]:
     return asking.told
 
 
-@pytest.mark.kafka
-def test_what_is_answered_of_a_failed_log_directory(tmp_path: Path) -> None:
+def ask_kafka(home: Path) -> list[Any]:
+    """A real cluster's answers."""
+    with kafka(home) as real:
+        return lead_through(real)
+
+
+@pytest.mark.compares
+def test_requests_about_a_failed_log_directory_get_kafkas_responses(tmp_path: Path) -> None:
     with gateway(tmp_path) as ours:
         answers = lead_through(ours)
-    with kafka(tmp_path) as real:
-        expected = lead_through(real)
+    asked = [TOPICS, [(api, version, broker) for api, version, broker, _ in answers]]
+    expected = golden("cluster/failed_dirs", lambda: ask_kafka(tmp_path), scenario=asked)
     assert len(answers) == len(expected)
     differing = [pair for pair in zip(answers, expected, strict=True) if pair[0] != pair[1]]
     assert differing == []

@@ -21,10 +21,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar, cast
 
 from brokertwin.gateway.answers import Address
 from brokertwin.gateway.engine import now_ms
+from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
@@ -246,6 +248,14 @@ def started(broker: EmbeddedKafka, settings: Mapping[str, str] | None = None) ->
         yield Address(host, int(port))
     finally:
         broker.stop()
+
+
+def properties_of(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that a real broker with these settings has, for a gateway beside it."""
+    with TemporaryDirectory() as home:
+        broker = EmbeddedKafka(Path(home), default_home())
+        broker._write_properties({**KEEPING, **settings})
+        return properties.read(Path(home) / "server.properties")
 
 
 def golden(

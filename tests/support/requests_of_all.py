@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from brokertwin.state.cluster.topics import derive_uuid
-from tests.support.batches import START, batch
+from tests.support.batches import batch
+from tests.support.goldens import WRITTEN_MS
 
 NOBODY = "AAAAAAAAAAAAAAAAAAAAAA"
 BROKER, LOGGERS, METRICS, GROUP, TOPIC = 4, 8, 16, 32, 2
@@ -30,11 +31,11 @@ class Asked(NamedTuple):
 
 def _transactional() -> bytes:
     builder = DefaultRecordBatchBuilder(2, 0, 1, 4_000_000, 0, 0, 1 << 20)
-    builder.append(0, START, b"key", b"value", [])
+    builder.append(0, WRITTEN_MS, b"key", b"value", [])
     return bytes(builder.build())
 
 
-PLAIN_RECORDS, TRANSACTIONAL_RECORDS = batch(b"value"), _transactional()
+PLAIN_RECORDS, TRANSACTIONAL_RECORDS = batch(b"value", timestamps=[WRITTEN_MS]), _transactional()
 
 
 def all_of(who: str, version: int, topic_id: str) -> list[Asked]:
