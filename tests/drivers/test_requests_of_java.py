@@ -1,12 +1,14 @@
 """The requests of our clients beside those of Java's, field by field.
 
-`Requests.java` beside this file has Java's clients; ours do the same. Both are recorded. On a real
-Kafka, and for transactions as of before KIP-890 also on a gateway that has nothing newer.
+`Requests.java` beside this file has Java's clients; ours do the same. Both are captured. Java's ask
+a real Kafka, and for transactions as of before KIP-890 a gateway that has nothing newer.
 """
 
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +22,19 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.drivers.consumer import Consumer
 from brokertwin.drivers.producer import Producer
-from tests.drivers.test_consumer_members import topic_at
+from brokertwin.gateway.answers import Address
+from tests.drivers.test_consumer_members import make_topic
 from tests.support.asked import Fields, differences, fields
-from tests.support.batches import START
 from tests.support.gateways import running_gateway
+from tests.support.goldens import IS_LIVE, WRITTEN_MS, golden
 from tests.support.kafka_tools import streams_command
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.proxies import Capturing, capturing
 
-pytestmark = pytest.mark.kafka
-
 DRIVER = Path(__file__).with_name("Requests.java")
-TOPIC = "compared"
+TOPIC = "requests-compared"
+"""One name for all: it is also in fields that are bytes."""
+
 AGAIN = "again"
 """A classic consumer that goes on where the one before it has committed."""
 
@@ -49,7 +52,7 @@ def of(clients: tuple[str, ...], *said: str) -> list[str]:
 
 
 NAMES = [
-    'name: - | "compared"',
+    'name: - | "requests-compared"',
     "topicId: … | -",
 ]
 """What stands at a topic."""
@@ -87,7 +90,7 @@ def settings_of(client: str, group: str) -> ConsumerConfig:
 def produce(producer: Producer, topic: str) -> None:
     for at in range(6):
         value = b"%d" % at
-        producer.send(topic, Message(value, value, START), at % 2)
+        producer.send(topic, Message(value, value, WRITTEN_MS), at % 2)
     producer.flush(60_000)
 
 
@@ -106,24 +109,33 @@ def transactional(bootstrap: str, topic: str, group: str) -> None:
 
 
 def run_ours(proxy: Capturing, topic: str, clients: tuple[str, ...]) -> None:
-    for client in clients:
-        group = f"{topic}-ours-{client}"
-        if client == "idempotent":
-            config = ProducerConfig(linger_ms=10_000)
-            with Producer(proxy.bootstrap, config, client_id=client) as producer:
-                produce(producer, topic)
-        elif client == "transactional":
-            transactional(proxy.bootstrap, topic, group)
-        else:
-            fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST)
-            settings = settings_of(client, f"{topic}-ours-classic" if client == AGAIN else group)
-            wanted: dict[str, Any] = {"topics": [topic]}
-            if client in PATTERNS:
-                wanted = {"pattern": f"{topic}.*"}
-            with Consumer(
-                proxy.bootstrap, settings, fetches=fetches, client_id=client, **wanted
-            ) as consumer:
-                wait_until(lambda at=client: not consumer.poll(100) and has_read(proxy, at))
+    """Run our clients: first the producers, then the consumers side by side."""
+    if "idempotent" in clients:
+        config = ProducerConfig(linger_ms=10_000)
+        with Producer(proxy.bootstrap, config, client_id="idempotent") as producer:
+            produce(producer, topic)
+    if "transactional" in clients:
+        transactional(proxy.bootstrap, topic, f"{topic}-ours-transactional")
+    consumers = [each for each in clients if each in CONSUMERS and each != AGAIN]
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(consume, proxy, topic, each, clients) for each in consumers]:
+            done.result()
+
+
+def consume(proxy: Capturing, topic: str, client: str, clients: tuple[str, ...]) -> None:
+    """Run a consumer, and the one that goes on after it."""
+    fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST)
+    of_group = GroupProtocol.CLASSIC if client == AGAIN else client
+    settings = settings_of(client, f"{topic}-ours-{of_group}")
+    wanted: dict[str, Any] = {"topics": [topic]}
+    if client in PATTERNS:
+        wanted = {"pattern": f"{topic}.*"}
+    with Consumer(
+        proxy.bootstrap, settings, fetches=fetches, client_id=client, **wanted
+    ) as consumer:
+        wait_until(lambda: not consumer.poll(100) and has_read(proxy, client))
+    if client == GroupProtocol.CLASSIC and AGAIN in clients:
+        consume(proxy, topic, AGAIN, clients)
 
 
 def run_java(proxy: Capturing, topic: str, clients: tuple[str, ...]) -> None:
@@ -132,7 +144,7 @@ def run_java(proxy: Capturing, topic: str, clients: tuple[str, ...]) -> None:
         [*streams_command(), *words],
         stdin=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "WRITTEN_AT": str(START)},
+        env={**os.environ, "WRITTEN_AT": str(WRITTEN_MS)},
     )
     assert java.stdin is not None
     with java:
@@ -180,29 +192,52 @@ def asked_of(proxy: Capturing) -> Fields:
     return fields(each for each in proxy.documents() if not asks_for_no_topic(each))
 
 
-def compared(bootstrap: str, directory: Path, clients: tuple[str, ...]) -> list[str]:
-    """How Java's clients and ours differ."""
-    topic = topic_at(bootstrap, TOPIC)
-    with capturing(bootstrap, directory / "theirs.jsonl") as theirs:
-        run_java(theirs, topic, clients)
+def compared(name: str, bootstrap: str, directory: Path, clients: tuple[str, ...]) -> list[str]:
+    """Return how requests of Java's clients, from a golden, and of ours differ."""
+    make_topic(bootstrap, TOPIC)
+
+    def ask() -> Fields:
+        with capturing(bootstrap, directory / "theirs.jsonl") as theirs:
+            run_java(theirs, TOPIC, clients)
+        return asked_of(theirs)
+
+    said = golden(name, ask, scenario=[DRIVER.read_text(encoding="utf-8"), clients, TOPIC])
     with capturing(bootstrap, directory / "ours.jsonl") as ours:
-        run_ours(ours, topic, clients)
-    said = asked_of(theirs)
+        run_ours(ours, TOPIC, clients)
     assert AGAIN not in clients or f"{AGAIN} OFFSET_FOR_LEADER_EPOCH" in said
-    return [each.replace(topic, TOPIC) for each in differences(said, asked_of(ours))]
+    return differences(said, asked_of(ours))
 
 
 def told(*reasons: str) -> list[str]:
     return sorted(line for reason in reasons for line in DIFFERENCES[reason])
 
 
-def test_our_clients_and_javas_ask_a_kafka_the_same_but_for_a_closed_list(
-    kafka: str, tmp_path: Path
-) -> None:
-    assert sorted(compared(kafka, tmp_path, CLIENTS)) == told(*DIFFERENCES)
+PATIENT = {
+    "group.consumer.heartbeat.interval.ms": "15000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""No consumer sends a second heartbeat, which has less in it, also on a slow machine."""
 
 
-def test_transactions_as_of_before_kip_890_are_javas(tmp_path: Path) -> None:
+@pytest.fixture
+def bootstrap(real_kafka: Address) -> Iterator[str]:
+    """A real Kafka if one is asked, otherwise a gateway for our clients."""
+    if IS_LIVE:
+        yield f"{real_kafka.host}:{real_kafka.port}"
+        return
+    with running_gateway(PATIENT) as gateway:
+        yield gateway.bootstrap
+
+
+def test_our_requests_are_javas_except_for_a_closed_list(bootstrap: str, tmp_path: Path) -> None:
+    found = compared("drivers/requests", bootstrap, tmp_path, CLIENTS)
+    assert sorted(found) == told(*DIFFERENCES)
+
+
+@pytest.mark.compares
+def test_transactions_before_kip_890_are_javas(tmp_path: Path) -> None:
     with running_gateway({"brokertwin.transaction.version": "1"}) as gateway:
-        found = compared(gateway.bootstrap, tmp_path, TRANSACTIONAL)
+        found = compared(
+            "drivers/requests_before_kip_890", gateway.bootstrap, tmp_path, TRANSACTIONAL
+        )
     assert sorted(found) == [line for line in told("who we are") if line.startswith(TRANSACTIONAL)]

@@ -18,8 +18,8 @@ HASH_LETTERS = 12
 
 
 def inputs(count: int) -> int:
-    """Return how many inputs a comparison has: `EXAMPLES` under `GOLDENS=compare`."""
-    return int(os.environ.get("EXAMPLES", count)) if MODE == "compare" else count
+    """Return how many inputs a comparison has: `EXAMPLES`, if more, under `GOLDENS=compare`."""
+    return max(count, int(os.environ.get("EXAMPLES", "0"))) if MODE == "compare" else count
 
 
 def broker_command() -> tuple[str, ...]:

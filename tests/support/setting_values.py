@@ -5,7 +5,7 @@
 
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from brokertwin.state.configs.config_keys import ConfigKey, Type
 from brokertwin.state.configs.group_configs import GROUP_CONFIGS
@@ -60,12 +60,12 @@ class Said(NamedTuple):
     said: list[str | None]
 
 
-def settings_of_kafka() -> list[Said]:
-    """Return what Kafka says of the settings here."""
-    questions = [
+def settings_of_kafka(golden_name: str) -> list[Said]:
+    """Return what Kafka says of the settings here, from a golden or from Java."""
+    questions: list[dict[str, Any]] = [
         {"of": of, "name": name, "texts": texts_of(key) if is_bounded(name, key) else []}
         for (of, name), key in known().items()
     ]
     lines = [json.dumps(each) for each in questions]
-    answers = golden("configs/setting_values", lambda: ask_java(DRIVER, lines), scenario=questions)
+    answers = golden(golden_name, lambda: ask_java(DRIVER, lines), scenario=questions)
     return [Said(**asked, **answer) for asked, answer in zip(questions, answers, strict=True)]

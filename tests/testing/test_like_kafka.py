@@ -14,6 +14,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.testing import KafkaBroker
 from tests.support.batches import batch
 from tests.support.gateways import Client
+from tests.support.goldens import golden
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import PATIENCE_S
 
@@ -223,10 +224,12 @@ def reassign(client: Client, topic: str, partition: int, leader: int) -> None:
     assert answer["responses"][0]["partitions"][0]["errorCode"] == 0, answer
 
 
-@pytest.mark.kafka
-def test_what_moves_is_answered_as_by_kafka(tmp_path: Path) -> None:
-    with kafka_cluster(tmp_path, 2) as nodes:
-        addresses = {node: address for node, (_, address) in nodes.items()}
-        controller = clients_of(addresses)[1]
-        real = play_both(addresses, lambda *place: reassign(controller, *place))
-    assert in_the_double() == real
+@pytest.mark.compares
+def test_moved_partitions_and_coordinators_respond_as_kafkas(tmp_path: Path) -> None:
+    def ask() -> Answers:
+        with kafka_cluster(tmp_path, 2) as nodes:
+            addresses = {node: address for node, (_, address) in nodes.items()}
+            controller = clients_of(addresses)[1]
+            return play_both(addresses, lambda *place: reassign(controller, *place))
+
+    assert in_the_double() == golden("testing/moving", ask)

@@ -1,9 +1,5 @@
 """What the leader of a group of workers assigns: the examples of docs/systems/connect.md."""
 
-import base64
-from pathlib import Path
-
-import msgspec
 import pytest
 
 from brokertwin.clients.connect.connect_protocol import (
@@ -20,12 +16,8 @@ from brokertwin.clients.connect.cooperative_assignor import ClusterAssignment, C
 from brokertwin.clients.connect.eager_assignor import assign_eagerly
 from brokertwin.clients.connect.leader import Known, Leader
 from brokertwin.clients.connect.work import TaskId, work_of
-from tests.support.connect_groups import ROUNDS, Workers, as_json
 
 TWO_AND_TWO = work_of({"sink": 2, "source": 2})
-JAVAS = Path(__file__).with_name("java_rebalances.jsonl")
-SEEDS = (15, 26, 53, 75)
-"""Together they notice rules broken on purpose."""
 
 
 def named(items: list[TaskId]) -> list[str]:
@@ -199,58 +191,3 @@ def test_what_is_written_is_read() -> None:
 def test_a_worker_names_its_protocols_most_wanted_first() -> None:
     assert Protocol.SESSIONED.spoken == ["sessioned", "compatible", "default"]
     assert Protocol.EAGER.spoken == ["default"]
-
-
-class Row(msgspec.Struct):
-    """What Java assigned in a round of a drawn group."""
-
-    seed: int
-    round: int
-    given: dict[str, str]
-
-
-def rows() -> list[Row]:
-    return [msgspec.json.decode(line, type=Row) for line in JAVAS.read_bytes().splitlines()]
-
-
-def test_what_java_assigned_is_assigned() -> None:
-    """So that without Java, too, each rule is held to what Kafka does."""
-    answers = {(row.seed, row.round): row.given for row in rows()}
-    assert len(answers) == len(SEEDS) * ROUNDS
-    for seed in SEEDS:
-        workers = Workers(seed)
-        for at in range(ROUNDS):
-            given = workers.assign(workers.question())
-            for member, data in answers[seed, at].items():
-                theirs, ours = (
-                    decode_assignment(base64.b64decode(data)),
-                    decode_assignment(given[member]),
-                )
-                assert sorted(ours.assigned) == sorted(theirs.assigned), (seed, at, member)
-                assert sorted(ours.revoked) == sorted(theirs.revoked), (seed, at, member)
-                assert ours.delay_ms == theirs.delay_ms, (seed, at, member)
-            workers.take(given)
-            workers.change()
-
-
-def main() -> None:
-    """Writes the table; done once for each version of Kafka."""
-    from tests.clients.connect.test_java_connect import javas_answers
-
-    lines = []
-    for seed in SEEDS:
-        workers = Workers(seed)
-        asked = []
-        for _ in range(ROUNDS):
-            question = workers.question()
-            asked.append(question)
-            workers.take(workers.assign(question))
-            workers.change()
-        for at, given in enumerate(javas_answers(asked)):
-            row = Row(seed, at, as_json({"members": given})["members"])
-            lines.append(msgspec.json.encode(row))
-    JAVAS.write_bytes(b"\n".join(lines) + b"\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs: logs move, or will come to lie where they are wished."""
 
-from collections.abc import Iterator
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.replication import disk
 from tests.conformance import wire
+from tests.support.goldens import Connection, started, tape
 from tests.support.machine import Bench, header
 from tests.support.patience import wait_until
 
@@ -114,22 +115,38 @@ class TwoDisks(EmbeddedKafka):
         self._properties.write_text(properties.dump(own), encoding="utf-8")
 
 
-@pytest.fixture
-def real(tmp_path: Path) -> Iterator[tuple[Any, tuple[str, str]]]:
+class Renamed:
+    """A connection to a broker with two disks, whose directories are called `DISKS`."""
+
+    def __init__(self, connection: wire.Conn, first: Path) -> None:
+        self._connection = connection
+        self._paths = [(f"{first}2", DISKS[1]), (f"{first}", DISKS[0])]
+
+    def call(self, api: str, version: int, body: dict[str, Any]) -> Any:
+        text = json.dumps(body)
+        for path, name in self._paths:
+            text = text.replace(name, path)
+        text = json.dumps(self._connection.call(api, version, json.loads(text)))
+        for path, name in self._paths:
+            text = text.replace(path, name)
+        return json.loads(text)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.mark.compares
+def test_kafka_moves_the_same_logs(tmp_path: Path) -> None:
     broker = TwoDisks(tmp_path / "broker", default_home())
-    try:
-        host, _, port = broker.start().rpartition(":")
-        connection = wire.Conn(host, int(port))
-        yield connection, (str(broker.home / "data"), str(broker.home / "data2"))
-        connection.close()
-    finally:
-        broker.stop()
+    with tape("apis/alter_replica_log_dirs") as recording, started(broker) as address:
+        real = recording.connection(lambda: Renamed(wire.Conn(*address), broker.home / "data"))
+        compare_moves(real)
+        real.close()
 
 
-@pytest.mark.kafka
-def test_a_real_broker_moves_the_same_logs(real: tuple[Any, tuple[str, str]]) -> None:
-    connection, (first, second) = real
-    bench = Bench(log_dirs=(first, second))
+def compare_moves(connection: Connection) -> None:
+    first, second = DISKS
+    bench = Bench(log_dirs=DISKS)
     long, no = "t" * 213, "/nope"
 
     def create(name: str) -> None:

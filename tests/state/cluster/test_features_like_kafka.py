@@ -1,18 +1,18 @@
 """Features and the quorum beside a real broker: the same requests, the same answers and levels."""
 
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from brokertwin.gateway.answers import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from tests.conformance import wire
 from tests.state.cluster.test_features import QUORUM, SAFE, UNSAFE, UPGRADE, VERSION, levels
+from tests.support.goldens import Connection, Tape, TapedConnection, started, tape
 from tests.support.machine import Bench
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import wait_until
 
 GROUP, TRANSACTION, METADATA, KRAFT = (
     f"{name}.version" for name in ("group", "transaction", "metadata", "kraft")
@@ -57,20 +57,36 @@ VARYING = {"logEndOffset", "highWatermark", "lastFetchTimestamp", "lastCaughtUpT
 """What two clusters have each of its own."""
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tape, Address]]:
+    """A broker of this file's own: feature levels are those of the whole cluster."""
+    broker = EmbeddedKafka(tmp_path_factory.mktemp("features") / "broker", default_home())
+    with tape("cluster/features") as recording, started(broker) as address:
+        yield recording, address
+
+
 @pytest.fixture
-def real(tmp_path: Path) -> Iterator[wire.Conn]:
-    broker = EmbeddedKafka(tmp_path / "broker", default_home())
-    try:
-        host, _, port = broker.start().rpartition(":")
-        connection = wire.Conn(host, int(port))
-        yield connection
-        connection.close()
-    finally:
-        broker.stop()
+def real(
+    recorded: tuple[Tape, Address], request: pytest.FixtureRequest
+) -> Iterator[TapedConnection]:
+    recording, address = recorded
+    connection = recording.track(request.node.name).connection(lambda: wire.Conn(*address))
+    yield connection
+    connection.close()
 
 
-@pytest.mark.kafka
-def test_a_real_broker_takes_and_refuses_the_same_levels(real: Any) -> None:
+@pytest.mark.compares
+def test_quorum_is_described_as_by_kafka(real: Connection) -> None:
+    bench = Bench()
+    for version in (0, 1, 2):
+        for body in (QUORUM, *({"topics": topics} for topics in QUORUMS)):
+            expected = real.call("DescribeQuorum", version, body)
+            found = bench.request("DESCRIBE_QUORUM", version, body)
+            assert without_varying(found) == without_varying(expected), (version, body)
+
+
+@pytest.mark.compares
+def test_feature_levels_are_updated_and_refused_as_by_kafka(real: Connection) -> None:
     bench = Bench()
     for version in (0, 1, 2):
         for step in STEPS:
@@ -86,30 +102,13 @@ def test_a_real_broker_takes_and_refuses_the_same_levels(real: Any) -> None:
                 expected = real.call("UpdateFeatures", version, body)
                 given = {**body} if version else {k: v for k, v in body.items() if k[0] != "v"}
                 assert bench.request("UPDATE_FEATURES", version, given) == expected, (version, step)
-        assert_soon_the_same(real, levels(bench))
+        ours = levels(bench)
+        wait_until(lambda ours=ours: real_levels(real) == ours, "the broker applies the levels")
 
 
-def assert_soon_the_same(real: Any, expected: dict[str, int]) -> None:
-    """The real broker hears a moment later of what its controller has decided."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (found := real_levels(real)) != expected:
-        assert time.monotonic() < deadline, (found, expected)
-        time.sleep(0.05)
-
-
-def real_levels(real: Any) -> dict[str, int]:
+def real_levels(real: Connection) -> dict[str, int]:
     answer = real.call("ApiVersions", 4, {"clientSoftwareName": "x"} | VERSION)
     return {each["name"]: each["maxVersionLevel"] for each in answer["finalizedFeatures"]}
-
-
-@pytest.mark.kafka
-def test_a_real_controller_describes_itself_alike(real: Any) -> None:
-    bench = Bench()
-    for version in (0, 1, 2):
-        for body in (QUORUM, *({"topics": topics} for topics in QUORUMS)):
-            expected = real.call("DescribeQuorum", version, body)
-            found = bench.request("DESCRIBE_QUORUM", version, body)
-            assert without_varying(found) == without_varying(expected), (version, body)
 
 
 def without_varying(found: Any) -> Any:

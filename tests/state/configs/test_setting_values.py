@@ -17,7 +17,7 @@ def fault(name: str, key: ConfigKey, text: str) -> str | None:
 
 @pytest.fixture(scope="module")
 def kafkas() -> list[setting_values.Said]:
-    return setting_values.settings_of_kafka()
+    return setting_values.settings_of_kafka("configs/setting_values")
 
 
 @pytest.mark.compares

@@ -1,7 +1,7 @@
 """Retention beside a real broker: the same batches and settings, the same records stay."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from tests.conformance import wire
 from tests.state.logs.test_retention import DAY, INTERVAL, earliest
+from tests.support.goldens import Connection, started, tape
 from tests.support.machine import Bench, header
 from tests.support.patience import PATIENCE_S
 
@@ -129,22 +130,36 @@ CUT_AT_APPEND = {
 """The earliest offsets where a cut by the check's settings, or from the log start, left others."""
 
 
-@pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    broker = EmbeddedKafka(tmp_path / "broker", default_home())
-    settings = {"log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "500"}
-    settings["log.cleaner.backoff.ms"] = "500"
-    try:
-        yield broker.start(settings)
-    finally:
-        broker.stop()
+SETTINGS = {
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "500",
+    "log.cleaner.backoff.ms": "500",
+}
+MORE_CHECKS_S = 2
 
 
-@pytest.mark.kafka
-def test_a_real_broker_keeps_the_same_records(address: str) -> None:
+@pytest.mark.compares
+def test_the_same_records_are_retained_as_by_kafka(tmp_path: Path) -> None:
     """Settings that let records go come last, so that no check sees half of a topic."""
-    host, _, port = address.rpartition(":")
-    real, bench, now = wire.Conn(host, int(port)), Bench(), int(time.time() * 1000)
+    broker = EmbeddedKafka(tmp_path / "broker", default_home())
+    with tape("logs/retention", SETTINGS) as recording, started(broker, SETTINGS) as address:
+        real = recording.connection(lambda: wire.Conn(*address))
+        now = recording.drawn("now", lambda: int(time.time() * 1000))
+        ours = retained(real, now)
+        theirs = recording.answer("retained", lambda: settled(wire.Conn(*address), ours))
+        real.close()
+    assert theirs == ours
+    ends = {name: len(case.batches) + len(case.after) for name, case in CASES.items()}
+    assert {name for name, end in ends.items() if ours[name][0] == end} == {
+        "all-old",
+        "nothing-stays",
+    }
+    assert {name: ours[name][0] for name in CUT_AT_APPEND} == CUT_AT_APPEND
+
+
+def retained(real: Connection, now: int) -> dict[str, tuple[int, int]]:
+    """Play the cases on both sides; return what ours retains."""
+    bench = Bench()
     bench.now = now
     for name, case in CASES.items():
         both_create(real, bench, name, case.configs | {"retention.ms": "-1"})
@@ -160,20 +175,18 @@ def test_a_real_broker_keeps_the_same_records(address: str) -> None:
         both_alter(real, bench, name, case.at_last)
     bench.now = now // INTERVAL * INTERVAL + INTERVAL
     bench.now += INTERVAL  # past the delay of a new topic
-    ours = {name: (earliest(bench, name), size) for name, size in sizes(bench).items()}
+    return {name: (earliest(bench, name), size) for name, size in sizes(bench).items()}
+
+
+def settled(real: wire.Conn, ours: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Return what the real broker retains when it has what ours has, and some checks later."""
     deadline = time.monotonic() + PATIENCE_S
-    while (theirs := real_state(real)) != ours:
-        assert time.monotonic() < deadline, (theirs, ours)
+    while real_state(real) != ours and time.monotonic() < deadline:
         time.sleep(0.1)
-    time.sleep(2)  # some checks more
-    assert real_state(real) == ours
-    ends = {name: len(case.batches) + len(case.after) for name, case in CASES.items()}
-    assert {name for name, end in ends.items() if ours[name][0] == end} == {
-        "all-old",
-        "nothing-stays",
-    }
-    assert {name: ours[name][0] for name in CUT_AT_APPEND} == CUT_AT_APPEND
+    time.sleep(MORE_CHECKS_S)
+    found = real_state(real)
     real.close()
+    return found
 
 
 def both_create(real: Any, bench: Bench, name: str, configs: dict[str, str]) -> None:

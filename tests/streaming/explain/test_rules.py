@@ -15,6 +15,7 @@ from brokertwin.streaming.explain.bodies import errors
 from brokertwin.streaming.explain.rules import RULES
 from brokertwin.streaming.explain.story import Refused
 from brokertwin.streaming.replay.recording import read
+from tests.support.goldens import golden
 from tests.support.sources import ROOT, name_of, python_files
 
 CLASS = re.compile(r"\b([A-Z]\w*[a-z]\w*)(?:\.(\w+))?")
@@ -95,19 +96,31 @@ class KafkasClasses:
         return (archive.read(file) for archive, file in self._files.get(name, ()))
 
 
-@pytest.mark.kafka
+def named_by(source: str) -> list[tuple[str, str]]:
+    """Return the classes that a rule's source names, each with a member or an empty text."""
+    if "until Kafka" in source:
+        return []
+    return CLASS.findall(re.sub(r"KIP-\d+|Kafka\b", "", source))
+
+
+@pytest.mark.compares
 def test_a_rules_source_is_in_kafkas_jars_and_names_the_error() -> None:
     """A class, or a member of one; and one of them gives the error."""
-    kafka, wrong = KafkasClasses(), []
-    for error, rule in RULES.items():
-        if "until Kafka" in rule.source:
-            continue
-        named = CLASS.findall(re.sub(r"KIP-\d+|Kafka\b", "", rule.source))
-        wrong += [
-            f"{error.name}: {name}.{member}"
-            for name, member in named
-            if not kafka.has(name, member)
+    asked = [
+        (error.name, name, member)
+        for error, rule in RULES.items()
+        for name, member in named_by(rule.source)
+    ]
+
+    def ask() -> list[list[bool]]:
+        kafka = KafkasClasses()
+        return [
+            [kafka.has(name, member), kafka.gives(name, Error[error])]
+            for error, name, member in asked
         ]
-        if named and not any(kafka.gives(name, error) for name, _ in named):
-            wrong.append(f"{error.name}: not by {[name for name, _ in named]}")
+
+    told = golden("explain/rule_sources", ask, scenario=asked)
+    wrong = [each for each, (has, _) in zip(asked, told, strict=True) if not has]
+    given = {error for (error, _, _), (_, gives) in zip(asked, told, strict=True) if gives}
     assert wrong == []
+    assert {error for error, _, _ in asked} - given == set()
