@@ -118,6 +118,7 @@ TYPED = {
 }
 """Page to what is typed of it."""
 
+RUN_ONCE = "brokertwin run --available-now --event-time recorded"
 PASSWORD = "wonder land\n"
 ENTERED = {"brokertwin credentials add": PASSWORD * 2}
 
@@ -264,7 +265,10 @@ def test_every_command_of_a_page_does_what_it_should(reader: Reader, name: str) 
         assert re.search(r"(?m)^agree 11 of 11$", said["brokertwin replay --job --compare"])
         assert "1 passed" in said["pytest -q test_orders.py"]
         assert " back " in said["brokertwin offsets history backup billing"]
-        assert "requests 11, responses 11" in said["brokertwin run --available-now --event-time recorded"]
+        assert (
+            "requests 11, responses 11"
+            in said["brokertwin run --available-now --event-time recorded"]
+        )
     if name == "docs/tutorials/run-the-job.md":
         assert "orders" in said["brokertwin state logs"]
         assert "by hand" in said["brokertwin state offsets --checkpoint restored"]
