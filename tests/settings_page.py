@@ -20,7 +20,7 @@ and where each one comes from, with
 
 A value comes from the first of these places that has one:
 
-1. a command-line option (`brokertwin run --help` shows the options);
+1. a command-line option, as in `brokertwin run --prefix shop`;
 2. the environment: `{PREFIX}` and the name in capitals, as in `{PREFIX}BOOTSTRAP=kafka-1:9092`;
 3. a TOML file: the file of `--config`, or `{FILE_NAME}` in the working directory;
 4. the default.
