@@ -196,7 +196,7 @@ def refused_event(reader: Reader) -> None:
 
 
 def saved_modules(page: str) -> Callable[[Reader], None]:
-    """Return what saves the Python blocks of a page under the names that the page gives."""
+    """Return a setup that saves the page's Python blocks under the names in the page."""
 
     def save(reader: Reader) -> None:
         text = (ROOT / page).read_text(encoding="utf-8")
