@@ -1,4 +1,4 @@
-"""What `pip install brokertwin` leaves out, and the sentence that says what brings it.
+"""Optional dependencies: which extra installs a module, and the error if it is missing.
 
 pyproject.toml has the packages of each extra.
 """
@@ -43,4 +43,6 @@ def need(what: str, *modules: str) -> None:
 
 def missing(what: str, module: str) -> UserError:
     """The error for a module of an extra that is not installed."""
-    return UserError(f"{what} needs {module}: pip install 'brokertwin[{EXTRA_OF[module]}]'")
+    extra = EXTRA_OF[module]
+    hint = f"Install brokertwin with the extra {extra}; in a clone: pip install -e '.[{extra}]'"
+    return UserError(f"{what} needs {module}.", hint)

@@ -22,7 +22,7 @@ from brokertwin.errors import UserError
 
 PREFIX = "BROKERTWIN_"
 FILE_NAME = "brokertwin.toml"
-ALL_SETTINGS = "README.md lists all settings, and so does: brokertwin config show"
+ALL_SETTINGS = "docs/settings.md and `brokertwin config show` list all settings."
 MASTERS = "local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
 _MASTER = (
     r"local|local\[(\*|[1-9]\d*)(, *\d+)?\]|local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]"
@@ -66,36 +66,38 @@ class Settings(BaseSettings):
 
     home: Path = Field(
         default_factory=default_home,
-        description="directory of the jars, the embedded broker and the default checkpoint",
+        description="directory for jars, the embedded Kafka and the default checkpoint",
     )
     bootstrap: str | None = Field(
-        None, description="Kafka's host:port,…; without it the embedded broker"
+        None, description="Kafka address, host:port,…; unset: the embedded Kafka"
     )
     kafka_config: Path | None = Field(
-        None, description="file of Java client properties (TLS, SASL) for reaching Kafka"
+        None, description="file with Java client properties (TLS, SASL) for Kafka"
     )
     prefix: str = Field(
         "brokertwin",
         pattern=r"^[a-zA-Z0-9._-]{1,200}$",
-        description="what the names of the job's topics begin with",
+        description="prefix of the job's topic names",
     )
     clusters: Annotated[tuple[str, ...], NoDecode] = Field(
-        ("default",), min_length=1, description="names of the clusters that the job holds"
+        ("default",), min_length=1, description="names of the clusters in the job"
     )
     brokers: str = Field(
-        "1", description="brokers of each cluster: a number, ids as in 1,2,101, or cluster=…"
+        "1", description="brokers of each cluster: a number, ids such as 1,2,101, or cluster=…"
     )
-    cells: int = Field(1, ge=1, description="cells of each cluster; its state is spread over them")
+    cells: int = Field(1, ge=1, description="cells (parallel units of state) in each cluster")
     checkpoint: Path | None = Field(
-        None, description="checkpoint directory; without it <home>/checkpoints/<prefix>"
+        None, description="checkpoint directory; unset: <home>/checkpoints/<prefix>"
     )
     master: str = Field("local[*]", description="Spark master URL")
     spark_conf: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="Spark's own configuration: name=value, …; a variable has ; between them"
+        (), description="Spark configuration, name=value; separated by ; in the environment"
     )
-    spark_ui: bool = Field(False, description="serve Spark's own UI; run says where")
+    spark_ui: bool = Field(False, description="serve Spark's own UI; run prints the address")
     driver_memory: str = Field(
-        "2g", pattern=r"^\d+[kmgKMG]$", description="heap of the Spark driver (local: of all)"
+        "2g",
+        pattern=r"^\d+[kmgKMG]$",
+        description="heap of the Spark driver; with a local master, of the whole job",
     )
     shuffle_partitions: int = Field(
         2, ge=1, description="Spark tasks that share the cells; a checkpoint fixes it"
@@ -103,73 +105,76 @@ class Settings(BaseSettings):
     trigger: str = Field(
         "0 seconds",
         pattern=f"^{TRIGGER}$",
-        description="time between starts of micro-batches; 0 seconds: each as soon as possible",
+        description="time between micro-batch starts; 0 seconds: as soon as possible",
     )
     max_offsets_per_trigger: int = Field(
-        100_000, ge=1, description="events that one micro-batch takes at most"
+        100_000, ge=1, description="maximum number of events in a micro-batch"
     )
     max_bytes_per_trigger: int = Field(
         64 * 1024 * 1024,
         ge=1,
-        description="bytes of its events at most, but for one of each partition",
+        description="maximum bytes of events in a micro-batch; each partition may add one event",
     )
     event_time: Literal["append", "recorded"] = Field(
-        "append", description="clamp event times to Kafka's LogAppendTime, or take them as written"
+        "append",
+        description="append: clamp event times to LogAppendTime; recorded: take them as written",
     )
     event_time_max_skew_ms: int = Field(
-        5_000, ge=0, description="how far an event's time may lie from its LogAppendTime"
+        5_000, ge=0, description="maximum distance of an event's time from its LogAppendTime"
     )
     interventions: bool = Field(
-        False, description="take what `brokertwin cluster` does to brokers: stop, isolate, …"
+        False, description="accept `brokertwin cluster` commands: stop, isolate, …"
     )
     records: bool | None = Field(
         None,
-        description="write every change of durable state to <prefix>.records; without it only a"
-        " job with several cells of a cluster does, since else the requests give them again",
+        description="write every change of durable state to <prefix>.records;"
+        " unset: only if a cluster has several cells",
     )
     snapshots: Path | None = Field(
-        None, description="directory of snapshots; without it <home>/snapshots/<prefix>"
+        None, description="snapshot directory; unset: <home>/snapshots/<prefix>"
     )
     snapshot_every: str | None = Field(
         None,
         pattern=f"^{SNAPSHOT_EVERY}$",
-        description="how often `run` takes one: 100 batches, 90 seconds, 5 minutes, 1 hour",
+        description="how often `run` takes a snapshot: 100 batches, 90 seconds, 5 minutes, 1 hour",
     )
     snapshots_keep: int = Field(
-        10, ge=1, description="the newest snapshots that `run` keeps; it removes older ones"
+        10, ge=1, description="number of newest snapshots that `run` keeps; it deletes older ones"
     )
     snapshots_keep_hours: float | None = Field(
-        None, gt=0, description="and how old they may get; the newest one always stays"
+        None, gt=0, description="maximum age of kept snapshots; the newest is always kept"
     )
     snapshot_suite: str | None = Field(
-        None, description="the suite that a snapshot has to meet, or is kept aside: default, a file"
+        None,
+        description="suite that a snapshot must pass: default or a file; others go to rejected/",
     )
     check_every: str | None = Field(
         None,
         pattern=f"^{SNAPSHOT_EVERY}$",
-        description="how often `run` checks the newest micro-batch, as in snapshot_every",
+        description="how often `run` checks the newest micro-batch; same form as snapshot_every",
     )
     check_on: str = Field(
         "snapshot",
         pattern=f"^{CHECK_ON}(, *{CHECK_ON})*$",
-        description="what these look at: snapshot (the committed offsets), requests, responses,"
+        description="what these checks read: snapshot (committed offsets), requests, responses,"
         " records",
     )
-    check_suite: str = Field("default", description="the suite of these checks: default, a file")
+    check_suite: str = Field("default", description="suite for these checks: default or a file")
     check_policy: Literal["warn", "hold", "stop"] = Field(
-        "warn", description="what one that fails does: a line, no more snapshots, the job's end"
+        "warn",
+        description="when a check fails: warn logs it, hold takes no snapshots, stop ends the job",
     )
     follow_offsets: str | None = Field(
-        None, description="address of another Kafka whose committed offsets `run` follows"
+        None, description="address of another Kafka whose committed offsets `run` imports"
     )
     follow_into: Path | None = Field(
-        None, description="directory for the rows of its __consumer_offsets, for `offsets`"
+        None, description="directory for these imported offsets, read by `offsets`"
     )
     follow_kafka_config: Path | None = Field(
-        None, description="file of Java client properties (TLS, SASL) for reaching it"
+        None, description="file with Java client properties (TLS, SASL) for that Kafka"
     )
     stop_timeout_s: float = Field(
-        60.0, gt=0, description="how long SIGTERM and SIGINT wait for the running batch's commit"
+        60.0, gt=0, description="how long SIGTERM and SIGINT wait for the running batch to commit"
     )
     requests_partitions: int = Field(
         4, ge=1, description="partitions of <prefix>.requests; a checkpoint fixes it"
@@ -180,10 +185,10 @@ class Settings(BaseSettings):
         None, description="Ivy settings file for fetching jars from a mirror"
     )
     log_format: Literal["console", "json"] = Field(
-        "console", description="form of the lines on standard error; json: a document each"
+        "console", description="format of standard error: lines, or json with one document a line"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="least level that is written to standard error; progress is info"
+        "info", description="lowest level written to standard error; progress is info"
     )
 
     @field_validator("clusters", mode="before")

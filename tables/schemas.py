@@ -1,8 +1,8 @@
-"""Every table of the state, its columns, and what they mean: the one place that says so.
+"""Tables of the state, their columns and descriptions.
 
-`brokertwin query` without SQL prints it, docs/query.md repeats it (a test compares), and the
-Arrow schemas are made of it. Names are those of `brokertwin state --json`, which are Kafka's.
-In a table's name an underscore stands for a hyphen.
+`brokertwin query` without SQL prints them, docs/query.md lists them (a test compares both), and
+the Arrow schemas are built from them. Names are those of `brokertwin state --json`, which are
+Kafka's. In a table's name an underscore replaces a hyphen.
 """
 
 from collections.abc import Iterator
@@ -42,20 +42,20 @@ class Table(NamedTuple):
         return self.kind.value.replace("-", "_")
 
 
-CELL = Column("cell", TEXT, "the cell that has it; a cluster of one cell gives it its name")
-BROKER = Column("broker", INT, "the broker that has it")
-TOPIC = Column("topic", TEXT, "the topic's name; its id, where it has been deleted")
-PARTITION = Column("partition", INT, "the partition's number")
-TOPIC_ID = Column("topicId", TEXT, "Kafka's id of the topic")
-GROUP_ID = Column("groupId", TEXT, "the group")
-SESSION_ID = Column("sessionId", INT, "the fetch session's id")
-CLIENT_ID = Column("clientId", TEXT, "the client's `client.id`")
-PRODUCER_ID = Column("producerId", LONG, "the producer's id")
-PRODUCER_EPOCH = Column("producerEpoch", INT, "its newest epoch; what comes with a lower is fenced")
-LEADER_EPOCH = Column("leaderEpoch", INT, "the leader epoch; -1 for none")
-LAST_SEQUENCE = Column("lastSequence", INT, "the sequence of the batch's last record; -1 for none")
-LAST_OFFSET = Column("lastOffset", LONG, "the offset of the batch's last record; -1 for none")
-LOG_START = Column("logStartOffset", LONG, "the first offset that is not deleted")
+CELL = Column("cell", TEXT, "the cell; named like its cluster if that has one cell")
+BROKER = Column("broker", INT, "the broker")
+TOPIC = Column("topic", TEXT, "topic name, or id of a deleted topic")
+PARTITION = Column("partition", INT, "partition number")
+TOPIC_ID = Column("topicId", TEXT, "topic id")
+GROUP_ID = Column("groupId", TEXT, "group id")
+SESSION_ID = Column("sessionId", INT, "fetch session id")
+CLIENT_ID = Column("clientId", TEXT, "`client.id`")
+PRODUCER_ID = Column("producerId", LONG, "producer id")
+PRODUCER_EPOCH = Column("producerEpoch", INT, "newest epoch; lower ones are fenced")
+LEADER_EPOCH = Column("leaderEpoch", INT, "leader epoch; -1 for none")
+LAST_SEQUENCE = Column("lastSequence", INT, "sequence of the last record; -1 for none")
+LAST_OFFSET = Column("lastOffset", LONG, "offset of the last record; -1 for none")
+LOG_START = Column("logStartOffset", LONG, "first offset that is not deleted")
 
 TABLES = (
     Table(
@@ -63,30 +63,30 @@ TABLES = (
         "A topic.",
         (
             CELL,
-            Column("topic", TEXT, "its name"),
+            Column("topic", TEXT, "topic name"),
             TOPIC_ID,
-            Column("partitions", INT, "how many partitions it has"),
-            Column("configs", MAP, "the settings that were given for it"),
+            Column("partitions", INT, "number of partitions"),
+            Column("configs", MAP, "topic settings that were set"),
         ),
     ),
     Table(
         Kind.PARTITIONS,
-        "A partition of a topic, as metadata shows it.",
+        "A partition, as in Metadata.",
         (
             CELL,
             TOPIC,
             PARTITION,
-            Column("leader", INT, "the broker that leads; -1 for none"),
+            Column("leader", INT, "leader; -1 for none"),
             LEADER_EPOCH,
-            Column("partitionEpoch", INT, "it rises with each change"),
-            Column("replicas", INTS, "the brokers with a replica, the preferred leader first"),
-            Column("isr", INTS, "those in sync"),
-            Column("eligibleLeaderReplicas", INTS, "those that may lead, besides (KIP-966)"),
+            Column("partitionEpoch", INT, "increases with each change"),
+            Column("replicas", INTS, "replicas, preferred leader first"),
+            Column("isr", INTS, "in-sync replicas"),
+            Column("eligibleLeaderReplicas", INTS, "eligible leader replicas (KIP-966)"),
         ),
     ),
     Table(
         Kind.LOGS,
-        "A replica of a partition: its log.",
+        "The log of a replica.",
         (
             CELL,
             BROKER,
@@ -94,17 +94,17 @@ TABLES = (
             PARTITION,
             LEADER_EPOCH,
             LOG_START,
-            Column("highWatermark", LONG, "consumers read below it"),
-            Column("lastStableOffset", LONG, "with read_committed they read below it"),
-            Column("logEndOffset", LONG, "the offset that the next record gets"),
-            Column("batches", LONG, "record batches in the log"),
-            Column("sizeInBytes", LONG, "their size"),
+            Column("highWatermark", LONG, "end of what consumers read"),
+            Column("lastStableOffset", LONG, "end of what read_committed consumers read"),
+            Column("logEndOffset", LONG, "offset of the next record"),
+            Column("batches", LONG, "number of record batches"),
+            Column("sizeInBytes", LONG, "size of the batches"),
             TOPIC_ID,
         ),
     ),
     Table(
         Kind.PRODUCERS,
-        "What a partition remembers of a producer.",
+        "A producer in a partition.",
         (
             CELL,
             BROKER,
@@ -114,15 +114,15 @@ TABLES = (
             PARTITION,
             LAST_SEQUENCE,
             LAST_OFFSET,
-            Column("batches", INT, "how many of its last batches are remembered: five at most"),
-            Column("lastTimestamp", TIME, "the greatest timestamp of its last batch"),
-            Column("coordinatorEpoch", INT, "of its last transaction marker; -1 for none"),
-            Column("currentTxnFirstOffset", LONG, "where its open transaction begins; -1: none"),
+            Column("batches", INT, "remembered batches, at most five"),
+            Column("lastTimestamp", TIME, "maximum timestamp of the last batch"),
+            Column("coordinatorEpoch", INT, "coordinator epoch of the last marker; -1 for none"),
+            Column("currentTxnFirstOffset", LONG, "start of the open transaction; -1 for none"),
         ),
     ),
     Table(
         Kind.PRODUCER_BATCHES,
-        "A batch that a partition remembers of a producer: by these duplicates are known.",
+        "A remembered batch of a producer, for detecting duplicates.",
         (
             CELL,
             BROKER,
@@ -130,11 +130,11 @@ TABLES = (
             PRODUCER_EPOCH,
             TOPIC,
             PARTITION,
-            Column("firstSequence", INT, "the sequence of the batch's first record"),
+            Column("firstSequence", INT, "sequence of the first record"),
             LAST_SEQUENCE,
-            Column("firstOffset", LONG, "the offset of the batch's first record"),
+            Column("firstOffset", LONG, "offset of the first record"),
             LAST_OFFSET,
-            Column("timestamp", TIME, "the greatest timestamp in the batch"),
+            Column("timestamp", TIME, "maximum timestamp of the batch"),
         ),
     ),
     Table(
@@ -144,41 +144,41 @@ TABLES = (
             CELL,
             BROKER,
             SESSION_ID,
-            Column("epoch", INT, "the epoch that the next request has to name"),
-            Column("partitions", INT, "how many partitions it had when it was last used"),
+            Column("epoch", INT, "expected epoch of the next request"),
+            Column("partitions", INT, "number of partitions at the last use"),
             CLIENT_ID,
-            Column("isPrivileged", BOOL, "whether a broker fetches, not a consumer"),
-            Column("creationMs", TIME, "when it was made"),
-            Column("lastUsedMs", TIME, "when it was last used"),
+            Column("isPrivileged", BOOL, "true for a follower, false for a consumer"),
+            Column("creationMs", TIME, "creation time"),
+            Column("lastUsedMs", TIME, "time of the last use"),
         ),
     ),
     Table(
         Kind.SESSION_PARTITIONS,
-        "A partition in a fetch session: what was asked, and what the last answer said.",
+        "A partition of a fetch session: last request and response.",
         (
             CELL,
             BROKER,
             SESSION_ID,
             TOPIC,
             PARTITION,
-            Column("fetchOffset", LONG, "the offset that was asked for last"),
-            Column("highWatermark", LONG, "as the last answer said; -1 for none"),
-            Column("logStartOffset", LONG, "as the last answer said; -1 for none"),
-            Column("currentLeaderEpoch", INT, "as the client knows it; -1 for none"),
-            Column("partitionMaxBytes", INT, "how many bytes were asked for at most"),
+            Column("fetchOffset", LONG, "last requested offset"),
+            Column("highWatermark", LONG, "in the last response; -1 for none"),
+            Column("logStartOffset", LONG, "in the last response; -1 for none"),
+            Column("currentLeaderEpoch", INT, "leader epoch known to the client; -1 for none"),
+            Column("partitionMaxBytes", INT, "requested maximum bytes"),
         ),
     ),
     Table(
         Kind.CLIENTS,
-        "The fetch sessions of a client id, added up.",
+        "Fetch sessions of a client id, in total.",
         (
             CELL,
             BROKER,
             CLIENT_ID,
-            Column("sessions", INT, "how many it has now"),
-            Column("partitionsCached", LONG, "partitions in them"),
-            Column("evicted", LONG, "how many of its sessions were evicted"),
-            Column("evicting", LONG, "how many sessions were evicted for its new ones"),
+            Column("sessions", INT, "current sessions"),
+            Column("partitionsCached", LONG, "partitions in these sessions"),
+            Column("evicted", LONG, "evicted sessions of this client"),
+            Column("evicting", LONG, "sessions evicted to make room for this client"),
         ),
     ),
     Table(
@@ -190,12 +190,12 @@ TABLES = (
             GROUP_ID,
             Column("type", TEXT, "classic or consumer"),
             Column("state", TEXT, "Empty, PreparingRebalance, Stable, …"),
-            Column("protocolType", TEXT, "consumer, connect, …; empty for mere offsets"),
-            Column("generation", INT, "the generation, or the group epoch (KIP-848)"),
-            Column("protocol", TEXT, "the assignor"),
-            Column("leader", TEXT, "the member that assigns; empty where the broker does"),
-            Column("members", INT, "how many members it has"),
-            Column("offsets", INT, "how many offsets it has committed"),
+            Column("protocolType", TEXT, "consumer, connect, …; empty if there are only offsets"),
+            Column("generation", INT, "generation, or group epoch (KIP-848)"),
+            Column("protocol", TEXT, "assignor"),
+            Column("leader", TEXT, "leader of the group; empty if the broker assigns"),
+            Column("members", INT, "number of members"),
+            Column("offsets", INT, "number of committed offsets"),
         ),
     ),
     Table(
@@ -205,12 +205,12 @@ TABLES = (
             CELL,
             BROKER,
             GROUP_ID,
-            Column("memberId", TEXT, "its id"),
-            Column("groupInstanceId", TEXT, "that of a static member, else NULL"),
-            Column("memberEpoch", INT, "that of KIP-848; -1 in a classic group"),
+            Column("memberId", TEXT, "member id"),
+            Column("groupInstanceId", TEXT, "`group.instance.id`, or NULL"),
+            Column("memberEpoch", INT, "member epoch (KIP-848); -1 in a classic group"),
             CLIENT_ID,
-            Column("clientHost", TEXT, "where it connects from"),
-            Column("rebalanceTimeoutMs", INT, "how long a rebalance waits for it"),
+            Column("clientHost", TEXT, "host of the client"),
+            Column("rebalanceTimeoutMs", INT, "rebalance timeout"),
         ),
     ),
     Table(
@@ -221,11 +221,11 @@ TABLES = (
             GROUP_ID,
             TOPIC,
             PARTITION,
-            Column("committedOffset", LONG, "the offset of the next record to read"),
+            Column("committedOffset", LONG, "offset of the next record to read"),
             LEADER_EPOCH,
-            Column("metadata", TEXT, "what the client wrote beside it"),
-            Column("commitTimestamp", TIME, "when it was committed"),
-            Column("expireTimestamp", TIME, "when it expires, where a commit said so"),
+            Column("metadata", TEXT, "metadata of the commit"),
+            Column("commitTimestamp", TIME, "commit time"),
+            Column("expireTimestamp", TIME, "expiry time, if the commit set one"),
         ),
     ),
     Table(
@@ -234,28 +234,28 @@ TABLES = (
         (
             CELL,
             BROKER,
-            Column("transactionalId", TEXT, "the id"),
+            Column("transactionalId", TEXT, "transactional id"),
             PRODUCER_ID,
-            Column("producerEpoch", INT, "its newest epoch"),
+            Column("producerEpoch", INT, "newest epoch"),
             Column("state", TEXT, "Empty, Ongoing, PrepareCommit, CompleteCommit, …"),
-            Column("partitions", TEXTS, "those of the open transaction, as topic-partition"),
-            Column("transactionStartTimestamp", TIME, "when the open transaction began"),
-            Column("transactionTimeoutMs", INT, "after which it is aborted"),
-            Column("lastUpdateTimestamp", TIME, "when this last changed"),
+            Column("partitions", TEXTS, "partitions of the open transaction"),
+            Column("transactionStartTimestamp", TIME, "start of the open transaction"),
+            Column("transactionTimeoutMs", INT, "transaction timeout"),
+            Column("lastUpdateTimestamp", TIME, "time of the last change"),
         ),
     ),
     Table(
         Kind.WAITING,
-        "A request that waits for its answer.",
+        "A pending request.",
         (
             CELL,
-            Column("id", TEXT, "the event's id"),
+            Column("id", TEXT, "event id"),
             BROKER,
             Column("api", TEXT, "FETCH, PRODUCE, JOIN_GROUP, …"),
-            Column("deadline", TIME, "when it is answered at the latest"),
-            Column("logs", INT, "how many logs it waits for"),
+            Column("deadline", TIME, "latest time of the response"),
+            Column("logs", INT, "number of logs that it waits for"),
             CLIENT_ID,
-            Column("connection", TEXT, "the connection that it came over"),
+            Column("connection", TEXT, "connection"),
         ),
     ),
 )
@@ -286,11 +286,15 @@ def arrow_schema(table: Table) -> "pa.Schema":
 
 
 def as_markdown() -> str:
-    """The tables as a chapter of docs/query.md."""
+    """Return the chapter of docs/query.md, without the column `cell` of every table."""
     return "\n".join(line for table in TABLES for line in _chapter(table))
 
 
 def _chapter(table: Table) -> Iterator[str]:
     yield from (f"### {table.name}", "", table.what, "", "| column | type | |", "|---|---|---|")
-    yield from (f"| `{each.name}` | {each.type} | {each.what} |" for each in table.columns)
+    yield from (
+        f"| `{each.name}` | {each.type} | {each.what} |"
+        for each in table.columns
+        if each is not CELL
+    )
     yield ""

@@ -206,15 +206,20 @@ def python(stranger: Stranger, program: str, *words: str) -> str:
 
 
 def ten_minutes(stranger: Stranger) -> None:
-    """The README's first ten minutes, line by line."""
+    """The README's examples, command by command."""
     readme = (stranger.clone / "README.md").read_text(encoding="utf-8")
+    for name, code in re.findall(r"`(\w+\.py)`:\n\n```python\n(.*?)```", readme, re.DOTALL):
+        (stranger.clone / name).write_text(code, encoding="utf-8")
     for block in re.findall(r"```console\n(.*?)```", readme, re.DOTALL):
         for line in block.splitlines():
             text = line.removeprefix("$ ")
             if not line.startswith("$ ") or text.startswith(". "):
                 continue
             try:
-                stranger.types(text)
+                if text.startswith("brokertwin gateway"):
+                    stranger.serve(text, "broker 1 at")
+                else:
+                    stranger.types(text)
             except Failed as failed:
                 stranger.fails(str(failed))
 

@@ -37,6 +37,7 @@ PAGES = {name_of(page): page for page in DOCUMENTS if commands(page)}
 IN_A_CLONE = {
     *("docs/explain.md", "docs/audit.md", "docs/query.md", "docs/clients.md"),
     *("README.md", "CONTRIBUTING.md", "examples/README.md", "tests/conformance/README.md"),
+    *("docs/tutorials/audit-a-request-log.md", "docs/tutorials/run-the-job.md"),
 }
 """Pages whose commands are typed in a clone; those of the others in an empty directory."""
 
@@ -48,6 +49,10 @@ WITHOUT_KAFKA = {
     *("CONTRIBUTING.md", "docs/audit.md", "docs/explain.md", "docs/systems/observer.md"),
     "docs/watching.md",
     "docs/query.md",
+    "docs/settings.md",
+    "docs/tutorials/audit-a-request-log.md",
+    "docs/tutorials/move-offsets.md",
+    "docs/tutorials/test-a-client.md",
 }
 
 
@@ -113,6 +118,7 @@ TYPED = {
 }
 """Page to what is typed of it."""
 
+RUN_ONCE = "brokertwin run --available-now --event-time recorded"
 PASSWORD = "wonder land\n"
 ENTERED = {"brokertwin credentials add": PASSWORD * 2}
 
@@ -125,6 +131,7 @@ def substitutes(name: str, reader: Reader) -> dict[str, str]:
         "HOST:9092": f"{HOST}:{port}",
         "0.0.0.0:9092": f"0.0.0.0:{port}",
         "localhost:9192": f"{HOST}:{port}",
+        "localhost:9292": f"{HOST}:{int(port) + 1}",
         "localhost:19092": f"{HOST}:{port}",
         "broker.example.com:9093": f"localhost:{port}",
         "kafka-1:9092": reader.bootstrap,
@@ -188,7 +195,21 @@ def refused_event(reader: Reader) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
+def saved_modules(page: str) -> Callable[[Reader], None]:
+    """Return a setup that saves the page's Python blocks under the names in the page."""
+
+    def save(reader: Reader) -> None:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        found = re.findall(r"`(\w+\.py)`:\n\n```python\n(.*?)```", text, re.DOTALL)
+        assert found
+        for name, code in found:
+            (reader.directory / name).write_text(code, encoding="utf-8")
+
+    return save
+
+
 BEFORE: dict[str, Callable[[Reader], None]] = {
+    "README.md": saved_modules("README.md"),
     "docs/capture.md": orders,
     "docs/clients.md": orders,
     "docs/ingest.md": request_log,
@@ -196,6 +217,7 @@ BEFORE: dict[str, Callable[[Reader], None]] = {
     "docs/runbook.md": refused_event,
     "docs/security.md": key_store,
     "docs/systems/observer.md": cluster_logs,
+    "docs/tutorials/test-a-client.md": saved_modules("docs/tutorials/test-a-client.md"),
 }
 """What the page's reader has already."""
 
@@ -240,10 +262,16 @@ def test_every_command_of_a_page_does_what_it_should(reader: Reader, name: str) 
     said = type_page(reader, name)
     assert said.keys() == TYPED[name]
     if name == "README.md":
+        assert re.search(r"(?m)^agree 11 of 11$", said["brokertwin replay --job --compare"])
+        assert "1 passed" in said["pytest -q test_orders.py"]
+        assert " back " in said["brokertwin offsets history backup billing"]
+        assert (
+            "requests 11, responses 11"
+            in said["brokertwin run --available-now --event-time recorded"]
+        )
+    if name == "docs/tutorials/run-the-job.md":
         assert "orders" in said["brokertwin state logs"]
-        assert "billing" in said["brokertwin state groups"]
-        (replayed,) = (text for key, text in said.items() if key.startswith("brokertwin replay"))
-        assert re.search(r"(?m)^agree (\d+) of \1$", replayed)
+        assert "by hand" in said["brokertwin state offsets --checkpoint restored"]
     if name == "tests/conformance/README.md":
         assert [text.startswith("pass off_simple_commit\n") for text in said.values()] == [True]
 
@@ -265,6 +293,9 @@ def test_what_is_not_typed_stands_in_a_page_and_has_a_test_elsewhere(text: str) 
     if text.startswith("make "):
         subprocess.run([*shlex.split(text), "--dry-run"], cwd=ROOT, check=True, capture_output=True)
 
+
+PLAIN = {". .venv/bin/activate", "docker compose", "pre-commit install"}
+"""Calls of other programs that need no check."""
 
 WITHIN = [each for page in DOCUMENTS for each in inline(page)]
 OURS = {each.text: each for each in WITHIN if each.text.startswith("brokertwin ")}
@@ -306,7 +337,7 @@ def test_another_program_within_a_sentence_is_given_what_there_is(command: Comma
         assert known.returncode == 0, known.stderr
         assert {word for word in words if word.startswith("--")} <= set(known.stdout.split())
     else:
-        assert command.text in {"docker compose", "pre-commit install"} or "kafka-" in program
+        assert command.text in PLAIN or "kafka-" in program
 
 
 def test_a_command_is_found_in_every_kind_of_block(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.support.documents import Command, commands
 from tests.support.sources import ROOT
 
 README = ROOT / "README.md"
-SECTION = "Who was fenced, and why?"
+SECTION = "Why was this producer fenced?"
 TEN_MINUTES_S = 600
 
 

@@ -1,21 +1,18 @@
-"""The README and the other documents are true: settings are named, links lead somewhere."""
+"""Documents agree with the code: generated pages are current and links have targets."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from brokertwin.settings import Settings
+from tests import settings_page
 from tests.support.documents import DOCUMENTS
 from tests.support.sources import ROOT
 
-README = (ROOT / "README.md").read_text()
 
-
-def test_every_setting_is_in_the_readme_with_its_meaning() -> None:
-    plain = README.replace("\\<", "<")
-    rows = dict(re.findall(r"^\| `(\w+)` \|[^|]*\| (.*) \|$", plain, re.MULTILINE))
-    assert rows == {name: field.description for name, field in Settings.model_fields.items()}
+def test_settings_page_is_generated_from_the_settings() -> None:
+    written = settings_page.PAGE.read_text(encoding="utf-8")
+    assert written == settings_page.page(), "run: python -m tests.settings_page"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

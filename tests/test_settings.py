@@ -115,7 +115,7 @@ def test_a_named_file_must_be_there(empty_directory: Path) -> None:
     [
         ("BROKERTWIN_CELS", "Did you mean BROKERTWIN_CELLS?"),
         ("BROKERTWIN_prefix", "Did you mean BROKERTWIN_PREFIX?"),
-        ("BROKERTWIN_COLOUR", "README.md lists all settings"),
+        ("BROKERTWIN_COLOUR", "docs/settings.md and `brokertwin config show`"),
     ],
 )
 def test_a_variable_that_is_no_setting_is_refused(

@@ -256,13 +256,16 @@ def test_the_light_wheel_serves_and_captures(light_python: Path, tmp_path: Path)
     ],
     ids=" ".join,
 )
-def test_a_command_says_in_one_sentence_which_extra_it_needs(
+def test_command_without_its_extra_names_the_extra(
     words: list[str], light_python: Path, tmp_path: Path
 ) -> None:
     files = [str(CAPTURE)] if words[0] == "replay" else []
     done = call(light_python, *words, *files, cwd=tmp_path)
     name = " ".join(words)
-    needs = f"`brokertwin {name}` needs pyspark: pip install 'brokertwin[spark]'\n"
+    needs = (
+        f"`brokertwin {name}` needs pyspark.\n"
+        "Install brokertwin with the extra spark; in a clone: pip install -e '.[spark]'\n"
+    )
     assert (done.returncode, done.stdout, done.stderr.removeprefix(FETCHING)) == (2, "", needs)
 
 

@@ -22,7 +22,7 @@ FROM_ELSEWHERE = {
 }
 """A page of the repository to its name in the site."""
 
-FOLDERS = {"Errors": "errors", "Systems": "systems"}
+FOLDERS = {"Tutorials": "tutorials", "Errors": "errors", "Systems": "systems"}
 """A part of the nav to the folder whose pages it lists."""
 
 MERMAID = "assets/mermaid.min.js"

@@ -48,7 +48,7 @@ def test_a_column_says_what_it_means() -> None:
     schema = schemas.arrow_schema(BY_NAME["offsets"])
     assert schema.metadata[DESCRIPTION] == b"A committed offset."
     field = schema.field("committedOffset")
-    assert field.metadata[DESCRIPTION] == b"the offset of the next record to read"
+    assert field.metadata[DESCRIPTION] == b"offset of the next record to read"
     assert all(column.what for table in TABLES for column in table.columns)
 
 
