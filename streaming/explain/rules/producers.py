@@ -12,8 +12,8 @@ RULES: dict[int, Rule] = {
     Error.INVALID_PRODUCER_EPOCH: Rule(
         "The request has an older producer epoch than the broker knows.",
         "KIP-98, KIP-360; ProducerAppendInfo, TransactionCoordinator",
-        "Another producer with the same transactional.id has started, or the transaction timed"
-        " out. Use each id in one instance only. Close this producer and create a new one.",
+        "Another producer with the same transactional.id has begun, or the transaction timed out:"
+        " use each id in one instance only. Close this producer and create a new one.",
         "A second instance with the same transactional.id (overlapping deployments, or a"
         " reassigned partition), or a transaction that exceeded transaction.timeout.ms.",
         PRODUCER,
