@@ -39,7 +39,7 @@ def test_who_was_fenced_and_why_in_ten_minutes(tmp_path: Path) -> None:
     refused = "END_TXN v1 billing.kafka-request.log:57 billing, producer 0 epoch 0, commit refused:"
     assert f"{refused} 47 INVALID_PRODUCER_EPOCH because client billing-pod-2's" in explained
     assert "bumped the epoch to 2; client billing-pod-1 has 0." in explained
-    assert "let one instance alone use the id" in explained
+    assert "use each id in one instance only" in explained
     assert meant.startswith("# 47 INVALID_PRODUCER_EPOCH")
 
 

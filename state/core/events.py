@@ -133,7 +133,7 @@ class RequestHeader(msgspec.Struct, rename="camel", omit_defaults=False):
 
 
 class Choices(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Ids that a real broker picked, taken over when its recording is decided again.
+    """Ids from a recording, used when it is decided again.
 
     They take the place of what the event's nonce would give; they never decide whether a request
     is accepted.
@@ -152,7 +152,7 @@ NO_CHOICES = Choices()
 
 
 class Move(msgspec.Struct, rename="camel"):
-    """In a `move-leader` event: the partition and the broker that is to lead it."""
+    """In a `move-leader` event: the partition and its new leader."""
 
     topic: str
     partition: Int32
@@ -160,7 +160,7 @@ class Move(msgspec.Struct, rename="camel"):
 
 
 class LogMark(msgspec.Struct, rename="camel", frozen=True):
-    """In a `clean-log` event: what changes where a log loses or exchanges batches."""
+    """In a `clean-log` event: values that change when a log loses or replaces batches."""
 
     log_start_offset: Int64
     cleaned_to: Int64
@@ -170,7 +170,7 @@ class LogMark(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Event(msgspec.Struct, rename="camel", omit_defaults=True):
-    """One event. Times are milliseconds since 1970; `reply_to` is a partition of `responses`."""
+    """An event. Times are ms since 1970; `reply_to` is a partition of `responses`."""
 
     id: str
     cluster: str

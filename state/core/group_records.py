@@ -10,7 +10,7 @@ from brokertwin.state.core.schema import Uuid
 
 
 class GroupMember(msgspec.Struct, rename="camel"):
-    """A member in a group's metadata; time-outs are ms, subscription and assignment base64."""
+    """A member of a group; timeouts are in ms, subscription and assignment in base64."""
 
     member_id: str
     group_instance_id: str | None
@@ -23,7 +23,7 @@ class GroupMember(msgspec.Struct, rename="camel"):
 
 
 class GroupMetadata(msgspec.Struct, rename="camel"):
-    """Kafka's GroupMetadataValue: a classic group when its state was last written."""
+    """Kafka's GroupMetadataValue: a classic group as last written."""
 
     protocol_type: str
     generation: int
@@ -34,14 +34,14 @@ class GroupMetadata(msgspec.Struct, rename="camel"):
 
 
 class GroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What is new of a classic group: a value in Kafka's `__consumer_offsets`."""
+    """The new state of a classic group: a value in Kafka's `__consumer_offsets`."""
 
     group_id: str
     metadata: GroupMetadata
 
 
 class ClassicMemberMetadata(msgspec.Struct, frozen=True, rename="camel"):
-    """What a member that uses the classic protocol has said beside; the time-out is ms.
+    """Metadata of a member that uses the classic protocol; the timeout is in ms.
 
     `supported_protocols` are name and metadata in base64, the most wanted first.
     """
@@ -51,7 +51,7 @@ class ClassicMemberMetadata(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConsumerMemberMetadata(msgspec.Struct, rename="camel"):
-    """Kafka's ConsumerGroupMemberMetadataValue; the time-out is ms, topic names are sorted.
+    """Kafka's ConsumerGroupMemberMetadataValue; the timeout is in ms, topic names are sorted.
 
     `classic_member_metadata` is there of a member that uses the classic protocol.
     """
@@ -89,7 +89,7 @@ class ConsumerGroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ConsumerGroupMemberMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What a member of a consumer group says of itself; None is the tombstone."""
+    """The metadata of a consumer group member; None is the tombstone."""
 
     group_id: str
     member_id: str
@@ -108,7 +108,7 @@ class ConsumerGroupTargetAssignmentMetadataWritten(msgspec.Struct, tag=True, ren
 
 
 class ConsumerGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's value of that name: what a member is to have, by topic id. None is the tombstone."""
+    """The target assignment of a member, by topic id. None is the tombstone."""
 
     group_id: str
     member_id: str
@@ -116,7 +116,7 @@ class ConsumerGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, renam
 
 
 class ConsumerGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What a member of a consumer group has, and in which epoch it is; None is the tombstone."""
+    """The assignment and epoch of a consumer group member; None is the tombstone."""
 
     group_id: str
     member_id: str
@@ -124,7 +124,7 @@ class ConsumerGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rena
 
 
 class ResolvedRegularExpression(msgspec.Struct, frozen=True, rename="camel"):
-    """Kafka's ConsumerGroupRegularExpressionValue: the topics that an expression has found.
+    """Kafka's ConsumerGroupRegularExpressionValue: the topics that match an expression.
 
     `topics` are sorted, `timestamp` is when, in ms since 1970; `version` is how many topics had
     been created by then, where Kafka has the offset of its metadata.
@@ -136,7 +136,7 @@ class ResolvedRegularExpression(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConsumerGroupRegularExpressionWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What an expression of a consumer group has found; None: nobody has it any more."""
+    """The topics of a regular expression of a consumer group; None: no longer used."""
 
     group_id: str
     regular_expression: str
@@ -144,7 +144,7 @@ class ConsumerGroupRegularExpressionWritten(msgspec.Struct, tag=True, rename="ca
 
 
 class GroupRemoved(msgspec.Struct, tag=True, rename="camel"):
-    """A tombstone: there is no such group any more."""
+    """A tombstone: the group was deleted."""
 
     group_id: str
 
@@ -168,7 +168,7 @@ class ShareMemberAssignment(msgspec.Struct, rename="camel"):
 
 
 class StatePartitions(msgspec.Struct, rename="camel"):
-    """Partitions of a topic whose state is there, or asked for since a time (ms since 1970)."""
+    """Partitions of a topic whose share state is initialized, or requested since a time."""
 
     topic_name: str
     partitions: list[int]
@@ -176,7 +176,7 @@ class StatePartitions(msgspec.Struct, rename="camel"):
 
 
 class SharePartitionMetadata(msgspec.Struct, rename="camel"):
-    """Kafka's ShareGroupStatePartitionMetadataValue: how far topics' share state is, by id.
+    """Kafka's ShareGroupStatePartitionMetadataValue: the progress of initialization by topic id.
 
     `deleting` has the names of topics whose state is to go.
     """
@@ -195,7 +195,7 @@ class ShareGroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ShareGroupMemberMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What a member of a share group says of itself; None is the tombstone."""
+    """The metadata of a share group member; None is the tombstone."""
 
     group_id: str
     member_id: str
@@ -214,7 +214,7 @@ class ShareGroupTargetAssignmentMetadataWritten(msgspec.Struct, tag=True, rename
 
 
 class ShareGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's value of that name: what a member is to have, by topic id. None is the tombstone."""
+    """The target assignment of a member, by topic id. None is the tombstone."""
 
     group_id: str
     member_id: str
@@ -222,7 +222,7 @@ class ShareGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, rename="
 
 
 class ShareGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What a member of a share group has, and in which epoch it is; None is the tombstone."""
+    """The assignment and epoch of a share group member; None is the tombstone."""
 
     group_id: str
     member_id: str
@@ -230,7 +230,7 @@ class ShareGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename=
 
 
 class ShareGroupStatePartitionMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's value of that name: which partitions have share state. None is the tombstone."""
+    """The partitions of a share group that have share state. None is the tombstone."""
 
     group_id: str
     metadata: SharePartitionMetadata | None

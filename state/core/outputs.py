@@ -41,7 +41,7 @@ class SegmentKey(msgspec.Struct, rename="camel", frozen=True):
 
 
 class BrokerChange(msgspec.Struct, rename="camel", frozen=True):
-    """A row for all gateways of a cluster: a broker has stopped, or has started again."""
+    """A row for all gateways of a cluster: a broker has stopped or restarted."""
 
     cluster: str
     broker: int

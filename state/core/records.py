@@ -96,7 +96,7 @@ class Batch(Body):
 
 
 class TopicCreated(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's TopicRecord and its PartitionRecords: `replicas[p]` are the brokers of partition p.
+    """Kafka's TopicRecord and PartitionRecords: `replicas[p]` are the brokers of partition p.
 
     `configs` are the settings given for the topic; `created` is when, in ms since 1970.
     """
@@ -109,14 +109,14 @@ class TopicCreated(msgspec.Struct, tag=True, rename="camel"):
 
 
 class PartitionsAdded(msgspec.Struct, tag=True, rename="camel"):
-    """PartitionRecords of new partitions of a topic, numbered on from those there are."""
+    """PartitionRecords of new partitions of a topic, numbered after the existing ones."""
 
     topic_id: Uuid
     replicas: list[list[int]]
 
 
 class PartitionChanged(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's PartitionChangeRecord where it names a new leader.
+    """Kafka's PartitionChangeRecord with a new leader.
 
     `replicas`, all of them in sync, are the partition's brokers from then on. `former_leader` drops
     what it holds of the partition; `leader` has it by `PartitionTaken` before this record.
@@ -131,7 +131,7 @@ class PartitionChanged(msgspec.Struct, tag=True, rename="camel"):
 
 
 class PartitionTaken(msgspec.Struct, tag=True, rename="camel"):
-    """A broker that is to lead a partition has what its leader holds.
+    """The future leader of a partition received the state of the current one.
 
     `items` are those of each table, as bytes, by what follows the machine in their keys.
     """
@@ -142,21 +142,21 @@ class PartitionTaken(msgspec.Struct, tag=True, rename="camel"):
 
 
 class PartitionLoaded(msgspec.Struct, tag=True, rename="camel"):
-    """A coordinator has read a partition of its internal topic: it knows what is written there."""
+    """A coordinator loaded a partition of its internal topic."""
 
     topic_id: Uuid
     partition: int
 
 
 class PartitionUnloaded(msgspec.Struct, tag=True, rename="camel"):
-    """A broker has forgotten what it has known as the coordinator of a partition."""
+    """A broker unloaded a partition that it coordinated."""
 
     topic_id: Uuid
     partition: int
 
 
 class PartitionAltered(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's PartitionChangeRecord where the controller alters what a partition is; None: as is.
+    """Kafka's PartitionChangeRecord: the controller changed a partition; None: unchanged.
 
     It raises the partition epoch, and the leader epoch where it names a leader, -1 for none.
     """
@@ -174,7 +174,7 @@ class PartitionAltered(msgspec.Struct, tag=True, rename="camel"):
 
 
 class BrokerRegistrationChanged(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's BrokerRegistrationChangeRecord: whether the controller counts a broker as gone."""
+    """Kafka's BrokerRegistrationChangeRecord: a broker was fenced or unfenced."""
 
     broker: int
     is_fenced: bool
@@ -184,7 +184,7 @@ class BrokerRegistrationChanged(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ReplicasAssigned(msgspec.Struct, tag=True, rename="camel"):
-    """Where a broker's replicas of a topic lie: directory ids by number; partition epochs rise."""
+    """Directory ids of a broker's replicas of a topic, by partition; partition epochs increase."""
 
     broker: int
     topic_id: Uuid
@@ -192,7 +192,7 @@ class ReplicasAssigned(msgspec.Struct, tag=True, rename="camel"):
 
 
 class BrokerRegistered(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's RegisterBrokerRecord: a new incarnation of a broker, or more about the same one."""
+    """Kafka's RegisterBrokerRecord: a new incarnation of a broker, or an update of it."""
 
     broker: int
     broker_epoch: int
@@ -226,13 +226,13 @@ class FeatureLevelChanged(msgspec.Struct, tag=True, rename="camel"):
 
 
 class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's RemoveTopicRecord: the topic goes, with its logs and their producers."""
+    """Kafka's RemoveTopicRecord: deletes the topic, its logs and their producers."""
 
     topic_id: Uuid
 
 
 class ConfigChanged(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's ConfigRecord, its type of resources by Kafka's code; None: none of its own."""
+    """Kafka's ConfigRecord, with Kafka's code of the resource type; None removes the value."""
 
     resource_type: int
     resource_name: str
@@ -279,7 +279,7 @@ class DelegationTokenRemoved(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ClientQuotaAltered(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's ClientQuotaRecord: a quota of an entity; a value None removes it.
+    """Kafka's ClientQuotaRecord: a quota of an entity; None removes it.
 
     `entity` has a name, or None for the default, for each of its types.
     """
@@ -297,27 +297,27 @@ class ProducerIdBlockAllocated(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ProducerIdBlockReceived(msgspec.Struct, tag=True, rename="camel"):
-    """A broker has got the ids `first` to `first + size - 1` from the controller."""
+    """A broker received the ids `first` to `first + size - 1` from the controller."""
 
     first: int
     size: int
 
 
 class ProducerIdBlockWritten(msgspec.Struct, tag=True, rename="camel"):
-    """A broker has written the document of its block, under the version that it had read."""
+    """A broker wrote its id block with the document version that it had read."""
 
     document: str
     version: int
 
 
 class ProducerIdIssued(msgspec.Struct, tag=True, rename="camel"):
-    """A broker has given `producer_id` to a producer."""
+    """A broker assigned `producer_id` to a producer."""
 
     producer_id: int
 
 
 class BatchAppended(msgspec.Struct, tag=True, rename="camel"):
-    """A batch at the end of a log; its base offset and leader epoch are those it got there."""
+    """A batch was appended; its base offset and leader epoch are those in the log."""
 
     topic_id: Uuid
     partition: int
@@ -325,7 +325,7 @@ class BatchAppended(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
-    """A partition forgets these producers: silent for too long, or without any record left."""
+    """A partition dropped these producers: expired, or without remaining records."""
 
     topic_id: Uuid
     partition: int
@@ -333,7 +333,7 @@ class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ProducerNoted(msgspec.Struct, tag=True, rename="camel"):
-    """A partition of `__consumer_offsets` that keeps no log has a producer's offsets or marker."""
+    """A partition of `__consumer_offsets` without a log noted a producer's offsets or marker."""
 
     topic_id: Uuid
     partition: int
@@ -356,7 +356,7 @@ class LogStartMoved(msgspec.Struct, tag=True, rename="camel", omit_defaults=True
 
 
 class LogCleaned(msgspec.Struct, tag=True, rename="camel"):
-    """A pass of the cleaner has left `batches` of what a compacted log had below `end_offset`.
+    """A cleaner pass below `end_offset` left `batches` of a compacted log.
 
     And of the index what is in one of the runs `unchanged`: each the last offsets of its first and
     of its last batch. `aborted` are the offsets of the markers there whose transactions readers
@@ -372,7 +372,7 @@ class LogCleaned(msgspec.Struct, tag=True, rename="camel"):
 
 
 class HighWatermarkMoved(msgspec.Struct, tag=True, rename="camel"):
-    """A log is committed up to another offset, as far as this replica knows."""
+    """The high watermark of this replica changed."""
 
     topic_id: Uuid
     partition: int
@@ -380,7 +380,7 @@ class HighWatermarkMoved(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LogTruncated(msgspec.Struct, tag=True, rename="camel"):
-    """A follower's log is cut off at `log_end_offset`: its leader has something else there."""
+    """A follower truncated its log at `log_end_offset`, where it diverges from the leader's."""
 
     topic_id: Uuid
     partition: int
@@ -388,7 +388,7 @@ class LogTruncated(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LogStartedAnew(msgspec.Struct, tag=True, rename="camel"):
-    """A follower forgets its log and begins an empty one at `offset`."""
+    """A follower dropped its log and starts an empty one at `offset`."""
 
     topic_id: Uuid
     partition: int
@@ -396,7 +396,7 @@ class LogStartedAnew(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LogTaken(msgspec.Struct, tag=True, rename="camel"):
-    """A follower has its leader's log, with its producers: it needed what is sealed.
+    """A follower copied its leader's log and producers because it needed sealed batches.
 
     `items` are those of each table, as bytes, by what follows the machine in their keys.
     """
@@ -407,7 +407,7 @@ class LogTaken(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LogPlaced(msgspec.Struct, tag=True, rename="camel"):
-    """A broker with several log directories has put a new log into one of them."""
+    """A broker with several log directories chose the directory of a new log."""
 
     topic_id: Uuid
     partition: int
@@ -415,13 +415,13 @@ class LogPlaced(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LineLogged(msgspec.Struct, tag=True, rename="camel"):
-    """A line that a broker writes to its log, where it is told to; it changes nothing."""
+    """A line of a broker's log (`brokertwin.trace.replication`); it changes no state."""
 
     line: str
 
 
 class TransactionMetadata(msgspec.Struct, rename="camel"):
-    """Kafka's TransactionLogValue; -1 where there is none. Times are ms since 1970.
+    """Kafka's TransactionLogValue; absent values are -1. Times are ms since 1970.
 
     `last_producer_epoch` is the epoch before the last one that its own holder asked for.
     `partitions` are those of the transaction, by topic; while it ends, those whose leader has not
@@ -442,7 +442,7 @@ class TransactionMetadata(msgspec.Struct, rename="camel"):
 
 
 class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel", omit_defaults=True):
-    """What is new of a transactional id: a value in Kafka's `__transaction_state`.
+    """The new state of a transactional id: a value in Kafka's `__transaction_state`.
 
     `row_version` is that value's version, which the feature `transaction.version` says.
     """
@@ -453,14 +453,14 @@ class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel", omit_
 
 
 class TransactionMarkersWritten(msgspec.Struct, tag=True, rename="camel"):
-    """Leaders have written their markers: `partitions` are those that are left. In no log."""
+    """Leaders wrote markers; `partitions` are the remaining ones. Not written to a log."""
 
     transactional_id: str
     partitions: dict[str, list[int]]
 
 
 class TransactionalIdExpired(msgspec.Struct, tag=True, rename="camel"):
-    """A tombstone: nobody has used the transactional id for too long."""
+    """A tombstone: the transactional id expired."""
 
     transactional_id: str
 
@@ -485,7 +485,7 @@ class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
 
 
 class TransactionalOffset(msgspec.Struct, rename="camel"):
-    """An offset that a transaction commits if it commits."""
+    """A pending offset of a transaction."""
 
     topic: str
     topic_id: Uuid
@@ -506,7 +506,7 @@ class TransactionalOffsetsWritten(msgspec.Struct, tag=True, rename="camel"):
 
 
 class TransactionalOffsetsEnded(msgspec.Struct, tag=True, rename="camel"):
-    """The marker of a producer's transaction: nothing of it is pending in these groups any more.
+    """The marker of a producer's transaction ended its pending offsets in these groups.
 
     What it commits is in OffsetCommitted records before this one.
     """
@@ -516,7 +516,7 @@ class TransactionalOffsetsEnded(msgspec.Struct, tag=True, rename="camel"):
 
 
 class OffsetDeleted(msgspec.Struct, tag=True, rename="camel"):
-    """A tombstone: the group has no committed offset for the partition any more."""
+    """A tombstone: the committed offset of a partition was deleted."""
 
     group_id: str
     topic: str
@@ -588,7 +588,7 @@ OFFSETS = (OffsetCommitted, OffsetDeleted)
 
 
 class RecordEntry(msgspec.Struct, rename="camel", gc=False):
-    """A record in the `records` topic: which machine applied it, when, and because of which event.
+    """A record in the topic `records`, with its machine, time and event.
 
     `machine` is a broker's id, or -1 for the controller; `time` is ms since 1970.
     """

@@ -10,7 +10,7 @@ from brokertwin.state.core.schema import Uuid
 
 
 class ShareStateBatch(msgspec.Struct, array_like=True, frozen=True):
-    """Records of one state, both offsets inclusive; `delivery_state` is Kafka's code."""
+    """Records with the same state, both offsets inclusive; `delivery_state` is Kafka's code."""
 
     first_offset: int
     last_offset: int
@@ -19,7 +19,7 @@ class ShareStateBatch(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ShareSnapshot(msgspec.Struct, rename="camel"):
-    """Kafka's ShareSnapshotValue; a start offset -1 is one that nobody has settled yet.
+    """Kafka's ShareSnapshotValue; the start offset is -1 until it is initialized.
 
     `snapshot_epoch` is how many snapshots there were before.
     """
@@ -33,7 +33,7 @@ class ShareSnapshot(msgspec.Struct, rename="camel"):
 
 
 class ShareUpdate(msgspec.Struct, rename="camel"):
-    """Kafka's ShareUpdateValue: what has changed; a start offset -1 leaves it where it is."""
+    """Kafka's ShareUpdateValue: the changes; a start offset of -1 leaves it unchanged."""
 
     leader_epoch: int
     start_offset: int
@@ -42,7 +42,7 @@ class ShareUpdate(msgspec.Struct, rename="camel"):
 
 
 class ShareStateWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What a share group has done with a partition; None is the tombstone.
+    """The share state of a partition; None is the tombstone.
 
     With `update` Kafka writes that alone.
     """

@@ -15,7 +15,7 @@ TasksWithEpochs = dict[str, dict[int, int]]
 
 
 class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """An internal topic: 0 partitions or replicas where the topology does not say how many.
+    """An internal topic; 0 partitions or replicas if the topology does not set the number.
 
     `topic_configs` are keys and values.
     """
@@ -27,7 +27,7 @@ class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CopartitionGroup(msgspec.Struct, frozen=True, rename="camel"):
-    """Topics that need as many partitions, by their places in the subtopology's lists."""
+    """Topics with equal partition counts, by their positions in the subtopology's lists."""
 
     source_topics: list[int] = []
     source_topic_regex: list[int] = []
@@ -35,7 +35,7 @@ class CopartitionGroup(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Subtopology(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of a topology whose tasks share nothing but topics with those of other parts."""
+    """A part of a topology that is connected with others by topics only."""
 
     subtopology_id: str
     source_topics: list[str] = []
@@ -54,14 +54,14 @@ class StreamsTopology(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Endpoint(msgspec.Struct, frozen=True, rename="camel"):
-    """Where an instance answers questions about its state."""
+    """The address of an instance for interactive queries."""
 
     host: str
     port: int
 
 
 class StreamsMemberMetadata(msgspec.Struct, rename="camel"):
-    """Kafka's StreamsGroupMemberMetadataValue; the time-out is ms."""
+    """Kafka's StreamsGroupMemberMetadataValue; the timeout is in ms."""
 
     instance_id: str | None
     rack_id: str | None
@@ -75,7 +75,7 @@ class StreamsMemberMetadata(msgspec.Struct, rename="camel"):
 
 
 class MemberTasks(msgspec.Struct, frozen=True, rename="camel"):
-    """What a member has, or is to give back."""
+    """The tasks of a member, owned or to be revoked."""
 
     active: TasksWithEpochs = {}
     standby: Tasks = {}
@@ -83,7 +83,7 @@ class MemberTasks(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TargetTasks(msgspec.Struct, frozen=True, rename="camel"):
-    """Kafka's StreamsGroupTargetAssignmentMemberValue: what a member is to have."""
+    """Kafka's StreamsGroupTargetAssignmentMemberValue: the target tasks of a member."""
 
     active: Tasks = {}
     standby: Tasks = {}
@@ -114,7 +114,7 @@ class StreamsGroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
 
 
 class StreamsGroupMemberMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What a member of a streams group says of itself; None is the tombstone."""
+    """The metadata of a streams group member; None is the tombstone."""
 
     group_id: str
     member_id: str
@@ -122,7 +122,7 @@ class StreamsGroupMemberMetadataWritten(msgspec.Struct, tag=True, rename="camel"
 
 
 class StreamsGroupTopologyWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What the members of a streams group run; None is the tombstone."""
+    """The topology of a streams group; None is the tombstone."""
 
     group_id: str
     topology: StreamsTopology | None
@@ -140,7 +140,7 @@ class StreamsGroupTargetAssignmentMetadataWritten(msgspec.Struct, tag=True, rena
 
 
 class StreamsGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What a member of a streams group is to have; None is the tombstone."""
+    """The target assignment of a streams group member; None is the tombstone."""
 
     group_id: str
     member_id: str
@@ -148,7 +148,7 @@ class StreamsGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, rename
 
 
 class StreamsGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename="camel"):
-    """What a member of a streams group has, and in which epoch it is; None is the tombstone."""
+    """The assignment and epoch of a streams group member; None is the tombstone."""
 
     group_id: str
     member_id: str

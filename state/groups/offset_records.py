@@ -37,7 +37,7 @@ _TIME = struct.Struct(">q")
 
 
 class OffsetKey(msgspec.Struct, frozen=True, order=True):
-    """Whose offset it is: group id, topic name and partition number."""
+    """The key of an offset: group id, topic name and partition number."""
 
     group: str
     topic: str
@@ -45,7 +45,7 @@ class OffsetKey(msgspec.Struct, frozen=True, order=True):
 
 
 class OffsetValue(msgspec.Struct, frozen=True):
-    """An offset as it is stored. Timestamps in ms since 1970, -1 where there is none."""
+    """A stored offset. Timestamps are in ms since 1970, -1 if absent."""
 
     offset: int
     leader_epoch: int

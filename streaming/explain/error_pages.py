@@ -62,18 +62,18 @@ def page(code: int, example: str = "") -> str:
     """
     rule = RULES[code]
     again = "yes" if code in RETRIABLE else "no"
-    file = f"[`{rule.file}`](../../{rule.file})" if rule.file else "not given by any machine here"
+    file = f"[`{rule.file}`](../../{rule.file})" if rule.file else "never returned by brokertwin"
     facts = {
-        "the rule in Kafka": rule.source,
-        "the rule here": file,
-        "a `RetriableException`": again,
+        "source in Kafka": rule.source,
+        "source in brokertwin": file,
+        "retriable": again,
     }
     rows = [f"| {name} | {fact} |" for name, fact in facts.items()]
     parts = [
         f"# {code} {name_of(code)}",
         rule.why,
         "\n".join(["| | |", "|---|---|", *rows]),
-        f"**Who causes it.** {rule.who}",
+        f"**Cause.** {rule.who}",
         f"**What to do.** {rule.do}",
         f"**In a recording.** {_told_by(code)}",
     ]
@@ -89,18 +89,17 @@ def index() -> str:
         for code, rule in sorted(RULES.items())
     )
     return (
-        "# Errors\n\nWhat Kafka's errors mean, who causes them, what to do. `brokertwin explain"
-        " error CODE` prints these\npages; they are made of the table in"
-        " [streaming/explain/rules](../../streaming/explain/rules) by `make error-pages`.\n\n"
-        f"| code | error | what it means |\n|---|---|---|\n{rows}"
+        "# Errors\n\nThe meaning and cause of each Kafka error, and what to do. `brokertwin explain"
+        " error CODE` prints a page.\n\n"
+        f"| code | error | meaning |\n|---|---|---|\n{rows}"
     )
 
 
 def _told_by(code: int) -> str:
     """Which command tells of such an error."""
-    line = "`brokertwin explain line FILE:LINE FILE…` tells of a line with it"
+    line = "`brokertwin explain line FILE:LINE FILE…` explains a line with this error"
     story = _story_of(code)
-    whole = f", `brokertwin explain {story} FILE…` the whole story" if story else ""
+    whole = f", `brokertwin explain {story} FILE…` shows the timeline" if story else ""
     return f"{line}{whole}."
 
 

@@ -21,7 +21,7 @@ def test_it_says_who_fenced_whom_and_what_to_do(empty_directory: Path) -> None:
         "refused: 47 INVALID_PRODUCER_EPOCH because client second's INIT_PRODUCER_ID at"
         " 00:48:40.170 (txn_fencing_ck.jsonl:30) bumped the epoch to 2; client first has 0. rule"
     ) in said
-    assert said.count("close this producer and make a new one") == 1, "a rule is said once"
+    assert said.count("Close this producer and create a new one") == 1, "a rule is said once"
     assert "producer 13 is in epoch 11 since client second's INIT_PRODUCER_ID" in said
     assert "PRODUCE" not in done.stdout.split("producer 13 is in")[0].replace("PRODUCER", "")
 

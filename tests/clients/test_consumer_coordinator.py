@@ -1,4 +1,4 @@
-"""A consumer's coordinator step by step, as numbered in docs/systems/consumer.md."""
+"""The consumer's coordinator, step by step."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A member of a consumer group (KIP-848), as numbered in docs/systems/consumer.md, and losses."""
+"""Members of consumer groups (KIP-848), with and without losses."""
 
 import sys
 from collections import Counter

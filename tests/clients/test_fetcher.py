@@ -1,4 +1,4 @@
-"""What a consumer reads, step by step, as numbered in docs/systems/consumer.md."""
+"""Fetching: what polls return and which fetches follow."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Positions held against their leaders (KIP-320), as numbered in docs/systems/consumer.md."""
+"""Validate positions against leader epochs (KIP-320)."""
 
 from typing import Any
 

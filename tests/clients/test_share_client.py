@@ -1,4 +1,4 @@
-"""A member of a share group, as numbered in docs/systems/consumer.md, on the broker's machines."""
+"""Members of a share group against the broker model."""
 
 from typing import Any
 

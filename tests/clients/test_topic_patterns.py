@@ -1,4 +1,4 @@
-"""Subscriptions by patterns in groups of either protocol, as in docs/systems/consumer.md."""
+"""Subscriptions by pattern in classic and consumer groups."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A producer's transactions on the loop, as numbered in docs/systems/producer_client.md.
+"""Transactions of a producer on the client loop.
 
 In both protocols: with clusters that have finalized `transaction.version` 1 and 2 (KIP-890).
 """

@@ -1,4 +1,4 @@
-"""The protocol before groups, and the one that cures it: numbers of docs/systems/consumer.md."""
+"""The ZooKeeper consumer, compared with the group protocol."""
 
 import runpy
 

@@ -399,7 +399,7 @@ CASES = (
     Case("workers", "kill -9 of the Python workers in a micro-batch", kill_workers),
     Case(
         "workers-by-chance",
-        f"kill -9 of the Python worker in one of {ONE_OF} groups, by chance, all the time;"
+        f"kill -9 of the Python worker in a random one of {ONE_OF} groups, all the time;"
         f" {OTHERS + 1} groups in a micro-batch",
         kill_workers_by_chance,
         answer_timeout_s=SLOWLY_S,
@@ -407,7 +407,7 @@ CASES = (
         others=OTHERS,
         dies_in_one_of=ONE_OF,
     ),
-    Case("daemon", "kill -9 of the workers and of what they are forked from", kill_daemon),
+    Case("daemon", "kill -9 of the workers and of the daemon that forks them", kill_daemon),
     Case(
         "executor",
         "kill -9 of an executor of a standalone cluster in a micro-batch",
@@ -422,10 +422,10 @@ CASES = (
     Case("workers-stopped", f"SIGSTOP of the Python workers for {STOPPED_S} s", stop_workers),
     Case("gateway-stopped", f"SIGSTOP of the gateway for {STOPPED_S} s", stop_gateway),
     Case("kafka-stopped", f"SIGSTOP of the broker for {KAFKA_STOPPED_S} s", stop_kafka),
-    Case("kafka-slow", f"the broker stands nine tenths of {SLOW_S} s", slow_kafka),
+    Case("kafka-slow", f"the broker is stopped for nine tenths of {SLOW_S} s", slow_kafka),
     Case(
         "kafka-delayed",
-        f"each packet to the broker and from it comes {DELAY_S * 1000:.0f} ms later, all the time",
+        f"each packet to and from the broker is delayed by {DELAY_S * 1000:.0f} ms",
         delayed_kafka,
         delay_s=DELAY_S,
         answer_timeout_s=SLOWLY_S,
@@ -433,19 +433,19 @@ CASES = (
     ),
     Case(
         "page-cache",
-        f"others write for {SLOW_S} s, up to {OTHERS_BYTES >> 30} GiB; nothing of Kafka's logs and"
-        " of the checkpoint stays in memory",
+        f"other processes write up to {OTHERS_BYTES >> 30} GiB for {SLOW_S} s, so that neither"
+        " Kafka's logs nor the checkpoint stay in the page cache",
         fill_page_cache,
         is_borne=True,
     ),
-    Case("job-cut", f"the job's connections to the broker break, for {CUT_S} s", cut_job),
+    Case("job-cut", f"the job's connections to the broker are cut for {CUT_S} s", cut_job),
     Case(
-        "gateway-cut", f"the gateway's connections to the broker break, for {CUT_S} s", cut_gateway
+        "gateway-cut", f"the gateway's connections to the broker are cut for {CUT_S} s", cut_gateway
     ),
-    Case("poison", f"{POISON} events that are none", poison),
+    Case("poison", f"{POISON} invalid events", poison),
     Case(
         "overload",
-        f"up to three times the events that it can decide, for {OVERLOAD_S} s",
+        f"up to three times as many events as the job can decide, for {OVERLOAD_S} s",
         overload,
         max_offsets=BATCH_EVENTS,
         max_bytes=BATCH_BYTES,
@@ -455,11 +455,11 @@ CASES = (
     Case("torn-plan", "the newest file of `offsets` is empty", tear("offsets")),
     Case("lost-commit", "the newest file of `commits` is deleted", lose_commit),
     Case("second-job", "a second job on the checkpoint", second_job),
-    Case("disk-checkpoint", "no room below the checkpoint", full("checkpoint"), "checkpoint"),
-    Case("disk-kafka", "no room where Kafka keeps its logs", full("kafka"), "kafka"),
+    Case("disk-checkpoint", "the disk of the checkpoint is full", full("checkpoint"), "checkpoint"),
+    Case("disk-kafka", "the disk of Kafka's logs is full", full("kafka"), "kafka"),
     Case(
         "clock",
-        "the gateway's clock steps by hours, forth and back",
+        "the gateway's clock jumps by hours, forward and back",
         step_clock,
         has_faked_time=True,
     ),

@@ -12,7 +12,7 @@ from tests.support.sources import ROOT
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "[comment]: # (faults: the runner writes from here)", "[comment]: # (to here)"
 HEAD = """\
-| case | what happens | rounds | events compared | lost | twice | written again | goes on after, s |
+| case | fault | rounds | events | lost | duplicated | rewritten | recovery, s |
 |---|---|---|---|---|---|---|---|
 """
 

@@ -1,12 +1,12 @@
-"""The schemas of the job's topics as a page, made from the code that writes and reads them.
+"""Generate docs/schemas.md from the code that writes and reads the job's topics.
 
     python -m tests.support.topic_schemas        # writes docs/schemas.md
 
-Documents that the code puts together field by field stand here as structs; tests/test_schemas.py
-holds them against real rows.
+Documents that the code builds field by field are declared here as structs; tests/test_schemas.py
+compares them with real rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -33,10 +33,10 @@ class Refused(msgspec.Struct):
 
 
 class Response(msgspec.Struct, rename="camel"):
-    """An answer. Where the request became a dead letter, `error` takes the place of `response`.
+    """A response. If the request became a dead letter, `error` replaces `response`.
 
-    `id`, `broker`, `connection`, `principal` and the header are the request's. What is refused
-    before it is understood has only those that were legible.
+    `id`, `broker`, `connection`, `principal` and the header are copied from the request. A request
+    that cannot be parsed has only its readable fields.
     """
 
     id: str
@@ -54,7 +54,7 @@ class Response(msgspec.Struct, rename="camel"):
 
 
 class DeadLetter(msgspec.Struct, rename="camel"):
-    """What was refused: where it lay in `requests`, why, and up to 64 KiB of it."""
+    """A refused event: its position in `requests`, the reason, and up to 64 KiB of its text."""
 
     cell: str
     partition: Int32
@@ -67,7 +67,7 @@ class DeadLetter(msgspec.Struct, rename="camel"):
 
 
 class Timer(msgspec.Struct, rename="camel"):
-    """When the clock is to write a tick, in ms since 1970."""
+    """The time at which the clock writes a tick, in ms since 1970."""
 
     cluster: str
     deadline: Int64
@@ -79,9 +79,9 @@ class Segment(SegmentKey, rename="camel", frozen=True):
     batches: list[Batch]
 
 
-KEYS = "the key of a record of Kafka's group coordinator: its kind as an int16, then names"
+KEYS = "the key of a record of Kafka's group coordinator: its type as an int16, then names"
 OFFSETS = (
-    "`OffsetCommitValue` 4, or 1 where the commit has an expiry (kind 1); `GroupMetadataValue` 3 of"
+    "`OffsetCommitValue` 4, or 1 if the commit has an expiry (type 1); `GroupMetadataValue` 3 of"
     " a classic group (2); of a consumer group, each in version 0, `ConsumerGroupMetadataValue`"
     " (3), `…MemberMetadataValue` (5), `…TargetAssignmentMetadataValue` (6),"
     " `…TargetAssignmentMemberValue` (7), `…CurrentMemberAssignmentValue` (8) and"
@@ -102,12 +102,12 @@ TOPICS: dict[str, tuple[str, str, tuple[type, ...]]] = {
     "segments": ("JSON", "JSON; null is a tombstone", (Segment,)),
     "timers": ("the name of the cell", "JSON", (Timer,)),
     "placement": ("the name of the cluster", "JSON", (Placement,)),
-    "data": ("none", "a record batch of Kafka (magic 2), bytes as a client sent them", ()),
+    "data": ("none", "a record batch of Kafka (magic 2), as the client sent it", ()),
 }  # fmt: skip
-"""Topic to its key, its value, and the documents that stand in it."""
+"""Topic to its key, its value, and its documents."""
 
 MADE = "[comment]: # (made from the code: python -m tests.support.topic_schemas)"
-"""What stands above this line is written by hand."""
+"""The text above this line is written by hand."""
 
 
 def page() -> str:
@@ -118,11 +118,11 @@ def page() -> str:
         name = spec.name.replace("default", "<cluster>")
         parts.append(f"## `{name}`\n\nKey: {key}. Value: {value}.\n")
         parts.append(f"Settings: {_settings(spec.settings)}.\n")
-        parts += [_struct(struct, "###") for struct in structs]
+        parts += [_struct(struct, _table) for struct in structs]
     done = {each for _, _, structs in TOPICS.values() for each in structs}
     parts.append("## Parts of these documents\n")
-    parts.append("A record has its type in `type`.\n")
-    parts += [_struct(each, "###") for each in sorted(_all_below(done), key=lambda t: t.__name__)]
+    parts.append("A record has its type in the field `type`. A field with `=` has a default.\n")
+    parts += [_struct(each, _line) for each in sorted(_all_below(done), key=lambda t: t.__name__)]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -130,21 +130,33 @@ def _settings(settings: Any) -> str:
     return ", ".join(f"`{name}={value}`" for name, value in sorted(settings.items()))
 
 
-def _struct(struct: type, heading: str) -> str:
+def _struct(struct: type, shown: Callable[[inspect.StructType], list[str]]) -> str:
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType)
-    words = " ".join((struct.__doc__ or "").split("\n\n")[0].split())
+    summary = " ".join((struct.__doc__ or "").split("\n\n")[0].split())
+    return "\n".join([f"### {struct.__name__}", "", summary, "", *shown(info)])
+
+
+def _table(info: inspect.StructType) -> list[str]:
     rows = [
-        f"| `{field.encode_name}` | {_type(field.type)} | {_default(field)} |"
+        f"| `{field.encode_name}` | {_type(field.type)} | {_default(field) or 'required'} |"
         for field in info.fields
     ]
-    table = ["| field | type | where it is absent |", "|---|---|---|", *rows] if rows else []
-    return "\n".join([f"{heading} {struct.__name__}", "", words, "", *table, ""])
+    return ["| field | type | default |", "|---|---|---|", *rows, ""]
+
+
+def _line(info: inspect.StructType) -> list[str]:
+    fields = [
+        f"`{field.encode_name}` {_type(field.type)}"
+        + (f" = {default}" if (default := _default(field)) else "")
+        for field in info.fields
+    ]
+    return [f"Fields: {'; '.join(fields)}.", ""] if fields else []
 
 
 def _default(field: inspect.Field) -> str:
     if field.required:
-        return "never"
+        return ""
     value = field.default
     if value is NODEFAULT:
         value = field.default_factory() if callable(field.default_factory) else None
@@ -155,7 +167,7 @@ def _default(field: inspect.Field) -> str:
 
 
 def _type(kind: inspect.Type) -> str:
-    """A type in words."""
+    """The name of a type."""
     if isinstance(kind, inspect.StructType):
         return f"[{kind.cls.__name__}](#{kind.cls.__name__.lower()})"
     if isinstance(kind, inspect.UnionType):

@@ -1,13 +1,13 @@
-"""The one table of what errors mean; `docs/errors` is made of it.
+"""The table of error descriptions; `docs/errors` is generated from it.
 
 rule          one error
-producers     sequences, epochs, transactions, and what is wrong with a batch
+producers     sequences, epochs, transactions, invalid batches
 groups        members, generations, commits
 replicas      fetch sessions, leaders, in-sync sets, elections, reassignments
-topics        topics, settings, requests that make no sense
-access        who may do what
+topics        topics, settings, invalid requests
+access        authorization and authentication
 shares        share groups' fetches
-tokens        delegation tokens, changes that come too fast, metrics of clients
+tokens        delegation tokens, quotas of changes, client metrics
 """
 
 from brokertwin.streaming.explain.rules import (
@@ -30,6 +30,6 @@ RULES: dict[int, Rule] = {
     **shares.RULES,
     **tokens.RULES,
 }
-"""Error code to what it means."""
+"""Error code to its description."""
 
 __all__ = ["RULES", "Rule"]

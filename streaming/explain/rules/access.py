@@ -1,93 +1,93 @@
-"""Errors of who may do what."""
+"""Errors of authorization and authentication."""
 
 from brokertwin.state.core.errors import Error
 from brokertwin.streaming.explain.rules.rule import Rule
 
 WHO = (
-    "A principal that is new or was renamed; a client without its credentials, which is then"
-    " User:ANONYMOUS; an ACL that names another host."
+    "A new or renamed principal; a client without credentials, which is User:ANONYMOUS; an ACL for"
+    " another host."
 )
 SOURCE = "KIP-11; KafkaApis, ControllerApis, AuthHelper.authorize, StandardAuthorizer"
 
 RULES: dict[int, Rule] = {
     Error.TOPIC_AUTHORIZATION_FAILED: Rule(
-        "The principal may not do this with the topic.",
+        "The principal is not allowed to do this with the topic.",
         SOURCE,
-        "Allow it: `kafka-acls.sh --add --topic`, with Read for consumers, Write for producers,"
+        "Allow it with `kafka-acls.sh --add --topic`: Read for consumers, Write for producers,"
         " Describe for both.",
         WHO,
         "state/apis/metadata.py",
     ),
     Error.GROUP_AUTHORIZATION_FAILED: Rule(
-        "The principal may not use this group.",
+        "The principal is not allowed to use this group.",
         SOURCE,
-        "Allow it: `kafka-acls.sh --add --group`, with Read.",
-        f"{WHO} A group.id that was made up by the client.",
+        "Allow Read with `kafka-acls.sh --add --group`.",
+        f"{WHO} A generated group.id.",
         "state/groups/group_rules.py",
     ),
     Error.CLUSTER_AUTHORIZATION_FAILED: Rule(
-        "The principal may not do this in the cluster.",
+        "The principal is not allowed to do this in the cluster.",
         SOURCE,
-        "Allow it: `kafka-acls.sh --add --cluster`, with Alter, AlterConfigs, Create, Describe,"
-        " ClusterAction or IdempotentWrite, as the API needs.",
-        f"{WHO} Idempotent producers need IdempotentWrite of brokers before 2.8 (KIP-679).",
+        "Allow it with `kafka-acls.sh --add --cluster`: Alter, AlterConfigs, Create, Describe,"
+        " ClusterAction or IdempotentWrite, depending on the API.",
+        f"{WHO} Before Kafka 2.8, idempotent producers need IdempotentWrite (KIP-679).",
         "state/apis/init_producer_id.py",
     ),
     Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Rule(
-        "The principal may not use this transactional.id.",
+        "The principal is not allowed to use this transactional.id.",
         SOURCE,
-        "Allow it: `kafka-acls.sh --add --transactional-id`, with Write and Describe.",
-        f"{WHO} An id that has a random part, which no ACL by prefix covers.",
+        "Allow Write and Describe with `kafka-acls.sh --add --transactional-id`.",
+        f"{WHO} An id with a random part that no prefixed ACL covers.",
         "state/apis/init_producer_id.py",
     ),
     Error.SECURITY_DISABLED: Rule(
-        "The broker has no authorizer, so there are no ACLs.",
+        "The broker has no authorizer, so it has no ACLs.",
         "AclApis",
-        "Set authorizer.class.name, if there are to be some.",
-        "Tools that manage ACLs on a cluster without any.",
+        "Set authorizer.class.name to use ACLs.",
+        "Tools that manage ACLs on a cluster without an authorizer.",
         "state/apis/create_acls.py",
     ),
     Error.SASL_AUTHENTICATION_FAILED: Rule(
         "The credentials are wrong.",
         "KIP-152; SaslServerAuthenticator",
-        "Look at sasl.jaas.config; clients do not try again by themselves.",
-        "A password that was changed; a user that is not there; another mechanism's credentials.",
+        "Check sasl.jaas.config. Clients do not retry.",
+        "A changed password; an unknown user; credentials of another mechanism.",
         "gateway/sasl.py",
     ),
     Error.UNSUPPORTED_SASL_MECHANISM: Rule(
-        "The listener does not have the SASL mechanism that the client wants.",
+        "The listener does not support the client's SASL mechanism.",
         "KIP-43; SaslServerAuthenticator.handleHandshakeRequest",
-        "Set sasl.mechanism to one of sasl.enabled.mechanisms; the answer lists them.",
+        "Set sasl.mechanism to one of sasl.enabled.mechanisms; the response lists them.",
         "The client's settings.",
         "gateway/sasl.py",
     ),
     Error.ILLEGAL_SASL_STATE: Rule(
-        "The request is none that may come at this point of a login.",
+        "The request is not allowed at this point of the authentication.",
         "KIP-43; SaslServerAuthenticator",
-        "Give security.protocol the value of the listener: SASL_PLAINTEXT or SASL_SSL.",
-        "A client without SASL on a listener with it, or the other way round.",
+        "Set security.protocol to that of the listener: SASL_PLAINTEXT or SASL_SSL.",
+        "A client without SASL on a listener with SASL, or the reverse.",
         "gateway/sasl.py",
     ),
     Error.RESOURCE_NOT_FOUND: Rule(
         "The user has no credentials, or none for this SASL mechanism.",
         "KIP-554; ScramImage, ScramControlManager",
-        "Look at the name; DescribeUserScramCredentials without names lists all users.",
-        "A user that was never added, or is deleted already.",
+        "Check the name; DescribeUserScramCredentials without names lists all users.",
+        "A user that was never added or is already deleted.",
         "gateway/scram_users.py",
     ),
     Error.DUPLICATE_RESOURCE: Rule(
-        "The request names a user twice.",
+        "The request contains a user twice.",
         "KIP-554; ScramImage, ScramControlManager",
-        "Send one change for each user, and another request for a second one.",
-        "A deletion and an addition of the same user, sent together.",
+        "Send one change for each user in a request.",
+        "A deletion and an addition of the same user in one request.",
         "gateway/scram_users.py",
     ),
     Error.UNACCEPTABLE_CREDENTIAL: Rule(
-        "The user has no name, the iterations are not from 4096 to 16384, there is no salt, or"
-        " nobody could log in any more.",
+        "The user name or salt is missing, the iterations are not between 4096 and 16384, or no"
+        " user would be left.",
         "KIP-554; ScramControlManager",
-        "Give what is missing; add another user before the last one goes.",
-        "A tool's own number of iterations; the last entry of a credentials file.",
+        "Add the missing values; add another user before you delete the last one.",
+        "A tool with its own number of iterations; the last entry of a credentials file.",
         "gateway/scram_users.py",
     ),
 }

@@ -1,4 +1,4 @@
-"""Errors of producers and their transactions, and of batches that are not right."""
+"""Errors of producers, their transactions, and invalid batches."""
 
 from brokertwin.state.core.errors import Error
 from brokertwin.streaming.explain.rules.rule import Rule
@@ -10,52 +10,55 @@ VERIFICATION = "state/transactions/transaction_verification.py"
 
 RULES: dict[int, Rule] = {
     Error.INVALID_PRODUCER_EPOCH: Rule(
-        "The broker knows a newer epoch of this producer than the request has.",
+        "The request has an older producer epoch than the broker knows.",
         "KIP-98, KIP-360; ProducerAppendInfo, TransactionCoordinator",
         "Another producer with the same transactional.id has begun, or the transaction timed out:"
-        " let one instance alone use the id; close this producer and make a new one.",
-        "A second instance with the same transactional.id: a deployment that overlaps, a consumer"
-        " group that gave a partition away; or a transaction above transaction.timeout.ms.",
+        " use each id in one instance only. Close this producer and create a new one.",
+        "A second instance with the same transactional.id (overlapping deployments, or a"
+        " reassigned partition), or a transaction that exceeded transaction.timeout.ms.",
         PRODUCER,
     ),
     Error.PRODUCER_FENCED: Rule(
-        "Another producer with the same transactional.id has begun since.",
+        "Another producer with the same transactional.id has started since.",
         "KIP-98, KIP-588; TransactionCoordinator",
-        "Close this producer. If both instances are to live, give each a transactional.id.",
-        "The same as INVALID_PRODUCER_EPOCH: newer clients are told this by the coordinator.",
+        "Close this producer. If both instances are needed, give each its own transactional.id.",
+        "The same as for 47 INVALID_PRODUCER_EPOCH. Coordinators return this error to newer"
+        " clients.",
         COORDINATOR,
     ),
     Error.OUT_OF_ORDER_SEQUENCE_NUMBER: Rule(
-        "A batch has to begin where the producer's last one in the partition ended.",
+        "A batch does not start where the producer's previous batch in the partition ended.",
         "KIP-98; ProducerAppendInfo.checkSequence",
-        "Records in between did not reach the log. A producer without transactions begins a new"
-        " epoch (KIP-360); one with transactions aborts. Look for what failed before this batch.",
-        "A batch that the client gave up (delivery.timeout.ms, a callback that went on after an"
-        " error) while later ones were on their way; a log that lost its end in an unclean"
-        " election; a client with a fault.",
+        "Records in between did not reach the log. A producer without transactions starts a new"
+        " epoch (KIP-360); one with transactions aborts. Find the failure before this batch.",
+        "A batch that the client gave up (delivery.timeout.ms, or an ignored error in a callback)"
+        " while later batches were in flight; an unclean election that truncated the log; a client"
+        " bug.",
         PRODUCER,
     ),
     Error.DUPLICATE_SEQUENCE_NUMBER: Rule(
-        "The batch lies below the next sequence and is none of the last five that the broker keeps."
-        " Kafka's brokers give 45 today; a machine here gives this with its setting for old ones.",
+        "The batch is below the expected sequence and is not one of the last five batches. Kafka"
+        " returns 45 OUT_OF_ORDER_SEQUENCE_NUMBER instead; brokertwin returns this error with"
+        " brokertwin.duplicates.below.expected.",
         "KIP-98; Sender takes it from old brokers",
-        "It is in the log already: clients take it for a success.",
-        "A batch that was sent again long after its answer was lost.",
+        "The batch is already in the log, and clients treat the error as success.",
+        "A batch that was resent long after its response was lost.",
         PRODUCER,
     ),
     Error.UNKNOWN_PRODUCER_ID: Rule(
-        "The broker has no record of this producer in the partition any more.",
+        "The broker no longer has any state of this producer in the partition.",
         "KIP-360; brokers from 2.4 on accept such a batch if it begins at 0",
         "Update the broker, or raise producer.id.expiration.ms.",
-        "A producer that was idle until its records, or what the broker knew of it, were deleted.",
+        "A producer that was idle until its records or its state were deleted.",
         PRODUCER,
     ),
     Error.INVALID_PRODUCER_ID_MAPPING: Rule(
-        "The coordinator knows this transactional.id with another producer id, or not at all.",
+        "The coordinator has another producer id for this transactional.id, or does not know it.",
         "KIP-98; TransactionCoordinator",
-        "The id expired (transactional.id.expiration.ms) or belongs to a newer producer: make a"
-        " new one.",
-        "A producer that was idle for a week; one whose id was given to another.",
+        "The id expired (transactional.id.expiration.ms) or belongs to a newer producer. Create a"
+        " new producer.",
+        "A producer that was idle for a week; a producer that was replaced by another with the"
+        " same id.",
         COORDINATOR,
     ),
     Error.INVALID_TXN_STATE: Rule(
@@ -67,93 +70,92 @@ RULES: dict[int, Rule] = {
         COORDINATOR,
     ),
     Error.CONCURRENT_TRANSACTIONS: Rule(
-        "The transaction before is still being ended: markers are on their way to its partitions.",
+        "The previous transaction is still ending: its markers are being written.",
         "KIP-98, KIP-447; TransactionCoordinator",
-        "Nothing: clients try again by themselves, after retry.backoff.ms.",
-        "Every client whose transactions follow each other quickly; a new instance that fences"
-        " one with an open transaction.",
+        "No action: clients retry after retry.backoff.ms.",
+        "Clients with transactions in quick succession; a new instance that fences one with an"
+        " open transaction.",
         "state/transactions/transaction_coordinator.py",
     ),
     Error.INVALID_TRANSACTION_TIMEOUT: Rule(
         "transaction.timeout.ms is above the broker's transaction.max.timeout.ms.",
         "KIP-98; TransactionCoordinator.handleInitProducerId",
-        "Lower the one, or raise the other.",
-        "The client's settings; stream processors whose checkpoints take long.",
+        "Lower transaction.timeout.ms or raise transaction.max.timeout.ms.",
+        "The client's settings; stream processors with long checkpoints.",
         "state/apis/init_producer_id.py",
     ),
     Error.TRANSACTION_ABORTABLE: Rule(
-        "The transaction cannot be committed any more; it may be aborted.",
+        "The transaction cannot be committed any more, but it can be aborted.",
         "KIP-890; verification of partitions that were not added",
-        "Abort, and begin a new transaction with the same producer.",
-        "A request of a transaction that had ended when it arrived.",
+        "Abort it and start a new transaction with the same producer.",
+        "A request that arrived after its transaction had ended.",
         VERIFICATION,
     ),
     Error.TRANSACTION_COORDINATOR_FENCED: Rule(
-        "A marker came from a coordinator that was replaced since.",
+        "A marker was sent by a coordinator that has been replaced.",
         "KIP-98; ProducerAppendInfo.checkCoordinatorEpoch",
-        "Nothing: the new coordinator writes the marker.",
+        "No action: the new coordinator writes the marker.",
         "A transaction coordinator that moved to another broker.",
         PRODUCER,
     ),
     Error.TRANSACTIONAL_ID_NOT_FOUND: Rule(
-        "The coordinator has no transaction of this transactional.id.",
+        "The coordinator has no transaction with this transactional.id.",
         "KIP-664; TransactionCoordinator.handleDescribeTransactions",
-        "Look at the id: `kafka-transactions.sh list` has those that there are. It may have"
-        " expired.",
-        "Somebody who asks about an id that was never used, or not for a week.",
+        "Check the id: `kafka-transactions.sh list` shows the existing ones. It may have expired.",
+        "A request for an id that was never used, or not for a week.",
         "state/apis/describe_transactions.py",
     ),
     Error.OPERATION_NOT_ATTEMPTED: Rule(
-        "Another partition of the request was refused, so nothing was done for this one.",
+        "Another partition of the request was rejected, so this one was not processed.",
         "KIP-98; KafkaApis.handleAddPartitionsToTxnRequest",
-        "Look at the other partitions' errors, and try again without them.",
-        "One topic that is not there, or may not be written.",
+        "Check the errors of the other partitions and retry without them.",
+        "A topic that does not exist, or that the client may not write.",
         "state/apis/add_partitions_to_txn.py",
     ),
     Error.MESSAGE_TOO_LARGE: Rule(
         "The batch is larger than max.message.bytes of the topic.",
         "UnifiedLog.analyzeAndValidateRecords",
-        "Send smaller records, or raise max.message.bytes (and max.request.size of the client)."
-        " Clients split a batch of several records by themselves.",
-        "A single large record; compression that was turned off.",
+        "Send smaller records, or raise max.message.bytes and the client's max.request.size."
+        " Clients split batches of several records themselves.",
+        "A single large record; compression that was disabled.",
         PRODUCE,
     ),
     Error.CORRUPT_MESSAGE: Rule(
-        "The batch is not as it was when its checksum was made, or is no batch.",
+        "The checksum of the batch does not match, or the bytes are not a batch.",
         "LogValidator; DefaultRecordBatch.ensureValid",
-        "Clients send it again. If it comes back: look at memory and network of the client, and at"
-        " proxies in between.",
-        "A client or proxy that changes bytes; keys that lack on a compacted topic.",
+        "Clients retry. If it persists, check the memory and network of the client, and proxies in"
+        " between.",
+        "A client or proxy that changes bytes; missing keys on a compacted topic.",
         PRODUCE,
     ),
     Error.INVALID_RECORD: Rule(
-        "The records are not what this topic takes: a format that is too old, a wrong count or"
-        " order of offsets, a control batch of a client.",
+        "The topic does not accept the records: an old format, a wrong count or order of offsets,"
+        " or a control batch from a client.",
         "KIP-467; LogValidator",
-        "Nothing that is tried again helps: look at the client, and at recordErrors in the answer.",
-        "An old or home-made client; a record without a key on a compacted topic.",
+        "Retrying does not help. Check the client, and recordErrors in the response.",
+        "An old or custom client; a record without a key on a compacted topic.",
         PRODUCE,
     ),
     Error.INVALID_TIMESTAMP: Rule(
-        "A record's time is further from the broker's than message.timestamp.before.max.ms or"
-        " message.timestamp.after.max.ms allow.",
+        "A record's timestamp is outside message.timestamp.before.max.ms and"
+        " message.timestamp.after.max.ms.",
         "KIP-32, KIP-937; LogValidator.validateTimestamp",
-        "Set the clock of the client right, or the limits of the topic.",
-        "A clock that is wrong; seconds or microseconds in the place of milliseconds.",
+        "Correct the client's clock, or change the limits of the topic.",
+        "A wrong clock; seconds or microseconds instead of milliseconds.",
         PRODUCE,
     ),
     Error.INVALID_REQUIRED_ACKS: Rule(
-        "acks is neither 0, 1 nor -1 (all).",
+        "acks is invalid; only 0, 1 and all (-1) are allowed.",
         "ReplicaManager.isValidRequiredAcks",
         "Set acks to all.",
-        "A client that still takes a number of replicas.",
+        "An old client that sets acks to a number of replicas.",
         PRODUCE,
     ),
     Error.UNSUPPORTED_COMPRESSION_TYPE: Rule(
-        "The request's version does not know the compression: zstd needs Produce 7, Fetch 10.",
+        "The request version does not support the compression: zstd needs Produce 7 or Fetch 10.",
         "KIP-110; ProduceRequest.validateRecords",
-        "Update the client, or choose another compression.type.",
-        "An old client on a topic that was written, or is to be written, with zstd.",
+        "Update the client, or use another compression.type.",
+        "An old client that reads or writes a topic with zstd.",
         PRODUCE,
     ),
 }

@@ -1,17 +1,17 @@
-"""One error: what it means, where the rule is from, who causes it, what to do."""
+"""The description of an error: meaning, source, cause and action."""
 
 from typing import NamedTuple
 
 
 class Rule(NamedTuple):
-    """An error of Kafka.
+    """The description of a Kafka error.
 
     Attributes:
-        why: why a broker gives it, a sentence or two.
+        why: why a broker returns it, in one or two sentences.
         source: the KIP, and the class in Kafka.
         do: what the client, or its operator, should do.
-        who: who usually brings it about.
-        file: ours that has the rule, below the top; "" where no machine of ours gives it.
+        who: the usual cause.
+        file: the file of this project with the rule; "" if it never returns the error.
     """
 
     why: str

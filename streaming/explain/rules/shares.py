@@ -8,33 +8,33 @@ MANAGER = "KIP-932; SharePartitionManager"
 
 RULES: dict[int, Rule] = {
     Error.INVALID_RECORD_STATE: Rule(
-        "The member acknowledges records that it does not hold: their lock is over, somebody else"
-        " has them, or they are acknowledged.",
+        "The member acknowledges records that it does not hold: their locks expired, another"
+        " member has them, or they are already acknowledged.",
         "KIP-932; SharePartition",
-        "The records come again, to this member or another one. Work that is repeated has to do no"
-        " harm; raise share.record.lock.duration.ms where it takes longer, or renew the lock.",
+        "The records are delivered again, to this or another member, so processing must be"
+        " idempotent. For long processing, raise share.record.lock.duration.ms or renew the lock.",
         "A consumer that is slower than its lock.",
         "state/share/share_partition.py",
     ),
     Error.SHARE_SESSION_NOT_FOUND: Rule(
-        "The broker knows no share session of this member, or no longer.",
+        "The broker has no share session of this member, or no longer.",
         MANAGER,
-        "Clients open a new one by themselves.",
-        "A broker that was started again; a leader that moved; a session whose connection ended.",
+        "Clients open a new session.",
+        "A broker restart; a leader that moved; a session whose connection ended.",
         SESSIONS,
     ),
     Error.INVALID_SHARE_SESSION_EPOCH: Rule(
-        "The request has another epoch than the one that comes next in the share session.",
+        "The request does not have the next epoch of the share session.",
         MANAGER,
-        "Clients open a new session by themselves.",
-        "A request that was sent twice, or whose answer was lost.",
+        "Clients open a new session.",
+        "A request that was sent twice, or whose response was lost.",
         SESSIONS,
     ),
     Error.SHARE_SESSION_LIMIT_REACHED: Rule(
-        "The broker has as many share sessions as it may; none was silent for too long.",
+        "The broker has the maximum number of share sessions, and none is idle.",
         MANAGER,
-        "Clients try again by themselves; raise group.share.max.share.sessions.",
-        "More members than the broker was set up for.",
+        "Clients retry. Raise group.share.max.share.sessions.",
+        "More members than the broker is configured for.",
         "state/apis/share_fetch.py",
     ),
 }

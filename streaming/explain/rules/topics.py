@@ -1,4 +1,4 @@
-"""Errors of topics, settings, and requests that make no sense."""
+"""Errors of topics, settings and invalid requests."""
 
 from brokertwin.state.core.errors import Error
 from brokertwin.streaming.explain.rules.rule import Rule
@@ -7,120 +7,119 @@ CREATE = "state/apis/create_topics.py"
 
 RULES: dict[int, Rule] = {
     Error.UNKNOWN_TOPIC_OR_PARTITION: Rule(
-        "The broker knows no such topic, or no such partition of it.",
+        "The broker does not know the topic or the partition.",
         "MetadataCache, ReplicaManager",
-        "Look at the name. Where it was created a moment ago clients try again by themselves.",
-        "A name that is misspelt; a topic that was deleted; brokers that have not heard of a new"
-        " one; a client that may not see it.",
+        "Check the name. If the topic was just created, clients retry.",
+        "A misspelt name; a deleted topic; a broker without the latest metadata; a client without"
+        " DESCRIBE permission.",
         "state/apis/metadata.py",
     ),
     Error.INCONSISTENT_TOPIC_ID: Rule(
-        "A topic of this name is there, but it is another one than the client means: it was deleted"
-        " and made anew.",
+        "The topic with this name has another id: it was deleted and created again.",
         "KIP-516; ReplicaManager",
-        "Clients look the topic up again by themselves. What they had read of the former one does"
-        " not count for this one.",
-        "A topic that was deleted and created while it was read.",
+        "Clients refresh their metadata. Offsets of the previous topic do not apply to the new"
+        " one.",
+        "A topic that was deleted and created while clients used it.",
         "state/fetch/fetch_errors.py",
     ),
     Error.UNKNOWN_TOPIC_ID: Rule(
-        "The broker knows no topic of this id.",
+        "The broker has no topic with this id.",
         "KIP-516; KafkaApis",
-        "Nothing: clients fetch metadata; a topic that was deleted and created has a new id.",
-        "A topic that was deleted and created again, or created a moment ago.",
+        "No action: clients refresh their metadata. A topic that is created again has a new id.",
+        "A topic that was created again, or created a moment ago.",
         "state/apis/fetch.py",
     ),
     Error.INVALID_TOPIC_EXCEPTION: Rule(
-        "The name is none that a topic may have, or that of an internal one.",
+        "The topic name is invalid or belongs to an internal topic.",
         "Topic.validate",
-        "Letters, digits, `.`, `_` and `-`, at most 249 of them, and not . or .. alone.",
+        "Use letters, digits, `.`, `_` and `-`, at most 249 characters, and not . or .. alone.",
         "A name with spaces or slashes; a client that writes to __consumer_offsets.",
         CREATE,
     ),
     Error.TOPIC_ALREADY_EXISTS: Rule(
-        "There is a topic of this name, or one that differs in . and _ alone.",
+        "A topic with this name exists, or one that differs only in . and _.",
         "ReplicationControlManager.createTopics",
-        "Take it as it is, or choose another name.",
-        "Several instances that all create their topics when they start.",
+        "Use the existing topic or another name.",
+        "Several instances that create their topics at the start.",
         CREATE,
     ),
     Error.TOPIC_DELETION_DISABLED: Rule(
         "delete.topic.enable is false.",
         "ControllerApis.deleteTopics",
-        "Set it to true at the controllers, if topics are to be deleted.",
+        "Set it to true on the controllers to allow deletions.",
         "The cluster's settings.",
         "state/apis/delete_topics.py",
     ),
     Error.INVALID_PARTITIONS: Rule(
-        "The number of partitions cannot be: below 1, or not above what the topic has.",
+        "The number of partitions is below 1, or not above the current number.",
         "ReplicationControlManager",
-        "Partitions can be added and never taken away.",
-        "An operator, or a tool that sets the number anew.",
+        "Partitions can be added but not removed.",
+        "An operator, or a tool that sets the number again.",
         "state/apis/create_partitions.py",
     ),
     Error.INVALID_REPLICATION_FACTOR: Rule(
-        "The replication factor is below 1, or above the number of brokers that are there.",
+        "The replication factor is below 1 or above the number of live brokers.",
         "StripedReplicaPlacer",
-        "Choose a lower one, or start more brokers.",
+        "Use a lower factor, or start more brokers.",
         "Settings of a large cluster on a small one.",
         CREATE,
     ),
     Error.INVALID_REPLICA_ASSIGNMENT: Rule(
-        "The brokers that are named for the replicas cannot be: twice the same, unknown, none.",
+        "The assigned brokers are invalid: duplicate, unknown or none.",
         "ReplicationControlManager.validateManualPartitionAssignment",
-        "Name brokers that are there, each once.",
-        "A reassignment that was made for other brokers.",
+        "List each broker once, and only existing ones.",
+        "A reassignment for another set of brokers.",
         "state/apis/alter_partition_reassignments.py",
     ),
     Error.INVALID_CONFIG: Rule(
-        "A setting has a name or a value that cannot be.",
+        "A setting has an invalid name or value.",
         "ConfigurationControlManager, LogConfig.validate",
-        "The answer's errorMessage names it.",
-        "A setting that is misspelt, or that newer brokers do not have.",
+        "The errorMessage in the response names the setting.",
+        "A misspelt setting, or one that newer brokers no longer have.",
         "state/cluster/config_changes.py",
     ),
     Error.POLICY_VIOLATION: Rule(
-        "What is asked for is against a policy of the cluster: records of a topic that is compacted"
-        " alone are not deleted, and a request may create 10,000 partitions at most.",
+        "The request violates a policy of the cluster. Records of a topic with"
+        " cleanup.policy=compact cannot be deleted, and a request can create at most 10,000"
+        " partitions.",
         "KIP-107, KIP-108; Partition.deleteRecordsOnLeader, ReplicationControlManager",
-        "The answer's errorMessage says which.",
+        "The errorMessage in the response has the reason.",
         "Tools that purge topics; a create.topic.policy.class.name of the cluster.",
         CREATE,
     ),
     Error.INVALID_REQUEST: Rule(
-        "The request contradicts itself, or asks for what cannot be asked for in this way.",
+        "The request is inconsistent, or not allowed in this form.",
         "KafkaApis, ControllerApis",
-        "Nothing that is tried again helps: look at the client. Where the answer has an"
-        " errorMessage it says what is wrong.",
-        "A client with a fault; a tool of another version.",
+        "Retrying does not help. Check the client, and the errorMessage in the response.",
+        "A client bug; a tool of another version.",
         "state/apis/create_topics.py",
     ),
     Error.UNSUPPORTED_VERSION: Rule(
-        "The broker does not have this version of the API, or not what it asks for.",
+        "The broker does not support this version of the API, or a feature that the request needs.",
         "ApiVersionsRequest, KafkaApis",
-        "Let the client ask by ApiVersions what there is; update the older side.",
+        "Clients should negotiate versions with ApiVersions. Update the older side.",
         "A client that is much newer or older than the broker.",
         "state/apis/api_versions.py",
     ),
     Error.MISMATCHED_ENDPOINT_TYPE: Rule(
-        "The request was meant for a controller and came to a broker, or the other way round.",
+        "A request for a controller was sent to a broker, or the reverse.",
         "KIP-919; AuthHelper.computeDescribeClusterResponse",
-        "Give tools --bootstrap-server for brokers, --bootstrap-controller for controllers.",
+        "Use --bootstrap-server for brokers and --bootstrap-controller for controllers.",
         "A tool with the wrong address.",
         "state/apis/describe_cluster.py",
     ),
     Error.UNSUPPORTED_ENDPOINT_TYPE: Rule(
-        "There is no such kind of endpoint.",
+        "The endpoint type is unknown.",
         "KIP-919; AuthHelper.computeDescribeClusterResponse",
-        "Ask for brokers (1) or controllers (2).",
-        "A client with a fault.",
+        "Request brokers (1) or controllers (2).",
+        "A client bug.",
         "state/apis/describe_cluster.py",
     ),
     Error.UNKNOWN_SERVER_ERROR: Rule(
-        "The broker did not expect what happened; its log has the reason.",
+        "An unexpected error occurred in the broker; its log has the reason.",
         "ApiError, Errors.forException",
-        "Look into the log of the broker at that time.",
-        "A fault of the broker, or of a plug-in in it.",
+        "Check the broker's log at that time.",
+        "A bug in the broker or in a plug-in.",
         "state/transactions/transactions.py",
     ),
 }

@@ -1,4 +1,4 @@
-"""The assignors on small groups, as numbered in docs/systems/consumer.md."""
+"""Assignors on small groups."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the leader of a group of workers assigns: the examples of docs/systems/connect.md."""
+"""Assignments that the leader of a Connect group computes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which instance has a key, as numbered in docs/systems/streams.md."""
+"""Find the instance that owns a key."""
 
 from brokertwin.clients.streams.applications import COUNTS, word_count
 from brokertwin.clients.streams.key_owner import key_owner, store_owners

@@ -1,4 +1,4 @@
-"""Topologies with topics: sub-topologies, tasks, internal topics, as in docs/systems/streams.md."""
+"""From topologies and topics to sub-topologies, tasks and internal topics."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What was read of repartition topics is deleted, as numbered in docs/systems/streams.md."""
+"""Delete committed records of repartition topics."""
 
 import pytest
 

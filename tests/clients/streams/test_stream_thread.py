@@ -1,4 +1,4 @@
-"""Threads of Streams on the loop, as numbered in docs/systems/streams.md."""
+"""Stream threads on the client loop."""
 
 from collections import Counter
 

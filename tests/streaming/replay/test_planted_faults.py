@@ -298,7 +298,7 @@ IDS = [
         {"METADATA": told(each("brokers", node_id=one_more))},
     ),
     Fault(
-        "the controller is nobody's id",
+        "the controller id does not exist",
         "raw_fetch_errors",
         25,
         {"METADATA": told(each("", controller_id=one_more))},
@@ -392,7 +392,7 @@ LOGS = [
 
 LOST = [
     Fault(
-        "what wants no answer is appended twice",
+        "a request without a response is appended twice",
         "compression_acks",
         30,
         {"PRODUCE": on_acks_0(twice)},
