@@ -4,8 +4,8 @@
 class UserError(Exception):
     """An error that the user can fix.
 
-    The command line prints the message and the hint without a traceback and exits with code 2. `str()`
-    returns both in one line, for pytest and logs.
+    The command line prints the message and the hint without a traceback and exits with code 2.
+    `str()` returns both in one line, for pytest and logs.
 
     Args:
         message: what happened, in one sentence.

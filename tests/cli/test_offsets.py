@@ -223,7 +223,7 @@ def test_offsets_go_from_one_real_cluster_to_another(
     words = ("--group", moving, "--group", at_end, "--json")
     to = ("offsets", "export", backup, *words, "--to", other, "--by-time", kafka)
     verdicts = [
-        (d["group"], d["there"], d["verdict"])
+        (d["group"], d["target"], d["verdict"])
         for d in documents(brokertwin(*to, "--dry-run").stdout)
     ]
     assert verdicts == [(at_end, 120, "fine"), (moving, 104, "fine")]
