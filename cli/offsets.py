@@ -214,8 +214,8 @@ def diff(
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key) and (not wanted or key.group in wanted)
     ]
-    _show(("group", "topic", "partition", "before", "after", "by"), rows, as_json)
     _show(("group", "topic", "partition", "before", "after", "change"), rows, as_json)
+
 
 @app.command()
 def export(
