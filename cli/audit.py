@@ -77,7 +77,7 @@ def command(
     other errors. The recorded responses are only checked against the broker model with --decide.
     Use `brokertwin explain` for the timeline of one producer, group or session.
 
-    The exit code is 3 if there is an error, 1 if there is a warning, otherwise 0.
+    Exits with code 3 if there is an error, with code 1 if there is a warning, otherwise with 0.
     """
     from brokertwin.streaming.audit import page
     from brokertwin.streaming.audit.finders import findings, in_order

@@ -128,7 +128,7 @@ def command(
 
     SIGINT or SIGTERM stops the proxy; a second one stops it at once. If --kafka-config sets a
     security.protocol with SSL, the proxy connects to brokers with TLS. Clients authenticate
-    themselves. The exit code is 1 if an exchange was not recorded.
+    themselves. Exits with code 1 if an exchange was not recorded.
     """
     from brokertwin.kafka_io import properties
     from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable

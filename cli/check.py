@@ -97,7 +97,8 @@ def command(
     response for each request, contiguous offsets and sequence numbers, committed offsets that do
     not move back within a generation. Your own suites get the same columns.
 
-    The exit code is 3 if a critical expectation fails, 1 if another one fails, otherwise 0.
+    Exits with code 3 if a critical expectation fails, with code 1 if another one fails, otherwise
+    with 0.
     """
     need("`brokertwin check`", "great_expectations", "pandas", "pyarrow")
     from brokertwin.sinks import checks

@@ -225,7 +225,7 @@ def elect(
 ) -> None:
     """Elect preferred leaders (ElectLeaders), or unclean leaders with --unclean.
 
-    Without partitions it elects leaders wherever an election is needed. The exit code is 1 if an
+    Without partitions it elects leaders wherever an election is needed. Exits with code 1 if an
     election was refused. An election that is not needed is not an error.
     """
     from brokertwin.cli import cluster_requests as requests
@@ -254,7 +254,7 @@ def reassign(
     """Change the replicas of partitions (AlterPartitionReassignments), or cancel a change.
 
     The command ends when the new replicas start to copy; `status` shows when they are in sync and
-    the old ones are removed. The exit code is 1 if a reassignment was refused.
+    the old ones are removed. Exits with code 1 if a reassignment was refused.
     """
     from brokertwin.cli import cluster_requests as requests
 
@@ -274,7 +274,7 @@ def reassign(
 
 
 def _show_outcomes(outcomes: "list[Outcome]", as_json: bool) -> None:
-    """Print the result for each partition; the exit code is 1 if one was refused."""
+    """Print the result for each partition; exits with code 1 if one was refused."""
     from brokertwin.cli.cluster_requests import FINE
 
     if as_json:

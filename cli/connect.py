@@ -86,7 +86,7 @@ def command(
     the tasks, stores their positions and leaves the group. Workers with the same group.id share
     connectors and tasks, also with Java workers. Tasks of a worker that died are reassigned after
     scheduled.rebalance.max.delay.ms. With exactly.once.source.support=enabled in the worker's file,
-    read_committed consumers see each line exactly once. The exit code is 1 if tasks failed.
+    read_committed consumers see each line exactly once. Exits with code 1 if tasks failed.
     """
     from brokertwin.cli.client_access import accessible
     from brokertwin.clients.connect.file_stream import ConfigError
@@ -226,7 +226,7 @@ class Working:
             thread.join(JOIN_S)
 
     def tell(self) -> None:
-        """Print what was copied, the chart if requested, and raise UserError on failure."""
+        """Print the counts, and the chart if requested. Raises UserError if a worker failed."""
         from brokertwin.cli.threads import show_threads
         from brokertwin.drivers.sockets import monotonic_ms
 

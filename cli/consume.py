@@ -314,7 +314,7 @@ def _member(
 
 
 class Reading:
-    """Members, each in a thread; `records` is the queue of what they read.
+    """Members, each in a thread; `records` is the queue of their records.
 
     Each record has the function to call after it is printed, or None.
 

@@ -123,8 +123,8 @@ SUBJECTS = {
         Key,
         """Explain a producer: its epochs and their owners, its batches, and why requests failed.
 
-        Each error has the request that caused it, the rule with its source, and what the client
-        should do. The end shows the epoch and the last five batches that the broker knows.
+        Each error has the request that caused it, the rule with its source, and advice for the
+        client. The end shows the epoch and the last five batches that the broker knows.
         """,
         _producers,
     ),
@@ -266,7 +266,7 @@ def _refuse_beside_checkpoint(where: Where, errors: bool, client: str | None) ->
 
 
 def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> None:
-    """Print what a checkpoint knows, as `brokertwin state` does."""
+    """Print the state in a checkpoint, as `brokertwin state` does."""
     from brokertwin.cli import state_tables
     from brokertwin.streaming.explain.stored import stored
 

@@ -157,7 +157,7 @@ def command(
     asserted; credentials are removed. As in `send`, a job gets the recorded ids and its responses
     are compared with the recorded ones.
 
-    The exit code is 1 if a line was damaged or a response differs. Damaged lines are counted and
+    Exits with code 1 if a line was damaged or a response differs. Damaged lines are counted and
     skipped.
     """
     from brokertwin.streaming.ingest.order import Sorter
@@ -468,7 +468,7 @@ def _show(
 
 
 def _show_what_lacks(completion: "Completion", missing: dict[str, int], nameless: int) -> None:
-    """Print what was completed and what is missing in the recording."""
+    """Print the numbers of completed and missing batch headers and names."""
     if completion.completed:
         partitions = counted(completion.completed, "partition")
         out.print(f"added batch headers to {partitions} of Produce requests")

@@ -78,7 +78,7 @@ def stop(data_dir: DataDir = None, config: ConfigFile = None, as_json: AsJson = 
 
 @app.command()
 def status(data_dir: DataDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show the broker's status and address; the exit code is 3 if it is not running."""
+    """Show the broker's status and address; exits with code 3 if it is not running."""
     now = _broker(data_dir, config).status()
     _show(now, as_json)
     if not now.running:

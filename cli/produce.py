@@ -118,7 +118,7 @@ def command(
     Each line is a record. The producer is brokertwin's own and idempotent by default, as Kafka's:
     acknowledged records are in the log once and in order. With --transactional-id, read_committed
     consumers see all records of a transaction or none, and Ctrl-C aborts the open one. --json
-    prints a line for each record: its partition and offset, or the error. The exit code is 1 if a
+    prints a line for each record: its partition and offset, or the error. Exits with code 1 if a
     record failed.
     """
     from brokertwin.cli.client_access import accessible

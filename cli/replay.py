@@ -51,7 +51,7 @@ RECORDED = "recorded"
 
 
 class Engine(StrEnum):
-    """Where the events are handled."""
+    """Location of the broker model."""
 
     LOCAL = "local"
     SPARK = "spark"
@@ -134,8 +134,8 @@ Diff = Annotated[
     typer.Option(
         "--diff",
         metavar="A B",
-        help="Show differences between the states A and B, of all kinds or of the --state kind. Each"
-        " is a moment as in --until, `beginning`, `end`, another recording (its end), or a"
+        help="Show differences between the states A and B, of all kinds or of the --state kind."
+        " Each is a moment as in --until, `beginning`, `end`, another recording (its end), or a"
         " directory of --keep.",
     ),
 ]
@@ -308,7 +308,7 @@ def _as_decided(where: Where, history: "Recording", given: "BrokerSettings") -> 
 
 
 def _history(where: Where, begins: "KeptState | None") -> "Recording":
-    """Read the recording and report what is not readable; may be empty with --from."""
+    """Read the recording and report unreadable lines; may be empty with --from."""
     from brokertwin.streaming.replay import recording, report
 
     if where.is_nowhere() and begins is not None:

@@ -80,7 +80,7 @@ def command(
 
     Derives leaders, log end offsets (LEO), in-sync replicas (ISR) and high watermarks (HW) from the
     requests and responses of clients and followers, and compares each HW that a leader reported
-    with Kafka's rule. The exit code is 1 if there is an unexplained difference.
+    with Kafka's rule. Exits with code 1 if there is an unexplained difference.
     """
     from brokertwin.state.observed.replication import ReplicationObserver
     from brokertwin.streaming.ingest.pipeline import Reading, zone_of

@@ -131,7 +131,7 @@ def command(
     job would put into its dead letters are refused; the exit code is then 1.
 
     Files with recorded responses (from `capture` and `ingest --out`) are sent with the recorded
-    ids. The command waits for the job's responses and compares them; the exit code is 1 if one
+    ids. The command waits for the job's responses and compares them; exits with code 1 if one
     differs. Start such a job with `brokertwin run --event-time recorded`.
     """
     from brokertwin.kafka_io import placement

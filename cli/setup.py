@@ -55,7 +55,7 @@ def _archive(settings: "Settings") -> None:
     try:
         class_training.make(settings, say)
     except (UserError, QueryFailed, TimeoutExpired) as error:
-            warn(f"could not create the class archives, so Java starts at its usual speed: {error}")
+        warn(f"could not create the class archives, so Java starts at its usual speed: {error}")
 
 
 @contextmanager

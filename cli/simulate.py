@@ -1,4 +1,4 @@
-"""`brokertwin simulate`: a cluster and its clients in virtual time, with faults, audited."""
+"""`brokertwin simulate`: clusters and clients in virtual time, with faults and audits."""
 
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +10,7 @@ from rich.progress import Progress
 from brokertwin.cli.options import AsJson
 from brokertwin.cli.output import err, out, say, show_json, show_table
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.simulation.campaign import Tally
@@ -20,24 +21,25 @@ FAILED = 1
 FAILED_SHOWN = 10
 SEEDS = 100
 
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many runs, one seed each.")]
-First = Annotated[int, typer.Option("--first", min=0, help="The first seed.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of runs, one seed each.")]
+First = Annotated[int, typer.Option("--first", min=0, help="First seed.")]
 Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="N", help="This run alone; where it fails, smaller.")
+    int | None, typer.Option("--seed", metavar="N", help="Run one seed; shrink a failing run.")
 ]
 Trace = Annotated[
-    bool, typer.Option("--trace", help="With --seed: print what happened, a line for each message.")
+    bool, typer.Option("--trace", help="With --seed: print a line for each message.")
 ]
 PlantedName = Annotated[
     str | None,
     typer.Option(
         "--planted",
         metavar="NAME",
-        help="Break a rule: after how many seeds is it found? `list` names them, `all` tries each.",
+        help="Break a rule of the model and count the seeds until a check finds it. `list` shows"
+        " the rules, `all` tries each.",
     ),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes; without, one for each core.")
+    int | None, typer.Option("--workers", min=1, help="Processes; default: one for each core.")
 ]
 
 
@@ -50,12 +52,11 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run whole clusters in virtual time: brokers, clients, network, micro-batches, and faults.
+    """Test the broker model with clusters, clients, network and faults in virtual time.
 
-    Each seed draws a cluster, clients and faults. After each event the state is checked;
-    an auditor holds what clients saw against what Kafka promises. The same seed gives the same run.
-
-    The exit code is 1 where a run fails, or where a kind of fault or request was not drawn at all.
+    Each seed draws a cluster, its clients and faults. The state is checked after each event, and an
+    auditor compares what clients observed with Kafka's guarantees. The same seed always gives the
+    same run. Exits with code 1 if a run fails, or if a kind of fault or request was never drawn.
     """
     if planted == "list":
         _list(as_json)
@@ -64,7 +65,7 @@ def command(
     if seed is not None:
         _show_one(seed, trace, broken, as_json)
     elif trace:
-        raise UserError("--trace shows one run.", "Name it: --seed 17 --trace.")
+        raise UserError("--trace requires --seed.", "Select one run: --seed 17 --trace.")
     elif planted is not None:
         _show_found(broken, range(first, first + seeds), workers, as_json)
     else:
@@ -76,7 +77,9 @@ def _planted(name: str | None) -> "Planted":
 
     found = {each.name: each for each in PLANTED}
     if name not in found:
-        raise UserError(f"No planted rule is named {name}.", "--planted list names them.")
+        raise UserError(
+            f"Unknown rule in --planted: {name}.", "List the rules with --planted list."
+        )
     return found[name]
 
 
@@ -86,7 +89,7 @@ def _list(as_json: bool) -> None:
     if as_json:
         show_json([{"name": each.name, "rule": each.rule} for each in PLANTED])
     else:
-        show_table(["name", "rule that is broken"], [(e.name, e.rule) for e in PLANTED])
+        show_table(["name", "broken rule"], [(e.name, e.rule) for e in PLANTED])
 
 
 def _tally(seeds: range, workers: int | None) -> "Tally":
@@ -107,24 +110,25 @@ def _show(tally: "Tally", as_json: bool) -> None:
     if as_json:
         show_json({**msgspec.to_builtins(tally, str_keys=True), "missing": tally.missing})
     else:
-        show_table(["clients", "drawn"], tally.roles.most_common())
-        show_table(["faults", "with an effect"], tally.faults.most_common())
-        show_table(["requests", "came to brokers"], tally.asked.most_common())
-        show_table(["what came about", "how often"], tally.reached.most_common())
+        show_table(["client", "count"], tally.roles.most_common())
+        show_table(["effective fault", "count"], tally.faults.most_common())
+        show_table(["request", "count"], tally.asked.most_common())
+        show_table(["event", "count"], tally.reached.most_common())
         seconds = tally.elapsed_ms // 1000
         out.print(
-            f"{tally.seeds:,} seeds, {tally.events:,} events in {seconds:,} s of virtual time,"
-            f" {tally.records:,} records acknowledged, {len(tally.failed)} seeds failed"
+            f"{counted(tally.seeds, 'seed')}, {counted(tally.events, 'event')} in {seconds:,} s of"
+            f" virtual time, {counted(tally.records, 'record')} acknowledged,"
+            f" {counted(len(tally.failed), 'seed')} failed"
         )
         for kind in tally.missing:
-            out.print(f"missing: {kind} was not drawn")
+            out.print(f"missing: {kind} was never drawn")
         for seed in islice(tally.failed, FAILED_SHOWN):
-            out.print(f"look at one: brokertwin simulate --seed {seed} --trace")
+            out.print(f"show this run: brokertwin simulate --seed {seed} --trace")
     raise typer.Exit(FAILED if tally.failed or tally.missing else 0)
 
 
 def _show_found(broken: "Planted | None", seeds: range, workers: int | None, as_json: bool) -> None:
-    """After how many seeds a broken rule, or each, is found; 1 where one is not."""
+    """Print the seeds until each broken rule is found; exits with code 1 if one is not found."""
     from brokertwin.simulation.campaign import found_after
     from brokertwin.simulation.planted import PLANTED
 
@@ -142,15 +146,15 @@ def _show_found(broken: "Planted | None", seeds: range, workers: int | None, as_
                 show_json({"name": each.name, "seeds": count, "found": found})
     if not as_json:
         show_table(
-            ["name", "rule that is broken", "seeds", "found by"],
-            [(name, rule, count, text or "NOT FOUND") for name, rule, count, text in rows],
+            ["name", "broken rule", "seeds", "found by"],
+            [(name, rule, count, text or "not found") for name, rule, count, text in rows],
         )
         out.print(f"{sum(bool(text) for *_, text in rows)} of {len(rows)} found")
     raise typer.Exit(0 if all(text for *_, text in rows) else FAILED)
 
 
 def _show_one(seed: int, trace: bool, broken: "Planted | None", as_json: bool) -> None:
-    """One run; a failing one is made smaller first."""
+    """Run one seed; shrink the run if it fails."""
     if broken is not None:
         from brokertwin.simulation.planting import plant
 
@@ -162,7 +166,7 @@ def _show_one(seed: int, trace: bool, broken: "Planted | None", as_json: bool) -
     plan = msgspec.structs.replace(draw(seed), is_checked_whole=True)
     outcomes = outcome_of(plan)
     if outcomes.violations:
-        with err.status(f"seed {seed} fails: looking for a smaller run"):
+        with err.status(f"seed {seed} failed: searching for a smaller run"):
             plan = shrink(plan, lambda smaller: bool(outcome_of(smaller).violations))
     outcomes = outcome_of(plan, is_traced=trace)
     if as_json:
@@ -170,17 +174,18 @@ def _show_one(seed: int, trace: bool, broken: "Planted | None", as_json: bool) -
         show_json(msgspec.to_builtins({**document, "trace": outcomes.trace}, str_keys=True))
     else:
         _print(plan, outcomes.trace, outcomes.violations)
-        out.print(f"seed {seed}: {outcomes.events} events, {outcomes.elapsed_ms} ms", end="")
-        out.print(", failed" if outcomes.violations else ", nothing is wrong")
+        events = counted(outcomes.events, "event")
+        out.print(f"seed {seed}: {events}, {outcomes.elapsed_ms} ms", end="")
+        out.print(", failed" if outcomes.violations else ", ok")
     raise typer.Exit(FAILED if outcomes.violations else 0)
 
 
 def _print(plan: "Plan", trace: list[str], violations: list[str]) -> None:
     order = ", any order between brokers" if plan.is_any_order else ""
     out.print(
-        f"{plan.engine} engine, {plan.brokers} brokers in {plan.cells} cells,"
-        f" {plan.partitions} partitions of each topic, transaction.version"
-        f" {plan.transaction_version}, faults until {plan.active_ms} ms{order}"
+        f"{plan.engine} engine, {counted(plan.brokers, 'broker')} in"
+        f" {counted(plan.cells, 'cell')}, {counted(plan.partitions, 'partition')} per topic,"
+        f" transaction.version {plan.transaction_version}, faults until {plan.active_ms} ms{order}"
     )
     for client in plan.clients:
         level = ", read_committed" if client.is_read_committed else ""

@@ -1,4 +1,4 @@
-"""The document of a job or a gateway as metrics of Prometheus; their names are in `METRICS`."""
+"""The status of a job or a gateway as Prometheus metrics, named in `METRICS`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
@@ -16,89 +16,89 @@ from prometheus_client.registry import Collector
 from brokertwin.cli.watching.status import Phase, Status
 
 Labelled = Mapping[tuple[str, ...], float]
-"""The values of labels to a number."""
+"""Label values to a number."""
 
 
 class Described(NamedTuple):
-    """A metric: what it says, and its labels. A counter's name ends in `_total`."""
+    """A metric's help text and labels. A counter's name ends in `_total`."""
 
     help: str
     labels: tuple[str, ...] = ()
 
 
 METRICS: dict[str, Described] = {
-    "brokertwin_info": Described("1; what it is", ("kind", "name", "version")),
-    "brokertwin_ready": Described("1 while the job's query runs, or the gateway serves"),
-    "brokertwin_start_time_seconds": Described("When it began, in seconds since 1970"),
-    "brokertwin_answers_total": Described("Answers since the start", ("api",)),
+    "brokertwin_info": Described("Always 1; kind, name and version", ("kind", "name", "version")),
+    "brokertwin_ready": Described("1 while the job's query runs or the gateway serves, else 0"),
+    "brokertwin_start_time_seconds": Described("Start time, in seconds since 1970"),
+    "brokertwin_answers_total": Described("Responses since the start", ("api",)),
     "brokertwin_errors_total": Described(
-        "Error codes in answers since the start; an answer may have several", ("api", "error")
+        "Error codes in responses since the start; a response can have several", ("api", "error")
     ),
     "brokertwin_batch": Described("Number of the newest micro-batch"),
     "brokertwin_batch_events": Described("Events in the newest micro-batch"),
-    "brokertwin_batch_seconds": Described("How long the newest micro-batch took"),
-    "brokertwin_batch_time_seconds": Described("When it ended, in seconds since 1970"),
-    "brokertwin_lag_events": Described("Events that the newest micro-batch left in `requests`"),
-    "brokertwin_rows_total": Described("Rows since the start", ("topic",)),
+    "brokertwin_batch_seconds": Described("Duration of the newest micro-batch"),
+    "brokertwin_batch_time_seconds": Described("End of the newest micro-batch, in s since 1970"),
+    "brokertwin_lag_events": Described("Events in `requests` after the newest micro-batch"),
+    "brokertwin_rows_total": Described("Rows written since the start", ("topic",)),
     "brokertwin_dead_letters_total": Described("Dead letters since the start", ("reason",)),
     "brokertwin_state_bytes": Described(
-        "State rows of the cells that were touched since the start"
+        "State size of the cells that were processed since the start"
     ),
     "brokertwin_fetch_session_partitions_cached": Described(
-        "Partitions in the fetch sessions of these cells"
+        "Partitions cached in the fetch sessions of these cells"
     ),
     "brokertwin_fetch_session_evictions_total": Described(
-        "Fetch sessions evicted since the caches of these cells began"
+        "Fetch sessions evicted by these cells"
     ),
     "brokertwin_snapshots_total": Described(
         "Snapshots since the start: published, rejected, failed", ("result",)
     ),
     "brokertwin_snapshot_batch": Described("Micro-batch of the newest snapshot"),
-    "brokertwin_snapshot_time_seconds": Described("When it was taken, in seconds since 1970"),
-    "brokertwin_snapshot_seconds": Described("How long it took"),
-    "brokertwin_snapshot_offsets": Described("Committed offsets in it"),
+    "brokertwin_snapshot_time_seconds": Described("Time of the newest snapshot, in s since 1970"),
+    "brokertwin_snapshot_seconds": Described("Duration of the newest snapshot"),
+    "brokertwin_snapshot_offsets": Described("Committed offsets in the newest snapshot"),
     "brokertwin_checks_total": Described(
-        "Checks of itself since the start: met, unmet, failed", ("result",)
+        "Checks since the start: met, unmet, failed", ("result",)
     ),
     "brokertwin_check_batch": Described("Micro-batch of the newest check"),
-    "brokertwin_check_findings": Described("Expectations that it does not meet"),
-    "brokertwin_gateway_connections": Described("Connections that are open"),
-    "brokertwin_gateway_waiting": Described("Connections with a request that is not answered"),
+    "brokertwin_check_findings": Described("Failed expectations of the newest check"),
+    "brokertwin_gateway_connections": Described("Open connections"),
+    "brokertwin_gateway_waiting": Described("Connections with a pending request"),
     "brokertwin_gateway_failed_authentications_total": Described(
-        "Connections that did not get past SASL"
+        "Connections whose SASL authentication failed"
     ),
-    "brokertwin_gateway_stopped_brokers": Described("Brokers that are stopped"),
+    "brokertwin_gateway_stopped_brokers": Described("Stopped brokers"),
     "brokertwin_gateway_answer_seconds": Described(
-        "From a whole request to its answer, long polls too", ("api",)
+        "Time from a request to its response, including long polls", ("api",)
     ),
     "brokertwin_fetch_sessions": Described("Fetch sessions in the state"),
     "brokertwin_groups": Described("Groups in the state", ("state",)),
-    "brokertwin_producers": Described("Producers in the logs of replicas"),
+    "brokertwin_producers": Described("Producers in the replicas' logs"),
     "brokertwin_transactional_ids": Described("Transactional ids in the state", ("state",)),
-    "brokertwin_waiting_requests": Described("Requests that wait in the state"),
+    "brokertwin_waiting_requests": Described("Pending requests in the state"),
     "brokertwin_partitions": Described("Partitions of all topics"),
     "brokertwin_under_replicated_partitions": Described(
-        "Partitions with fewer replicas in sync than they have"
+        "Partitions with fewer in-sync replicas than replicas"
     ),
     "brokertwin_offline_partitions": Described("Partitions without a leader"),
     "brokertwin_state_time_seconds": Described(
-        "When the state was read for these numbers, in seconds since 1970"
+        "Time at which the state was read, in seconds since 1970"
     ),
 }
-"""Name to what it says; a job has no metric of gateways and a gateway none of micro-batches."""
+"""Metric name to its description; jobs and gateways each have only their own."""
 
 TOTAL = "_total"
 HISTOGRAM = "brokertwin_gateway_answer_seconds"
 
 
 class StatusCollector(Collector):
-    """Makes metrics of the document when Prometheus asks."""
+    """Create metrics from the document at each scrape."""
 
     def __init__(self, status: Callable[[], Status]) -> None:
         self._status = status
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics of a moment."""
+        """Return the current metrics."""
         status = self._status()
         for name, values in values_of(status).items():
             yield _metric(name, values)
@@ -106,19 +106,19 @@ class StatusCollector(Collector):
             yield _histogram(status)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing in advance: a document is not made to learn the names."""
+        """Return nothing, so that registration does not need a document."""
         return ()
 
 
 def registry(status: Callable[[], Status]) -> CollectorRegistry:
-    """A registry with the metrics of a document."""
+    """Return a registry with the metrics of a document."""
     made = CollectorRegistry()
     made.register(StatusCollector(status))
     return made
 
 
 def values_of(status: Status) -> dict[str, Labelled]:
-    """Metric to its values, those of a histogram left out."""
+    """Return the values of all metrics except histograms."""
     found = dict(_of_all(status))
     found |= _of_job(status)
     found |= _of_gateway(status)
