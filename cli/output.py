@@ -14,17 +14,18 @@ from rich.table import Table
 from brokertwin.cli import logs, tables
 from brokertwin.errors import UserError
 
-PLAIN_WIDTH = 200
+PLAIN_WIDTH = 1000
 """Width for output that is not a terminal, large enough that tables are not truncated."""
 
 out = Console()
 """Standard output: results."""
 
-if not out.is_terminal and "COLUMNS" not in os.environ:
-    out.width = PLAIN_WIDTH
-
 err = Console(stderr=True)
 """Standard error: progress, warnings, errors."""
+
+for console in (out, err):
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PLAIN_WIDTH
 
 
 def show_error(error: UserError) -> None:

@@ -38,8 +38,8 @@ def code_of(name: str) -> int:
     if found in RULES:
         return int(found)
     near = difflib.get_close_matches(plain, by_name, NAMES_SHOWN)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "`explain error` lists them."
-    raise UserError(f"There is no page for the error {name}.", hint)
+    hint = f"Did you mean {' or '.join(near)}?" if near else "List all with: brokertwin explain error"
+    raise UserError(f"Unknown error {name}.", hint)
 
 
 def document(code: int) -> dict[str, Any]:
@@ -82,6 +82,20 @@ def page(code: int, example: str = "") -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def text(code: int) -> str:
+    """The page of an error as plain text, for a terminal."""
+    rule = RULES[code]
+    facts = {
+        "Retriable": "yes" if code in RETRIABLE else "no",
+        "Source": rule.source,
+        "Cause": rule.who,
+        "What to do": rule.do,
+        "In a recording": _told_by(code),
+    }
+    lines = [f"{name}: {fact}" for name, fact in facts.items() if fact]
+    return "\n\n".join([f"{code} {name_of(code)}", rule.why, *lines]).replace("`", "")
+
+
 def index() -> str:
     """The list of all pages, as Markdown."""
     rows = "".join(
@@ -98,9 +112,9 @@ def index() -> str:
 
 def _told_by(code: int) -> str:
     """Which command tells of such an error."""
-    line = "`brokertwin explain line FILE:LINE FILE…` tells of a line with it"
+    line = "`brokertwin explain line FILE:LINE FILE…` explains a line with this error"
     story = _story_of(code)
-    whole = f", `brokertwin explain {story} FILE…` the whole story" if story else ""
+    whole = f", `brokertwin explain {story} FILE…` shows the timeline" if story else ""
     return f"{line}{whole}."
 
 
