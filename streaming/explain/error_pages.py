@@ -38,8 +38,10 @@ def code_of(name: str) -> int:
     if found in RULES:
         return int(found)
     near = difflib.get_close_matches(plain, by_name, NAMES_SHOWN)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "List all with: brokertwin explain error"
-    raise UserError(f"Unknown error {name}.", hint)
+    hint = "List all errors with: brokertwin explain error"
+    raise UserError(
+        f"Unknown error {name}.", f"Did you mean {' or '.join(near)}?" if near else hint
+    )
 
 
 def document(code: int) -> dict[str, Any]:
