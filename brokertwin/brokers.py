@@ -59,5 +59,5 @@ def _ids(text: str) -> list[int]:
     if len(set(ids)) < len(ids):
         raise ValueError(f"{text!r} names a broker twice")
     if len(ids) > BROKERS_MAX:
-            raise ValueError(f"{len(ids)} brokers; a cluster can have at most {BROKERS_MAX}")
+        raise ValueError(f"{len(ids)} brokers; a cluster can have at most {BROKERS_MAX}")
     return sorted(ids)

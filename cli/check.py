@@ -56,9 +56,7 @@ Suite = Annotated[
 ]
 From = Annotated[
     list[str] | None,
-    typer.Option(
-        "--from", metavar="[PARTITION:]OFFSET", help="First offset to check; repeatable."
-    ),
+    typer.Option("--from", metavar="[PARTITION:]OFFSET", help="First offset to check; repeatable."),
 ]
 To = Annotated[
     list[str] | None,

@@ -176,7 +176,5 @@ def _one_of(names: list[str], name: str | None) -> str:
     if name is None:
         raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
     if name not in names:
-        raise UserError(
-            f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}."
-        )
+        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
     return name

@@ -417,9 +417,7 @@ class Reading:
                 (topic, partition), offsets, error = event
                 say(f"{topic}-{partition} {offsets}: acknowledgement failed: {error_name(error)}")
         if consumer.client.unsupported is not None:
-            self._end(
-                f"The broker supports no known version of {consumer.client.unsupported}."
-            )
+            self._end(f"The broker supports no known version of {consumer.client.unsupported}.")
         counts = consumer.partition_counts()
         self._tell_missing(topic for topic, count in counts.items() if not count)
         self._note(name, [f"{at.topic}-{at.partition}" for at in consumer.assigned])

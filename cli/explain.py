@@ -255,9 +255,7 @@ def _show_states(where: Where, place: str, broker_config: Path | None, as_json: 
 
 def _refuse_beside_checkpoint(where: Where, errors: bool, client: str | None) -> None:
     if not where.is_nowhere():
-        raise UserError(
-            "Cannot combine --checkpoint with a recording.", "Leave out one of them."
-        )
+        raise UserError("Cannot combine --checkpoint with a recording.", "Leave out one of them.")
     if errors or client is not None:
         raise UserError(
             "Cannot combine --checkpoint with --errors or --client: a checkpoint has no requests.",

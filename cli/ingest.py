@@ -105,14 +105,10 @@ Out = Annotated[
         help="Write requests with responses as JSON lines; compressed if it ends in .gz.",
     ),
 ]
-Force = Annotated[
-    bool, typer.Option("--force", help="Overwrite --out if it is not empty.")
-]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite --out if it is not empty.")]
 Send = Annotated[
     bool | None,
-    typer.Option(
-        "--send/--no-send", help="Send the events to a job; the default without --out."
-    ),
+    typer.Option("--send/--no-send", help="Send the events to a job; the default without --out."),
 ]
 Cluster = Annotated[
     str | None,
@@ -184,9 +180,7 @@ def command(
     reading = Reading(broker, zone_of(time_zone))
     is_sent = send if send is not None else out_file is None
     if not is_sent and out_file is None:
-        raise UserError(
-            "--no-send without --out would discard all events.", "Add --out FILE."
-        )
+        raise UserError("--no-send without --out would discard all events.", "Add --out FILE.")
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
     batches_client = _batches_client(batches_from, batches_config, settings)
     work = _Work(settings, Summary(), reading, is_sent, cluster, afresh, wait)

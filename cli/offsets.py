@@ -234,9 +234,7 @@ def export(
         str | None,
         typer.Option("--to", metavar="HOST:PORT", help="Commit the offsets to this cluster."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check; commit nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check; commit nothing.")] = False,
     back: Annotated[
         bool, typer.Option("--back", help="Also commit offsets below those already committed.")
     ] = False,

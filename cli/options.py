@@ -65,9 +65,7 @@ AsOf = Annotated[
 ]
 BrokerSet = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="NAME=VALUE", help="Broker setting by Kafka's name; repeatable."
-    ),
+    typer.Option("--set", metavar="NAME=VALUE", help="Broker setting by Kafka's name; repeatable."),
 ]
 BrokerConfig = Annotated[
     Path | None,

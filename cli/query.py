@@ -79,9 +79,7 @@ def command(
     from brokertwin.streaming.ingest.pipeline import zone_of
 
     if sum((as_json, as_csv, parquet is not None)) > 1:
-        raise UserError(
-            "Cannot combine --json, --csv and --parquet.", "Pass only one of them."
-        )
+        raise UserError("Cannot combine --json, --csv and --parquet.", "Pass only one of them.")
     if query is None:
         _tell_tables(as_json)
         return

@@ -396,9 +396,7 @@ def _kind_of(asked: _Asked) -> "Kind | None":
             "Use --engine local.",
         )
     if asked.state is not None and asked.compare:
-        raise UserError(
-            "Cannot combine --state with --compare.", "Run the command once with each."
-        )
+        raise UserError("Cannot combine --state with --compare.", "Run the command once with each.")
     return state_tables.kind_of(asked.state)
 
 

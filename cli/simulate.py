@@ -26,9 +26,7 @@ First = Annotated[int, typer.Option("--first", min=0, help="First seed.")]
 Seed = Annotated[
     int | None, typer.Option("--seed", metavar="N", help="Run one seed; shrink a failing run.")
 ]
-Trace = Annotated[
-    bool, typer.Option("--trace", help="With --seed: print a line for each message.")
-]
+Trace = Annotated[bool, typer.Option("--trace", help="With --seed: print a line for each message.")]
 PlantedName = Annotated[
     str | None,
     typer.Option(

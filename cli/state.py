@@ -41,9 +41,7 @@ CheckpointFiles = Annotated[
 ]
 Key = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[KEY]", help="Only this topic, group, producer id, session id, …"
-    ),
+    typer.Argument(metavar="[KEY]", help="Only this topic, group, producer id, session id, …"),
 ]
 Where = Annotated[
     str | None,
@@ -92,9 +90,7 @@ def command(
 
     wanted = state_tables.kind_of(kind)
     if wanted is None and where is not None:
-        raise UserError(
-            "--where requires a kind of items.", f"Pass one of: {state_tables.KINDS}."
-        )
+        raise UserError("--where requires a kind of items.", f"Pass one of: {state_tables.KINDS}.")
     if batch is not None and as_of is not None:
         raise UserError("Cannot combine --batch with --as-of.", "Leave out one of them.")
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master=master)

@@ -26,9 +26,7 @@ TIMEOUT_S = 10.0
 ROWS_MAX = 12
 """Maximum number of APIs, errors and partitions to show."""
 
-Where = Annotated[
-    str, typer.Argument(metavar="[HOST:PORT]", help="Its --http-listen address.")
-]
+Where = Annotated[str, typer.Argument(metavar="[HOST:PORT]", help="Its --http-listen address.")]
 Once = Annotated[bool, typer.Option("--once", help="Print the status once and exit.")]
 Interval = Annotated[
     float, typer.Option("--interval", min=0.2, metavar="SECONDS", help="Refresh interval.")

@@ -117,7 +117,7 @@ class Arrivals:
         door.waiting.append(arrival)
         self._advance(arrival.broker)
         if list(door.waiting) == [arrival]:
-            _log.warning("connections wait", broker=arrival.broker, served=door.count)
+            _log.warning("connections are queued", broker=arrival.broker, served=door.count)
 
     def gone(self, arrival: Arrival) -> None:
         """It waits no longer."""

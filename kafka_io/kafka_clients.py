@@ -229,7 +229,7 @@ def parse_jaas(text: str) -> dict[str, str]:
     rest = _JAAS_OPTION.sub("", found["options"]).strip() if found else "?"
     if found is None or rest:
         raise UserError(
-        "Could not parse sasl.jaas.config.",
+            "Could not parse sasl.jaas.config.",
             'Write it as: <login module class> required name="value" name="value";',
         )
     return {

@@ -163,9 +163,7 @@ class Edge:
         name = outside.cluster or self._cluster
         known = ", ".join(sorted(self._placements))
         if name is None:
-            return Refusal(
-                Reason.MISSING_FIELD, f"no `cluster`, but the job has several: {known}"
-            )
+            return Refusal(Reason.MISSING_FIELD, f"no `cluster`, but the job has several: {known}")
         placed = self._placements.get(name)
         if placed is None:
             return Refusal(Reason.UNKNOWN_CLUSTER, f"this job has clusters {known}, not {name!r}")

@@ -169,9 +169,7 @@ def read(
         origin = f"{when} of {', '.join(path.name for path in paths)}"
         return Tables(recordings.cells(paths, text, time_zone, broker_settings), origin)
     if len(paths) > 1:
-        raise UserError(
-            "Several sources must all be recordings.", "Pass only one directory."
-        )
+        raise UserError("Several sources must all be recordings.", "Pass only one directory.")
     found = stored(paths[0], as_of, time_zone)
     if found is not None:
         return Tables(*found)

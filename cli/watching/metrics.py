@@ -47,9 +47,7 @@ METRICS: dict[str, Described] = {
     "brokertwin_fetch_session_partitions_cached": Described(
         "Partitions cached in the fetch sessions of these cells"
     ),
-    "brokertwin_fetch_session_evictions_total": Described(
-        "Fetch sessions evicted by these cells"
-    ),
+    "brokertwin_fetch_session_evictions_total": Described("Fetch sessions evicted by these cells"),
     "brokertwin_snapshots_total": Described(
         "Snapshots since the start: published, rejected, failed", ("result",)
     ),
@@ -57,9 +55,7 @@ METRICS: dict[str, Described] = {
     "brokertwin_snapshot_time_seconds": Described("Time of the newest snapshot, in s since 1970"),
     "brokertwin_snapshot_seconds": Described("Duration of the newest snapshot"),
     "brokertwin_snapshot_offsets": Described("Committed offsets in the newest snapshot"),
-    "brokertwin_checks_total": Described(
-        "Checks since the start: met, unmet, failed", ("result",)
-    ),
+    "brokertwin_checks_total": Described("Checks since the start: met, unmet, failed", ("result",)),
     "brokertwin_check_batch": Described("Micro-batch of the newest check"),
     "brokertwin_check_findings": Described("Failed expectations of the newest check"),
     "brokertwin_gateway_connections": Described("Open connections"),

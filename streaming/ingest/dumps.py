@@ -63,8 +63,8 @@ def _table(first: Line, lines: Iterator[Line]) -> Iterator[_Found]:
     named = TABLE_NAME.fullmatch(first.file)
     if named is None:
         raise UserError(
-        f"{first.file} does not name its partition.",
-        "Name a table of batches after its partition: orders-0.tsv.",
+            f"{first.file} does not name its partition.",
+            "Name a table of batches after its partition: orders-0.tsv.",
         )
     place = TopicPartition(named[1], int(named[2]))
     names = first.text.decode().rstrip("\r\n").split("\t")
