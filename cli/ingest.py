@@ -165,22 +165,10 @@ def command(
             "`brokertwin ingest` needs one source.",
             "Name files, or - for standard input, or pass --from-topic NAME.",
         )
-    if as_json and out_file == STDOUT:
-        raise UserError(
-            "Cannot combine --json with `--out -`: both write to standard output.",
-            "Pass a file to --out, or leave out --json.",
-        )
-    if out_file is not None and not force:
-        _refuse_overwriting(out_file)
-    if batches_config is not None and batches_from is None:
-        raise UserError(
-            "--batches-config has no effect without --batches-from.",
-            "Add --batches-from HOST:PORT, or leave it out.",
-        )
-    reading = Reading(broker, zone_of(time_zone))
+    _check_batches(batches_from, batches_config)
     is_sent = send if send is not None else out_file is None
-    if not is_sent and out_file is None:
-        raise UserError("--no-send without --out would discard all events.", "Add --out FILE.")
+    _check_out(out_file, is_sent, force, as_json)
+    reading = Reading(broker, zone_of(time_zone))
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
     batches_client = _batches_client(batches_from, batches_config, settings)
     work = _Work(settings, Summary(), reading, is_sent, cluster, afresh, wait)
@@ -200,6 +188,28 @@ def command(
     _show(work, completion, time.monotonic() - started, as_json, out_file == STDOUT)
     if work.summary.dead or not (work.told is None or work.told.is_fine()):
         raise typer.Exit(NOT_ALL_WELL)
+
+
+def _check_out(out_file: Path | None, is_sent: bool, force: bool, as_json: bool) -> None:
+    """Raise UserError if the events have no destination, or --out cannot be written."""
+    if out_file is None and not is_sent:
+        raise UserError("--no-send without --out would discard all events.", "Add --out FILE.")
+    if as_json and out_file == STDOUT:
+        raise UserError(
+            "Cannot combine --json with `--out -`: both write to standard output.",
+            "Pass a file to --out, or leave out --json.",
+        )
+    if out_file is not None and not force:
+        _refuse_overwriting(out_file)
+
+
+def _check_batches(batches_from: str | None, batches_config: Path | None) -> None:
+    """Raise UserError if --batches-config is given without --batches-from."""
+    if batches_config is not None and batches_from is None:
+        raise UserError(
+            "--batches-config has no effect without --batches-from.",
+            "Add --batches-from HOST:PORT, or leave it out.",
+        )
 
 
 class _Work:
