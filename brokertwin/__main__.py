@@ -1,4 +1,4 @@
-"""`python -m brokertwin`, and what `spark-submit` is given: the console script."""
+"""Entry point of `python -m brokertwin` and `spark-submit`: runs the console script."""
 
 from brokertwin.cli.main import main
 

@@ -1,14 +1,14 @@
-"""The errors that a user can do something about."""
+"""Errors that a user can fix."""
 
 
 class UserError(Exception):
-    """Something the user can put right.
+    """An error that the user can fix.
 
-    The command line prints it as one line and a hint, without a traceback, and exits with 2. As a
-    text it is both, one after the other: what pytest and a log show of it.
+    The command line prints the message and the hint without a traceback and exits with code 2.
+    `str()` returns both in one line, for pytest and logs.
 
     Args:
-        message: what is wrong, in one sentence.
+        message: what happened, in one sentence.
         hint: what to do about it; may be empty.
     """
 

@@ -1,10 +1,11 @@
-"""Optional dependencies: which extra installs a module, and the error if it is missing.
+"""Checks for optional packages, and the message that names the extra to install.
 
-pyproject.toml has the packages of each extra.
+pyproject.toml lists the packages of each extra.
 """
 
 from importlib.util import find_spec
 
+import brokertwin
 from brokertwin.errors import UserError
 
 EXTRA_OF = {
@@ -20,21 +21,21 @@ EXTRA_OF = {
     "vl_convert": "report",
     "xxhash": "spark",
 }
-"""Module to the extra that brings it."""
+"""Module to the extra that installs it."""
 
 SPARK = ("pyspark", "pandas", "pyarrow")
-"""What the job needs."""
+"""Modules that the Spark job needs."""
 
 
 def need(what: str, *modules: str) -> None:
     """Check that modules of extras are installed, without importing them.
 
     Args:
-        what: what needs them, as a sentence begins: a command, a function.
+        what: the subject of the error message: a command or a function.
         modules: names in `EXTRA_OF`.
 
     Raises:
-        UserError: one is not installed.
+        UserError: a module is not installed.
     """
     for module in modules:
         if find_spec(module) is None:
@@ -42,7 +43,10 @@ def need(what: str, *modules: str) -> None:
 
 
 def missing(what: str, module: str) -> UserError:
-    """The error for a module of an extra that is not installed."""
+    """Return the error for a module of an extra that is not installed."""
     extra = EXTRA_OF[module]
-    hint = f"Install brokertwin with the extra {extra}; in a clone: pip install -e '.[{extra}]'"
-    return UserError(f"{what} needs {module}.", hint)
+    return UserError(
+        f"{what} needs the package {module}, which the extra '{extra}' installs.",
+        f"Install it with: pip install '.[{extra}]' in a clone of the repository, or"
+        f" pip install 'brokertwin-{brokertwin.__version__}-py3-none-any.whl[{extra}]'",
+    )

@@ -1,7 +1,7 @@
-"""The settings of a job and of the commands around it, in one typed object.
+"""Settings of a job and its commands, as one typed object.
 
-Precedence: flags, environment (`BROKERTWIN_<NAME>`), TOML file, defaults. Settings of the
-modelled broker are not here: they go by Kafka's own names (`--set`, `--broker-config`).
+Precedence: flags, environment (`BROKERTWIN_<NAME>`), TOML file, defaults. Settings of the modelled
+broker are separate and use Kafka's names (`--set`, `--broker-config`).
 """
 
 import difflib
@@ -33,22 +33,22 @@ _MASTER = (
 CHECK_ON = "(snapshot|requests|responses|records)"
 SNAPSHOT_EVERY = r"[1-9]\d* (batch(es)?|seconds?|minutes?|hours?)"
 SPARK_OF_THE_JOB = ("spark.sql.", "spark.speculation")
-"""How the names of Spark's configuration begin that the job's results depend on."""
+"""Prefixes of the Spark settings that affect the job's results."""
 
 SPARK_ELSEWHERE = {
-    "spark.master": "the setting master",
-    "spark.driver.memory": "the setting driver_memory",
-    "spark.ui.enabled": "the setting spark_ui",
-    "spark.jars": "for spark-submit --jars: the job adds the connector's itself",
+    "spark.master": "use the setting master",
+    "spark.driver.memory": "use the setting driver_memory",
+    "spark.ui.enabled": "use the setting spark_ui",
+    "spark.jars": "use spark-submit --jars; the job adds the connector's jars itself",
 }
 
 TRIGGER = r"\d+ (milliseconds?|seconds?|minutes?)"
 
 
 def default_home() -> Path:
-    """Where jars, the embedded broker and checkpoints lie.
+    """Return the directory for jars, the embedded broker and checkpoints.
 
-    `.brokertwin` beside the source in a clone, otherwise the user's cache directory.
+    It is `.brokertwin` beside the source in a clone, otherwise the user's cache directory.
     """
     root = Path(brokertwin.__file__).resolve().parent.parent
     if (root / "pyproject.toml").is_file():
@@ -58,7 +58,7 @@ def default_home() -> Path:
 
 
 class Settings(BaseSettings):
-    """Every setting with its default; immutable."""
+    """All settings with their defaults; immutable."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
@@ -100,7 +100,7 @@ class Settings(BaseSettings):
         description="heap of the Spark driver; with a local master, of the whole job",
     )
     shuffle_partitions: int = Field(
-        2, ge=1, description="Spark tasks that share the cells; a checkpoint fixes it"
+        2, ge=1, description="Spark tasks that process the cells; fixed once a checkpoint exists"
     )
     trigger: str = Field(
         "0 seconds",
@@ -177,12 +177,12 @@ class Settings(BaseSettings):
         60.0, gt=0, description="how long SIGTERM and SIGINT wait for the running batch to commit"
     )
     requests_partitions: int = Field(
-        4, ge=1, description="partitions of <prefix>.requests; a checkpoint fixes it"
+        4, ge=1, description="partitions of <prefix>.requests; fixed once a checkpoint exists"
     )
     responses_partitions: int = Field(4, ge=1, description="partitions of <prefix>.responses")
     data_partitions: int = Field(4, ge=1, description="partitions of <prefix>.data")
     ivy_settings: Path | None = Field(
-        None, description="Ivy settings file for fetching jars from a mirror"
+        None, description="Ivy settings file for downloading jars from a mirror"
     )
     log_format: Literal["console", "json"] = Field(
         "console", description="format of standard error: lines, or json with one document a line"
@@ -194,24 +194,24 @@ class Settings(BaseSettings):
     @field_validator("clusters", mode="before")
     @classmethod
     def _split_clusters(cls, value: object) -> object:
-        """In the environment the names are separated by commas."""
+        """Split names at commas, as the environment variable has them."""
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
     @field_validator("clusters")
     @classmethod
     def _cluster_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        """A cluster's name becomes part of a topic's name."""
+        """Check the names, which become part of topic names."""
         for name in value:
             if not re.fullmatch(r"[a-zA-Z0-9_-]{1,40}", name):
                 raise ValueError(f"{name!r} is not 1 to 40 of the characters a-z A-Z 0-9 _ -")
         if len(set(value)) < len(value):
-            raise ValueError("a name is there twice")
+            raise ValueError("a name occurs twice")
         return value
 
     @field_validator("spark_conf", mode="before")
     @classmethod
     def _split_spark_conf(cls, value: object) -> object:
-        """In the environment there is a semicolon between them: values may have commas."""
+        """Split at semicolons, as the environment variable has them: values can have commas."""
         if not isinstance(value, str):
             return value
         return [part.strip() for part in value.split(";") if part.strip()]
@@ -219,47 +219,47 @@ class Settings(BaseSettings):
     @field_validator("spark_conf")
     @classmethod
     def _spark_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        """What the job's results depend on stays, and what has a setting of its own."""
+        """Reject Spark settings that affect results or have their own setting here."""
         for pair in value:
             name, equals, _ = pair.partition("=")
             if not equals or not name.startswith("spark."):
                 raise ValueError(f"{pair!r} is not spark.NAME=VALUE")
             if name.startswith(SPARK_OF_THE_JOB):
-                raise ValueError(f"the job's results depend on {name}, so it stays as it is")
+                raise ValueError(f"{name} cannot be changed because the job's results depend on it")
             if name in SPARK_ELSEWHERE:
-                raise ValueError(f"{name} is {SPARK_ELSEWHERE[name]}")
+                raise ValueError(f"{name} is not allowed here: {SPARK_ELSEWHERE[name]}")
         return value
 
     @field_validator("master")
     @classmethod
     def _known_master(cls, value: str) -> str:
-        """Spark would say so with a trace of Java."""
+        """Check the master here, because Spark would report it with a Java stack trace."""
         if not re.fullmatch(_MASTER, value):
-            raise ValueError(f"Spark takes {MASTERS}")
+            raise ValueError(f"expected {MASTERS}")
         return value
 
     @field_validator("brokers", mode="before")
     @classmethod
     def _broker_ids(cls, value: object) -> object:
-        """A number may be one in the file of settings, too."""
+        """Accept a number, because TOML has integers."""
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         if isinstance(text, str):
             broker_ids.parse(text)
         return text
 
     def brokers_of(self, cluster: str) -> list[int]:
-        """The ids of a cluster's brokers, ascending."""
+        """Return a cluster's broker ids in ascending order."""
         return broker_ids.brokers_of(self.brokers, cluster)
 
     @property
     def spark_configuration(self) -> dict[str, str]:
-        """What `spark_conf` says, by name; of a name that is there twice the last counts."""
+        """The pairs of `spark_conf` by name; the last value of a repeated name wins."""
         pairs = (pair.partition("=") for pair in self.spark_conf)
         return {name: value for name, _, value in pairs}
 
     @property
     def writes_records(self) -> bool:
-        """Whether the job writes the topic `records`."""
+        """True if the job writes the topic `records`."""
         return self.cells > 1 if self.records is None else self.records
 
     @property
@@ -280,7 +280,7 @@ class Settings(BaseSettings):
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings, and where each came from.
+    """Settings and the source of each.
 
     Attributes:
         settings: the effective settings.
@@ -292,15 +292,15 @@ class Loaded:
 
 
 def load(flags: Mapping[str, object] | None = None, file: Path | None = None) -> Loaded:
-    """Put the settings together.
+    """Combine the settings of all sources.
 
     Args:
-        flags: values from the command line; None (and an empty list) means not given.
-        file: the TOML file; without it `brokertwin.toml` in the working directory, if there.
+        flags: values from the command line; None and an empty list mean not given.
+        file: the TOML file; default: `brokertwin.toml` in the working directory, if it exists.
 
     Raises:
-        UserError: a file that cannot be read, an unknown key or `BROKERTWIN_…` variable, a value
-            that is not allowed.
+        UserError: a file is not readable, a key or `BROKERTWIN_…` variable is unknown, or a value
+            is not allowed.
     """
     _refuse_unknown_variables()
     given = {name: value for name, value in (flags or {}).items() if value not in (None, [], ())}
@@ -327,21 +327,21 @@ def _variable(name: str) -> str:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    """Read the TOML file and refuse keys that are no settings."""
+    """Read the TOML file and reject unknown keys."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        raise UserError(f"Cannot read the settings file {path}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not TOML: {error}.") from None
+        raise UserError(f"The settings file {path} is not valid TOML: {error}.") from None
     for name in values:
         if name not in Settings.model_fields:
-            raise UserError(f"{path}: there is no setting {name}.", nearest(name))
+            raise UserError(f"Unknown setting {name} in {path}.", nearest(name))
     return values
 
 
 def nearest(name: str) -> str:
-    """A hint that names the settings most like an unknown one."""
+    """Return a hint that names the settings most similar to an unknown one."""
     near = difflib.get_close_matches(name.lower(), Settings.model_fields, n=3, cutoff=0.5)
     if near:
         return f"Did you mean {' or '.join(near)}?"
@@ -349,23 +349,23 @@ def nearest(name: str) -> str:
 
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> tuple[str, str]:
-    """The first thing that is wrong with the values, and a hint."""
+    """Return a message for the first invalid value, and a hint."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else "settings"
     reason = str(first["msg"]).removeprefix("Value error, ")
     field = Settings.model_fields.get(name)
     if field is None:
-        return f"There is no setting {name}.", nearest(name)
-    message = f"{name} = {first['input']!r} ({sources[name]}): {reason}."
+        return f"Unknown setting {name}.", nearest(name)
+    message = f"Invalid value of {name}: {first['input']!r} (from {sources[name]}): {reason}."
     return message, f"{name}: {field.description}."
 
 
 def _refuse_unknown_variables() -> None:
-    """Raises UserError for a variable that looks like a setting, has a value, and is none."""
+    """Raise UserError if a `BROKERTWIN_…` variable has a value but is not a setting."""
     known = [_variable(name) for name in Settings.model_fields]
     for variable in sorted(os.environ):
         if variable.startswith(PREFIX) and variable not in known and os.environ[variable]:
             name = variable.removeprefix(PREFIX).lower()
             near = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.6)
             hint = f"Did you mean {_variable(near[0])}?" if near else ALL_SETTINGS
-            raise UserError(f"{variable} in the environment is no setting.", hint)
+            raise UserError(f"Unknown setting {variable} in the environment.", hint)

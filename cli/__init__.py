@@ -1,1 +1,1 @@
-"""The console script `brokertwin`, one small file for each command."""
+"""The console script `brokertwin`; each command has its own file."""

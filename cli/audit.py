@@ -1,4 +1,4 @@
-"""`brokertwin audit`: what went wrong in recorded traffic, each finding with its lines."""
+"""`brokertwin audit`: problems in recorded traffic, each with the lines that show it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ import typer
 from brokertwin.cli.options import BrokerConfig, typed_broker_settings
 from brokertwin.cli.output import out, say, show_json, warn
 from brokertwin.cli.sources import Where, source_of, with_source
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.state.observed.replication import ReplicationObserver
@@ -18,17 +19,17 @@ if TYPE_CHECKING:
 
 HEEDED = ("min.insync.replicas", "replica.lag.time.max.ms")
 LINES = 1_000
-"""Lines of evidence that a finding has in JSON."""
+"""Maximum number of evidence lines of a finding in JSON."""
 
 LINES_SHOWN = 3
-"""The same in the table."""
+"""Maximum number of evidence lines of a finding in the table."""
 
 EXIT_CODES = {"info": 1, "warning": 1, "error": 3}
-"""2 is that of a command that cannot do what it is asked to."""
+"""Exit code by severity. Code 2 is reserved for usage errors."""
 
 
 class FailOn(StrEnum):
-    """From which severity on the exit code is not 0."""
+    """Lowest severity that makes the exit code nonzero."""
 
     INFO = "info"
     WARNING = "warning"
@@ -41,22 +42,22 @@ Html = Annotated[
     typer.Option(
         "--html",
         metavar="FILE",
-        help="Write a page there with the findings, their lines and plots; it needs nothing else.",
+        help="Write the findings, their lines and plots to a self-contained HTML page.",
     ),
 ]
 FailOnOption = Annotated[
     FailOn,
-    typer.Option("--fail-on", help="The least severity at which the exit code is not 0."),
+    typer.Option("--fail-on", help="Lowest severity that makes the exit code nonzero."),
 ]
 Decide = Annotated[
     bool,
     typer.Option(
         "--decide",
-        help="Decide every request again, and report the answers that differ from the rules. For a"
-        " recording that begins with its broker, and for --job.",
+        help="Also run every request through the broker model and report responses that differ."
+        " Requires --job or a recording that starts with its broker.",
     ),
 ]
-AuditJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each finding.")]
+AuditJson = Annotated[bool, typer.Option("--json", help="Print one JSON line for each finding.")]
 
 
 @with_source
@@ -68,19 +69,18 @@ def command(
     broker_config: BrokerConfig = None,
     as_json: AuditJson = False,
 ) -> None:
-    """Report what went wrong in recorded traffic, and the lines that show it.
+    """Report problems in recorded traffic, with the lines that show them.
 
-    Producers that were fenced or out of order, batches written twice, fetch sessions that were lost
-    and who opens many, rebalances and who began them, offsets that go back, refused commits, lag
-    that grows, in-sync sets that shrink, writes below min.insync.replicas, and all other errors.
-    Nothing is decided again but with --decide; `explain` tells the story of a producer, a group or
-    a session.
+    Findings: fenced producers, out-of-order sequences, duplicate batches, lost fetch sessions and
+    the clients that open many, rebalances and their causes, offsets that move back, refused
+    commits, growing lag, shrinking in-sync replica sets, writes below min.insync.replicas, and all
+    other errors. The recorded responses are only checked against the broker model with --decide.
+    Use `brokertwin explain` for the timeline of one producer, group or session.
 
-    The exit code is 3 where there is an error, 1 where there is a warning, else 0.
+    Exits with code 3 if there is an error, with code 1 if there is a warning, otherwise with 0.
     """
     from brokertwin.streaming.audit import page
     from brokertwin.streaming.audit.finders import findings, in_order
-    from brokertwin.streaming.audit.finding import counted
     from brokertwin.streaming.audit.reading import read_from
 
     if html is not None:
@@ -91,8 +91,7 @@ def command(
     found = findings(done.history)
     if decide:
         found = in_order([*found, *_decided(where, broker_config)])
-    lines = counted(len(done.broken), "line")
-    notes = [f"{lines} could not be read."] if done.broken else []
+    notes = [f"Could not read {counted(len(done.broken), 'line')}."] if done.broken else []
     for broken in done.broken[:LINES_SHOWN]:
         warn(f"{broken.place}: {broken.reason}")
     if html is not None:
@@ -109,7 +108,7 @@ def command(
 
 
 def _decided(where: Where, broker_config: Path | None) -> "list[Finding]":
-    """What differs from the rules. Raises UserError where the recording cannot be held to them."""
+    """Return responses that differ from the broker model's. Raises UserError if it cannot run."""
     from brokertwin.cli.replay import compared_again
     from brokertwin.streaming.audit import decided
 
@@ -132,7 +131,7 @@ def _exit_code(found: "Sequence[Finding]", fail_on: FailOn) -> int:
 
 
 def _show(found: "Sequence[Finding]") -> None:
-    """A table by severity, as wide as the terminal, and how many there are."""
+    """Print a table of findings by severity, and their counts."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table

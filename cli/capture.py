@@ -1,4 +1,4 @@
-"""`brokertwin capture`: a proxy in front of a real Kafka that records what goes through."""
+"""`brokertwin capture`: a recording proxy in front of a real Kafka cluster."""
 
 import asyncio
 import json
@@ -25,6 +25,7 @@ from brokertwin.cli.options import (
 )
 from brokertwin.cli.output import err, say, warn
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     import ssl
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from brokertwin.settings import Settings
 
     MakeSink = Callable[[Callable[[str], None]], Sink]
-    """Opens a sink; it is given what to call for a document that is lost later."""
+    """Open a sink; its argument is called for each document that is lost later."""
 
 INCOMPLETE = 1
 REDRAWN_S = 0.5
@@ -47,7 +48,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class OnFailure(StrEnum):
-    """What happens when an exchange cannot be recorded."""
+    """What to do if an exchange cannot be recorded."""
 
     GO_ON = "go-on"
     STOP = "stop"
@@ -58,17 +59,17 @@ Listen = Annotated[
     typer.Option(
         "--listen",
         metavar="HOST:PORT",
-        help="Where clients connect in place of --broker; the cluster's other brokers have the"
-        " ports after it. Port 0: any.",
+        help="Address for clients in place of --broker. Other brokers of the cluster get the"
+        " following ports. Port 0: any free port.",
     ),
 ]
 Broker = Annotated[
-    str, typer.Option("--broker", metavar="HOST:PORT", help="A broker of the real Kafka.")
+    str, typer.Option("--broker", metavar="HOST:PORT", help="A broker of the Kafka to record.")
 ]
 Advertise = Annotated[
     str | None,
     typer.Option(
-        "--advertise", metavar="HOST", help="What clients are told in place of --listen's host."
+        "--advertise", metavar="HOST", help="Host in metadata responses in place of --listen's."
     ),
 ]
 Out = Annotated[
@@ -76,7 +77,7 @@ Out = Annotated[
     typer.Option(
         "--out",
         metavar="FILE|-",
-        help="Write to a new file, compressed if it ends in .gz, or to standard output.",
+        help="Write to a new file, or to standard output (-). Compressed if it ends in .gz.",
     ),
 ]
 Topic = Annotated[
@@ -84,25 +85,25 @@ Topic = Annotated[
     typer.Option(
         "--topic",
         metavar="NAME",
-        help="Write to partition 0 of a topic of the Kafka at --bootstrap.",
+        help="Write to partition 0 of this topic in the Kafka at --bootstrap.",
     ),
 ]
 OnFailureOption = Annotated[
     OnFailure,
     typer.Option(
         "--on-failure",
-        help="When an exchange cannot be recorded: let traffic go on unrecorded, or end.",
+        help="If an exchange cannot be recorded: keep relaying traffic, or stop.",
     ),
 ]
 AsJsonLines = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="One JSON line where clients connect, one with the numbers every 10 s, one at the end;"
-        " on standard output, or with --out - on standard error.",
+        help="Print JSON lines: the listen address, the counters every 10 s, and the totals at the"
+        " end; on standard output, or with --out - on standard error.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no status and no closing table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print no live status and no final table.")]
 
 
 def command(
@@ -118,14 +119,16 @@ def command(
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
 ) -> None:
-    """Record what clients and a real Kafka say to each other.
+    """Record the requests and responses between clients and a real Kafka.
 
-    Point clients at --listen; everything is passed on, and each exchange becomes one JSON line in
-    the shape of Kafka's request log, for `replay`, `send` and `ingest`. Passwords and other
-    credentials are left out; record bytes, too. The settings that the broker has otherwise than by
-    default go to FILE.properties beside the file, where `replay` finds them. SIGINT or SIGTERM ends
-    it, a second one at once. Where --kafka-config has a security.protocol with SSL, brokers are
-    spoken to in TLS; clients log in themselves. The exit code is 1 if an exchange was not recorded.
+    Connect clients to --listen: the proxy relays everything and writes each request and its
+    response as one JSON line in the format of Kafka's request log, for `replay`, `send` and
+    `ingest`. Credentials and record contents are not recorded. Broker settings that differ from
+    Kafka's defaults are written to FILE.properties, where `replay` finds them.
+
+    SIGINT or SIGTERM stops the proxy; a second one stops it at once. If --kafka-config sets a
+    security.protocol with SSL, the proxy connects to brokers with TLS. Clients authenticate
+    themselves. Exits with code 1 if an exchange was not recorded.
     """
     from brokertwin.kafka_io import properties
     from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
@@ -147,7 +150,7 @@ def command(
 
 
 def _broker_client(broker: str, settings: "Settings") -> "ClientProperties":
-    """How to ask the recorded broker itself."""
+    """Return the properties for connecting to the recorded broker."""
     from brokertwin.kafka_io import properties
     from brokertwin.kafka_io.kafka_clients import ClientProperties
 
@@ -156,11 +159,11 @@ def _broker_client(broker: str, settings: "Settings") -> "ClientProperties":
 
 
 class _Beside:
-    """The file of the broker's settings beside a recording.
+    """The file beside a recording that stores the broker's settings.
 
     Args:
         recording: the recording's file.
-        client: how to ask the broker.
+        client: properties for connecting to the broker.
     """
 
     def __init__(self, recording: Path, client: "ClientProperties") -> None:
@@ -170,23 +173,24 @@ class _Beside:
         self._client = client
 
     def write(self) -> None:
-        """Ask and write; a broker that does not tell is warned of, and is recorded all the same.
+        """Request the settings and write the file; warn if the broker does not return them.
 
         Raises:
-            UserError: the file cannot be written.
+            UserError: the file is not writable.
         """
         from brokertwin.kafka_io import broker_facts
 
         try:
             found = broker_facts.read(self._client)
         except UserError as error:
-            warn(f"{error.message} Give its settings to `replay` by --broker-config. {error.hint}")
+            hint = "Pass the settings to `replay` with --broker-config."
+            warn(f"{error.message} {hint} {error.hint}")
         else:
             broker_facts.write(self._path, found)
 
 
 def _sink_maker(out: Path | None, topic: str | None, settings: "Settings") -> "MakeSink":
-    """What opens the sink. Raises UserError where there is none, or Kafka cannot be reached."""
+    """Return a function that opens the sink. Raises UserError."""
     from brokertwin.gateway.capture.sinks import FileSink, TopicSink
     from brokertwin.kafka_io.kafka_clients import client_properties
 
@@ -196,11 +200,14 @@ def _sink_maker(out: Path | None, topic: str | None, settings: "Settings") -> "M
         client = client_properties(settings)
         _create_topic(client, topic)
         return lambda on_lost: TopicSink(client, topic, on_lost)
-    raise UserError("Where should it be recorded?", "Give either --out FILE or --topic NAME.")
+    raise UserError(
+        "`brokertwin capture` needs one destination for the recording.",
+        "Pass either --out FILE or --topic NAME.",
+    )
 
 
 class _Ways(NamedTuple):
-    """Which way the traffic takes."""
+    """Addresses and TLS of the relay."""
 
     listen: "Address"
     broker: "Address"
@@ -209,7 +216,7 @@ class _Ways(NamedTuple):
 
 
 def _create_topic(client: "ClientProperties", topic: str) -> None:
-    """Create the topic, with one partition, unless it is there. Raises UserError."""
+    """Create the topic with one partition if it does not exist. Raises UserError."""
     from brokertwin.kafka_io.topics import (
         ROW_BYTES_MAX,
         TopicSpec,
@@ -231,7 +238,7 @@ async def _capture(
     reporter: "_Reporter",
     beside: _Beside | None,
 ) -> bool:
-    """Record until a signal comes; gives back whether every exchange was recorded."""
+    """Record until a signal arrives; return True if every exchange was recorded."""
     from brokertwin.gateway.capture.proxy import Proxy
     from brokertwin.gateway.capture.recorder import Recorder
 
@@ -250,7 +257,7 @@ async def _capture(
         await reporter.watch(proxy.counts, recorder, ended)
     finally:
         for number in ENDING_SIGNALS:
-            loop.remove_signal_handler(number)  # a second one ends at once
+            loop.remove_signal_handler(number)  # a second signal stops the process at once
         await proxy.close()
         await recorder.close()
     reporter.ended(proxy.counts, recorder)
@@ -258,7 +265,7 @@ async def _capture(
 
 
 class _Reporter:
-    """Says what a capture does, to people or to programs."""
+    """Report a capture's progress as text or as JSON."""
 
     def __init__(self, as_json: bool, is_quiet: bool, is_stdout_taken: bool) -> None:
         self._as_json = as_json
@@ -266,14 +273,14 @@ class _Reporter:
         self._is_stdout_taken = is_stdout_taken
 
     def started(self, local: "Address", sink: str) -> None:
-        """Clients may connect."""
+        """Report the address for clients."""
         if self._as_json:
             self._print({"event": "listening", "at": f"{local.host}:{local.port}", "to": sink})
         else:
-            say(f"clients connect to {local.host}:{local.port}; recorded in {sink}")
+            say(f"listening on {local.host}:{local.port}, recording to {sink}")
 
     async def watch(self, counts: "Counts", recorder: "Recorder", ended: asyncio.Event) -> None:
-        """Show the numbers until `ended`: lines of JSON, or a table on a terminal."""
+        """Show the counters until `ended`: as JSON lines, or as a table on a terminal."""
         if self._as_json and not self._is_quiet:
             while not await _is_over(ended, JSON_EVERY_S):
                 self._print({"event": "progress", **_numbers(counts, recorder)})
@@ -286,7 +293,7 @@ class _Reporter:
                     live.update(_table(counts, recorder.lost), refresh=True)
 
     def ended(self, counts: "Counts", recorder: "Recorder") -> None:
-        """Show the closing numbers."""
+        """Show the totals."""
         if self._as_json:
             self._print({"event": "ended", **_numbers(counts, recorder)})
         elif not self._is_quiet:
@@ -307,7 +314,7 @@ async def _is_over(ended: asyncio.Event, wait_s: float) -> bool:
 
 
 def _numbers(counts: "Counts", recorder: "Recorder") -> dict[str, Any]:
-    """The table's numbers, for programs; times in ms."""
+    """The table's counters as JSON; times are in ms."""
     return {
         "exchanges": counts.exchanges,
         "recorded": recorder.taken,
@@ -328,16 +335,16 @@ def _numbers(counts: "Counts", recorder: "Recorder") -> dict[str, Any]:
 
 
 def _table(counts: "Counts", lost: Counter[str]) -> Table:
-    """Exchanges by API, the most frequent first; below it what was not recorded."""
-    connections = f"{counts.connections:,} connections open of {counts.connections_all:,}"
+    """Exchanges by API, most frequent first, with failures in the caption."""
+    connections = f"{counts.connections:,} of {counts.connections_all:,} connections open"
     lines = [
-        f"{counts.exchanges:,} exchanges, {connections}",
+        f"{counted(counts.exchanges, 'exchange')}, {connections}",
         *(f"refused connections: {number:,}: {why}" for why, number in counts.refused.items()),
         *(f"NOT RECORDED: {number:,}: {why}" for why, number in lost.items()),
     ]
     table = Table(caption=escape("\n".join(lines)), caption_justify="left")
     table.add_column("API")
-    for name in ("exchanges", "ms", "ms max", "not delivered", "not read"):
+    for name in ("exchanges", "mean ms", "max ms", "not delivered", "not decoded"):
         table.add_column(name, justify="right")
     for api, of in sorted(counts.apis.items(), key=lambda item: -item[1].exchanges):
         numbers = (of.exchanges, of.ms / of.exchanges, of.ms_max, of.undelivered, of.not_read)

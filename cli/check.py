@@ -1,4 +1,4 @@
-"""`brokertwin check`: data checks of what a job writes, with great-expectations."""
+"""`brokertwin check`: data checks of a job's output with great-expectations."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +13,7 @@ from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, Prefix, s
 from brokertwin.cli.output import err, out, say, show_json
 from brokertwin.errors import UserError
 from brokertwin.extras import need
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from brokertwin.sinks.suites import Document
 
 EXIT_CODES = {"info": 1, "warning": 1, "critical": 3}
-"""As of `audit`; 2 is that of a command that cannot do what it is asked to."""
+"""As in `brokertwin audit`. Code 2 is reserved for usage errors."""
 
 
 class On(StrEnum):
-    """What is checked."""
+    """What to check."""
 
     SNAPSHOT = "snapshot"
     REQUESTS = "requests"
@@ -40,40 +41,38 @@ Source = Annotated[
     Path | None,
     typer.Argument(
         metavar="[SOURCE]",
-        help="A snapshot's directory, or that of many, whose newest is checked; or a Parquet file,"
-        " with --suite. Without it the job's own snapshots, or its topics.",
+        help="A snapshot, a directory of snapshots (the newest is checked), or a Parquet file with"
+        " --suite. Default: the job's snapshots, or its topics with --on.",
     ),
 ]
-OnOption = Annotated[On, typer.Option("--on", help="What is checked.")]
+OnOption = Annotated[On, typer.Option("--on", help="What to check.")]
 Suite = Annotated[
     Path | None,
     typer.Option(
         "--suite",
         metavar="FILE",
-        help="A suite of your own, in great-expectations' JSON or YAML, in place of ours.",
+        help="Use this suite (great-expectations JSON or YAML) instead of the built-in one.",
     ),
 ]
 From = Annotated[
     list[str] | None,
-    typer.Option(
-        "--from", metavar="[PARTITION:]OFFSET", help="The first offset of a topic; repeatable."
-    ),
+    typer.Option("--from", metavar="[PARTITION:]OFFSET", help="First offset to check; repeatable."),
 ]
 To = Annotated[
     list[str] | None,
     typer.Option(
-        "--to", metavar="[PARTITION:]OFFSET", help="The offset behind the last; repeatable."
+        "--to", metavar="[PARTITION:]OFFSET", help="Offset after the last to check; repeatable."
     ),
 ]
 Docs = Annotated[
     Path | None,
-    typer.Option("--docs", metavar="DIR", help="Write great-expectations' page there, too."),
+    typer.Option("--docs", metavar="DIR", help="Also write great-expectations' HTML page to DIR."),
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="NAME", help="Whose offsets, where the job has several."),
+    typer.Option("--cluster", metavar="NAME", help="The cluster, if the job has several."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each finding.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON line for each finding.")]
 
 
 def command(
@@ -90,14 +89,14 @@ def command(
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Hold what a job has written against what must be true of it.
+    """Check a job's snapshots and topics against expectations.
 
-    Of a snapshot: its columns, ranges, one row for each partition. Of the topics: ids are there
-    once, each request is answered once, offsets and sequences of logs follow each other, committed
-    offsets do not go back within a generation. Your own suites see the same columns.
+    In a snapshot: columns, value ranges, one row for each partition. In topics: unique ids, one
+    response for each request, contiguous offsets and sequence numbers, committed offsets that do
+    not move back within a generation. Your own suites get the same columns.
 
-    The exit code is 3 where an expectation of severity critical is not met, 1 where one of
-    warning or info is not, else 0.
+    Exits with code 3 if a critical expectation fails, with code 1 if another one fails, otherwise
+    with 0.
     """
     need("`brokertwin check`", "great_expectations", "pandas", "pyarrow")
     from brokertwin.sinks import checks
@@ -105,16 +104,22 @@ def command(
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
     given = checks.read_suite(suite) if suite is not None else None
     if on is not On.SNAPSHOT and source is not None:
-        raise UserError(f"--on {on} is of topics, not of {source}.", "Leave one of them out.")
+        raise UserError(
+            f"Cannot combine SOURCE {source} with --on {on}, which checks topics.",
+            "Leave out one of them.",
+        )
     if on is On.SNAPSHOT and (first or last):
-        raise UserError("--from and --to are offsets of topics.", "Add --on responses, or another.")
+        raise UserError(
+            "--from and --to are offsets in a topic, but no topic is checked.",
+            "Add --on requests, --on responses or --on records.",
+        )
     with _progress() as doing:
         doing("reading")
         if on is On.SNAPSHOT:
             frame, document = _snapshot(source, settings, given)
         else:
             frame, document = _topic(on, settings, cluster, (first, last), given)
-        doing(f"checking {len(frame):,} rows")
+        doing(f"checking {counted(len(frame), 'row')}")
         checked = checks.check(frame, document, docs is not None)
     if docs is not None:
         _write(docs, document["name"], checked.html)
@@ -124,7 +129,7 @@ def command(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Says on a terminal what is done."""
+    """Show the current step on a terminal."""
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("", total=None)
         yield lambda what: bar.update(task, description=what)
@@ -133,7 +138,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 def _snapshot(
     source: Path | None, settings: "Settings", given: "Document | None"
 ) -> "tuple[pd.DataFrame, Document]":
-    """The offsets of a snapshot, or a Parquet file, and the suite for them."""
+    """Return the offsets of a snapshot, or a Parquet file, with the suite for them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -143,7 +148,7 @@ def _snapshot(
         try:
             table = pq.read_table(source)
         except (OSError, pa.ArrowException) as error:
-            raise UserError(f"{source} is no Parquet file: {error}.") from None
+            raise UserError(f"Cannot read {source} as a Parquet file: {error}.") from None
         return table.to_pandas(), given or checks.snapshot_suite()
     directory = source or settings.snapshots_dir
     is_one = (directory / snapshot_store.MANIFEST).is_file()
@@ -161,7 +166,7 @@ def _topic(
     limits: tuple[list[str] | None, list[str] | None],
     given: "Document | None",
 ) -> "tuple[pd.DataFrame, Document]":
-    """The rows of a topic's range, flat, and the suite for them."""
+    """Return the rows of a topic's range as flat columns, with the suite for them."""
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.kafka_io.topic_reader import partitions_of, read_all
     from brokertwin.kafka_io.topics import full_name
@@ -187,12 +192,14 @@ def _topic(
 
 
 def _places(option: str, texts: list[str] | None, partitions: int) -> dict[int, int]:
-    """Partition to offset. Raises UserError."""
+    """Parse offsets by partition. Raises UserError."""
     found: dict[int, int] = {}
     for text in texts or ():
         partition, colon, offset = text.rpartition(":")
         if not offset.isdecimal() or (colon and not partition.isdecimal()):
-            raise UserError(f"{option} {text}: expected OFFSET, or PARTITION:OFFSET.")
+            raise UserError(
+                f"Invalid value of {option}: {text!r}.", "Pass OFFSET or PARTITION:OFFSET."
+            )
         named = [int(partition)] if colon else range(partitions)
         found.update(dict.fromkeys(named, int(offset)))
     return found
@@ -203,12 +210,12 @@ def _write(directory: Path, name: str, html: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / f"{name}.html").write_text(html, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{directory} cannot be written: {error.strerror}.") from None
+        raise UserError(f"Cannot write to {directory}: {error.strerror}.") from None
     say(f"wrote {directory / f'{name}.html'}")
 
 
 def _show(checked: "Checked", name: str, as_json: bool) -> None:
-    """A line of JSON for each finding, or a table, and how many expectations are met."""
+    """Print one JSON line for each finding, or a table and the number of met expectations."""
     from brokertwin.cli.output import show_table
 
     if as_json:
@@ -231,7 +238,8 @@ def _show(checked: "Checked", name: str, as_json: bool) -> None:
         )
     met = checked.expectations - len(checked.findings)
     out.print(
-        f"{name}: {met} of {checked.expectations} expectations met, {checked.rows:,} rows",
+        f"{name}: {met} of {counted(checked.expectations, 'expectation')} met,"
+        f" {counted(checked.rows, 'row')}",
         highlight=False,
         soft_wrap=True,
     )

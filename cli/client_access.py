@@ -1,4 +1,4 @@
-"""Where our own clients reach Kafka, and how: by the properties of Java's clients."""
+"""Connection properties for this project's own Kafka clients."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 def accessible(
     settings: "Settings", defaults: Mapping[str, str] | None = None
 ) -> "ClientProperties":
-    """The properties of a Kafka that lets clients in; `defaults` where the settings say nothing.
+    """Return the properties for a reachable Kafka; `defaults` apply if the settings have none.
 
     Raises:
-        UserError: there is none, nobody answers, or it does not let us in.
+        UserError: no Kafka is configured, it does not respond, or it refuses the connection.
     """
     from brokertwin.drivers.access import check_access
     from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties

@@ -1,4 +1,4 @@
-"""`brokertwin cluster`: brokers and replicas of a cluster, and what can be done to them."""
+"""`brokertwin cluster`: show and control the brokers and replicas of a cluster."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 TIMEOUT_S = 60.0
 REFUSED = 1
 DONE = {
-    "stop-broker": "is stopped",
-    "kill-broker": "is killed",
-    "start-broker": "starts",
-    "isolate-broker": "is cut off from the other brokers",
-    "sever-broker": "is cut off from the other brokers and from the controller",
-    "rejoin-broker": "reaches the other brokers and the controller",
+    "stop-broker": "stopped",
+    "kill-broker": "killed",
+    "start-broker": "starting",
+    "isolate-broker": "isolated from the other brokers",
+    "sever-broker": "isolated from the other brokers and the controller",
+    "rejoin-broker": "connected to the other brokers and the controller again",
 }
 
 app = group()
@@ -43,34 +43,39 @@ app = group()
 BrokerId = Annotated[int, typer.Argument(metavar="BROKER", help="The broker's id.")]
 Elected = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[TOPIC-NUMBER]…", help="Partitions; without one all of them."),
+    typer.Argument(metavar="[TOPIC-NUMBER]…", help="Partitions; default: all."),
 ]
 Unclean = Annotated[
     bool,
-    typer.Option("--unclean", help="Anybody who is there, where nobody leads: records are lost."),
+    typer.Option(
+        "--unclean",
+        help="Elect any live replica if the partition has no leader; this can lose records.",
+    ),
 ]
 Assignments = Annotated[
     list[str],
     typer.Argument(
         metavar="TOPIC-NUMBER=BROKERS…",
-        help="A partition and its replicas, the preferred leader first: orders-0=2,3,1.",
+        help="A partition and its replicas, preferred leader first: orders-0=2,3,1.",
     ),
 ]
 Cancel = Annotated[
-    bool, typer.Option("--cancel", help="End reassignments as they were before: TOPIC-NUMBER….")
+    bool,
+    typer.Option("--cancel", help="Cancel reassignments in progress; pass TOPIC-NUMBER only."),
 ]
 Principal = Annotated[
-    str, typer.Option("--principal", metavar="USER", help="Who asks, where the cluster has ACLs.")
+    str,
+    typer.Option("--principal", metavar="USER", help="Principal that makes the request, for ACLs."),
 ]
-All = Annotated[bool, typer.Option("--all", help="Kafka's internal topics, too.")]
+All = Annotated[bool, typer.Option("--all", help="Also show Kafka's internal topics.")]
 
 
 @app.callback()
 def cluster_command() -> None:
-    """The brokers of a cluster: how they are, and what can be done to them.
+    """Show and control the brokers of a cluster.
 
-    Of a gateway with the engine local that was started with `--control FILE`, or of a job. What is
-    done to brokers a job takes only if it was started with `run --interventions`.
+    The cluster belongs to a gateway with `--engine local --control FILE`, or to a job. A job
+    accepts commands that change brokers only if it was started with `run --interventions`.
     """
 
 
@@ -84,10 +89,10 @@ def status(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show brokers, and of each partition its leader, replicas, ISR, LEO, HW and lag.
+    """Show brokers, and each partition's leader, replicas, ISR, LEO, HW and lag.
 
-    Of a job it is read from the checkpoint, as `brokertwin state` does. The lag is that of the
-    replica that is farthest behind the leader; --json has each replica's.
+    For a job, the state is read from the checkpoint, as `brokertwin state` does. The lag is that
+    of the replica that is farthest behind the leader; --json shows each replica's.
     """
     settings_of(config)
     access = Access(control, cluster, checkpoint, prefix=prefix, config=config)
@@ -97,7 +102,7 @@ def status(
         show_json({"brokers": found["brokers"], "partitions": shown})
         return
     show_table(
-        ["broker", "state", "leads", "replicas", "in sync"],
+        ["broker", "state", "leader of", "replicas", "in-sync replicas"],
         (list(row.values()) for row in found["brokers"]),
     )
     if shown:
@@ -108,7 +113,7 @@ def status(
 
 
 def _line(row: "Row") -> list[Any]:
-    """A partition as people read it: no leader is a dash."""
+    """A partition's row for the table; a dash means no leader."""
     leader, end, high_watermark = (
         "-" if row[name] < 0 else row[name] for name in ("leader", "logEndOffset", "highWatermark")
     )
@@ -124,13 +129,13 @@ def _line(row: "Row") -> list[Any]:
 
 
 def _replicas(row: "Row") -> str:
-    """Replicas; while it is reassigned, + stands before those that come, - before those who go."""
+    """Replicas; + marks those being added by a reassignment, - those being removed."""
     signs = dict.fromkeys(row["addingReplicas"], "+") | dict.fromkeys(row["removingReplicas"], "-")
     return ",".join(f"{signs.get(each, '')}{each}" for each in row["replicas"])
 
 
 def _intervention(name: str, kind: str, line: str) -> None:
-    """Add a subcommand that does something to one broker."""
+    """Add a subcommand that changes one broker."""
 
     def command(
         broker: BrokerId,
@@ -153,29 +158,29 @@ def _intervention(name: str, kind: str, line: str) -> None:
 _intervention(
     "stop",
     "stop-broker",
-    "Stop a broker in order: others are elected, its port is closed, its memory is gone.",
+    "Stop a broker (controlled shutdown): other leaders are elected and its port is closed.",
 )
 _intervention(
     "kill",
     "kill-broker",
-    "Kill a broker (kill -9): others are elected when broker.session.timeout.ms are over.",
+    "Kill a broker (kill -9): other leaders are elected after broker.session.timeout.ms.",
 )
 _intervention(
     "start",
     "start-broker",
-    "Start a stopped broker, or a killed one whose session is over: it follows, and joins again.",
+    "Start a stopped broker, or a killed one whose session has expired; it catches up and rejoins.",
 )
 _intervention(
     "isolate",
     "isolate-broker",
-    "Cut a broker off from the other brokers; clients and the controller still reach it.",
+    "Isolate a broker from the other brokers; clients and the controller still reach it.",
 )
 _intervention(
     "sever",
     "sever-broker",
-    "Cut a broker off from the controller, too, as if halted (SIGSTOP) for all but its clients.",
+    "Isolate a broker from the other brokers and the controller; only clients still reach it.",
 )
-_intervention("rejoin", "rejoin-broker", "End what `isolate` or `sever` began.")
+_intervention("rejoin", "rejoin-broker", "End `isolate` or `sever`.")
 
 
 @app.command("fail-log-dir")
@@ -192,16 +197,16 @@ def fail_log_dir(
     config: ConfigFile = None,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
-    """Let a broker's log directory fail: its replicas are offline, others lead.
+    """Fail a broker's log directory: its replicas go offline and other leaders are elected.
 
-    A broker halts, as if killed, where its metadata log lies in that directory (the first one, or
-    `metadata.log.dir`) or no other is left. When it is stopped and started the directory is there
-    again, with what it had.
+    The broker stops, as if killed, if the directory holds its metadata log (the first directory, or
+    `metadata.log.dir`) or is its last one. After `stop` and `start` the directory and its contents
+    are available again.
     """
     settings_of(config)
     access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
     access.intervene("fail-log-dir", broker, directory)
-    say(f"log directory {directory} of broker {broker} has failed")
+    say(f"failed log directory {directory} of broker {broker}")
 
 
 @app.command()
@@ -218,10 +223,10 @@ def elect(
     principal: Principal = "User:ANONYMOUS",
     as_json: AsJson = False,
 ) -> None:
-    """Elect the preferred leaders of partitions (ElectLeaders), or unclean ones.
+    """Elect preferred leaders (ElectLeaders), or unclean leaders with --unclean.
 
-    With no partition named it elects wherever one is needed. The exit code is 1 where an election
-    was refused; one that is not needed is no error.
+    Without partitions it elects leaders wherever an election is needed. Exits with code 1 if an
+    election was refused. An election that is not needed is not an error.
     """
     from brokertwin.cli import cluster_requests as requests
 
@@ -246,10 +251,10 @@ def reassign(
     principal: Principal = "User:ANONYMOUS",
     as_json: AsJson = False,
 ) -> None:
-    """Give partitions other replicas (AlterPartitionReassignments), or cancel that.
+    """Change the replicas of partitions (AlterPartitionReassignments), or cancel a change.
 
-    It is answered when the new replicas begin to copy; `status` shows when they are in sync and
-    the others have gone. The exit code is 1 where a reassignment was refused.
+    The command ends when the new replicas start to copy; `status` shows when they are in sync and
+    the old ones are removed. Exits with code 1 if a reassignment was refused.
     """
     from brokertwin.cli import cluster_requests as requests
 
@@ -269,7 +274,7 @@ def reassign(
 
 
 def _show_outcomes(outcomes: "list[Outcome]", as_json: bool) -> None:
-    """What came of each partition; the exit code is 1 where one was refused."""
+    """Print the result for each partition; exits with code 1 if one was refused."""
     from brokertwin.cli.cluster_requests import FINE
 
     if as_json:
@@ -278,7 +283,7 @@ def _show_outcomes(outcomes: "list[Outcome]", as_json: bool) -> None:
             said = {"error": outcome.error.name, "message": outcome.message}
             show_json({"topic": topic, "partition": partition, **said})
     else:
-        rows = [(f"{each.place.topic}-{each.place.partition}", each.words) for each in outcomes]
-        show_table(["partition", "outcome"], rows)
+        rows = [(f"{each.place.topic}-{each.place.partition}", each.text) for each in outcomes]
+        show_table(["partition", "result"], rows)
     if any(outcome.error not in FINE for outcome in outcomes):
         raise typer.Exit(REFUSED)

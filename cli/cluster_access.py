@@ -1,7 +1,7 @@
-"""How `brokertwin cluster` reaches a cluster: a gateway's control socket, or a job's topics.
+"""Connection of `brokertwin cluster` to a gateway's control socket or to a job's topics.
 
-Each subcommand takes the same options and puts them into `Access`, which finds out which of the two
-is meant: with `--control` the engine local of a gateway, otherwise a job.
+Each subcommand takes the same options and passes them to `Access`. With `--control` the target is
+the local engine of a gateway, otherwise a job.
 """
 
 import asyncio
@@ -27,22 +27,24 @@ ControlFile = Annotated[
     typer.Option(
         "--control",
         metavar="FILE",
-        help="The control socket of a gateway with the engine local; without it a job is meant.",
+        help="Control socket of a gateway with --engine local; default: a job.",
     ),
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="NAME", help="The job's cluster, where it has several."),
+    typer.Option("--cluster", metavar="NAME", help="The cluster, if the job has several."),
 ]
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", min=1, metavar="SECONDS", help="How long the job may be silent."),
+    typer.Option(
+        "--timeout", min=1, metavar="SECONDS", help="How long to wait for the job's response."
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class Access:
-    """The options that say which cluster is meant; None means not given."""
+    """Options that select the cluster; None means not given."""
 
     control: Path | None
     cluster: str | None = None
@@ -54,10 +56,10 @@ class Access:
     timeout_s: float | None = None
 
     def status(self) -> "dict[str, list[Row]]":
-        """`brokers` and `partitions` of the cluster, as `state/cell/overview.py` has them.
+        """Return `brokers` and `partitions` of the cluster, as in `state/cell/overview.py`.
 
         Raises:
-            UserError: nobody answers, there is no checkpoint, or it is not clear which cluster.
+            UserError: the target does not respond, has no checkpoint, or has several clusters.
         """
         if self.control is not None:
             from brokertwin.gateway.control import STATUS, ask
@@ -66,9 +68,9 @@ class Access:
         return self._status_of_job()
 
     def intervene(self, kind: str, broker: int, directory: str = "") -> None:
-        """Do to a broker what `ABOUT_BROKERS` names. Raises UserError where it is refused.
+        """Change a broker by one of `ABOUT_BROKERS`. Raises UserError if it is refused.
 
-        `directory` is the log directory that fails.
+        `directory` is the log directory to fail.
         """
         if self.control is not None:
             from brokertwin.gateway.control import ask
@@ -81,7 +83,7 @@ class Access:
         self._at_job(lambda engine: engine.intervene(Kind(kind), broker, directory), broker)
 
     def request(self, api_key: int, version: int, body: Any, principal: str) -> Any:
-        """The body of the answer to a request. Raises UserError where there is none."""
+        """Send a request and return the response body. Raises UserError if there is none."""
         from brokertwin.gateway import control
 
         if self.control is not None:
@@ -102,7 +104,7 @@ class Access:
         settings = settings_of(self.config, checkpoint=self.checkpoint, prefix=self.prefix)
         cells = state_reader.read_cells(settings.checkpoint_dir)
         known = facts.read(settings.checkpoint_dir)
-        assert known is not None, "there are cells, and so there are facts"
+        assert known is not None, "a job with cells has facts"
         name = _one_of(list(known.brokers), self.cluster)
         tables = [Tables(cells[cell]) for cell in cells if cluster_of(cell) == name]
         return {
@@ -113,7 +115,7 @@ class Access:
     def _at_job(
         self, work: "Callable[[SparkEngine], Awaitable[Answer]]", broker: int | None = None
     ) -> "Answer":
-        """What a job answers. Raises UserError where it does not, or refuses."""
+        """Return a job's response. Raises UserError if there is none or it is a refusal."""
         from brokertwin.cli.engines import EngineName, EngineOptions
         from brokertwin.gateway.engine import UnansweredError
         from brokertwin.gateway.spark_engine import SparkEngine
@@ -133,7 +135,9 @@ class Access:
         engine = options.make(EngineName.SPARK, BrokerSettings(), ())
         assert isinstance(engine, SparkEngine)
         if broker is not None and broker not in engine.brokers:
-            raise UserError(f"There is no broker {broker}, only {engine.brokers}.")
+            raise UserError(
+                f"Broker {broker} does not exist.", f"The cluster has the brokers {engine.brokers}."
+            )
 
         async def do() -> "Answer":
             await engine.start()
@@ -145,29 +149,32 @@ class Access:
         try:
             answer = asyncio.run(do())
         except UnansweredError as error:
-            raise UserError(f"No answer: {error}.") from None
+            raise UserError(
+                f"The job did not respond: {error}.", "Check that it runs, or raise --timeout."
+            ) from None
         _refuse(answer.error)
         return answer
 
 
 def _refuse(error: "dict[str, str] | None") -> None:
-    """Raises UserError with the reason of a refusal, if it is one."""
+    """Raise UserError with the reason if the job refused a command."""
     if error is None:
         return
     if error["reason"] == INTERNAL_KIND:
         raise UserError(
-            "This job takes no interventions.", "Start it with `brokertwin run --interventions`."
+            "This job does not accept `brokertwin cluster` commands.",
+            "Restart it with `brokertwin run --interventions`.",
         )
-    raise UserError(f"Refused, {error['reason']}: {error['detail']}.")
+    raise UserError(f"The job refused the command ({error['reason']}): {error['detail']}.")
 
 
 def _one_of(names: list[str], name: str | None) -> str:
-    """The cluster that is named, or the only one. Raises UserError."""
+    """Return the cluster with this name, or the only cluster. Raises UserError."""
     known = ", ".join(sorted(names))
     if name is None and len(names) == 1:
         return names[0]
     if name is None:
-        raise UserError(f"The job holds several clusters: {known}.", "Say which with --cluster.")
+        raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
     if name not in names:
-        raise UserError(f"The job holds {known}, not {name}.", "Is --cluster right?")
+        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
     return name

@@ -1,4 +1,4 @@
-"""What `brokertwin cluster elect` and `reassign` ask for, and what came of it."""
+"""Requests of `brokertwin cluster elect` and `reassign`, and their results."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ PREFERRED, UNCLEAN = 0, 1
 TIMEOUT_MS = 60_000
 
 FINE = (Error.NONE, Error.ELECTION_NOT_NEEDED)
-"""What no exit code tells."""
+"""Errors that do not change the exit code."""
 
 
 class Place(NamedTuple):
@@ -24,40 +24,45 @@ class Place(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a partition."""
+    """Result for a partition."""
 
     place: Place
     error: Error
     message: str | None
 
     @property
-    def words(self) -> str:
-        """The error by name, with what the controller says of it."""
-        return f"{self.error.name}: {self.message}" if self.message else self.error.name
+    def text(self) -> str:
+        """`ok`, or the error's code and name with the controller's message."""
+        if self.error is Error.NONE:
+            return "ok"
+        name = f"{self.error.value} {self.error.name}"
+        return f"{name}: {self.message}" if self.message else name
 
 
 def place_of(text: str) -> Place:
-    """The partition `orders-0`. Raises UserError."""
+    """Parse a partition such as `orders-0`. Raises UserError."""
     topic, dash, number = text.rpartition("-")
     if not dash or not topic or not number.isdecimal():
-        raise UserError(f"{text} is no partition.", "Write the topic and the number: orders-0.")
+        raise UserError(
+            f"Invalid partition {text!r}.", "Pass the topic and the partition number: orders-0."
+        )
     return Place(topic, int(number))
 
 
 def replicas_of(text: str) -> tuple[Place, list[int]]:
-    """The partition and replicas of `orders-0=2,3,1`. Raises UserError."""
+    """Parse a partition and its replicas such as `orders-0=2,3,1`. Raises UserError."""
     name, equals, brokers = text.partition("=")
     ids = brokers.split(",")
     if not equals or not all(each.isdecimal() for each in ids):
         raise UserError(
-            f"{text}: expected a partition and its replicas, the preferred leader first.",
-            "As in orders-0=2,3,1.",
+            f"Invalid reassignment {text!r}.",
+            "Pass a partition and its replicas, preferred leader first: orders-0=2,3,1.",
         )
     return place_of(name), [int(each) for each in ids]
 
 
 def election(places: Sequence[Place], is_unclean: bool) -> dict[str, Any]:
-    """The body of ElectLeaders; without places everywhere."""
+    """Return the body of ElectLeaders; no places mean all partitions."""
     asked = [
         {"topic": topic, "partitions": [place.partition for place in group]}
         for topic, group in _by_topic(places)
@@ -70,7 +75,7 @@ def election(places: Sequence[Place], is_unclean: bool) -> dict[str, Any]:
 
 
 def reassignment(wanted: dict[Place, list[int] | None]) -> dict[str, Any]:
-    """The body of AlterPartitionReassignments; no replicas cancel."""
+    """Return the body of AlterPartitionReassignments; None as replicas cancels."""
     topics = [
         {
             "name": topic,
@@ -84,7 +89,7 @@ def reassignment(wanted: dict[Place, list[int] | None]) -> dict[str, Any]:
 
 
 def elected(response: dict[str, Any]) -> list[Outcome]:
-    """What came of an election. Raises UserError where all of it was refused."""
+    """Return the results of an election. Raises UserError if the whole request was refused."""
     _check(response)
     return [
         _outcome(Place(topic["topic"], each["partitionId"]), each)
@@ -94,7 +99,7 @@ def elected(response: dict[str, Any]) -> list[Outcome]:
 
 
 def reassigned(response: dict[str, Any]) -> list[Outcome]:
-    """What came of a reassignment. Raises UserError where all of it was refused."""
+    """Return the results of a reassignment. Raises UserError if the whole request was refused."""
     _check(response)
     return [
         _outcome(Place(topic["name"], each["partitionIndex"]), each)
@@ -107,7 +112,8 @@ def _check(response: dict[str, Any]) -> None:
     error = Error(response.get("errorCode", Error.NONE))
     if error is not Error.NONE:
         raise UserError(
-            f"Refused with {error.name}.", "Who may do it is named by --principal User:NAME."
+            f"The controller refused the request: {error.value} {error.name}.",
+            "Pass a principal that is allowed to do it: --principal User:NAME.",
         )
 
 

@@ -8,12 +8,12 @@ app = group()
 
 @app.callback()
 def config_command() -> None:
-    """Settings: flags go before BROKERTWIN_… variables, those before brokertwin.toml."""
+    """Show settings. Precedence: flags, BROKERTWIN_… variables, brokertwin.toml, defaults."""
 
 
 @app.command()
 def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show every setting, its value, and where that came from."""
+    """Show every setting with its value and source."""
     from brokertwin.settings import load
 
     loaded = load(file=config)
@@ -23,4 +23,4 @@ def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
         show_json({n: {"value": v, "source": sources[n]} for n, v in values.items()})
         return
     rows = [(name, value, loaded.sources[name]) for name, value in values.items()]
-    show_table(["setting", "value", "from"], rows)
+    show_table(["setting", "value", "source"], rows)

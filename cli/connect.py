@@ -1,4 +1,4 @@
-"""`brokertwin connect`: workers that move files to topics and topics to files, on any Kafka."""
+"""`brokertwin connect`: Kafka Connect workers that copy files to topics and topics to files."""
 
 import signal
 import threading
@@ -13,6 +13,7 @@ import typer
 from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say, warn
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.clients.connect.worker_config import WorkerConfig
@@ -27,7 +28,7 @@ TRACE_LINES = 1
 
 
 class Kind(StrEnum):
-    """By itself, or one of a group."""
+    """Standalone, or a member of a worker group."""
 
     STANDALONE = "standalone"
     DISTRIBUTED = "distributed"
@@ -37,34 +38,34 @@ Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE…",
-        help="Properties of connectors; one without connector.class has the worker's.",
+        help="Property files of connectors, and the worker's: the one without connector.class.",
     ),
 ]
 WorkerKind = Annotated[
     Kind,
     typer.Option(
         "--worker",
-        help="standalone: one worker, positions in a file. distributed: a member of a group"
-        " (group.id), everything in topics.",
+        help="standalone: one worker that stores positions in a file. distributed: a member of a"
+        " group (group.id) that stores everything in topics.",
     ),
 ]
 Workers = Annotated[
     int,
     typer.Option(
-        "--workers", min=1, help="With --worker distributed: so many workers of the group here."
+        "--workers", min=1, help="Number of workers to run here, with --worker distributed."
     ),
 ]
 Idle = Annotated[
     float | None,
     typer.Option(
-        "--timeout", min=0.1, metavar="SECONDS", help="End when so long nothing was moved."
+        "--timeout", min=0.1, metavar="SECONDS", help="Stop if nothing was copied for SECONDS."
     ),
 ]
 ShowThreads = Annotated[
     bool,
     typer.Option(
         "--show-threads",
-        help="Tell on standard error who runs what whenever that changes, and draw it at the end.",
+        help="Print each change of the task assignment on standard error, and a chart at the end.",
     ),
 ]
 
@@ -79,20 +80,23 @@ def command(
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run workers of Kafka Connect: FileStreamSource and FileStreamSink, on any Kafka.
+    """Run Kafka Connect workers with FileStreamSource and FileStreamSink connectors.
 
-    The files are those of Kafka's own connect-standalone and connect-distributed. Ctrl-C ends the
-    tasks, stores how far they are, and leaves the group. Workers of one group.id share connectors
-    and tasks, also with Java's workers; what one ran that dies, others run after
-    scheduled.rebalance.max.delay.ms. With exactly.once.source.support=enabled in the worker's file
-    each line is in the topic once for who reads committed. The exit code is 1 where tasks failed.
+    The property files are those of Kafka's connect-standalone and connect-distributed. Ctrl-C stops
+    the tasks, stores their positions and leaves the group. Workers with the same group.id share
+    connectors and tasks, also with Java workers. Tasks of a worker that died are reassigned after
+    scheduled.rebalance.max.delay.ms. With exactly.once.source.support=enabled in the worker's file,
+    read_committed consumers see each line exactly once. Exits with code 1 if tasks failed.
     """
     from brokertwin.cli.client_access import accessible
     from brokertwin.clients.connect.file_stream import ConfigError
     from brokertwin.clients.connect.worker_config import connection_properties
 
     if worker is Kind.STANDALONE and workers > 1:
-        raise UserError("A standalone worker is alone.", "Say --worker distributed.")
+        raise UserError(
+            "A standalone worker has no group: --workers is not allowed.",
+            "Add --worker distributed.",
+        )
     connectors, properties = _read(files)
     try:
         known = _worker_config(properties)
@@ -106,21 +110,24 @@ def command(
 
 
 def _read(files: list[Path]) -> tuple[list[dict[str, str]], dict[str, str]]:
-    """The connectors' properties, and the worker's."""
+    """Return the connectors' properties and the worker's."""
     from brokertwin.kafka_io.properties import read
 
     found = [read(path) for path in files]
     of_workers = [each for each in found if "connector.class" not in each]
     if len(of_workers) > 1:
         raise UserError(
-            "Several files have no connector.class: only one can be the worker's.",
-            "Each connector's file names FileStreamSource or FileStreamSink.",
+            "Several property files have no connector.class, but only the worker's may omit it.",
+            "Set connector.class=FileStreamSource or FileStreamSink in each connector's file.",
         )
     connectors = [each for each in found if "connector.class" in each]
     names = [each.get("name", "") for each in connectors]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
-        raise UserError(f"Several connectors have the name {' and '.join(sorted(twice))}.")
+        raise UserError(
+            f"Several connectors have the name {' and '.join(sorted(twice))}.",
+            "Set a unique name in each connector's file.",
+        )
     return connectors, of_workers[0] if of_workers else {}
 
 
@@ -129,7 +136,7 @@ def _worker_config(properties: dict[str, str]) -> "WorkerConfig":
 
     known, unknown = worker_config(properties)
     if unknown:
-        warn(f"not acted on: {', '.join(unknown)}")
+        warn(f"worker properties without effect: {', '.join(unknown)}")
     return known
 
 
@@ -149,7 +156,7 @@ def _made(
 
 
 def _until_told(working: "Working", idle_s: float | None) -> None:
-    """Until Ctrl-C or SIGTERM, until nothing moves, or until a worker can not go on."""
+    """Wait for Ctrl-C, SIGTERM, the idle timeout, or a worker's failure."""
     over = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: over.set())
     try:
@@ -160,7 +167,7 @@ def _until_told(working: "Working", idle_s: float | None) -> None:
             if idle_s and time.monotonic() - heard >= idle_s:
                 break
     except KeyboardInterrupt:
-        say("ending the tasks")
+        say("stopping the tasks")
     finally:
         working.stop()
         signal.signal(signal.SIGTERM, before)
@@ -168,10 +175,10 @@ def _until_told(working: "Working", idle_s: float | None) -> None:
 
 
 class Working:
-    """Workers, each in a thread of its own, and their tasks.
+    """Workers and their tasks; each worker has a thread.
 
     Attributes:
-        timeline: which worker ran which connector and task, and when.
+        timeline: the connectors and tasks of each worker over time.
     """
 
     def __init__(
@@ -198,28 +205,28 @@ class Working:
 
     @property
     def is_over(self) -> bool:
-        """Whether a worker could not go on."""
+        """True if a worker failed."""
         return self._is_over.is_set()
 
     @property
     def moved(self) -> int:
-        """Lines and records that tasks have moved."""
+        """Number of lines and records that tasks have copied."""
         return sum(sum(list(each.threads.moved.values())) for each in self._workers)
 
     @property
     def has_begun(self) -> bool:
-        """Whether every worker's tasks move what there is to move."""
+        """True if the tasks of every worker are running."""
         busy = [each.threads for each in self._workers if not each.threads.is_empty]
         return bool(busy) and all(threads.have_begun for threads in busy)
 
     def stop(self) -> None:
-        """Ends all tasks and workers."""
+        """Stop all tasks and workers."""
         self._is_over.set()
         for thread in self._threads:
             thread.join(JOIN_S)
 
     def tell(self) -> None:
-        """What was moved, the figure of the run if it is wanted, and what went wrong."""
+        """Print the counts, and the chart if requested. Raises UserError if a worker failed."""
         from brokertwin.cli.threads import show_threads
         from brokertwin.drivers.sockets import monotonic_ms
 
@@ -230,7 +237,7 @@ class Working:
             for item, count in list(worker.threads.moved.items()):
                 counts[str(item)] = counts.get(str(item), 0) + count
         for name, count in sorted(counts.items()):
-            say(f"{name}: {count} lines")
+            say(f"{name}: {counted(count, 'line')}")
         if self._error is not None:
             raise UserError(self._error)
         if self._failed:
@@ -239,8 +246,8 @@ class Working:
     def _run(self, worker: "StandaloneWorker | DistributedWorker") -> None:
         try:
             worker.run(self._is_over.is_set, partial(self._look, worker.name))
-        except Exception as error:  # noqa: BLE001 - it ends this worker, and the command says so
-            self._error = f"{worker.name} can not go on: {error}"
+        except Exception as error:  # noqa: BLE001 - ends this worker; the command reports it
+            self._error = f"{worker.name} stopped: {error}"
         finally:
             self._is_over.set()
 
@@ -253,7 +260,7 @@ class Working:
                 if str(item) not in self._failed:
                     self._failed[str(item)] = trace
                     reason = trace.strip().splitlines()[-TRACE_LINES:]
-                    warn(f"{name}: {item} has failed: {' '.join(reason)}")
+                    warn(f"{name}: {item} failed: {' '.join(reason)}")
             running = [str(item) for item in threads.running]
             is_news = self.timeline.note(monotonic_ms(), name, running)
             if is_news and not self._is_over.is_set():

@@ -1,4 +1,4 @@
-"""`brokertwin consume`: members of a group on any Kafka, by our own client."""
+"""`brokertwin consume`: read topics as members of a group, with this project's own client."""
 
 import re
 import threading
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 POLL_MS = 200
 PRINTED_S = 0.02
-"""How often a member of a share group looks whether its records are printed."""
+"""Interval at which a share group member checks whether its records were printed."""
 
 READ_AHEAD = 1_000
 JOIN_S = 40.0
 
 
 class Protocol(StrEnum):
-    """Who assigns: a member, the coordinator (KIP-848); or records are shared (KIP-932)."""
+    """Group protocol: classic, KIP-848 (consumer), or KIP-932 (share)."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -43,7 +43,7 @@ class Protocol(StrEnum):
 
 
 class Acknowledge(StrEnum):
-    """What a member of a share group says of each record, once it is printed."""
+    """Acknowledgement of each record by a share group member, after it is printed."""
 
     ACCEPT = "accept"
     RELEASE = "release"
@@ -51,7 +51,7 @@ class Acknowledge(StrEnum):
 
 
 class Assignor(StrEnum):
-    """By Kafka's names."""
+    """Assignors by Kafka's names."""
 
     RANGE = "range"
     ROUND_ROBIN = "roundrobin"
@@ -61,38 +61,38 @@ class Assignor(StrEnum):
 
 DEFAULT_ASSIGNORS = (Assignor.RANGE, Assignor.COOPERATIVE_STICKY)
 Topics = Annotated[
-    list[str] | None, typer.Argument(metavar="TOPIC…", help="What is read; or --include.")
+    list[str] | None, typer.Argument(metavar="TOPIC…", help="Topics to read; or use --include.")
 ]
 Include = Annotated[
     str | None,
     typer.Option(
         "--include",
         metavar="REGEX",
-        help="In the place of topics: all whose whole names match, those that come later, too. With"
-        " --protocol consumer the broker matches, by RE2.",
+        help="Read all topics whose full names match, including later ones, instead of TOPIC. With"
+        " --protocol consumer the broker matches, with RE2 syntax.",
     ),
 ]
 GroupId = Annotated[
-    str, typer.Option("--group", "-g", metavar="GROUP", help="The group's id (group.id).")
+    str, typer.Option("--group", "-g", metavar="GROUP", help="Group id (group.id).")
 ]
 Members = Annotated[
-    int, typer.Option("--members", min=1, help="Members of the group, each in a thread of its own.")
+    int, typer.Option("--members", min=1, help="Number of members; each runs in its own thread.")
 ]
 ProtocolOption = Annotated[
     Protocol,
     typer.Option(
         "--protocol",
-        help="group.protocol: a member of the group assigns (classic), or its coordinator does"
-        " (consumer, KIP-848: Kafka 4.0 and later); or members of a share group share the records"
-        " (share, KIP-932: Kafka 4.2 and later).",
+        help="group.protocol. classic: a member assigns partitions. consumer: the coordinator does"
+        " (KIP-848, Kafka 4.0 or later). share: members of a share group share the records"
+        " (KIP-932, Kafka 4.2 or later).",
     ),
 ]
 AcknowledgeOption = Annotated[
     Acknowledge,
     typer.Option(
         "--acknowledge",
-        help="With --protocol share: what is said of a record once it is printed. A released one"
-        " comes again, until its deliveries are used up.",
+        help="With --protocol share: acknowledgement of each printed record. A released record is"
+        " delivered again until the delivery limit.",
     ),
 ]
 RemoteAssignor = Annotated[
@@ -107,24 +107,24 @@ Assignors = Annotated[
     list[Assignor] | None,
     typer.Option(
         "--assignor",
-        help="With --protocol classic: what the group's leader assigns by; may be repeated, most"
-        " wanted first. Without: range, and cooperative-sticky, as Kafka's consumer has it.",
+        help="With --protocol classic: partition assignor, most preferred first; repeatable."
+        " Default: range and cooperative-sticky, as in Kafka's consumer.",
     ),
 ]
 FromBeginning = Annotated[
     bool,
     typer.Option(
         "--from-beginning",
-        help="Where nothing is committed: from the first record (auto.offset.reset=earliest).",
+        help="Without committed offsets, start at the first record (auto.offset.reset=earliest).",
     ),
 ]
 Committed = Annotated[
     bool,
-    typer.Option("--read-committed", help="No records of open or aborted transactions."),
+    typer.Option("--read-committed", help="Skip records of open and aborted transactions."),
 ]
 Count = Annotated[
     int | None,
-    typer.Option("--max-messages", "-n", min=1, metavar="N", help="End after so many records."),
+    typer.Option("--max-messages", "-n", min=1, metavar="N", help="Stop after N records."),
 ]
 Idle = Annotated[
     float | None,
@@ -132,7 +132,7 @@ Idle = Annotated[
         "--timeout",
         min=0.1,
         metavar="SECONDS",
-        help="End when so long nothing came, since the group has formed.",
+        help="Stop if no record arrived for SECONDS after the group has formed.",
     ),
 ]
 InstanceId = Annotated[
@@ -140,8 +140,8 @@ InstanceId = Annotated[
     typer.Option(
         "--instance-id",
         metavar="ID",
-        help="Static membership (group.instance.id): leaving keeps the partitions for a session."
-        " Of several members the second has -2 behind it, and so on.",
+        help="Static membership (group.instance.id): a member that leaves keeps its partitions for"
+        " the session timeout. Further members get the suffixes -2, -3, …",
     ),
 ]
 Rack = Annotated[
@@ -149,7 +149,7 @@ Rack = Annotated[
     typer.Option(
         "--client-rack",
         metavar="RACK",
-        help="Where the members are (client.rack): they read from replicas there, if brokers have"
+        help="Rack of the members (client.rack), to read from replicas in that rack. Brokers need"
         " the rack-aware replica.selector.class.",
     ),
 ]
@@ -157,7 +157,7 @@ Threads = Annotated[
     bool,
     typer.Option(
         "--show-threads",
-        help="Tell on standard error who owns what whenever that changes, and draw it at the end.",
+        help="Print each change of the assignment on standard error, and a chart at the end.",
     ),
 ]
 SessionMs = Annotated[
@@ -188,13 +188,12 @@ def command(
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
 ) -> None:
-    """Read topics as members of a group, on any Kafka; Ctrl-C commits and leaves the group.
+    """Read topics of any Kafka as members of a group; Ctrl-C commits and leaves the group.
 
-    Each record's value is a line of standard output, with --json a document with its place, key,
-    timestamp and headers. Offsets are committed every five seconds, before a rebalance and at the
-    end; in a share group each record is acknowledged when it is printed. The members are
-    brokertwin's own consumer, written from Kafka's rules: other clients' members may be in the
-    same group.
+    Each record's value is printed as a line; --json prints a document with topic, partition,
+    offset, key, timestamp and headers. Offsets are committed every five seconds, before a
+    rebalance and at the end. In a share group, each record is acknowledged after it is printed.
+    The members are brokertwin's own consumer; other clients can be members of the same group.
     """
     from brokertwin.cli.client_access import accessible
     from brokertwin.clients.assignors.assign import AssignorName
@@ -205,8 +204,8 @@ def command(
     is_shared = protocol is Protocol.SHARE
     if protocol is Protocol.CONSUMER and assignor:
         raise UserError(
-            "--assignor is for the classic protocol: with --protocol consumer the broker assigns.",
-            "Say --remote-assignor uniform or range.",
+            "Cannot combine --assignor with --protocol consumer: the broker assigns partitions.",
+            "Pass --remote-assignor uniform or --remote-assignor range instead.",
         )
     unknown_there = (assignor, remote_assignor, include, instance_id, from_beginning)
     _check_shared(is_shared, any(unknown_there) or read_committed, acknowledge, group)
@@ -237,7 +236,7 @@ def command(
 def _read(
     reading: "Reading", max_messages: int | None, idle_s: float | None, as_json: bool
 ) -> None:
-    """Raises UserError where a member could not go on."""
+    """Print records until the end. Raises UserError if a member failed."""
     try:
         _print(reading, max_messages, idle_s, as_json)
     except KeyboardInterrupt:
@@ -248,30 +247,31 @@ def _read(
 
 
 def _check_wanted(topics: list[str] | None, include: str | None, protocol: Protocol) -> None:
-    """Raises UserError."""
+    """Check the topics or the pattern. Raises UserError."""
     if bool(topics) == bool(include):
         raise UserError(
-            "Either topics or a pattern of topics is read.",
-            "Name topics, or say --include 'orders-.*'.",
+            "`brokertwin consume` needs either topics or --include.",
+            "Name topics, or pass a pattern: --include 'orders-.*'.",
         )
     if include and protocol is Protocol.CLASSIC:
         try:
             re.compile(include)
         except re.error as error:
-            raise UserError(f"{include} is no regular expression: {error}.") from None
+            raise UserError(f"Invalid regular expression {include!r}: {error}.") from None
 
 
 def _check_shared(is_shared: bool, has_others: bool, acknowledge: Acknowledge, group: str) -> None:
-    """Raises UserError where something is said that a share group does not have, or it alone."""
+    """Check options that only some protocols support. Raises UserError."""
     if is_shared and has_others:
         raise UserError(
-            "A share group has no assignors, patterns and instance ids; where it begins and whether"
-            " it reads committed records alone its settings say.",
-            "Set share.auto.offset.reset, share.isolation.level: kafka-configs.sh --alter"
-            f" --entity-type groups --entity-name {group} --add-config ….",
+            "--protocol share does not support assignors, --include, --instance-id,"
+            " --from-beginning and --read-committed.",
+            "Set share.auto.offset.reset and share.isolation.level of the group instead:"
+            f" kafka-configs.sh --alter --entity-type groups --entity-name {group}"
+            " --add-config NAME=VALUE.",
         )
     if not is_shared and acknowledge is not Acknowledge.ACCEPT:
-        raise UserError("--acknowledge is for share groups.", "Say --protocol share, too.")
+        raise UserError("--acknowledge requires a share group.", "Add --protocol share.")
 
 
 def _share_member(
@@ -281,7 +281,7 @@ def _share_member(
     acknowledge: Acknowledge,
     number: int,
 ) -> "ShareMember":
-    """One of the members of a share group."""
+    """Create a member of a share group."""
     from brokertwin.cli.share_members import share_member
 
     return share_member(kafka, settings, topics, acknowledge.name, number)
@@ -295,7 +295,7 @@ def _member(
     fetches: "FetchSettings",
     number: int,
 ) -> "Consumer":
-    """One of the members; the first has the instance id as it is."""
+    """Create a member; only the first one has the instance id without a suffix."""
     import msgspec
 
     from brokertwin.drivers.consumer import Consumer
@@ -314,14 +314,14 @@ def _member(
 
 
 class Reading:
-    """Members, each in a thread; what they read comes out of `records`, in one queue.
+    """Members, each in a thread; `records` is the queue of their records.
 
-    With each record comes who is to be told when it is printed, if anybody is.
+    Each record has the function to call after it is printed, or None.
 
     Attributes:
-        timeline: which member had which partition, and when.
-        has_begun: set when a member was assigned something, if only nothing.
-        error: why a member could not go on.
+        timeline: the partitions of each member over time.
+        has_begun: set after a member's first assignment, even an empty one.
+        error: why a member failed.
     """
 
     def __init__(self, members: int, make: Callable[[int], "Member"], is_shown: bool) -> None:
@@ -349,17 +349,17 @@ class Reading:
 
     @property
     def is_over(self) -> bool:
-        """Whether a member could not go on."""
+        """True if a member failed or the command ends."""
         return self._is_over.is_set()
 
     def stop(self) -> None:
-        """Everybody leaves the group."""
+        """Stop all members; each leaves the group."""
         self._is_over.set()
         for thread in self._threads:
             thread.join(JOIN_S)
 
     def tell(self) -> None:
-        """The figure of the run, if it is wanted, and what went wrong. Raises UserError."""
+        """Print the chart if requested. Raises UserError if a member failed."""
         from brokertwin.cli.threads import show_threads
         from brokertwin.drivers.sockets import monotonic_ms
 
@@ -382,7 +382,7 @@ class Reading:
                 if on_printed is not None and not taken:
                     self._is_over.wait(PRINTED_S)
         except UserError as error:
-            self._end(f"{name} can not go on: {error}")
+            self._end(f"{name} stopped: {error}")
         finally:
             self._is_over.set()
             consumer.close()
@@ -409,17 +409,15 @@ class Reading:
             if isinstance(event, Assigned):
                 self.has_begun.set()
             elif isinstance(event, Failed):
-                self._end(f"{name} can not go on: {error_name(event.error)}.")
+                self._end(f"{name} stopped: {event.error} {error_name(event.error)}.")
             elif isinstance(event, Truncated):
                 (topic, partition), position, end = event
-                say(f"{topic}-{partition} was cut at {end}, and had been read up to {position}")
+                say(f"{topic}-{partition} was truncated to {end}; it had been read to {position}")
             elif isinstance(event, ShareAcknowledged):
                 (topic, partition), offsets, error = event
-                say(f"{topic}-{partition} {offsets}: not acknowledged, {error_name(error)}")
+                say(f"{topic}-{partition} {offsets}: acknowledgement failed: {error_name(error)}")
         if consumer.client.unsupported is not None:
-            self._end(
-                f"The broker speaks no version of {consumer.client.unsupported} that is known."
-            )
+            self._end(f"The broker supports no known version of {consumer.client.unsupported}.")
         counts = consumer.partition_counts()
         self._tell_missing(topic for topic, count in counts.items() if not count)
         self._note(name, [f"{at.topic}-{at.partition}" for at in consumer.assigned])
@@ -427,7 +425,7 @@ class Reading:
     def _tell_missing(self, topics: Iterable[str]) -> None:
         for topic in set(topics) - self._missing:
             self._missing.add(topic)
-            say(f"there is no topic {topic} yet; waiting for it")
+            say(f"topic {topic} does not exist yet; waiting for it")
 
     def _end(self, error: str) -> None:
         self.error = error
@@ -470,7 +468,10 @@ def _print(reading: Reading, max_messages: int | None, idle_s: float | None, as_
 def document(
     at: "TopicPartition", offset: int, message: "Message", delivery_count: int | None = None
 ) -> dict[str, Any]:
-    """A record as JSON, in a share group with its deliveries; bytes that are no UTF-8 escaped."""
+    """Return a record as JSON, escaping bytes that are not UTF-8.
+
+    Share groups add the delivery count.
+    """
     deliveries = {} if delivery_count is None else {"deliveryCount": delivery_count}
     return deliveries | {
         "topic": at.topic,
@@ -484,5 +485,5 @@ def document(
 
 
 def text(data: bytes) -> str:
-    """Bytes as text."""
+    """Decode bytes as text."""
     return data.decode(errors="backslashreplace")

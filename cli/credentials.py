@@ -1,4 +1,4 @@
-"""`brokertwin credentials`: who may authenticate at a gateway."""
+"""`brokertwin credentials`: the users that can authenticate at a gateway."""
 
 import sys
 from enum import StrEnum
@@ -18,34 +18,34 @@ app = group()
 
 
 class MechanismName(StrEnum):
-    """The mechanisms that have entries of their own."""
+    """The SCRAM mechanisms, which have their own entries."""
 
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
 
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The credentials file.")]
-User = Annotated[str, typer.Argument(metavar="USER", help="The user's name, as clients send it.")]
+User = Annotated[str, typer.Argument(metavar="USER", help="User name, as clients send it.")]
 Mechanisms = Annotated[
     list[MechanismName] | None,
-    typer.Option("--mechanism", help="Only this mechanism; repeatable. Without it both."),
+    typer.Option("--mechanism", help="Only this mechanism; repeatable. Default: both."),
 ]
 Iterations = Annotated[
     int,
     typer.Option(
         "--iterations",
         metavar="N",
-        help="How often a password is hashed, 4096 to 16384, as in Kafka.",
+        help="Number of hash iterations for a password, 4096 to 16384 as in Kafka.",
     ),
 ]
 
 
 @app.callback()
 def credentials_command() -> None:
-    """The users of a gateway with SASL: a file of hashed entries, without any password.
+    """Manage the users of a gateway with SASL: a file with password hashes.
 
-    An entry belongs to a user and a SCRAM mechanism. PLAIN is verified against the same entries.
-    A gateway that runs sees a changed file with the next client that authenticates.
+    Each entry has a user and a SCRAM mechanism. PLAIN logins are checked against the same entries.
+    A running gateway rereads the file when a client authenticates after a change.
     """
 
 
@@ -53,10 +53,10 @@ def credentials_command() -> None:
 def add(
     file: File, user: User, mechanism: Mechanisms = None, iterations: Iterations = 16384
 ) -> None:
-    """Add a user, or give one another password; it is asked for, or read from standard input.
+    """Add a user or change a password; it is prompted for, or read from standard input.
 
-    Standard input is read up to the end of its first line. The file is made if there is none, and
-    is readable for its owner only.
+    Only the first line of standard input is read. A new file is created with read and write
+    permission for its owner only.
     """
     from brokertwin.gateway import credentials, scram
 
@@ -72,7 +72,7 @@ def add(
 
 @app.command("list")
 def list_users(file: File, as_json: AsJson = False) -> None:
-    """Show the users and their mechanisms; nothing that is secret."""
+    """List the users and their mechanisms, without secrets."""
     from brokertwin.gateway import credentials
 
     found = credentials.read(file)
@@ -89,16 +89,19 @@ def list_users(file: File, as_json: AsJson = False) -> None:
 
 @app.command()
 def remove(file: File, user: User, mechanism: Mechanisms = None) -> None:
-    """Remove a user, or only some of the user's mechanisms."""
+    """Remove a user, or only some mechanisms of a user."""
     from brokertwin.gateway import credentials
 
     kept = credentials.read(file)
     others = _without(kept, user, mechanism or list(MechanismName))
     if len(others) == len(kept):
         which = f" with {' or '.join(mechanism)}" if mechanism else ""
-        raise UserError(f"{file} has no user {user}{which}.")
+        raise UserError(
+            f"{file} has no user {user}{which}.",
+            f"List the users with: brokertwin credentials list {file}",
+        )
     credentials.write(file, others)
-    say(f"removed {user} from {file}; connections that are open stay open")
+    say(f"removed {user} from {file}; open connections are not closed")
 
 
 def _without(
@@ -108,11 +111,13 @@ def _without(
 
 
 def _password(user: str) -> str:
-    """What is typed, twice and hidden, or the first line of standard input."""
+    """Prompt for the password twice, or read the first line of standard input."""
     if sys.stdin.isatty():
         prompt = f"Password of {user}"
         return str(typer.prompt(prompt, hide_input=True, confirmation_prompt=True))
     try:
         return sys.stdin.buffer.readline().decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise UserError("The password on standard input is not UTF-8.") from None
+        raise UserError(
+            "The password on standard input is not valid UTF-8.", "Encode it as UTF-8."
+        ) from None

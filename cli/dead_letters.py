@@ -1,4 +1,4 @@
-"""`brokertwin dead-letters`: what was refused, and why."""
+"""`brokertwin dead-letters`: refused events and the reasons."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from brokertwin.cli.options import (
 )
 from brokertwin.cli.output import out, show_fields, show_json, show_table
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 app = group()
 
@@ -25,17 +26,17 @@ Reason = Annotated[
     str | None, typer.Option("--reason", metavar="TEXT", help="Only those with this reason.")
 ]
 Limit = Annotated[
-    int, typer.Option("--limit", metavar="N", min=1, help="The newest N; a table shows them last.")
+    int, typer.Option("--limit", metavar="N", min=1, help="Only the newest N; newest last.")
 ]
 Place = Annotated[
     str,
-    typer.Argument(metavar="PARTITION/OFFSET", help="Where the event lies in the request topic."),
+    typer.Argument(metavar="PARTITION/OFFSET", help="Position of the event in the request topic."),
 ]
 
 
 @app.callback()
 def dead_letters_command() -> None:
-    """Events that were not handled: each lies in the topic `dead-letters` with the reason."""
+    """Show events that the job refused; the topic `dead-letters` stores each with the reason."""
 
 
 @app.command("list")
@@ -48,7 +49,7 @@ def list_command(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List dead letters: when, where the event lies, why, and what to do about it."""
+    """List dead letters: time, position of the event, reason and detail."""
     flags = {"bootstrap": bootstrap, "kafka_config": kafka_config, "prefix": prefix}
     letters = [
         letter for letter in _letters(config, flags) if reason is None or letter["reason"] == reason
@@ -60,10 +61,10 @@ def list_command(
         return
     if shown:
         show_table(
-            ["when", "cell", "partition/offset", "reason", "what is wrong"],
+            ["time", "cell", "partition/offset", "reason", "detail"],
             ((x["when"], x["cell"], _place(x), x["reason"], x["detail"]) for x in shown),
         )
-    out.print(f"{len(shown)} of {len(letters)} dead letters")
+    out.print(f"{len(shown):,} of {counted(len(letters), 'dead letter')}")
 
 
 @app.command()
@@ -75,7 +76,7 @@ def show(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one dead letter with the event as it was (its first 64 KiB)."""
+    """Show one dead letter with the original event (up to 64 KiB of it)."""
     flags = {"bootstrap": bootstrap, "kafka_config": kafka_config, "prefix": prefix}
     for letter in _letters(config, flags):
         if _place(letter) == place:
@@ -85,13 +86,13 @@ def show(
                 show_fields(letter)
             return
     raise UserError(
-        f"There is no dead letter of an event at {place}.",
-        "`brokertwin dead-letters list` shows where they lie.",
+        f"There is no dead letter for an event at {place}.",
+        "List the positions with: brokertwin dead-letters list",
     )
 
 
 def _letters(config: Any, flags: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every dead letter once, in the order in which they were written."""
+    """Yield every dead letter once, in the order of writing."""
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.kafka_io.topic_reader import read_all, without_repeats
     from brokertwin.kafka_io.topics import full_name

@@ -1,4 +1,4 @@
-"""`brokertwin demo`: the tour that `make demo` takes."""
+"""`brokertwin demo`: the demonstration that `make demo` runs."""
 
 import io
 import os
@@ -19,6 +19,7 @@ from brokertwin.cli.live import Live
 from brokertwin.cli.options import ConfigFile, settings_of, typed_broker_settings
 from brokertwin.cli.output import err, out, say, say_at
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,23 +35,23 @@ if TYPE_CHECKING:
 
 CLUSTER = "recorded"
 SLICE_EVENTS = 500
-"""Events that are sent at a time, so that one sees them pass."""
+"""Number of events to send at a time, so that progress is visible."""
 
 SLICE_PAUSE_S = 0.4
 SVG_WIDTH = 110
 
 Svg = Annotated[
-    Path | None, typer.Option("--svg", metavar="FILE", help="Draw the summary there, too.")
+    Path | None, typer.Option("--svg", metavar="FILE", help="Also write the summary as SVG.")
 ]
 
 
 def command(svg: Svg = None, config: ConfigFile = None) -> None:
-    """Send real captures through a real Kafka broker and Spark, and sum up what came out.
+    """Send recorded captures through a real Kafka broker and Spark, and summarize the results.
 
-    Starts an embedded broker with a data directory of its own, creates the topics, starts the
-    streaming query, sends the captures of real clients while it runs, and ends by itself: responses
-    by API and error code, how many are what Apache Kafka 4.3.1 had answered, the committed offsets
-    of each group, and a Parquet snapshot of them.
+    Starts an embedded broker with its own data directory, creates the topics, starts the streaming
+    query and sends captures of real clients while it runs. At the end it prints the responses by
+    API and error code, the number that match Apache Kafka 4.3.1's, and each group's committed
+    offsets, and writes a Parquet snapshot.
     """
     from brokertwin.streaming.replay import recording
     from brokertwin.streaming.replay.plan import plan
@@ -63,7 +64,7 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     given = typed_broker_settings(captures / "broker.properties", None)
     history = recording.read(sorted(captures.glob("*.jsonl.gz")))
-    say(f"{len(history.exchanges):,} recorded exchanges; finding the order they came in")
+    say(f"{counted(len(history.exchanges), 'recorded exchange')}; finding their order")
     planned = plan(history, CLUSTER, given, is_compared=True)
     with _broker(settings, directory) as bootstrap:
         own = _own_settings(settings, directory, bootstrap)
@@ -83,13 +84,13 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
 
 
 def _captures() -> Path:
-    """Where the captures lie. Raises UserError where only the package is installed."""
+    """Return the directory of captures. Raises UserError if only the package is installed."""
     import brokertwin
 
     captures = Path(brokertwin.__file__).resolve().parent.parent / "tests" / "captures"
     if not captures.is_dir():
         raise UserError(
-            "The demo's captures are part of the source repository, not of the package.",
+            "`brokertwin demo` found no captures: they are in the source repository only.",
             "Clone the repository and run `make demo` there.",
         )
     return captures
@@ -97,7 +98,7 @@ def _captures() -> Path:
 
 @contextmanager
 def _broker(settings: "Settings", directory: Path) -> Iterator[str]:
-    """A real Kafka broker as long as it is needed; its address."""
+    """Run a real Kafka broker; yields its address."""
     from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 
     broker = EmbeddedKafka(directory / "kafka", settings.home, settings.ivy_settings)
@@ -124,7 +125,7 @@ def _own_settings(settings: "Settings", directory: Path, bootstrap: str) -> "Set
 
 
 def _run(settings: "Settings", planned: "Plan", session: "SparkSession") -> "Mapping[str, Answer]":
-    """The query, and the events sent while it runs; the answers by request id."""
+    """Run the query, send events meanwhile, and return the responses by request id."""
     from brokertwin.streaming import runner
     from brokertwin.streaming.replay import spark
 
@@ -147,7 +148,7 @@ def _run(settings: "Settings", planned: "Plan", session: "SparkSession") -> "Map
 
 
 class _Sender(threading.Thread):
-    """Sends events in slices, as clients would while the query runs."""
+    """Send events in slices, as clients would, while the query runs."""
 
     def __init__(self, job: "Job", documents: Sequence[bytes]) -> None:
         super().__init__(daemon=True)
@@ -164,7 +165,7 @@ class _Sender(threading.Thread):
                 return
 
     def stop(self) -> None:
-        """Ends after the slice that is being sent."""
+        """Stop after the current slice."""
         self._stopped.set()
         self.join()
 
@@ -175,7 +176,7 @@ def _show(
     answers: "Mapping[str, Answer]",
     planned: "Plan",
 ) -> None:
-    """Responses by API and error code, and how many agree with the real broker's."""
+    """Print responses by API and error code, and how many match the real broker's."""
     from brokertwin.streaming.replay import report
     from brokertwin.streaming.replay.comparison import AGREEING, FINE
 
@@ -194,26 +195,25 @@ def _show(
         for api, verdicts in counts.items()
     ]
     title = "Responses by API and error code"
-    columns = ("API", "requests", "as recorded", "error codes in the answers")
+    columns = ("API", "requests", "as recorded", "error codes")
     console.print(tables.table(console, columns, rows, title, whole=columns[:1]))
     agree = report.agreeing(compared)
     silent = sum(one.outcome.verdict in FINE - AGREEING for one in compared)
     console.print(
-        f"{agree:,} of {len(compared) - silent:,} answers are what Apache Kafka 4.3.1 had answered;"
-        " what is not built yet is in docs/not_done.md",
+        f"{agree:,} of {counted(len(compared) - silent, 'response')} match Apache Kafka 4.3.1's",
         soft_wrap=True,
     )
 
 
 def _codes_of(answer: "Answer | None") -> set[str]:
-    """The names of the error codes in an answer, NONE where there is no other."""
+    """Return the names of a response's error codes, or `ok`."""
     from brokertwin.state.core.errors import error_name
 
     if answer is None:
-        return {"no answer"}
+        return {"no response"}
     if answer.error is not None:
         return {str(answer.error.get("reason"))}
-    return {error_name(code) for code in _error_codes(answer.response) if code} or {"NONE"}
+    return {error_name(code) for code in _error_codes(answer.response) if code} or {"ok"}
 
 
 def _error_codes(value: Any) -> Iterator[int]:
@@ -229,7 +229,7 @@ def _error_codes(value: Any) -> Iterator[int]:
 
 
 def _show_offsets(console: Console, taken: "Published") -> None:
-    """The committed offsets of each group, and where the Parquet snapshot is that has them."""
+    """Print each group's committed offsets and the path of the Parquet snapshot."""
     from brokertwin.sinks import offsets_snapshot
 
     by_topic: dict[tuple[str, str], dict[int, int]] = {}
@@ -238,7 +238,7 @@ def _show_offsets(console: Console, taken: "Published") -> None:
     path = offsets_snapshot.data_path(taken.path, batch)
     for row in offsets_snapshot.read_rows(written):
         by_topic.setdefault((row.group, row.topic), {})[row.partition] = row.offset
-    columns = ("group", "topic", "partitions", "offsets, by partition")
+    columns = ("group", "topic", "partitions", "offsets (partition:offset)")
     rows = [
         (
             group,
@@ -249,9 +249,9 @@ def _show_offsets(console: Console, taken: "Published") -> None:
         for (group, topic), offsets in by_topic.items()
     ]
     console.print(tables.table(console, columns, rows, "Committed offsets", whole=columns[:2]))
-    place = f"{taken.snapshot.offsets} offsets of micro-batch {batch} are in"
     console.print(
-        f"{place} {os.path.relpath(path)}",
+        f"wrote {counted(taken.snapshot.offsets, 'offset')} of micro-batch {batch} to"
+        f" {os.path.relpath(path)}",
         soft_wrap=True,
         highlight=False,
     )

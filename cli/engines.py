@@ -1,4 +1,4 @@
-"""The engines of `brokertwin gateway`, made of its options."""
+"""Creation of `brokertwin gateway`'s engines from its options."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 LOCAL_CLUSTER = "local"
 INTERNAL_LOGS = "brokertwin.internal.logs"
-"""Tools read internal topics of a broker that is alone, too; who does not care gives false."""
+"""Setting for internal topics of a single broker, because tools read them; false disables them."""
 
 _UNITS_MS = {"ms": 1, "s": 1000}
 
 
 class EngineName(StrEnum):
-    """What decides the requests."""
+    """The engine that handles requests."""
 
     LOCAL = "local"
     SPARK = "spark"
@@ -36,7 +36,7 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The options that concern the engine; None means not given."""
+    """Options for the engine; None means not given."""
 
     cluster: str | None
     brokers: int | None
@@ -52,21 +52,21 @@ class EngineOptions:
     def make(
         self, name: EngineName, settings: "BrokerSettings", of_gateway: Collection[str]
     ) -> "LocalEngine | SparkEngine":
-        """The engine.
+        """Create the engine.
 
         Args:
-            name: which one.
-            settings: of the modelled brokers; a job has its own.
-            of_gateway: the settings that the gateway itself heeds.
+            name: which engine.
+            settings: settings of the modelled brokers; a job has its own.
+            of_gateway: settings that the gateway itself uses.
 
         Raises:
-            UserError: an option is for the other engine, or the engine's own errors.
+            UserError: an option belongs to the other engine, or the engine cannot be created.
         """
         if name is EngineName.LOCAL:
             return self._local(settings)
         idle = ", ".join(sorted(settings.given.keys() - set(of_gateway)))
         if idle:
-            warn(f"{idle}: without effect here; `brokertwin run` takes the brokers' settings.")
+            warn(f"no effect with --engine spark: {idle}. Pass them to `brokertwin run` instead.")
         return self._spark()
 
     def _local(self, settings: "BrokerSettings") -> "LocalEngine":
@@ -80,8 +80,8 @@ class EngineOptions:
         ):
             if value is not None:
                 raise UserError(
-                    f"{option} is for --engine spark; the engine local needs no Kafka.",
-                    f"Give --engine spark, or leave out {option}.",
+                    f"Cannot combine {option} with --engine local, which uses no Kafka.",
+                    f"Add --engine spark, or leave out {option}.",
                 )
         if INTERNAL_LOGS not in settings.given:
             settings = msgspec.structs.replace(settings, brokertwin_internal_logs=True)
@@ -95,13 +95,13 @@ class EngineOptions:
         )
 
     def _journal(self) -> "JournalOptions | None":
-        """Where the state is kept, and when it is on the device."""
+        """Return the journal's path and its fsync interval."""
         from brokertwin.gateway.persistence import AT_ONCE, JournalOptions
 
         text = self.journal_fsync
         if self.journal is None:
             if text is not None:
-                raise UserError("--journal-fsync needs --journal.", "Give --journal FILE.")
+                raise UserError("--journal-fsync requires --journal.", "Add --journal FILE.")
             return None
         if text is None:
             return JournalOptions(self.journal)
@@ -110,7 +110,8 @@ class EngineOptions:
         found = re.fullmatch(r"([1-9]\d{0,6})(ms|s)", text, re.ASCII)
         if found is None:
             raise UserError(
-                f"--journal-fsync {text}: expected always, never, or a time such as 100ms or 1s."
+                f"Invalid value of --journal-fsync: {text!r}.",
+                "Pass always, never, or a time such as 100ms or 1s.",
             )
         return JournalOptions(self.journal, int(found[1]) * _UNITS_MS[found[2]])
 
@@ -131,19 +132,20 @@ class EngineOptions:
         prefix = settings.prefix
         if self.brokers is not None:
             raise UserError(
-                "--brokers is for --engine local: a job's brokers are in the topic"
-                f" {full_name(prefix, PLACEMENT)}.",
-                "`brokertwin run` writes them there; leave out --brokers.",
+                "Cannot combine --brokers with --engine spark: the topic"
+                f" {full_name(prefix, PLACEMENT)} has the job's brokers.",
+                "Leave out --brokers; pass it to `brokertwin run`.",
             )
         if self.journal is not None or self.journal_fsync is not None:
             raise UserError(
-                "--journal is for --engine local: a job keeps its state in its checkpoint.",
+                "Cannot combine --journal with --engine spark: the checkpoint has the job's state.",
                 "Leave out --journal.",
             )
         if self.may_intervene:
             raise UserError(
-                "--control is for --engine local: `brokertwin cluster` reaches a job itself.",
-                "Leave out --control; start the job with `run --interventions`.",
+                "Cannot combine --control with --engine spark.",
+                "Leave out --control: `brokertwin cluster` reaches a job directly if it was started"
+                " with `brokertwin run --interventions`.",
             )
         client = client_properties(settings)
         for warning in client.warnings():
@@ -160,12 +162,12 @@ class EngineOptions:
 
 
 def _cluster(placements: Mapping[str, "Placement"], name: str | None) -> "Placement":
-    """The cluster that is named, or the only one. Raises UserError."""
+    """Return the cluster with this name, or the only cluster. Raises UserError."""
     known = ", ".join(sorted(placements))
     if name is None and len(placements) == 1:
         return next(iter(placements.values()))
     if name is None:
-        raise UserError(f"The job holds several clusters: {known}.", "Say which with --cluster.")
+        raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
     if name not in placements:
-        raise UserError(f"The job holds {known}, not {name}.", "Is --cluster right?")
+        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
     return placements[name]

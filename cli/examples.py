@@ -1,6 +1,6 @@
-"""An example or two for each command, shown at the end of its help.
+"""Examples at the end of each command's help.
 
-`tests/cli/test_help.py` holds that every command has one and that its words and options exist.
+`tests/cli/test_help.py` checks that every command has one and that its words and options exist.
 """
 
 EXAMPLES = {
@@ -218,11 +218,11 @@ EXAMPLES = {
     "config": ("brokertwin config show",),
     "config show": ("BROKERTWIN_CELLS=2 brokertwin config show --json",),
 }
-"""Words of a command, without `brokertwin`, to its examples: lines for a shell."""
+"""Command without `brokertwin` to its examples, which are shell lines."""
 
 
 def as_markdown(words: str) -> str:
-    """The examples of a command as a block of Markdown; empty for one that has none."""
+    """Return the examples of a command as a Markdown block; empty if it has none."""
     lines = EXAMPLES.get(words, ())
     if not lines:
         return ""

@@ -1,4 +1,4 @@
-"""`brokertwin explain`: why a broker answered as it did, from a recording."""
+"""`brokertwin explain`: why a broker responded as it did, from a recording."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,34 +18,36 @@ if TYPE_CHECKING:
 
 app = group()
 
-Key = Annotated[str, typer.Argument(metavar="ID|NAME", help="A producer id or a transactional id.")]
+Key = Annotated[str, typer.Argument(metavar="ID|NAME", help="Producer id or transactional id.")]
 TransactionalId = Annotated[
-    str, typer.Argument(metavar="ID", help="A transactional id, or the producer id of one.")
+    str, typer.Argument(metavar="ID", help="Transactional id, or the producer id of one.")
 ]
 PartitionName = Annotated[
-    str, typer.Argument(metavar="TOPIC-N", help="The topic and the number of the partition.")
+    str, typer.Argument(metavar="TOPIC-N", help="Topic and partition number.")
 ]
-GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
-ClientId = Annotated[str, typer.Argument(metavar="ID", help="The client id.")]
-SessionId = Annotated[str, typer.Argument(metavar="ID", help="The fetch session's id.")]
+GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="Group id.")]
+ClientId = Annotated[str, typer.Argument(metavar="ID", help="Client id.")]
+SessionId = Annotated[str, typer.Argument(metavar="ID", help="Fetch session id.")]
 Errors = Annotated[
-    bool, typer.Option("--errors", help="Only what was refused, and what it comes of.")
+    bool, typer.Option("--errors", help="Show only refused requests and their causes.")
 ]
 Client = Annotated[
-    str | None, typer.Option("--client", metavar="ID", help="Only requests of this client id.")
+    str | None, typer.Option("--client", metavar="ID", help="Show only this client id's requests.")
 ]
 ErrorName = Annotated[
     str | None,
-    typer.Argument(metavar="CODE|NAME", help="The error, like 47 or INVALID_PRODUCER_EPOCH."),
+    typer.Argument(metavar="CODE|NAME", help="Error code or name: 47, INVALID_PRODUCER_EPOCH."),
 ]
 Place = Annotated[
     str,
-    typer.Argument(metavar="FILE:LINE", help="The exchange, as `replay` and --json name it."),
+    typer.Argument(metavar="FILE:LINE", help="The exchange, as printed by `replay` and --json."),
 ]
 StateAround = Annotated[
     bool,
     typer.Option(
-        "--state", help="Decide it again, too, and say what it changed: before and after."
+        "--state",
+        help="Also show how the exchange changed the brokers' state, by running the recording"
+        " through the broker model.",
     ),
 ]
 
@@ -55,14 +57,14 @@ STYLES = {"head": "bold", "note": "cyan", "refused": "red"}
 
 @app.callback()
 def explain_command() -> None:
-    """Why a broker answered a client as it did: a timeline from a recording, with reasons.
+    """Explain why a broker responded as it did: a timeline from a recording, with reasons.
 
-    Nothing is decided again: it tells what the recorded broker answered. Times are in UTC.
+    It shows the recorded broker's responses and runs no broker model. Times are in UTC.
     """
 
 
 class _About(NamedTuple):
-    """What a story may be about: the type of its key, what the command says, and who tells it."""
+    """A subject of a timeline: the type of its key, the command's help, and the constructor."""
 
     key: Any
     help: str
@@ -110,61 +112,60 @@ def _clients(where: Where, key: str) -> "Subject":
 SUBJECTS = {
     "client": _About(
         ClientId,
-        """A client: what befell its producers, its groups' members and its fetch sessions, and why.
+        """Explain a client: events of its producers, group members and fetch sessions.
 
-        For who knows which service is in trouble, and not yet of what it is a part. At the end
-        stands what was refused, and whose stories tell what others did.
+        Start here if you only know the failing service. The end lists its refused requests and the
+        commands that show what other clients did.
         """,
         _clients,
     ),
     "producer": _About(
         Key,
-        """A producer: its epochs and who got them, its batches, and why requests were refused.
+        """Explain a producer: its epochs and their owners, its batches, and why requests failed.
 
-        For each error: whose request it comes of, the rule and where it is from, and what the
-        client should do. At the end stand the epoch and the last five batches that the broker
-        knows.
+        Each error has the request that caused it, the rule with its source, and advice for the
+        client. The end shows the epoch and the last five batches that the broker knows.
         """,
         _producers,
     ),
     "transaction": _About(
         TransactionalId,
-        """A transactional id: what each transaction took in, how it ended, and who aborted it.
+        """Explain a transactional id: contents and outcome of each transaction, and who aborted it.
 
-        At the end stands each transaction with its partitions and groups, and how long it was open.
+        The end lists each transaction with its partitions, groups and duration.
         """,
         _transactions,
     ),
     "partition": _About(
         PartitionName,
-        """A partition: leaders and epochs, in-sync sets, who wrote, who had to cut its log, errors.
+        """Explain a partition: leaders and epochs, ISR changes, writers, truncations, errors.
 
-        Give the logs of all brokers, and of the controller: only there is AlterPartition. At the
-        end stand leader, in-sync set, log ends, high watermark, and the last batch of each
-        producer.
+        Pass the logs of all brokers and of the controller, because only the controller's log has
+        AlterPartition. The end shows the leader, ISR, log end offsets, high watermark and the last
+        batch of each producer.
         """,
         _partitions,
     ),
     "group": _About(
         GroupId,
-        """A consumer group: who began each rebalance, which offsets go back, what was refused.
+        """Explain a consumer group: the cause of each rebalance, offsets that moved back, refusals.
 
-        Heartbeats that went well are left out. At the end stand the generation and the committed
-        offsets, each with the request that brought it.
+        Successful heartbeats are left out. The end shows the generation and the committed offsets,
+        each with the request that set it.
         """,
         _groups,
     ),
     "session": _About(
         SessionId,
-        """A fetch session: who opened it, what it forgets, how it ended.
+        """Explain a fetch session: the client that opened it, removed partitions, and its end.
 
-        Of a session that the broker does not know any more it says who used it last, and who has
-        opened sessions since: they are what it may have made room for.
+        For a session that the broker no longer knows, it shows the client that used it last and
+        the clients that opened sessions since, which may have evicted it.
         """,
         _sessions,
     ),
 }
-"""Name of a command to what it is about."""
+"""Command name to its subject."""
 
 
 def _command(name: str, about: _About) -> "Callable[..., None]":
@@ -200,16 +201,18 @@ def line(
     broker_config: BrokerConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """One exchange: what was asked, why it was refused, and whose request that comes of.
+    """Explain one exchange: the request, why it was refused, and the request that caused that.
 
-    It is told as the stories of its producer, group or session tell it, from all that came before.
-    With --state the recording is decided again up to it, as `replay` does, and what the request
-    changed of the brokers' state is told: each field before and after.
+    The explanation is the one in the timeline of its producer, group or session. --state runs the
+    recording through the broker model up to the exchange, as `replay` does, and shows each field of
+    the brokers' state that it changed, before and after.
     """
     from brokertwin.streaming.explain.exchange import explained
 
     if broker_config is not None and not state:
-        raise UserError("--broker-config is for deciding again.", "Give it with --state.")
+        raise UserError(
+            "--broker-config has no effect without --state.", "Add --state, or leave it out."
+        )
     _show_all(explained(_exchanges(where), place), as_json)
     if state:
         _show_states(where, place, broker_config, as_json)
@@ -217,9 +220,9 @@ def line(
 
 @app.command()
 def error(name: ErrorName = None, as_json: AsJson = False) -> None:
-    """An error: what it means, where the rule is from, who causes it, what to do.
+    """Explain an error code: its meaning, the rule's source, its cause, and what to do.
 
-    It is what stands in docs/errors; without a name all errors are listed.
+    Without a name it lists all errors.
     """
     from brokertwin.streaming.explain import error_pages
 
@@ -229,13 +232,13 @@ def error(name: ErrorName = None, as_json: AsJson = False) -> None:
             show_json(error_pages.document(code))
     elif name is None:
         rows = [(code, error_pages.name_of(code), error_pages.RULES[code].why) for code in codes]
-        show_table(("code", "error", "what it means"), rows)
+        show_table(("code", "error", "meaning"), rows)
     else:
-        _say(error_pages.page(codes[0]))
+        out.print(error_pages.text(codes[0]), markup=False, highlight=False)
 
 
 def _show_states(where: Where, place: str, broker_config: Path | None, as_json: bool) -> None:
-    """What an exchange changes, of all that brokers keep."""
+    """Print all changes of the brokers' state by an exchange."""
     from brokertwin.cli import replay, state_diffs
     from brokertwin.streaming.replay.state_diff import changes
     from brokertwin.streaming.state_rows import WHOLE
@@ -245,20 +248,23 @@ def _show_states(where: Where, place: str, broker_config: Path | None, as_json: 
         for change in found:
             show_json(change.document)
     elif found:
-        state_diffs.show_changes(found, (f"before {place}", "after it"))
+        state_diffs.show_changes(found, (f"before {place}", f"after {place}"))
     if not found and not as_json:
-        _say("It has changed nothing of the state.")
+        _say(f"{place} did not change the state.")
 
 
 def _refuse_beside_checkpoint(where: Where, errors: bool, client: str | None) -> None:
     if not where.is_nowhere():
-        raise UserError("--checkpoint stands in the place of a recording: give one of them.")
+        raise UserError("Cannot combine --checkpoint with a recording.", "Leave out one of them.")
     if errors or client is not None:
-        raise UserError("A checkpoint has no requests: --errors and --client choose among those.")
+        raise UserError(
+            "Cannot combine --checkpoint with --errors or --client: a checkpoint has no requests.",
+            "Leave out --errors and --client, or pass a recording.",
+        )
 
 
 def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> None:
-    """What a checkpoint knows, as the tables of `brokertwin state`."""
+    """Print the state in a checkpoint, as `brokertwin state` does."""
     from brokertwin.cli import state_tables
     from brokertwin.streaming.explain.stored import stored
 
@@ -270,11 +276,11 @@ def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> Non
         elif rows:
             state_tables.show(kind.value, rows, when)
     if not as_json:
-        _say("A checkpoint has no story: --job has what the job was asked and answered.", "dim")
+        _say("A checkpoint has no timeline. Add --job to read the job's requests.", "dim")
 
 
 def _stored_cells(directory: Path) -> "tuple[Cells, str]":
-    """The cells of a checkpoint, a snapshot, or what `replay --keep` has left, and of when."""
+    """Return the cells of a checkpoint, snapshot or `replay --keep` directory, and their time."""
     from brokertwin import tables
     from brokertwin.streaming import state_reader
 
@@ -286,7 +292,7 @@ def _stored_cells(directory: Path) -> "tuple[Cells, str]":
 
 
 def _exchanges(where: Where) -> "list[Exchange]":
-    """What is recorded of clients, in order."""
+    """Return the recorded exchanges in order."""
     from brokertwin.streaming.replay import recording
 
     with source_of(where) as source:
@@ -294,7 +300,7 @@ def _exchanges(where: Where) -> "list[Exchange]":
 
 
 def _tell(found: "Subject", errors: bool, client: str | None, as_json: bool) -> None:
-    """The entries that are asked for, and what a broker knows at the end."""
+    """Print the selected entries and the final state."""
     shown = [
         each
         for each in found.story()

@@ -1,4 +1,4 @@
-"""`brokertwin gateway`: Kafka's wire protocol in front of the state machine."""
+"""`brokertwin gateway`: a server for Kafka's wire protocol."""
 
 import asyncio
 import signal
@@ -46,7 +46,7 @@ Listen = Annotated[
     typer.Option(
         "--listen",
         metavar="HOST:PORT",
-        help="Where the first broker listens; the others have the ports after it. Port 0: any.",
+        help="Address of the first broker; the others get the following ports. Port 0: any free.",
     ),
 ]
 Advertise = Annotated[
@@ -54,17 +54,17 @@ Advertise = Annotated[
     typer.Option(
         "--advertise",
         metavar="HOST:PORT",
-        help="What clients are told in place of --listen.",
+        help="Address in metadata responses in place of --listen.",
     ),
 ]
 EngineOption = Annotated[
     EngineName,
-    typer.Option("--engine", help="local: a cluster in this process. spark: one of a running job."),
+    typer.Option("--engine", help="local: a cluster in this process. spark: a running job."),
 ]
 Brokers = Annotated[
     int | None,
     typer.Option(
-        "--brokers", min=1, max=100, metavar="N", help="Logical brokers of the engine local; 1."
+        "--brokers", min=1, max=100, metavar="N", help="Number of brokers, with --engine local; 1."
     ),
 ]
 Cluster = Annotated[
@@ -72,7 +72,7 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         metavar="NAME",
-        help="The cluster's name; of a job that holds only one it need not be given.",
+        help="Cluster name; with --engine spark only needed if the job has several clusters.",
     ),
 ]
 JournalFile = Annotated[
@@ -80,7 +80,7 @@ JournalFile = Annotated[
     typer.Option(
         "--journal",
         metavar="FILE",
-        help="Keep the state of the engine local: events in FILE, batches in FILE.batches.",
+        help="With --engine local: keep state in this file and record batches in FILE.batches.",
     ),
 ]
 JournalFsync = Annotated[
@@ -88,8 +88,8 @@ JournalFsync = Annotated[
     typer.Option(
         "--journal-fsync",
         metavar="always|TIME|never",
-        help="When a power failure can no longer take what was answered: before the answer, TIME"
-        " later at most (100ms, 1s), or when the system likes; 1s.",
+        help="When journal writes reach the disk. always: before each response. TIME: within TIME"
+        " (100ms, 1s). never: when the operating system flushes. Default 1s.",
     ),
 ]
 ControlFile = Annotated[
@@ -97,7 +97,7 @@ ControlFile = Annotated[
     typer.Option(
         "--control",
         metavar="FILE",
-        help="Engine local: a socket for `brokertwin cluster`, which may stop brokers.",
+        help="With --engine local: control socket for `brokertwin cluster`.",
     ),
 ]
 AnswerTimeout = Annotated[
@@ -106,8 +106,8 @@ AnswerTimeout = Annotated[
         "--answer-timeout",
         min=1,
         metavar="SECONDS",
-        help="Engine spark: how long the job may be silent before connections that wait for it"
-        " are closed; 60.",
+        help="With --engine spark: close connections whose requests have waited this long for the"
+        " job; 60.",
     ),
 ]
 
@@ -135,20 +135,19 @@ def command(
 ) -> None:
     """Serve unmodified Kafka clients.
 
-    With the engine local everything is kept in memory and gone at the end, unless there is a
-    --journal. With spark the cluster is one of a job that `brokertwin run` runs, and its answers
-    take about a second; several gateways may serve one job. SIGTERM or SIGINT ends it.
+    --engine local keeps all state in memory, and on disk with --journal. --engine spark serves a
+    cluster of a job that `brokertwin run` runs; responses take about a second, and several gateways
+    can serve one job. SIGTERM or SIGINT stops the gateway.
 
-    Among the broker settings that it heeds are socket.request.max.bytes, max.connections,
+    Broker settings that the gateway uses include socket.request.max.bytes, max.connections,
     max.connections.per.ip, max.connection.creation.rate, connections.max.idle.ms and
-    queued.max.requests, and with another
-    --security-protocol than PLAINTEXT those of TLS and SASL, such as ssl.client.auth and
-    sasl.enabled.mechanisms.
+    queued.max.requests. With a --security-protocol other than PLAINTEXT they include the TLS and
+    SASL settings, such as ssl.client.auth and sasl.enabled.mechanisms.
     """
     from brokertwin.gateway import limits
     from brokertwin.gateway.server import Gateway
 
-    settings_of(config)  # they say how to log, and must be sound
+    settings_of(config)  # configures logging and checks the settings
     listen_at = address("--listen", listen)
     advertised = address("--advertise", advertise) if advertise is not None else None
     heeded = settings_heeded(security_protocol)
@@ -177,7 +176,7 @@ def command(
 
 
 def _control(engine: "LocalEngine | SparkEngine", path: Path | None) -> "Control | None":
-    """The control socket, if one is asked for."""
+    """Return the control socket if --control is given."""
     from brokertwin.gateway.control import Control
     from brokertwin.gateway.local_engine import LocalEngine
 
@@ -190,7 +189,7 @@ async def _serve(
     control: "Control | None",
     http_listen: str | None,
 ) -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -215,7 +214,7 @@ async def _serve(
 def _watched(
     gateway: "Gateway", engine: "LocalEngine | SparkEngine", http_listen: str | None
 ) -> "Iterator[GatewaySource | None]":
-    """What says where the gateway stands, served while entered; None without an address."""
+    """Serve the gateway's status while entered; None without an address."""
     if http_listen is None:
         yield None
         return
@@ -226,5 +225,5 @@ def _watched(
     columns = engine.columns if isinstance(engine, LocalEngine) else None
     source = GatewaySource(gateway, engine, columns)
     with served(source, f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
-        say(f"to be watched at {url}")
+        say(f"status page at {url}")
         yield source

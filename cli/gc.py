@@ -1,4 +1,4 @@
-"""`brokertwin gc`: deletes record batches that no log has any more."""
+"""`brokertwin gc`: delete record batches that no log references."""
 
 import re
 from typing import TYPE_CHECKING, Annotated
@@ -17,24 +17,25 @@ from brokertwin.cli.options import (
 )
 from brokertwin.cli.output import err, out, say, show_json, show_table
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.streaming.garbage import Cut
 
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LEAST_AGE_MS = 600_000
-"""A gateway has written a batch's event within this time, or given it up: see `DataTopic.put` and
-`--answer-timeout`, which bounds how long an event may be on its way."""
+"""Minimum age of deleted batches. A gateway writes a batch's event within this time or drops the
+batch: see `DataTopic.put` and `--answer-timeout`, which limits the delay of an event."""
 
 OlderThan = Annotated[
     str,
     typer.Option(
         "--older-than",
         metavar="TIME",
-        help="Delete only what was written before that, 10 minutes at least: 900s, 30m, 1h, 2d.",
+        help="Delete only batches older than TIME, at least 10 minutes: 900s, 30m, 1h, 2d.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, only.")]
 Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark master for reading.")]
 
 
@@ -49,12 +50,12 @@ def command(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the record batches in the topic `data` that no log has any more.
+    """Delete record batches in the topic `data` that no log references.
 
-    Batches of deleted topics, below a log's start, or refused: each partition of the topic is cut
-    below the first batch that a log still has, that a request not yet handled names, or that is
-    too young. What logs have is read from the job's checkpoint; the job may run or be stopped.
-    Kafka frees the disk space a segment file at a time.
+    These are batches of deleted topics, below a log's start offset, or of refused requests. Each
+    partition of the topic is truncated below the first batch that a log or a pending request
+    references, or that is too young. Logs are read from the job's checkpoint; the job can be
+    running or stopped. Kafka frees the disk space one segment file at a time.
     """
     from brokertwin.streaming import garbage
     from brokertwin.streaming.garbage_sources import Sources
@@ -79,7 +80,7 @@ def command(
 
 
 class _Bars:
-    """A progress bar for each topic that is read, on a terminal."""
+    """Progress bars on a terminal, one for each topic."""
 
     def __init__(self) -> None:
         self._progress = Progress(console=err, transient=True, disable=not err.is_terminal)
@@ -93,7 +94,7 @@ class _Bars:
         self._progress.stop()
 
     def show(self, topic: str, left: int) -> None:
-        """Show how far a topic is read."""
+        """Update the progress of a topic."""
         if topic not in self._tasks:
             self._tasks[topic] = (self._progress.add_task(topic, total=left), left)
         task, total = self._tasks[topic]
@@ -101,15 +102,18 @@ class _Bars:
 
 
 def _age_ms(text: str) -> int:
-    """Raises UserError for what is no time, or too short a one."""
+    """Parse --older-than. Raises UserError if it is invalid or too short."""
     found = re.fullmatch(r"(\d+)([smhd])", text, re.ASCII)
     if found is None:
-        raise UserError(f"--older-than {text}: expected a number and s, m, h or d.")
+        raise UserError(
+            f"Invalid value of --older-than: {text!r}.",
+            "Pass a number with the unit s, m, h or d: 30m.",
+        )
     age_ms = int(found[1]) * UNITS_MS[found[2]]
     if age_ms < LEAST_AGE_MS:
         raise UserError(
-            f"--older-than {text}: ten minutes at least.",
-            "A batch is written before its request: what is young may still be needed.",
+            f"--older-than {text} is too short, because a batch is written before its request.",
+            "Pass at least 10m.",
         )
     return age_ms
 
@@ -124,4 +128,4 @@ def _show(cuts: "list[Cut]", dry_run: bool, as_json: bool) -> None:
         ["partition", freed, "kept", "first kept", "held by"],
         ((c.partition, f"{c.freed:,}", f"{c.kept:,}", c.below, c.held_by) for c in cuts),
     )
-    out.print(f"{freed} {sum(cut.freed for cut in cuts):,} batches")
+    out.print(f"{freed} {counted(sum(cut.freed for cut in cuts), 'batch', 'batches')}")

@@ -1,4 +1,4 @@
-"""`brokertwin ingest`: events of request logs, protocol logs and captures."""
+"""`brokertwin ingest`: convert request logs, protocol logs and captures to events."""
 
 import time
 from collections import Counter
@@ -22,6 +22,7 @@ from brokertwin.cli.output import err, out, say, show_json, show_table, warn
 from brokertwin.cli.recordings import Job, Told, hand_over
 from brokertwin.cli.send import EXAMPLES_SHOWN, Afresh, Tally, Wait, placed_cluster, produce
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
@@ -42,7 +43,7 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="FILE…|-",
-        help="Kafka's request logs, Kroxylicious' protocol logs, captures; also mixed, also .gz;"
+        help="Kafka request logs, Kroxylicious protocol logs and captures, in any mix; also .gz;"
         " - is standard input.",
     ),
 ]
@@ -51,7 +52,7 @@ FromTopic = Annotated[
     typer.Option(
         "--from-topic",
         metavar="NAME",
-        help="Read the documents that `capture --topic` wrote to this topic at --bootstrap.",
+        help="Read this topic at --bootstrap, written by `capture --topic`.",
     ),
 ]
 Broker = Annotated[
@@ -59,7 +60,7 @@ Broker = Annotated[
     typer.Option(
         "--broker",
         metavar="ID",
-        help="Whose logs these are. Without it the Metadata answers in a file tell, else its name:"
+        help="Broker id of the logs. Default: from Metadata responses in a file, or its name:"
         " broker-1.log, controller-100.log.",
     ),
 ]
@@ -68,7 +69,7 @@ TimeZone = Annotated[
     typer.Option(
         "--time-zone",
         metavar="NAME",
-        help="Zone of the JVM that wrote the log, like Europe/Berlin: its lines don't say.",
+        help="Time zone of the log's JVM, such as Europe/Berlin, because its lines have none.",
     ),
 ]
 Batches = Annotated[
@@ -76,7 +77,7 @@ Batches = Annotated[
     typer.Option(
         "--batches",
         metavar="FILE",
-        help="Batch headers for Produce requests: what kafka-dump-log.sh prints, or a .tsv table;"
+        help="Batch headers for Produce requests: output of kafka-dump-log.sh, or a .tsv table;"
         " repeatable.",
     ),
 ]
@@ -85,7 +86,7 @@ BatchesFrom = Annotated[
     typer.Option(
         "--batches-from",
         metavar="HOST:PORT,…",
-        help="Read the batch headers for Produce requests from the topics of this Kafka.",
+        help="Read batch headers for Produce requests from the topics of this Kafka.",
     ),
 ]
 BatchesConfig = Annotated[
@@ -101,28 +102,24 @@ Out = Annotated[
     typer.Option(
         "--out",
         metavar="FILE|-",
-        help="Write the documents there, answers included; compressed if it ends in .gz.",
+        help="Write requests with responses as JSON lines; compressed if it ends in .gz.",
     ),
 ]
-Force = Annotated[
-    bool, typer.Option("--force", help="Write --out over a file that has something in it.")
-]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite --out if it is not empty.")]
 Send = Annotated[
     bool | None,
-    typer.Option(
-        "--send/--no-send", help="Send the events to a job; the default unless there is --out."
-    ),
+    typer.Option("--send/--no-send", help="Send the events to a job; the default without --out."),
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="NAME", help="The job's cluster that gets the events."),
+    typer.Option("--cluster", metavar="NAME", help="The job's cluster that receives the events."),
 ]
 DeadLetters = Annotated[
     Path | None,
     typer.Option(
         "--dead-letters",
         metavar="FILE",
-        help="Write a JSON line for each damaged line: where, why.",
+        help="Write a JSON line with position and reason for each damaged line.",
     ),
 ]
 
@@ -148,31 +145,30 @@ def command(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make events of what a real cluster recorded.
+    """Convert recordings of a real cluster to events.
 
-    Reads Kafka's own request log (kafka.request.logger at DEBUG), Kroxylicious' protocol log and
-    captures; puts the requests in the order in which they arrived; completes Produce requests with
-    batch headers; sends the events to a job or writes them to a file for `replay` and `send`.
-    Principals are marked as asserted, credentials are left out. A damaged line is counted and
-    stops nothing; the exit code is then 1. As with `send` the recorded ids go along to a job, its
-    answers are compared with the recorded ones, and the exit code is 1 where one differs.
+    Reads Kafka's request log (kafka.request.logger at DEBUG), Kroxylicious protocol logs and
+    captures. Sorts requests by arrival, adds batch headers to Produce requests, and sends the
+    events to a job or writes them to a file for `replay` and `send`. Principals are marked as
+    asserted; credentials are removed. As in `send`, a job gets the recorded ids and its responses
+    are compared with the recorded ones.
+
+    Exits with code 1 if a line was damaged or a response differs. Damaged lines are counted and
+    skipped.
     """
     from brokertwin.streaming.ingest.order import Sorter
     from brokertwin.streaming.ingest.pipeline import Reading, zone_of
     from brokertwin.streaming.ingest.summary import Summary
 
     if bool(files) == bool(from_topic):
-        raise UserError("What is to be read?", "Name files, or - , or give --from-topic NAME.")
-    if as_json and out_file == STDOUT:
-        raise UserError("--json and --out - would both write to standard output.")
-    if out_file is not None and not force:
-        _refuse_overwriting(out_file)
-    if batches_config is not None and batches_from is None:
-        raise UserError("--batches-config says how to reach --batches-from, which is not given.")
-    reading = Reading(broker, zone_of(time_zone))
+        raise UserError(
+            "`brokertwin ingest` needs one source.",
+            "Name files, or - for standard input, or pass --from-topic NAME.",
+        )
+    _check_batches(batches_from, batches_config)
     is_sent = send if send is not None else out_file is None
-    if not is_sent and out_file is None:
-        raise UserError("With --no-send there has to be --out FILE.")
+    _check_out(out_file, is_sent, force, as_json)
+    reading = Reading(broker, zone_of(time_zone))
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
     batches_client = _batches_client(batches_from, batches_config, settings)
     work = _Work(settings, Summary(), reading, is_sent, cluster, afresh, wait)
@@ -194,8 +190,30 @@ def command(
         raise typer.Exit(NOT_ALL_WELL)
 
 
+def _check_out(out_file: Path | None, is_sent: bool, force: bool, as_json: bool) -> None:
+    """Raise UserError if the events have no destination, or --out cannot be written."""
+    if out_file is None and not is_sent:
+        raise UserError("--no-send without --out would discard all events.", "Add --out FILE.")
+    if as_json and out_file == STDOUT:
+        raise UserError(
+            "Cannot combine --json with `--out -`: both write to standard output.",
+            "Pass a file to --out, or leave out --json.",
+        )
+    if out_file is not None and not force:
+        _refuse_overwriting(out_file)
+
+
+def _check_batches(batches_from: str | None, batches_config: Path | None) -> None:
+    """Raise UserError if --batches-config is given without --batches-from."""
+    if batches_config is not None and batches_from is None:
+        raise UserError(
+            "--batches-config has no effect without --batches-from.",
+            "Add --batches-from HOST:PORT, or leave it out.",
+        )
+
+
 class _Work:
-    """One run: its settings, and what it has counted."""
+    """One run with its settings and counters."""
 
     def __init__(
         self,
@@ -226,7 +244,7 @@ class _Work:
         self._edge = self._make_edge() if is_sent else None
 
     def client(self) -> "ClientProperties":
-        """How to reach --bootstrap. Raises UserError where there is no Kafka."""
+        """Return the properties for --bootstrap. Raises UserError if there is no Kafka."""
         from brokertwin.kafka_io.kafka_clients import client_properties
 
         if self._client is None:
@@ -246,7 +264,7 @@ class _Work:
         return Edge(found, self._cluster, None, now_ms)
 
     def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
-        """Read everything into the sorter."""
+        """Read all sources into the sorter."""
         from brokertwin.streaming.ingest.pipeline import read_files, sort
         from brokertwin.streaming.lines import size_of
 
@@ -267,14 +285,14 @@ class _Work:
         return needs
 
     def _kept(self, documents: "Iterator[Document]") -> "Iterator[Document]":
-        """A recording's order is found from all of it: the documents stay in memory."""
+        """Keep the documents in memory, because a recording's order depends on all of them."""
         for document in documents:
             self._is_recording = self._is_recording or bool(bytes(document.response))
             self._history.append(document)
             yield document
 
     def hand_over(self, headers: "Headers | None", needs: "Needs", files: list[Path]) -> None:
-        """Send a recording with its ids to the job, and compare the answers; else nothing."""
+        """Send a recording with its ids to the job and compare the responses."""
         from brokertwin.streaming.ingest.batches import Completion
         from brokertwin.streaming.replay.recording import of_documents
 
@@ -293,7 +311,7 @@ class _Work:
     def headers(
         self, dumps: list[Path], client: "ClientProperties | None", needs: "Needs"
     ) -> "Headers | None":
-        """The batch headers of dumps and topics; None where neither is given."""
+        """Return batch headers from dumps and topics; None without either."""
         from brokertwin.streaming.ingest import dumps as dump_files
 
         if not dumps and client is None:
@@ -361,17 +379,17 @@ def _batches_client(
 
 
 def _refuse_overwriting(path: Path) -> None:
-    """Raises UserError where a file has something in it; devices and pipes have not."""
+    """Raise UserError if a file is not empty; devices and pipes are allowed."""
     if path != STDOUT and path.is_file() and path.stat().st_size:
         raise UserError(
-            f"{path} has something in it already.",
-            "Give another --out, or --force to write over it.",
+            f"--out {path} already exists and is not empty.",
+            "Pass another file, or --force to overwrite it.",
         )
 
 
 @contextmanager
 def _writer(path: Path) -> Iterator[Write]:
-    """What writes to a file; `.gz` is compressed, `-` is standard output."""
+    """Open a file for writing; compressed if it ends in .gz, `-` is standard output."""
     import gzip
     import sys
 
@@ -387,11 +405,11 @@ def _writer(path: Path) -> Iterator[Write]:
             else:
                 yield file.write
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from None
+        raise UserError(f"Cannot write to {path}: {error.strerror}.") from None
 
 
 def _dead_letter_writer(write: Write) -> Callable[["Left"], None]:
-    """Writes where a line lies and what is wrong, not what it says: that may be a password."""
+    """Write position and reason of damaged lines, but no content, which may hold a password."""
     import msgspec
 
     from brokertwin.streaming.ingest.summary import place_of
@@ -427,10 +445,12 @@ def _show(
         return
     made = summary.events.total()
     rate = summary.lines / seconds if seconds else 0
-    first = f"read {summary.lines} lines in {seconds:.1f} s ({rate:,.0f}/s): {made} events"
+    events = counted(made, "event")
+    lines = counted(summary.lines, "line")
+    first = f"read {lines} in {seconds:.1f} s ({rate:,.0f}/s): {events}"
     if is_quiet:
-        lacking = f"{completion.missing.total()} without batch headers"
-        say(f"{first}, {summary.dead.total()} damaged lines, {lacking}")
+        lacking = f"{counted(completion.missing.total(), 'batch', 'batches')} without headers"
+        say(f"{first}, {counted(summary.dead.total(), 'damaged line')}, {lacking}")
         return
     out.print(first)
     show_table(["API", "events"], sorted(summary.events.items()))
@@ -441,22 +461,23 @@ def _show(
     _show_what_lacks(completion, missing, summary.nameless_topic_ids)
     if summary.dead:
         show_table(["damaged", "lines"], summary.dead.most_common())
-        title = f"the first of each reason, at most {EXAMPLES_SHOWN}"
-        show_table(["line", "reason", "what is wrong"], summary.examples, title)
+        title = f"examples of each reason, at most {EXAMPLES_SHOWN}"
+        show_table(["line", "reason", "detail"], summary.examples, title)
     if work.is_sent:
-        out.print(f"sent {work.tally.sent} events")
+        out.print(f"sent {counted(work.tally.sent, 'event')}")
     if work.told is not None:
         work.told.show()
     if work.written:
-        out.print(f"wrote {work.written} documents")
+        out.print(f"wrote {counted(work.written, 'document')}")
 
 
 def _show_what_lacks(completion: "Completion", missing: dict[str, int], nameless: int) -> None:
-    """What the recording does not say, and what was completed."""
+    """Print the numbers of completed and missing batch headers and names."""
     if completion.completed:
-        out.print(f"completed with batch headers: {completion.completed} partitions of Produce")
+        partitions = counted(completion.completed, "partition")
+        out.print(f"added batch headers to {partitions} of Produce requests")
     rows = [("PRODUCE", "batch header", why, count) for why, count in missing.items()]
     if nameless:
-        rows.append(("FETCH", "topic name", "no answer shows the topic id with its name", nameless))
+        rows.append(("FETCH", "topic name", "no response has the topic id and its name", nameless))
     if rows:
-        show_table(["API", "lacks", "why", "times"], rows, "what the recording does not say")
+        show_table(["API", "missing", "reason", "count"], rows, "missing in the recording")

@@ -27,20 +27,20 @@ app = group()
 
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", metavar="DIR", help="The broker's directory; one broker each."),
+    typer.Option("--data-dir", metavar="DIR", help="The broker's data directory; one per broker."),
 ]
 Properties = Annotated[
     list[str] | None,
-    typer.Option("--property", metavar="NAME=VALUE", help="A broker property; repeatable."),
+    typer.Option("--property", metavar="NAME=VALUE", help="Broker property; repeatable."),
 ]
 
 
 @app.callback()
 def kafka_command() -> None:
-    """A real Apache Kafka broker on this machine, for trying things out and for tests.
+    """Run a real Apache Kafka broker on this machine, for trials and tests.
 
-    One node in KRaft mode, listening on localhost only, on free ports. Only a broker that was
-    started here is ever stopped.
+    It is a single KRaft node on free ports of localhost. `stop` only stops a broker that was
+    started by this command.
     """
 
 
@@ -51,11 +51,14 @@ def start(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start the broker and wait until it answers; one that runs already stays as it is."""
+    """Start the broker and wait until it responds; a running broker is left as it is."""
     given = named_values("--property", properties)
     of_ours = [name for name in given if name.startswith("brokertwin.")]
     if of_ours:
-        raise UserError(f"Kafka 4.3 has no broker setting {of_ours[0]}: it is one of ours.")
+        raise UserError(
+            f"{of_ours[0]} is a setting of the broker model, not of Apache Kafka.",
+            "Leave it out of --property.",
+        )
     checked_broker_settings(given)
     broker = _broker(data_dir, config)
     broker.start(given, say)
@@ -64,7 +67,7 @@ def start(
 
 @app.command()
 def stop(data_dir: DataDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Stop the broker; its data stays."""
+    """Stop the broker; its data is kept."""
     broker = _broker(data_dir, config)
     was_running = broker.stop()
     if as_json:
@@ -75,7 +78,7 @@ def stop(data_dir: DataDir = None, config: ConfigFile = None, as_json: AsJson = 
 
 @app.command()
 def status(data_dir: DataDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show whether the broker runs, and where; the exit code is 3 if it does not."""
+    """Show the broker's status and address; exits with code 3 if it is not running."""
     now = _broker(data_dir, config).status()
     _show(now, as_json)
     if not now.running:

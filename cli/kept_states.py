@@ -1,4 +1,4 @@
-"""States that `brokertwin replay --keep` leaves: keeping one, and going on from one."""
+"""States in `brokertwin replay --keep` directories: writing one and continuing from one."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def begin(directory: Path | None) -> "KeptState | None":
-    """The state to go on from, if a directory is named. Raises UserError as `kept.read`."""
+    """Read the state to continue from, if a directory is given. Raises UserError."""
     from brokertwin.streaming.replay import kept
 
     if directory is None:
         return None
     found = kept.read(directory)
-    say(f"going on from the state in {directory}, {found.origin}")
+    say(f"continuing from the state in {directory}, {found.origin}")
     return found
 
 
 def settings_of(begins: "KeptState", given: Mapping[str, str]) -> "BrokerSettings":
-    """The settings of a kept state, with others in place of some. Raises UserError."""
+    """Return a kept state's settings, overridden by `given`. Raises UserError."""
     from brokertwin.state.configs.broker_config import TYPED
 
     typed, _ = checked_broker_settings(dict(given))
@@ -38,14 +38,14 @@ def settings_of(begins: "KeptState", given: Mapping[str, str]) -> "BrokerSetting
 
 
 def warn_of_overlap(begins: "KeptState", history: "Recording") -> None:
-    """Say where a recording begins before the state that it goes on from has ended."""
+    """Warn if a recording starts before the end of the state that it continues from."""
     from brokertwin.streaming.explain.story import moment
 
     first = min((exchange.time for exchange in history.exchanges), default=begins.now_ms)
     if first < begins.now_ms:
         warn(
-            f"the recording begins at {moment(first)}, before the end of the kept state at"
-            f" {moment(begins.now_ms)}: what comes until then is decided as if it came at the end"
+            f"the recording starts at {moment(first)}, before the end of the kept state at"
+            f" {moment(begins.now_ms)}; its earlier requests are handled as if they came then"
         )
 
 
@@ -57,18 +57,18 @@ def keep(
     until: str | None,
     begins: "KeptState | None",
 ) -> None:
-    """Keep the state of a cell, and say so.
+    """Write the state of a cell and report it.
 
     Args:
-        directory: where.
-        cell: of the engine local.
-        where: what was replayed.
-        documents: the events of it that the cell has had.
-        until: the moment that they end at, as the user has named it.
-        begins: the state that they went on from.
+        directory: destination.
+        cell: cell of the local engine.
+        where: source of the recording.
+        documents: its events that the cell has handled.
+        until: end of the events, as given by the user.
+        begins: the state that the events continue from.
 
     Raises:
-        UserError: as of `kept.write`.
+        UserError: see `kept.write`.
     """
     from brokertwin.streaming.replay import kept
     from brokertwin.streaming.replay.until import requests_in
@@ -77,4 +77,4 @@ def keep(
     moment = f" until {until}" if until is not None else ""
     names = [f"{name}{moment}" for name in where.names] if not where.is_nowhere() else []
     found = kept.write(directory, cell, names, requests_in(documents), begins)
-    say(f"kept the state in {directory}, {found.origin}")
+    say(f"wrote the state to {directory}, {found.origin}")

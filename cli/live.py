@@ -1,4 +1,4 @@
-"""The progress of a running job: a table that is redrawn on a terminal, lines elsewhere."""
+"""Progress of a running job: a live table on a terminal, lines elsewhere."""
 
 import time
 from types import TracebackType
@@ -9,6 +9,7 @@ from rich.live import Live as RichLive
 from rich.table import Table
 
 from brokertwin.cli.watching.rates import Rate
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.state.fetch.fetch_session_counts import CacheCounts
@@ -19,10 +20,10 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 class Live:
-    """Shows a job's progress while it is entered.
+    """Show a job's progress while entered.
 
     Args:
-        console: where to; a terminal gets a table, everything else a line a second at most.
+        console: destination; a terminal gets a table, other outputs at most one line a second.
     """
 
     def __init__(self, console: Console) -> None:
@@ -47,13 +48,13 @@ class Live:
         self.close()
 
     def close(self) -> None:
-        """Stop redrawing; the last line of a quick job is printed."""
+        """Stop redrawing, and print the last line of a short job."""
         self._rich.stop()
         if self._pending is not None:
             self._print(self._pending)
 
     def show(self, progress: "Progress") -> None:
-        """Show where the job stands after a micro-batch."""
+        """Show the progress after a micro-batch."""
         now = time.monotonic()
         self.requests = progress.counts.get("requests", 0)
         self._rate.add(progress.events, progress.seconds)
@@ -66,7 +67,7 @@ class Live:
             self._pending = progress
 
     def values(self, progress: "Progress") -> dict[str, str]:
-        """What is shown, by name."""
+        """The displayed values by name."""
         return {
             "requests": f"{self.requests:,}",
             "responses": f"{progress.counts.get('responses', 0):,}",
@@ -92,12 +93,12 @@ class Live:
 
 
 def _sessions_text(sessions: "CacheCounts") -> str:
-    text = f"{sessions.sessions:,} of {sessions.partitions_cached:,} partitions"
+    text = f"{sessions.sessions:,} with {counted(sessions.partitions_cached, 'partition')}"
     return f"{text}, {sessions.evictions:,} evicted" if sessions.evictions else text
 
 
 def size_text(size: float) -> str:
-    """A number of bytes in a unit that suits it: `20.4 MB`."""
+    """Format a number of bytes: `20.4 MB`."""
     unit = 0
     while size >= 1000 and unit < len(_UNITS) - 1:
         size /= 1000

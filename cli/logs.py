@@ -1,12 +1,11 @@
-"""Standard error as `log_format` and `log_level` have it, the same for every command.
+"""Logging to standard error with `log_format` and `log_level`, the same for all commands.
 
-There go log lines (of the gateway and of `capture`) and what commands say: progress at the level
-`info`, warnings, errors. In the form `console` they are for people, in colours where standard error
-is a terminal and NO_COLOR is not set; as `json` each is one document on a line. Spark's JVM and its
-Python workers write plain lines of their own.
+Standard error gets log lines (of the gateway and of `capture`), progress at level `info`, warnings
+and errors. Format `console` is text, with colours if standard error is a terminal and NO_COLOR is
+not set; `json` is one document a line. Spark's JVM and its Python workers write their own lines.
 
-Which lines are written follows the levels of Python's loggers `brokertwin` and below: `configure`
-sets the first, and a gateway's clients may change them while it runs (`gateway/broker_loggers.py`).
+Levels are those of Python's loggers `brokertwin` and below. `configure` sets the first one, and
+clients of a gateway can change them at run time (`gateway/broker_loggers.py`).
 """
 
 import logging
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     Event = MutableMapping[str, Any]
 
 LOGGER = "brokertwin"
-"""The logger above all others here."""
+"""The parent of all loggers of this project."""
 
 _NAME = "logger_name"
 
@@ -32,14 +31,14 @@ Level = Literal["info", "warning", "error"]
 
 
 class _Form:
-    """What is in effect: before `configure` everything, for people."""
+    """Current format and level; the default before `configure` is text with all levels."""
 
     is_json = False
     least = logging.INFO
 
 
 def configure(settings: "Settings") -> None:
-    """Write to standard error as the settings have it; the last call counts."""
+    """Apply the settings' format and level; the last call wins."""
     import structlog
 
     _Form.is_json = settings.log_format == "json"
@@ -60,7 +59,7 @@ def configure(settings: "Settings") -> None:
 
 
 def _logger(*names: str) -> "PrintLogger":
-    """Writes to standard error; it is looked up each time: a status line redirects it."""
+    """Return a logger for the current standard error, which a status line can redirect."""
     import structlog
 
     found = structlog.PrintLogger(sys.stderr)
@@ -70,7 +69,7 @@ def _logger(*names: str) -> "PrintLogger":
 
 
 def _drop_below_level(logger: Any, method: str, event: "Event") -> "Event":
-    """Drops what is below the level of its logger."""
+    """Drop events below their logger's level."""
     import structlog
 
     name = getattr(logger, _NAME, LOGGER)
@@ -81,7 +80,7 @@ def _drop_below_level(logger: Any, method: str, event: "Event") -> "Event":
 
 
 def _for_people() -> "list[Processor]":
-    """A line each; tracebacks without values, which may be secrets."""
+    """Processors for text lines; tracebacks omit values, which can be secrets."""
     import structlog
 
     from brokertwin.cli.output import err
@@ -97,7 +96,7 @@ def _for_people() -> "list[Processor]":
 
 
 def _for_programs() -> "list[Processor]":
-    """A JSON document each, with UTC times; tracebacks as plain text, without values."""
+    """Processors for JSON lines with UTC times; tracebacks omit values."""
     import structlog
 
     return [
@@ -109,12 +108,12 @@ def _for_programs() -> "list[Processor]":
 
 
 def is_json() -> bool:
-    """Whether lines are for programs."""
+    """True if the format is JSON."""
     return _Form.is_json
 
 
 def shows(level: Level) -> bool:
-    """Whether lines of a level are written."""
+    """True if lines of this level are written."""
     return logging.getLevelNamesMapping()[level.upper()] >= _Form.least
 
 

@@ -1,18 +1,17 @@
-"""The console script `brokertwin`: finds the command and shows errors.
+"""The console script `brokertwin`: finds commands and prints errors.
 
-Adding a command takes one file and two entries:
+To add a command, write one file and two entries:
 
-1. `cli/<command>.py` (a hyphen in the command is an underscore in the file) has either
-   `command`, a function that typer makes a command of, or `app = group()` with subcommands and a
-   callback; docstrings are the help. Shared options and `group` are in `cli/options.py`, output
-   helpers in `cli/output.py`.
-2. One line in `COMMANDS` here: the name and a one-line help.
-3. An example in `cli/examples.py` for it and for each of its subcommands.
+1. `cli/<command>.py` (with underscores for hyphens) defines either `command`, a function that typer
+   turns into a command, or `app = group()` with subcommands and a callback. Docstrings are the
+   help. Shared options and `group` are in `cli/options.py`, output helpers in `cli/output.py`.
+2. `COMMANDS` here gets the name and a one-line summary.
+3. `cli/examples.py` gets an example for it and for each subcommand.
 
-A command's file is imported only when that command is called, so that `brokertwin --help` answers
-at once; it should itself import Spark and Kafka clients only inside functions, so that its own
-`--help` is quick too. An error that the user can put right is raised as
-`brokertwin.errors.UserError`: it is shown as one line and a hint, and the exit code is 2.
+A command's file is only imported when the command runs, so that `brokertwin --help` is fast. It
+should import Spark and Kafka clients inside functions, so that its own `--help` is fast too. Raise
+errors that the user can fix as `brokertwin.errors.UserError`: the command line prints the message
+and the hint, and exits with code 2.
 """
 
 import importlib
@@ -32,49 +31,49 @@ from brokertwin.cli.options import HelpfulGroup
 from brokertwin.errors import UserError
 
 COMMANDS = {
-    "demo": "Send real captures through a real Kafka broker and Spark, and sum up.",
-    "setup": "Fetch the Spark-Kafka connector and the Kafka broker's jars.",
-    "kafka": "Start, stop or look at the embedded Kafka broker.",
-    "run": "Run the streaming job: requests in, responses and offsets out.",
+    "demo": "Send recorded captures through a real Kafka broker and Spark, and summarize.",
+    "setup": "Download the Spark-Kafka connector and the Kafka broker's jars.",
+    "kafka": "Start, stop or inspect the embedded Kafka broker.",
+    "run": "Run the streaming job: reads requests, writes responses and offsets.",
     "send": "Send events from files or standard input to a job.",
-    "ingest": "Make events of Kafka's request logs, protocol logs and captures.",
-    "report": "Show how a recorded cluster replicated: leaders, ISR, high watermarks.",
-    "replay": "Decide recorded requests again and compare the answers with the recorded ones.",
-    "explain": "Why a producer was fenced, or a group rebalanced: a timeline with reasons.",
-    "audit": "Report what went wrong in recorded traffic, with the lines that show it.",
-    "offsets": "What groups of a real cluster commit: history, diff, backup, restore.",
-    "consume": "Read topics of any Kafka as members of a group; see who owns what.",
+    "ingest": "Convert Kafka request logs, protocol logs and captures to events.",
+    "report": "Show replication in a recorded cluster: leaders, ISR, high watermarks.",
+    "replay": "Run recorded requests through the broker model and compare the responses.",
+    "explain": "Explain from a recording why a producer was fenced or a group rebalanced.",
+    "audit": "Report problems in recorded traffic, with the lines that show them.",
+    "offsets": "Inspect, compare, back up and restore committed offsets of a real cluster.",
+    "consume": "Read topics of any Kafka as members of a group, and show the assignment.",
     "produce": "Send lines to a topic of any Kafka.",
-    "streams": "Run word count or a join on any Kafka, in threads; see who runs which task.",
-    "connect": "Run workers of Kafka Connect: files to topics, topics to files.",
+    "streams": "Run a word count or a join on any Kafka, and show the task assignment.",
+    "connect": "Run Kafka Connect workers that copy files to topics and topics to files.",
     "gateway": "Serve unmodified Kafka clients.",
-    "cluster": "Show a cluster's brokers and replicas; stop brokers, elect, reassign.",
-    "credentials": "Who may authenticate at a gateway: hashed entries in a file.",
-    "capture": "Record what clients and a real Kafka say to each other.",
+    "cluster": "Show brokers and replicas; stop brokers, elect leaders, reassign partitions.",
+    "credentials": "Manage the users of a gateway: a file with password hashes.",
+    "capture": "Record the requests and responses between clients and a real Kafka.",
     "top": "Watch a job or a gateway: batch time, lag, rate, errors by API, groups, ISR.",
-    "state": "Show the state of a live or stopped job: groups, producers, sessions, logs, ...",
+    "state": "Show the state of a job: groups, producers, fetch sessions, logs, …",
     "snapshot": "Take, list, check and restore snapshots of a job: offsets and full state.",
-    "query": "Ask for the state in SQL: of a job, a snapshot, or a replayed recording.",
-    "check": "Data checks of snapshots and topics, with great-expectations.",
-    "dead-letters": "Show events that were refused, and why.",
-    "simulate": "A whole cluster and its clients in virtual time, faults everywhere, audited.",
-    "gc": "Delete record batches that no log has any more.",
-    "config": "Show the settings in effect and where each came from.",
+    "query": "Query the state of a job, a snapshot or a replayed recording with SQL.",
+    "check": "Check snapshots and topics against expectations, with great-expectations.",
+    "dead-letters": "Show refused events and the reasons.",
+    "simulate": "Test the broker model: clusters and clients in virtual time, with faults.",
+    "gc": "Delete record batches that no log references.",
+    "config": "Show all settings with their values and sources.",
 }
-"""Command name to its line in `brokertwin --help`, in the order shown."""
+"""Command name to its summary, in the order of `brokertwin --help`."""
 
 NEEDS = {
     "demo": extras.SPARK,
     "run": extras.SPARK,
     "setup": ("pyspark",),
 }
-"""What of the extras a command cannot do without: missed before it does anything."""
+"""Modules that a command needs, checked before it runs."""
 
 USER_ERROR = 2
 
 
 class LazyGroup(HelpfulGroup):
-    """A group that knows its commands' help lines and imports a command when it is called."""
+    """A group that knows its commands' summaries and imports a command when it runs."""
 
     def __init__(self, **attributes: Any) -> None:
         attributes["commands"] = {
@@ -83,7 +82,7 @@ class LazyGroup(HelpfulGroup):
         super().__init__(**attributes)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Replace the line shown in help by the real command."""
+        """Replace the summary by the real command."""
         name, line, rest = super().resolve_command(ctx, args)
         return name, load(name) if name else line, rest
 
@@ -95,7 +94,7 @@ def load(name: str) -> Any:
         name: its name in `COMMANDS`.
 
     Returns:
-        The click command or group that typer makes of the module's `app` or `command`.
+        The click command or group that typer creates from the module's `app` or `command`.
     """
     module = importlib.import_module(f"brokertwin.cli.{name.replace('-', '_')}")
     app = getattr(module, "app", None)
@@ -111,14 +110,14 @@ def load(name: str) -> Any:
 
 
 def _show_examples(words: str, command: Any) -> None:
-    """Put the examples at the end of a command's help, and of those below it."""
+    """Append the examples to the help of a command and its subcommands."""
     command.help = (command.help or "") + as_markdown(words)
     for name, below in getattr(command, "commands", {}).items():
         _show_examples(f"{words} {name}", below)
 
 
 def _needing(name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """The command, which first looks for what it needs; its help does without."""
+    """Wrap a command to check the modules it needs; its help works without them."""
 
     def checked(**arguments: Any) -> Any:
         extras.need(f"`brokertwin {name}`", *NEEDS[name])
@@ -147,11 +146,11 @@ def brokertwin_command(
         typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """A Kafka broker's coordination state (producers, fetch sessions, groups) as a Spark job.
+    """A Kafka broker in Python for tests, recordings and Spark.
 
-    Events come from a Kafka topic or from recorded request logs; answers, committed offsets and
-    snapshots go to topics and files. Settings come from flags, BROKERTWIN_… variables and
-    brokertwin.toml, in that order.
+    Inspect and audit recorded Kafka traffic, back up and restore offsets, serve Kafka clients in
+    tests, or run the broker's coordination state (producers, fetch sessions, groups) as a Spark
+    Structured Streaming job. Settings precedence: flags, BROKERTWIN_… variables, brokertwin.toml.
     """
 
 
@@ -178,7 +177,7 @@ def _fail(error: UserError) -> NoReturn:
 
 
 def _called() -> str:
-    """The command on the command line, with its subcommand."""
+    """Return the command and subcommand on the command line."""
     words = list(takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
     known = getattr(load(words[0]), "commands", {})
     return " ".join([words[0], *(word for word in words[1:2] if word in known)])

@@ -1,9 +1,10 @@
-"""Committing offsets to a cluster: a verdict on each partition, writing, reading back."""
+"""Committing offsets to a cluster: check each partition, write, read back."""
 
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from brokertwin.cli.output import say, show_json, show_table, warn
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,13 +17,13 @@ INCOMPLETE = 1
 
 
 class Restore(NamedTuple):
-    """How offsets are committed to a cluster.
+    """A commit of offsets to a cluster.
 
     Attributes:
         target: the cluster.
-        records_at: where the offsets were valid, if they have to be found by the records' times.
-        may_go_back: whether offsets are written that lie before those committed there.
-        is_dry: whether only verdicts are given.
+        records_at: the cluster of the offsets, if they are translated by record timestamps.
+        may_go_back: allow offsets below those already committed.
+        is_dry: only check.
     """
 
     target: "ClientProperties"
@@ -31,7 +32,7 @@ class Restore(NamedTuple):
     is_dry: bool
 
     def run(self, committed: "Mapping[OffsetKey, int]", as_json: bool) -> int:
-        """Give the verdicts and write; gives back the exit code."""
+        """Check and write the offsets; returns the exit code."""
         from brokertwin.kafka_io import group_offsets
         from brokertwin.state.observed import offset_plan
 
@@ -45,9 +46,10 @@ class Restore(NamedTuple):
             for step in steps
             if step not in chosen and step.verdict is not offset_plan.Verdict.THERE
         ]
-        what = "would be written" if self.is_dry else "written"
+        written = counted(len(chosen) - len(wrong), "offset")
         left = len(refused) + len(wrong)
-        say(f"{len(chosen) - len(wrong)} {what}, {left} not, {len(steps)} in all")
+        what = "would be written" if self.is_dry else "written"
+        say(f"{written} {what}, {left} refused, {len(steps)} in total")
         for key, why in wrong.items():
             warn(f"{key.group} {key.topic}-{key.partition}: {why}")
         return INCOMPLETE if left else 0
@@ -63,10 +65,10 @@ class Restore(NamedTuple):
     def _translated(
         self, committed: "Mapping[OffsetKey, int]", there: "set[tuple[str, int]]"
     ) -> "dict[OffsetKey, tuple[int, int | None]]":
-        """Each offset as it is given, and what it is at the target.
+        """Return each offset as given and its value at the target.
 
-        By time: the first record there that is not older than the next one to be read here, so that
-        none is passed over; records of one millisecond may be read again.
+        By time, it is the first record at the target that is not older than the next record to
+        read, so that no record is skipped; records of the same millisecond can be read again.
         """
         from brokertwin.kafka_io import group_offsets
 
@@ -83,7 +85,7 @@ class Restore(NamedTuple):
 
 
 def _show(steps: "list[Step]", wrong: "Mapping[OffsetKey, str]", as_json: bool) -> None:
-    columns = ("group", "topic", "partition", "offset", "there", "committed", "log", "verdict")
+    columns = ("group", "topic", "partition", "offset", "target", "committed", "log", "verdict")
     rows = [
         (
             *(step.key.group, step.key.topic, step.key.partition),

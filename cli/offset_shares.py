@@ -1,4 +1,4 @@
-"""`brokertwin offsets shares`: how far the share groups of a real cluster are."""
+"""`brokertwin offsets shares`: progress of share groups of a real cluster."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 COLUMNS = ("group", "topic", "partition", "start", "lag", "batches")
 STATES = {0: "available", 2: "acknowledged", 4: "archived"}
-"""Kafka's `RecordState`, as far as it is written down."""
+"""Kafka's `RecordState`, as far as it is stored."""
 
 
 def show(cluster: str, groups: Sequence[str], kafka_config: Path | None, as_json: bool) -> None:
-    """A row for each partition that a share group goes through.
+    """Print a row for each partition of a share group.
 
     Raises:
-        UserError: the cluster does not answer, has no share group, or none of these.
+        UserError: the cluster does not respond, has no share group, or none of these.
     """
     from brokertwin.kafka_io import group_offsets
     from brokertwin.state.observed.share_progress import ShareProgress, lag
@@ -33,7 +33,10 @@ def show(cluster: str, groups: Sequence[str], kafka_config: Path | None, as_json
     tell_unread(group_offsets.SHARE_TOPIC, seen.unread)
     lacking = sorted(set(groups) - {key.group for key in seen.found})
     if lacking:
-        raise UserError(f"{cluster} has nothing of the share groups {', '.join(lacking)}.")
+        raise UserError(
+            f"{cluster} has no state of the share groups {', '.join(lacking)}.",
+            "Leave out --group to list all share groups.",
+        )
     found = {key: said for key, said in seen.found.items() if not groups or key.group in groups}
     names = group_offsets.topic_names(client)
     places = {key: (names.get(key.topic_id, key.topic_id), key.partition) for key in found}
@@ -52,12 +55,12 @@ def _show(rows: "list[tuple[Any, ...]]", as_json: bool) -> None:
             documents = [_document(each) for each in batches]
             show_json(dict(zip(COLUMNS, [*said, documents], strict=True)))
         return
-    told = [(*said, "; ".join(map(_words, batches))) for *said, batches in rows]
-    show_table((*COLUMNS[:-1], "from the start on"), told)
+    told = [(*said, "; ".join(map(_text, batches))) for *said, batches in rows]
+    show_table((*COLUMNS[:-1], "batches after the start offset"), told)
 
 
-def _words(batch: "ShareStateBatch") -> str:
-    """`5 to 9 available, delivered 3 times`."""
+def _text(batch: "ShareStateBatch") -> str:
+    """Format a batch: `5 to 9 available, delivered 3 times`."""
     span = f"{batch.first_offset}"
     if batch.last_offset > batch.first_offset:
         span += f" to {batch.last_offset}"

@@ -1,4 +1,4 @@
-"""Where `brokertwin offsets` finds what was committed: a directory, a cluster, or a CSV file."""
+"""Sources of committed offsets for `brokertwin offsets`: directory, cluster or CSV file."""
 
 import csv
 from collections.abc import Collection, Iterator
@@ -11,6 +11,7 @@ from brokertwin.cli.options import settings_of
 from brokertwin.cli.output import err, warn
 from brokertwin.errors import UserError
 from brokertwin.extras import need
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from brokertwin.state.observed.offset_history import Move, Written
 
 COLUMNS = ("group", "topic", "partition", "offset")
-"""Of a CSV file without a header, as `kafka-consumer-groups --from-file` takes it (KIP-122)."""
+"""Columns of a CSV file without header, as `kafka-consumer-groups --from-file` has (KIP-122)."""
 
 WITHOUT_GROUP = COLUMNS[1:]
-"""Of a file of one group, as `kafka-consumer-groups --export` may write it (KIP-122)."""
+"""Columns of a file of one group, as `kafka-consumer-groups --export` can write it (KIP-122)."""
 
 CSV = ".csv"
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
@@ -31,41 +32,41 @@ UNREAD_SHOWN = 3
 
 
 def client_of(bootstrap: str, kafka_config: Path | None) -> "ClientProperties":
-    """How to reach a cluster. Raises UserError for what is no address."""
+    """Return the properties for a cluster. Raises UserError if the address is invalid."""
     from brokertwin.kafka_io.kafka_clients import client_properties
 
     if ":" not in bootstrap:
-        raise UserError(f"{bootstrap} is no address.", "An address is like kafka-1:9092.")
+        raise UserError(f"Invalid address {bootstrap!r}.", "Pass HOST:PORT: kafka-1:9092.")
     settings = settings_of(None, bootstrap=bootstrap, kafka_config=kafka_config)
     return client_properties(settings)
 
 
 class Source(NamedTuple):
-    """A directory of `offsets import`, a CSV file, or the address of a cluster."""
+    """A directory of `offsets import`, a CSV file, or a cluster's address."""
 
     text: str
     kafka_config: Path | None = None
 
     @property
     def is_csv(self) -> bool:
-        """Whether it is a CSV file, which has no history."""
+        """True for a CSV file, which has no history."""
         return self.text.endswith(CSV)
 
     @property
     def is_cluster(self) -> bool:
-        """Whether it is an address."""
+        """True for an address."""
         return not self.is_csv and not Path(self.text).exists() and ":" in self.text
 
     def client(self) -> "ClientProperties":
-        """How to reach the cluster that it names."""
+        """Return the properties for the cluster."""
         return client_of(self.text, self.kafka_config)
 
     def rows(self) -> "Iterator[Written]":
-        """Every row that it has. Raises UserError."""
+        """Yield all rows. Raises UserError."""
         if self.is_csv:
             raise UserError(
-                f"{self.text} has offsets and no history.",
-                "Give the address of a cluster, or a directory of `brokertwin offsets import`.",
+                f"The CSV file {self.text} has offsets but no history.",
+                "Pass a cluster's address, or a directory of `brokertwin offsets import`.",
             )
         if self.is_cluster:
             from brokertwin.kafka_io import group_offsets
@@ -76,8 +77,8 @@ class Source(NamedTuple):
         if not Path(self.text).exists():
             raise UserError(
                 f"{self.text} is neither a directory nor an address.",
-                "`brokertwin offsets import HOST:PORT DIR` makes a directory; an address is like"
-                " kafka-1:9092.",
+                "Pass HOST:PORT, or create a directory with:"
+                " brokertwin offsets import HOST:PORT DIR",
             )
         need("Reading a directory of `brokertwin offsets import`", "pyarrow")
         from brokertwin.sinks.offset_history import OffsetHistoryStore
@@ -85,7 +86,7 @@ class Source(NamedTuple):
         yield from OffsetHistoryStore(Path(self.text)).rows()
 
     def moves(self, until_ms: int | None = None) -> "Iterator[Move]":
-        """What each row of an offset did, up to a time."""
+        """Yield the change that each row of an offset made, up to a time."""
         from brokertwin.state.observed.offset_history import OffsetHistory
 
         history = OffsetHistory()
@@ -97,7 +98,7 @@ class Source(NamedTuple):
     def committed(
         self, groups: Collection[str], until_ms: int | None = None
     ) -> "dict[OffsetKey, int]":
-        """What is committed at a time, of these groups or, where none is named, of all."""
+        """Return the offsets committed at a time, of these groups or of all."""
         if self.is_csv:
             found = dict(_of_csv(Path(self.text), groups))
         else:
@@ -107,24 +108,24 @@ class Source(NamedTuple):
         lacking = sorted(set(groups) - {key.group for key in found})
         if lacking:
             raise UserError(
-                f"{self.text} has no offsets of {', '.join(lacking)}.",
-                f"`brokertwin offsets show {self.text}` lists all.",
+                f"{self.text} has no offsets of the groups {', '.join(lacking)}.",
+                f"List all groups with: brokertwin offsets show {self.text}",
             )
         return {key: at for key, at in found.items() if not groups or key.group in groups}
 
 
 def tell_unread(topic: str, unread: "Mapping[tuple[int, int], str]") -> None:
-    """Says which rows of a topic could not be read, and why."""
+    """Warn about rows of a topic that could not be read."""
     if unread:
-        warn(f"{len(unread)} rows of {topic} could not be read:")
+        warn(f"could not read {counted(len(unread), 'row')} of {topic}:")
     for (partition, offset), why in list(unread.items())[:UNREAD_SHOWN]:
         warn(f"partition {partition} offset {offset}: {why}")
 
 
 def _of_csv(file: Path, groups: Collection[str]) -> "Iterator[tuple[OffsetKey, int]]":
-    """The offsets of a file; where it names no group, of the one that is given.
+    """Yield the offsets of a file; if it names no group, `groups` has the only one.
 
-    A byte order mark, as spreadsheets write it, is none of the first name.
+    A byte order mark, as spreadsheets write it, is ignored.
     """
     seen: set[OffsetKey] = set()
     try:
@@ -136,17 +137,20 @@ def _of_csv(file: Path, groups: Collection[str]) -> "Iterator[tuple[OffsetKey, i
                     row = [*groups, *row]
                 key, offset = _read(file, number, row)
                 if key in seen:
-                    raise UserError(f"{file}:{number} has {','.join(row[:-1])} a second time.")
+                    raise UserError(
+                        f"{file}:{number} repeats {','.join(row[:-1])}.",
+                        "Keep one line for each partition.",
+                    )
                 seen.add(key)
                 yield key, offset
     except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
+        raise UserError(f"Cannot read {file}: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise UserError(f"{file} cannot be read: it is not in UTF-8.") from None
+        raise UserError(f"Cannot read {file}: it is not valid UTF-8.") from None
 
 
 def _read(file: Path, number: int, row: list[str]) -> "tuple[OffsetKey, int]":
-    """What a line says. Raises UserError for what no cluster can have."""
+    """Parse a line. Raises UserError for values that no cluster can have."""
     from brokertwin.state.groups.offset_records import OffsetKey
 
     try:
@@ -160,25 +164,25 @@ def _read(file: Path, number: int, row: list[str]) -> "tuple[OffsetKey, int]":
 
 
 def _unread(file: Path, number: int, row: list[str]) -> UserError:
-    said = f"{file}:{number} is not {','.join(COLUMNS)}: {','.join(row)}"
+    said = f"Cannot read {file}:{number}: expected {','.join(COLUMNS)}, found {','.join(row)}."
     if len(row) == len(WITHOUT_GROUP):
-        return UserError(said, "A file without groups is one group's: --group GROUP says whose.")
+        return UserError(said, "If the file has no group column, add --group GROUP.")
     return UserError(said)
 
 
 def write_csv(file: Path, committed: "dict[OffsetKey, int]") -> None:
-    """The offsets as Kafka's own tool takes them. Raises UserError."""
+    """Write the offsets in the format of Kafka's own tool. Raises UserError."""
     try:
         with file.open("w", newline="", encoding="utf-8") as lines:
             writer = csv.writer(lines, lineterminator="\n")
             for key in sorted(committed):
                 writer.writerow([key.group, key.topic, key.partition, committed[key]])
     except OSError as error:
-        raise UserError(f"{file} cannot be written: {error.strerror}.") from None
+        raise UserError(f"Cannot write to {file}: {error.strerror}.") from None
 
 
 def ms_of(option: str, text: str | None) -> int | None:
-    """A time in ms since 1970; UTC where it names no zone. Raises UserError."""
+    """Parse a time to ms since 1970; UTC if it has no zone. Raises UserError."""
     from brokertwin.streaming.replay.until import ms_of_iso
 
     if text is None or text == "now":
@@ -186,14 +190,14 @@ def ms_of(option: str, text: str | None) -> int | None:
     found = ms_of_iso(text, UTC)
     if found is None:
         raise UserError(
-            f"{option} {text} is no time.", "A time is like 2026-03-01T12:00:03, or `now`."
+            f"Invalid time for {option}: {text!r}.", "Pass 2026-03-01T12:00:03, or `now`."
         )
     return found
 
 
 @contextmanager
 def progress(title: str) -> "Iterator[Callable[[int], None]]":
-    """A progress bar on standard error, where that is a terminal; it is told what is left."""
+    """Show a progress bar on a terminal; yields a function that takes the remaining count."""
     from rich.progress import Progress
 
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:

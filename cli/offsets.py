@@ -1,4 +1,4 @@
-"""`brokertwin offsets`: what groups of a real cluster commit; history, backup, restore."""
+"""`brokertwin offsets`: committed offsets of a real cluster; history, backup, restore."""
 
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -13,6 +13,7 @@ from brokertwin.cli.options import AsJson, KafkaConfig, group
 from brokertwin.cli.output import say, say_at, show_json, show_table
 from brokertwin.errors import UserError
 from brokertwin.extras import need
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
@@ -26,35 +27,37 @@ SourceText = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A directory of `offsets import`, or HOST:PORT of a cluster; for `show` and `export`"
+        help="Directory of `offsets import`, or HOST:PORT of a cluster; for `show` and `export`"
         " also a .csv file.",
     ),
 ]
 Cluster = Annotated[str, typer.Argument(metavar="HOST:PORT", help="The cluster's address.")]
 Directory = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Where the rows are kept; one for each cluster.")
+    Path, typer.Argument(metavar="DIR", help="Directory for the rows; one for each cluster.")
 ]
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="Group id.")]
 Groups = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="Only this group; may be given several times."),
+    typer.Option("--group", metavar="GROUP", help="Only this group; repeatable."),
 ]
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="TIME", help="As it was then: 2026-03-01T12:00:03, UTC."),
+    typer.Option("--at", metavar="TIME", help="Offsets at this time: 2026-03-01T12:00:03, UTC."),
 ]
 Topic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")]
 Only = Annotated[
     list[str] | None,
     typer.Option(
-        "--only", metavar="WHAT", help="first, forth, back, stayed or gone; may be repeated."
+        "--only",
+        metavar="WHAT",
+        help="Only these changes: first, forth, back, stayed or gone; repeatable.",
     ),
 ]
-Then = Annotated[str, typer.Argument(metavar="TIME", help="Like 2026-03-01T12:00:03, UTC.")]
+Then = Annotated[str, typer.Argument(metavar="TIME", help="For example 2026-03-01T12:00:03, UTC.")]
 Later = Annotated[str, typer.Argument(metavar="LATER", help="A later time, or `now`.")]
-Follow = Annotated[bool, typer.Option("--follow", help="Go on until interrupted.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Continue until interrupted.")]
 Every = Annotated[
-    float, typer.Option("--every", metavar="SECONDS", min=1, help="How often, with --follow.")
+    float, typer.Option("--every", metavar="SECONDS", min=1, help="Interval of --follow.")
 ]
 CONSUMER_OFFSETS = "__consumer_offsets"
 RowsTopic = Annotated[
@@ -62,18 +65,18 @@ RowsTopic = Annotated[
     typer.Option(
         "--offsets-topic",
         metavar="NAME",
-        help="Where such rows lie in place of it: a job's `<prefix>.offsets.<cluster>`.",
+        help="Topic with the rows, if it is a job's: `<prefix>.offsets.<cluster>`.",
     ),
 ]
 
 
 @app.callback()
 def offsets_command() -> None:
-    """Offsets that groups of a real cluster have committed: who moved which, when, how far.
+    """Inspect, back up and restore offsets that groups of a real cluster have committed.
 
-    `import` keeps every row of `__consumer_offsets` in a directory, also those that the cluster
-    will compact away; `history` and `diff` tell what happened; `export` makes a file of it, or
-    commits it to a cluster after a verdict on each partition.
+    `import` copies every row of `__consumer_offsets` to a directory, including those that the
+    cluster will compact away. `history` and `diff` show what changed. `export` writes a file, or
+    commits the offsets to a cluster after a check of each partition.
     """
 
 
@@ -86,7 +89,7 @@ def import_command(
     topic: RowsTopic = CONSUMER_OFFSETS,
     kafka_config: KafkaConfig = None,
 ) -> None:
-    """Keep what lies in a cluster's `__consumer_offsets`; again, it goes on where it ended."""
+    """Copy a cluster's `__consumer_offsets` to a directory; a later run continues."""
     need("`brokertwin offsets import`", "pyarrow")
     from brokertwin.kafka_io.group_offsets import cluster_id
     from brokertwin.sinks.offset_history import OffsetHistoryStore
@@ -96,18 +99,18 @@ def import_command(
     of = cluster_id(client)
     of = of if topic == CONSUMER_OFFSETS else f"{of}/{topic}"
     store.check_cluster(of)
-    say(f"{_import(client, store, of, topic)} rows of cluster {of}")
+    say(f"{counted(_import(client, store, of, topic), 'row')} of cluster {of}")
     while follow:
         time.sleep(every)
         count = _import(client, store, of, topic)
         if count:
-            say_at(f"{count} rows")
+            say_at(counted(count, "row"))
 
 
 def _import(
     client: "ClientProperties", store: "OffsetHistoryStore", cluster: str, topic: str
 ) -> int:
-    """One pass from where the last one ended; gives back how many rows it found."""
+    """Import once, from the end of the last import; returns the number of rows."""
     from brokertwin.kafka_io import group_offsets
 
     facts = store.facts()
@@ -126,7 +129,7 @@ def show(
     kafka_config: KafkaConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is committed, or was at a time."""
+    """Show committed offsets, now or at a given time."""
     committed = Source(source, kafka_config).committed(groups or (), ms_of("--at", at))
     rows = [(*_words(key), committed[key]) for key in sorted(committed)]
     _show(("group", "topic", "partition", "offset"), rows, as_json)
@@ -139,10 +142,10 @@ def shares(
     kafka_config: KafkaConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """How far the share groups of a cluster are: where they begin, what is left, which records.
+    """Show the progress of share groups: start offset, lag, and delivery states.
 
-    From the start offset on it says of which records deliveries have failed and how often, as
-    `__share_group_state` has it. Who has which records now is in the brokers' memory alone.
+    After the start offset it lists the batches with failed deliveries and their delivery counts, as
+    `__share_group_state` stores them. Acquired records are in the brokers' memory only.
     """
     offset_shares.show(cluster, groups or (), kafka_config, as_json)
 
@@ -156,10 +159,10 @@ def history(
     kafka_config: KafkaConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every commit of a group: from where to where, how long after the one before, and whose.
+    """Show every commit of a group: old and new offset, time since the last one, and the member.
 
-    Whose it is comes from the group's own rows in `__consumer_offsets`: who was a member then and
-    had the partition. Where the cluster has compacted those away, nobody can tell.
+    The member comes from the group's own rows in `__consumer_offsets`: the one that had the
+    partition at that time. It is unknown if the cluster has compacted those rows away.
     """
     from brokertwin.streaming.explain.story import moment
 
@@ -176,13 +179,14 @@ def history(
             show_json(_document(move))
         return
     if not moves:
-        say(f"{source} has nothing of that of group {group_id}; `offsets show` lists all groups.")
+        say(f"{source} has no such commit of group {group_id}; `offsets show` lists all groups")
         return
     rows = [
         (moment(move.row.timestamp), f"{move.key.topic}-{move.key.partition}", *_fields(move))
         for move in moves
     ]
-    show_table(("time", "partition", "from", "to", "what", "after", "by"), rows)
+    columns = ("time", "partition", "from", "to", "change", "since last", "committed by")
+    show_table(columns, rows)
 
 
 @app.command()
@@ -194,11 +198,11 @@ def diff(
     kafka_config: KafkaConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """What has changed between two times."""
+    """Show what changed between two times."""
     wanted = set(groups or ())
     first_ms, last_ms = ms_of("TIME", then), ms_of("LATER", later)
     if last_ms is not None and (first_ms is None or first_ms > last_ms):
-        raise UserError(f"TIME {then} is after LATER {later}.", "Give the earlier time first.")
+        raise UserError(f"TIME {then} is after LATER {later}.", "Pass the earlier time first.")
     before: dict[OffsetKey, int] = {}
     after: dict[OffsetKey, int] = {}
     for move in Source(source, kafka_config).moves(last_ms):
@@ -210,7 +214,7 @@ def diff(
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key) and (not wanted or key.group in wanted)
     ]
-    _show(("group", "topic", "partition", "before", "after", "by"), rows, as_json)
+    _show(("group", "topic", "partition", "before", "after", "change"), rows, as_json)
 
 
 @app.command()
@@ -224,44 +228,46 @@ def export(
     ] = None,
     parquet_file: Annotated[
         Path | None,
-        typer.Option("--parquet", metavar="FILE", help="Write every commit, as `history` has it."),
+        typer.Option("--parquet", metavar="FILE", help="Write every commit, as in `history`."),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="HOST:PORT", help="Commit to this cluster."),
+        typer.Option("--to", metavar="HOST:PORT", help="Commit the offsets to this cluster."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only the verdict on each partition.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check; commit nothing.")] = False,
     back: Annotated[
-        bool, typer.Option("--back", help="Also commit offsets that go back there.")
+        bool, typer.Option("--back", help="Also commit offsets below those already committed.")
     ] = False,
     by_time: Annotated[
         str | None,
         typer.Option(
             "--by-time",
             metavar="HOST:PORT",
-            help="Offsets differ there: find them by the times of the records of this cluster.",
+            help="Translate offsets by the record timestamps of this cluster.",
         ),
     ] = None,
     kafka_config: KafkaConfig = None,
     to_config: Annotated[
         Path | None,
-        typer.Option("--to-config", metavar="FILE", help="As --kafka-config, for --to."),
+        typer.Option("--to-config", metavar="FILE", help="Like --kafka-config, for --to."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a CSV file of what is committed, a Parquet file of its history, or commit it.
+    """Write committed offsets to CSV, their history to Parquet, or commit them to a cluster.
 
-    With --to each partition gets a verdict before anything is written. What lies outside the log
-    there, goes back, or belongs to a group with members is not written, and the exit code is 1;
-    afterwards all is read back.
+    --to checks each partition before it writes. It refuses an offset that is outside the target's
+    log, moves back, or belongs to a group with members; the exit code is then 1. Afterwards it
+    reads all offsets back.
     """
     if [csv_file, parquet_file, to].count(None) != 2:
-        raise UserError("Give one of --csv FILE, --parquet FILE and --to HOST:PORT.")
+        raise UserError(
+            "`brokertwin offsets export` needs one destination.",
+            "Pass one of --csv FILE, --parquet FILE and --to HOST:PORT.",
+        )
     if to is None and (dry_run or back or by_time or to_config):
         raise UserError(
-            "--dry-run, --back, --by-time and --to-config go with --to HOST:PORT alone."
+            "--dry-run, --back, --by-time and --to-config have no effect without --to.",
+            "Add --to HOST:PORT, or leave them out.",
         )
     found, until_ms = Source(source, kafka_config), ms_of("--at", at)
     if parquet_file is not None:
@@ -270,7 +276,7 @@ def export(
     committed = found.committed(groups or (), until_ms)
     if csv_file is not None:
         write_csv(csv_file, committed)
-        say(f"wrote {len(committed)} offsets to {csv_file}")
+        say(f"wrote {counted(len(committed), 'offset')} to {csv_file}")
         return
     assert to is not None
     records_at = client_of(by_time, kafka_config) if by_time else None
@@ -282,14 +288,14 @@ def export(
 def _write_history(
     source: Source, file: Path, groups: Collection[str], until_ms: int | None
 ) -> None:
-    """Every commit of these groups or, where none is named, of all, up to a time."""
+    """Write every commit of these groups, or of all, up to a time."""
     need("`brokertwin offsets export --parquet`", "pyarrow")
     from brokertwin.sinks import offset_moves
 
     moves = source.moves(until_ms)
     if groups:
         moves = (move for move in moves if move.key.group in groups)
-    say(f"wrote {offset_moves.write(file, moves)} commits to {file}")
+    say(f"wrote {counted(offset_moves.write(file, moves), 'commit')} to {file}")
 
 
 def _words(key: "OffsetKey") -> tuple[str, str, int]:
@@ -303,7 +309,8 @@ def _directions(names: Iterable[str]) -> "set[Direction]":
         return {Direction(name) for name in names} or set(Direction)
     except ValueError as error:
         raise UserError(
-            f"--only: {error}.", f"There are {', '.join(each.value for each in Direction)}."
+            f"Invalid value of --only: {error}.",
+            f"Pass one of: {', '.join(each.value for each in Direction)}.",
         ) from None
 
 
@@ -345,7 +352,7 @@ def _distance(before: int | None, after: int | None) -> str:
 
 
 def _duration(span_ms: int) -> str:
-    """Like 2 d 3 h, 5 min 3 s, 250 ms: the two largest units."""
+    """Format a duration by its two largest units: 2 d 3 h, 5 min 3 s, 250 ms."""
     if span_ms < 1000:
         return f"{span_ms} ms"
     seconds = span_ms // 1000

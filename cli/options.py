@@ -1,6 +1,6 @@
-"""Options that several commands share, and the settings made of them.
+"""Options that several commands share, and the settings built from them.
 
-A command takes the options it needs by these types and puts its settings together with one call:
+A command lists the options it needs by these types and builds its settings with one call:
 
     def command(bootstrap: Bootstrap = None, prefix: Prefix = None, config: ConfigFile = None):
         settings = settings_of(config, bootstrap=bootstrap, prefix=prefix)
@@ -27,7 +27,7 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="TOML file of settings; without it ./brokertwin.toml, if there.",
+        help="TOML settings file; default: ./brokertwin.toml, if it exists.",
     ),
 ]
 Bootstrap = Annotated[
@@ -35,7 +35,7 @@ Bootstrap = Annotated[
     typer.Option(
         "--bootstrap",
         metavar="HOST:PORT,…",
-        help="Kafka's address; without it the embedded broker.",
+        help="Kafka's address; default: the embedded broker.",
     ),
 ]
 KafkaConfig = Annotated[
@@ -43,12 +43,12 @@ KafkaConfig = Annotated[
     typer.Option(
         "--kafka-config",
         metavar="FILE",
-        help="Java client properties (TLS, SASL) for reaching Kafka.",
+        help="Java client properties (TLS, SASL) for connecting to Kafka.",
     ),
 ]
 Prefix = Annotated[
     str | None,
-    typer.Option("--prefix", metavar="NAME", help="What the names of the topics begin with."),
+    typer.Option("--prefix", metavar="NAME", help="Prefix of the names of the job's topics."),
 ]
 Checkpoint = Annotated[
     Path | None,
@@ -59,22 +59,20 @@ AsOf = Annotated[
     typer.Option(
         "--as-of",
         metavar="BATCH|TIME",
-        help="As micro-batch BATCH has left it, or the newest that began by TIME"
-        " (2026-03-01T12:00:03). Of recordings a time, or an exchange (orders.jsonl:120).",
+        help="State after micro-batch BATCH, or after the newest that started by TIME"
+        " (2026-03-01T12:00:03). For recordings: a time or an exchange (orders.jsonl:120).",
     ),
 ]
 BrokerSet = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="NAME=VALUE", help="A broker setting by Kafka's own name; repeatable."
-    ),
+    typer.Option("--set", metavar="NAME=VALUE", help="Broker setting by Kafka's name; repeatable."),
 ]
 BrokerConfig = Annotated[
     Path | None,
     typer.Option(
         "--broker-config",
         metavar="FILE",
-        help="Broker settings from a .properties file; --set goes before it.",
+        help="Broker settings from a .properties file; --set overrides it.",
     ),
 ]
 HttpListen = Annotated[
@@ -82,50 +80,50 @@ HttpListen = Annotated[
     typer.Option(
         "--http-listen",
         metavar="[HOST:]PORT",
-        help="Serve a page, /status.json, /metrics for Prometheus, /healthz and /readyz there:"
-        " 9404 is 127.0.0.1:9404; 0.0.0.0:9404 is every address of this machine. Nobody is asked"
-        " who it is. Port 0: any.",
+        help="Serve a status page, /status.json, /metrics for Prometheus, /healthz and /readyz."
+        " 9404 means 127.0.0.1:9404; 0.0.0.0:9404 is every address of this machine. There is no"
+        " authentication. Port 0: any free port.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def address(option: str, text: str) -> "Address":
-    """The host and port of an option HOST:PORT; an IPv6 address stands in brackets.
+    """Parse an option HOST:PORT; an IPv6 address has brackets.
 
     Raises:
-        UserError: it is no such thing.
+        UserError: the value is invalid.
     """
     from brokertwin.gateway.answers import Address
 
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) not in PORTS:
-        raise UserError(f"{option} {text}: expected HOST:PORT.")
+        raise UserError(f"Invalid value of {option}: {text!r}.", "Pass HOST:PORT: localhost:9092.")
     return Address(host.strip("[]"), int(port))
 
 
 class HelpfulGroup(TyperGroup):
-    """Called without arguments it shows its help, which is no error."""
+    """Show the help if called without arguments; that is not an error."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As click does it, whose own `no_args_is_help` has exit code 2."""
+        """Parse as click does, whose `no_args_is_help` would exit with code 2."""
         if not args and not ctx.resilient_parsing:
             args = ["--help"]
         return super().parse_args(ctx, args)
 
 
 def group() -> typer.Typer:
-    """An app for a command with subcommands; give it a callback whose docstring is its help."""
+    """Create an app with subcommands; its callback's docstring is its help."""
     return typer.Typer(cls=HelpfulGroup, add_completion=False, rich_markup_mode="markdown")
 
 
 def settings_of(config: Path | None, **flags: object) -> "Settings":
-    """Put the settings together and log as they say: flags, environment, TOML file, defaults.
+    """Build the settings from flags, environment, TOML file and defaults, and set up logging.
 
     Args:
         config: the value of `--config`.
-        flags: setting name to the flag's value; None means not given. The master that
-            `spark-submit` was given counts as a flag where `--master` is not given.
+        flags: setting name to the flag's value; None means not given. Without `--master`, the
+            master of `spark-submit` counts as a flag.
 
     Raises:
         UserError: as `brokertwin.settings.load`.
@@ -142,22 +140,22 @@ def settings_of(config: Path | None, **flags: object) -> "Settings":
 
 
 def named_values(option: str, pairs: Sequence[str] | None) -> dict[str, str]:
-    """Split the values of a repeatable NAME=VALUE option; of a repeated name the last counts.
+    """Split the values of a repeatable NAME=VALUE option; the last value of a name wins.
 
     Raises:
-        UserError: there is no `=`, or no name before it.
+        UserError: a value has no `=` or no name.
     """
     values = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise UserError(f"{option} {pair}: expected NAME=VALUE.")
+            raise UserError(f"Invalid value of {option}: {pair!r}.", "Pass NAME=VALUE.")
         values[name.strip()] = value.strip()
     return values
 
 
 def broker_settings(file: Path | None, pairs: Sequence[str] | None) -> dict[str, str]:
-    """The broker settings of `--broker-config` and, over them, `--set`; names are not checked."""
+    """Return broker settings of `--broker-config`, overridden by `--set`, without checks."""
     from brokertwin.kafka_io import properties
 
     in_file = properties.read(file) if file else {}
@@ -167,15 +165,15 @@ def broker_settings(file: Path | None, pairs: Sequence[str] | None) -> dict[str,
 def typed_broker_settings(
     file: Path | None, pairs: Sequence[str] | None, also_acted_on: Collection[str] = ()
 ) -> "BrokerSettings":
-    """The settings of `broker_settings`, checked as Kafka does; warns of those without effect.
+    """Return checked broker settings; warns about those without effect.
 
     Args:
         file: the value of `--broker-config`.
         pairs: the values of `--set`.
-        also_acted_on: settings that this command itself heeds.
+        also_acted_on: further settings that this command uses.
 
     Raises:
-        UserError: Kafka has no such setting, or would refuse the value.
+        UserError: Kafka has no such setting, or would reject the value.
     """
     from brokertwin.cli.output import warn
 
@@ -187,10 +185,10 @@ def typed_broker_settings(
 
 
 def checked_broker_settings(values: Mapping[str, str]) -> "tuple[BrokerSettings, list[str]]":
-    """Settings by Kafka's names, checked as Kafka does, and what is to be said of them.
+    """Check settings as Kafka does; returns them typed, with warnings.
 
     Raises:
-        UserError: Kafka has no such setting, or would refuse the value.
+        UserError: Kafka has no such setting, or would reject the value.
     """
     from brokertwin.state.configs.broker_config import UnknownSettingError, parse
     from brokertwin.state.configs.config_keys import InvalidConfigError
@@ -199,7 +197,7 @@ def checked_broker_settings(values: Mapping[str, str]) -> "tuple[BrokerSettings,
         return parse(values)
     except UnknownSettingError as error:
         near = " or ".join(error.nearest)
-        hint = f"Did you mean {near}?" if near else "Settings go by Kafka's own names."
+        hint = f"Did you mean {near}?" if near else "Use Kafka's setting names."
         raise UserError(f"Kafka 4.3 has no broker setting {error.name}.", hint) from None
     except InvalidConfigError as error:
         raise UserError(f"{error}.") from None

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, errors as one line and a hint."""
+"""Printing: tables for people, JSON for programs, errors with a hint."""
 
 import json
 import os
@@ -14,21 +14,22 @@ from rich.table import Table
 from brokertwin.cli import logs, tables
 from brokertwin.errors import UserError
 
-PLAIN_WIDTH = 200
-"""Columns of what is printed elsewhere than on a terminal: nothing is cut to fit."""
+PLAIN_WIDTH = 1000
+"""Width for output that is not a terminal, large enough that tables are not truncated."""
 
 out = Console()
 """Standard output: results."""
 
-if not out.is_terminal and "COLUMNS" not in os.environ:
-    out.width = PLAIN_WIDTH
-
 err = Console(stderr=True)
 """Standard error: progress, warnings, errors."""
 
+for console in (out, err):
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PLAIN_WIDTH
+
 
 def show_error(error: UserError) -> None:
-    """Print what is wrong in red and what to do about it below."""
+    """Print an error in red and its hint below."""
     if logs.is_json():
         logs.write("error", error.message, **({"hint": error.hint} if error.hint else {}))
         return
@@ -48,7 +49,7 @@ def say(text: str) -> None:
 
 
 def _tell(level: logs.Level, text: str, for_people: str) -> None:
-    """Print a line on standard error, if its level is shown."""
+    """Print a line on standard error if its level is enabled."""
     if logs.is_json():
         logs.write(level, text)
     elif logs.shows(level):
@@ -56,22 +57,22 @@ def _tell(level: logs.Level, text: str, for_people: str) -> None:
 
 
 def say_at(text: str) -> None:
-    """Print a line of progress with the time of day: what takes seconds, or comes as it happens."""
+    """Print a line of progress with the time of day, for slow steps and events."""
     say(text if logs.is_json() else f"{time.strftime('%H:%M:%S')} {text}")
 
 
 def show_json(value: object) -> None:
-    """Print one JSON document on one line; what JSON lacks (paths, times) as text."""
+    """Print a JSON document on one line; other types (paths, times) are strings."""
     typer.echo(json.dumps(value, default=str, ensure_ascii=False))
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Print a table, as `tables.table` makes it."""
+    """Print a table; see `tables.table`."""
     out.print(tables.table(out, columns, rows, title))
 
 
 def show_fields(values: Mapping[str, Any]) -> None:
-    """Print names and values, one pair a line."""
+    """Print names and values, one pair per line."""
     table = Table.grid(padding=(0, 2))
     for name, value in values.items():
         table.add_row(f"[bold]{escape(name)}[/bold]", escape("-" if value is None else str(value)))

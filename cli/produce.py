@@ -1,4 +1,4 @@
-"""`brokertwin produce`: lines of standard input or files become records, by our own client."""
+"""`brokertwin produce`: send lines as records, with this project's own client."""
 
 import queue
 import sys
@@ -13,6 +13,7 @@ import typer
 from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.clients.messages import Message
@@ -26,7 +27,7 @@ STANDARD_INPUT = "-"
 
 
 class Compression(StrEnum):
-    """By Kafka's names."""
+    """Compression types by Kafka's names."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -36,29 +37,30 @@ class Compression(StrEnum):
 
 
 class Acks(StrEnum):
-    """Who has to have a record before it is acknowledged."""
+    """Replicas that must have a record before it is acknowledged."""
 
     ALL = "all"
     LEADER = "1"
     NOBODY = "0"
 
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Where the records go.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.")]
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FILE…]", help="Read line by line; without, or as -, standard input."),
+    typer.Argument(metavar="[FILE…]", help="Files with lines; default, and -: standard input."),
 ]
 Separator = Annotated[
     str | None,
     typer.Option(
-        "--key-separator", metavar="TEXT", help="What ends a line's key; without: no key."
+        "--key-separator", metavar="TEXT", help="Separator between key and value; default: no key."
     ),
 ]
 Partition = Annotated[
-    int | None, typer.Option("--partition", min=0, help="Everything goes there; without: chosen.")
+    int | None,
+    typer.Option("--partition", min=0, help="Write to this partition; default: by key."),
 ]
 CompressionOption = Annotated[Compression, typer.Option("--compression", help="compression.type")]
-AcksOption = Annotated[Acks, typer.Option("--acks", help="acks; without all no idempotence.")]
+AcksOption = Annotated[Acks, typer.Option("--acks", help="acks; only all allows idempotence.")]
 LingerMs = Annotated[int, typer.Option("--linger-ms", min=0, metavar="MS", help="linger.ms")]
 AvailabilityMs = Annotated[
     int,
@@ -66,7 +68,7 @@ AvailabilityMs = Annotated[
         "--availability-timeout-ms",
         min=0,
         metavar="MS",
-        help="Lines without a key go to no broker that keeps them waiting for longer; 0: to any"
+        help="Avoid brokers that delay lines without a key for longer than this; 0: use any broker"
         " (partitioner.availability.timeout.ms).",
     ),
 ]
@@ -76,7 +78,7 @@ TransactionalId = Annotated[
     typer.Option(
         "--transactional-id",
         metavar="ID",
-        help="Send in transactions (transactional.id); whoever has the id already is fenced.",
+        help="Send in transactions (transactional.id); fences other producers with this id.",
     ),
 ]
 TransactionSize = Annotated[
@@ -85,7 +87,7 @@ TransactionSize = Annotated[
         "--transaction-size",
         min=1,
         metavar="N",
-        help="With --transactional-id: so many records in each; without it all are in one.",
+        help="With --transactional-id: records per transaction; default: one transaction.",
     ),
 ]
 MaxBlockMs = Annotated[
@@ -111,13 +113,13 @@ def command(
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
 ) -> None:
-    """Send lines to a topic, on any Kafka; Ctrl-C or the end of the input sends what is left.
+    """Send lines to a topic of any Kafka; Ctrl-C or the end of input sends pending records.
 
-    Each line is a record. The producer is brokertwin's own, idempotent as Kafka's is by default:
-    what is acknowledged is in the log once, in order. With --transactional-id readers with
-    read_committed see all of a transaction or nothing; Ctrl-C aborts the one under way. The exit
-    code is 1 where records failed. With --json what became of each record is a
-    line: its partition and offset, or the error.
+    Each line is a record. The producer is brokertwin's own and idempotent by default, as Kafka's:
+    acknowledged records are in the log once and in order. With --transactional-id, read_committed
+    consumers see all records of a transaction or none, and Ctrl-C aborts the open one. --json
+    prints a line for each record: its partition and offset, or the error. Exits with code 1 if a
+    record failed.
     """
     from brokertwin.cli.client_access import accessible
     from brokertwin.clients.producer_config import ConfigError, ProducerConfig
@@ -150,14 +152,16 @@ def command(
                 _in_transactions(producer, topic, lines, partition, transaction_size, told)
         except BlockedError as error:
             raise UserError(
-                str(error), "Is the name right? `brokertwin produce` creates no topics."
+                str(error),
+                "Check the topic name: `brokertwin produce` does not create topics.",
             ) from None
         except TransactionError as error:
-            raise UserError(f"The transaction can not go on: {error_name(error.error)}.") from None
+            failed = f"{error.error} {error_name(error.error)}"
+            raise UserError(f"The transaction failed: {failed}.") from None
         except KeyboardInterrupt:
-            say("sending what is left")
+            say("sending pending records")
         told.take(producer.flush(_longest_ms(producer.client.producer.config)))
-    say(f"{told.acked} records acknowledged, {told.failed} failed")
+    say(f"{counted(told.acked, 'record')} acknowledged, {told.failed:,} failed")
     if told.failed:
         raise typer.Exit(1)
 
@@ -170,7 +174,7 @@ def _in_transactions(
     size: int | None,
     told: "Told",
 ) -> None:
-    """So many records in each transaction; Ctrl-C and errors abort the one under way."""
+    """Send messages in transactions of `size`; Ctrl-C and errors abort the open one."""
     from brokertwin.drivers.producer import BlockedError
 
     producer.init_transactions()
@@ -187,28 +191,28 @@ def _in_transactions(
     except (KeyboardInterrupt, BlockedError):
         if count:
             told.take(producer.abort_transaction())
-            say(f"a transaction of {count} records is aborted")
+            say(f"aborted a transaction of {counted(count, 'record')}")
         raise
     if count:
         told.take(producer.commit_transaction())
         transactions += 1
-    say(f"{transactions} transactions committed")
+    say(f"committed {counted(transactions, 'transaction')}")
 
 
 def _longest_ms(config: "ProducerConfig") -> int:
-    """How long a record may take until it is acknowledged or failed, in ms."""
+    """Maximum time until a record is acknowledged or failed, in ms."""
     return config.delivery_ms + config.request_timeout_ms
 
 
 class Told:
-    """What became of records."""
+    """Results of records."""
 
     def __init__(self, as_json: bool) -> None:
         self.acked = self.failed = 0
         self._as_json = as_json
 
     def take(self, events: "Iterable[Acked | Failed]") -> None:
-        """Counts, and with --json prints, some more."""
+        """Count results; print them with --json."""
         from brokertwin.clients.producer_events import Acked
         from brokertwin.state.core.errors import error_name
 
@@ -222,7 +226,8 @@ class Told:
                 self.failed += 1
                 said |= {"error": error_name(event.error), "mayBeWritten": event.may_be_written}
                 if not self._as_json:
-                    say(f"{at.topic}-{at.partition}: {error_name(event.error)}")
+                    failed = f"{event.error} {error_name(event.error)}"
+                    say(f"{at.topic}-{at.partition}: {failed}")
             if self._as_json:
                 show_json(said)
 
@@ -235,7 +240,7 @@ def _message(line: bytes, separator: str | None) -> "Message":
 
 
 def _lines(files: list[str], producer: "Producer", told: Told) -> Iterator[bytes]:
-    """The lines; while the next one does not come, what is due is sent."""
+    """Yield the lines; sends batches that are due while it waits for the next line."""
     lines: queue.Queue[bytes | UserError | None] = queue.Queue(READ_AHEAD)
     reader = threading.Thread(target=_read, args=(files, lines, producer), daemon=True)
     reader.start()
@@ -263,6 +268,6 @@ def _read(
                     lines.put(line.rstrip(b"\r\n"))
                     producer.wake()
         except OSError as error:
-            lines.put(UserError(f"{name} cannot be read: {error.strerror}."))
+            lines.put(UserError(f"Cannot read {name}: {error.strerror}."))
     lines.put(None)
     producer.wake()

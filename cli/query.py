@@ -1,4 +1,4 @@
-"""`brokertwin query`: SQL over the state of a job, a snapshot or a recording."""
+"""`brokertwin query`: SQL on the state of a job, a snapshot or a recording."""
 
 import csv
 import json
@@ -25,6 +25,7 @@ from brokertwin.cli.options import (
 from brokertwin.cli.output import err, out, say, show_json
 from brokertwin.errors import UserError
 from brokertwin.extras import need
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,24 +34,24 @@ if TYPE_CHECKING:
 
 Query = Annotated[
     str | None,
-    typer.Argument(metavar="[SQL]", help="What is asked; without it the tables are told."),
+    typer.Argument(metavar="[SQL]", help="SQL to run. Without it, list the tables."),
 ]
 Sources = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="[SOURCE…]",
-        help="The directory of a checkpoint, a snapshot or a state of `replay --keep`, or"
-        " recordings, which are replayed; without it the job's checkpoint.",
+        help="Directory of a checkpoint, a snapshot or `replay --keep`, or recordings to replay;"
+        " default: the job's checkpoint.",
     ),
 ]
 TimeZone = Annotated[
     str,
-    typer.Option("--time-zone", metavar="NAME", help="Of --as-of, and of logs: Europe/Berlin."),
+    typer.Option("--time-zone", metavar="NAME", help="Zone of --as-of and of logs: Europe/Berlin."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each row.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, with a header.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON line for each row.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
 Parquet = Annotated[
-    Path | None, typer.Option("--parquet", metavar="FILE", help="Write a Parquet file there.")
+    Path | None, typer.Option("--parquet", metavar="FILE", help="Write a Parquet file.")
 ]
 
 
@@ -68,17 +69,17 @@ def command(
     prefix: Prefix = None,
     config: ConfigFile = None,
 ) -> None:
-    """Ask for the state of a job in SQL (DuckDB's).
+    """Query the state of a job, a snapshot or a recording with SQL (DuckDB's dialect).
 
-    Read from the checkpoint's files, also of a running job, which is not disturbed; from a
-    snapshot; or from recordings, which are replayed first, with the broker's settings that
-    `capture` wrote beside them, or those of --broker-config. Without SQL it tells every table and
-    column. Names of tables and columns may be written in any case; times are in UTC.
+    The state is read from the files of a checkpoint, also while the job runs and without disturbing
+    it; from a snapshot; or from recordings, which are first run through the broker model. Broker
+    settings are those that `capture` wrote beside a recording, or --broker-config. Without SQL it
+    lists all tables and columns. Names are not case-sensitive; times are in UTC.
     """
     from brokertwin.streaming.ingest.pipeline import zone_of
 
     if sum((as_json, as_csv, parquet is not None)) > 1:
-        raise UserError("--json, --csv and --parquet are three ways.", "Choose one of them.")
+        raise UserError("Cannot combine --json, --csv and --parquet.", "Pass only one of them.")
     if query is None:
         _tell_tables(as_json)
         return
@@ -99,7 +100,7 @@ def command(
 def _of_job(
     config: Path | None, checkpoint: Path | None, prefix: str | None, when: "Moment | None"
 ) -> "Tables":
-    """The state of the job's checkpoint."""
+    """Return the state in the job's checkpoint."""
     from brokertwin import tables
     from brokertwin.streaming.session import session_when_needed
 
@@ -111,15 +112,15 @@ def _of_job(
 def _give(
     found: "pa.Table", as_json: bool, as_csv: bool, parquet: Path | None, origin: str
 ) -> None:
-    """Print the rows, or write them."""
+    """Print or write the rows."""
     if parquet is not None:
         import pyarrow.parquet as pq
 
         try:
             pq.write_table(found, parquet)
         except OSError as error:
-            raise UserError(f"{parquet} cannot be written: {error}.") from None
-        say(f"wrote {found.num_rows} rows, {origin}, to {parquet}")
+            raise UserError(f"Cannot write to {parquet}: {error}.") from None
+        say(f"wrote {counted(found.num_rows, 'row')}, {origin}, to {parquet}")
     elif as_json:
         for row in _rows(found):
             show_json(row)
@@ -130,12 +131,12 @@ def _give(
     else:
         rows = [[_text(value) for value in row.values()] for row in _rows(found)]
         out.print(drawn.table(out, found.column_names, rows, origin, whole=_times(found)))
-        rows_are = "1 row" if found.num_rows == 1 else f"{found.num_rows:,} rows"
+        rows_are = counted(found.num_rows, "row")
         out.print(rows_are, highlight=False)
 
 
 def _rows(found: "pa.Table") -> Iterator[dict[str, Any]]:
-    """Each row by column, with times as text and maps as such."""
+    """Yield each row by column; times are text, maps are objects."""
     import pyarrow as pa
 
     maps = {field.name for field in found.schema if pa.types.is_map(field.type)}
@@ -165,7 +166,7 @@ def _times(found: "pa.Table") -> list[str]:
 
 
 def _tell_tables(as_json: bool) -> None:
-    """Every table with its columns."""
+    """List every table with its columns."""
     from brokertwin.tables import schemas
 
     for number, table in enumerate(schemas.TABLES):

@@ -1,4 +1,4 @@
-"""`brokertwin replay --job --records`: what a job without `--records` has not written."""
+"""`brokertwin replay --job --records`: rebuild rows that a job without `--records` skipped."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from brokertwin.cli.output import say
 from brokertwin.cli.sources import Where, kafka_of
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.state.core.settings import BrokerSettings
@@ -15,30 +16,30 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 def lines(where: Where, given: "BrokerSettings", progress: Progress) -> Iterator[str]:
-    """Decide a job's requests again; gives the values of the rows of its topic `records`.
+    """Handle a job's requests again; yields the values of the rows of its topic `records`.
 
     Args:
         where: the job.
         given: the settings of its brokers.
-        progress: gives what is told how many of so many are decided.
+        progress: creates a progress bar.
 
     Raises:
-        UserError: it is no job, has several cells, or the beginning of its topic is gone.
+        UserError: there is no job, it has several cells, or its topic's start was deleted.
     """
     from brokertwin.streaming.replay import of_job
 
     if not where.job:
         raise UserError(
-            "--records gives the rows that a job writes to its topic `records`.",
+            "--records requires --job: it writes the rows of a job's topic `records`.",
             "Add --job, and leave out files.",
         )
     settings = where.settings()
     was = of_job.given(kafka_of(settings), settings.prefix, where.cluster)
     if isinstance(was, str):
-        raise UserError(f"Its records cannot be had again: {was}.")
+        raise UserError(f"Cannot rebuild the job's records: {was}.")
     count = 0
     with progress("deciding", len(was.documents)) as advance:
         for row in of_job.records(was, given, advance):
             count += 1
             yield (row.value or b"").decode()
-    say(f"{count:,} records of {len(was.documents):,} events")
+    say(f"{counted(count, 'record')} of {counted(len(was.documents), 'event')}")

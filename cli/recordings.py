@@ -1,4 +1,4 @@
-"""What commands share that take recordings: the settings beside a file, and sending it to a job."""
+"""Shared parts of commands that read recordings: broker settings, and sending to a job."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.progress import Progress
 
 from brokertwin.cli.output import out, say, warn
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.cli.send import Tally
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
     from brokertwin.streaming.replay.report import Compared
 
 PATIENCE_S = 180.0
-"""How long a job that runs may be without news: its first micro-batch takes a while."""
+"""Time without responses of a running job; its first micro-batch takes a while."""
 
 UNKNOWN_PATIENCE_S = 30.0
-"""The same where nothing here tells whether a job runs: its checkpoint is on another machine."""
+"""The same if it is unknown whether a job runs, because its checkpoint is on another machine."""
 
 
-LATER = "When it has run, `brokertwin send --check` with the same files compares its answers."
+LATER = "After it has run, compare with `brokertwin send --check` and the same files."
 
 
 class Job(NamedTuple):
-    """The job that a recording is sent to."""
+    """The job that gets a recording."""
 
     settings: "Settings"
     client: "ClientProperties"
@@ -37,12 +38,12 @@ class Job(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What came of a recording.
+    """Result of sending a recording.
 
     Attributes:
-        compared: the answers that could be compared.
-        missing: how many requests the job has not answered.
-        why: why there are no answers at all; empty where there are some.
+        compared: responses that could be compared.
+        missing: number of requests without a response.
+        why: why there are no responses at all; empty if there are some.
     """
 
     compared: "Sequence[Compared]"
@@ -51,13 +52,13 @@ class Told(NamedTuple):
 
     @property
     def differing(self) -> int:
-        """How many answers are not the recorded ones."""
+        """Number of responses that differ from the recorded ones."""
         from brokertwin.streaming.replay.comparison import FINE
 
         return sum(one.outcome.verdict not in FINE for one in self.compared)
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs; without any answer nothing is said to agree or to differ."""
+        """The result as JSON; without responses it has no comparison."""
         if self.why:
             return {"answers": 0, "missing": self.missing, "why": self.why}
         return {
@@ -67,11 +68,11 @@ class Told(NamedTuple):
         }
 
     def is_fine(self) -> bool:
-        """Whether every answer that was waited for is there and is the recorded one."""
+        """True if every expected response exists and matches the recorded one."""
         return bool(self.why) or not (self.differing or self.missing)
 
     def show(self) -> None:
-        """Print how many answers differ from the recording, and the first of them."""
+        """Print the number of different responses, and the first of them."""
         from brokertwin.streaming.replay import report
 
         if self.why:
@@ -79,14 +80,14 @@ class Told(NamedTuple):
             return
         if self.differing:
             report.show_comparison(out, self.compared)
-        line = f"answers: {len(self.compared)}, differ from the recording: {self.differing}"
+        line = f"{counted(len(self.compared), 'response')} compared, {self.differing:,} differ"
         if self.missing:
-            line += f", no answer: {self.missing}"
+            line += f", {self.missing:,} missing"
         out.print(line, highlight=False)
 
 
 def typed_settings_beside(files: Sequence[Path]) -> "BrokerSettings | None":
-    """The same, checked; None where there are none. Raises UserError."""
+    """Return the checked settings beside a recording, or None. Raises UserError."""
     from brokertwin.cli.options import checked_broker_settings
     from brokertwin.streaming.replay.settings_beside import settings_beside
 
@@ -95,11 +96,11 @@ def typed_settings_beside(files: Sequence[Path]) -> "BrokerSettings | None":
 
 
 def in_effect(settings: dict[str, str]) -> str:
-    """Those of the settings that the state machine acts on, in one line."""
+    """Return the settings that the broker model uses, on one line."""
     from brokertwin.state.configs.broker_config import ACTED_ON
 
     shown = [f"{name}={value}" for name, value in sorted(settings.items()) if name in ACTED_ON]
-    return ", ".join(shown) or "none that differs from Kafka's defaults"
+    return ", ".join(shown) or "Kafka's defaults"
 
 
 def hand_over(
@@ -110,10 +111,10 @@ def hand_over(
     bar: Progress,
     is_waited: bool,
 ) -> tuple["Handover", Told]:
-    """Send a recording, its ids kept, and wait for the job's answers.
+    """Send a recording with its ids and wait for the job's responses.
 
     Raises:
-        UserError: Kafka does not answer, or does not take the events.
+        UserError: Kafka does not respond, or rejects the events.
     """
     from brokertwin.kafka_io.topic_writer import write_all
     from brokertwin.kafka_io.topics import REQUESTS, full_name
@@ -131,7 +132,7 @@ def hand_over(
     patience_s, why = _patience(job, is_waited)
     if not patience_s:
         return prepared, Told([], len(wanted), why)
-    waiting = bar.add_task("waiting for answers", total=len(wanted))
+    waiting = bar.add_task("waiting for responses", total=len(wanted))
     answers = handover.wait_for_answers(
         job.client,
         prefix,
@@ -141,13 +142,13 @@ def hand_over(
         lambda done: bar.update(waiting, completed=done),
     )
     if not answers and wanted:
-        why = f"no job has answered within {patience_s:.0f} s. {LATER}"
+        why = f"no job responded within {patience_s:.0f} s. {LATER}"
         return prepared, Told([], len(wanted), why)
     return prepared, Told(prepared.compared(answers), len(wanted) - len(answers))
 
 
 def check_answers(job: Job, history: "Recording", bar: Progress) -> tuple["Handover", Told]:
-    """Compare what a job has answered so far to a recording that was sent before."""
+    """Compare a job's responses so far with a recording that was sent before."""
     from brokertwin.streaming.replay import handover
 
     prepared = _prepared(job, history, bar)
@@ -167,32 +168,32 @@ def _prepared(job: Job, history: "Recording", bar: Progress) -> "Handover":
 
 
 def _patience(job: Job, is_waited: bool) -> tuple[float, str]:
-    """How long the job may be without news, and why it is not waited for at all."""
+    """Return the time to wait for a job, and why not to wait at all."""
     from brokertwin.streaming import facts
 
     if not is_waited:
-        return 0, f"--no-wait. {LATER}"
+        return 0, f"--no-wait was given. {LATER}"
     is_held = facts.is_held(job.settings.checkpoint_dir)
     if is_held is None:
         return UNKNOWN_PATIENCE_S, ""
     if is_held:
         return PATIENCE_S, ""
-    return 0, f"no job runs on the checkpoint {job.settings.checkpoint_dir}. {LATER}"
+    return 0, f"no job is running with the checkpoint {job.settings.checkpoint_dir}. {LATER}"
 
 
 def _warn_of_what_differs(job: Job, files: Sequence[Path]) -> None:
-    """Say before sending why the recording will not hold in this job."""
+    """Warn about differences that will change the responses."""
     from brokertwin.streaming.replay import handover
 
     if job.placed.event_time != handover.RECORDED:
         warn(
-            "the job clamps times to when events come: a recording keeps its history only in one"
-            " that was started with `brokertwin run --event-time recorded`"
+            "this job limits event times to the time of sending, so its responses can differ;"
+            " start it with `brokertwin run --event-time recorded`"
         )
     recorded = typed_settings_beside(files)
     if recorded is None:
         return
     for name, (was, of_job) in handover.unlike(recorded, job.placed).items():
-        warn(f"the recorded broker had {name}={was}, the job has {of_job}")
+        warn(f"the recorded broker has {name}={was}, but the job has {of_job}")
     if handover.unlike(recorded, job.placed):
-        say("start the job with --broker-config and the file beside the recording")
+        say("start the job with --broker-config and the .properties file beside the recording")

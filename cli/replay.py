@@ -1,4 +1,4 @@
-"""`brokertwin replay`: recorded exchanges through the state machine."""
+"""`brokertwin replay`: run recorded exchanges through the broker model."""
 
 import difflib
 import functools
@@ -27,6 +27,7 @@ from brokertwin.cli.recordings import in_effect
 from brokertwin.cli.sources import Where, kafka_of, source_of, with_source
 from brokertwin.cli.state import All
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.settings import Settings
@@ -43,43 +44,43 @@ if TYPE_CHECKING:
 DIFFERS = 1
 
 VIOLATIONS_SHOWN = 20
-"""Sentences of --check that are printed."""
+"""Maximum number of --check violations to print."""
 STANDARD_OUTPUT = Path("-")
 RECORDED = "recorded"
-"""What the cluster of a recording is called where nobody names it."""
+"""Default name of a recording's cluster."""
 
 
 class Engine(StrEnum):
-    """Where the events are run."""
+    """Location of the broker model."""
 
     LOCAL = "local"
     SPARK = "spark"
 
 
 EngineOption = Annotated[
-    Engine, typer.Option("--engine", help="In this process, or through Kafka and the Spark job.")
+    Engine, typer.Option("--engine", help="local: this process. spark: Kafka and a Spark job.")
 ]
 Compare = Annotated[
-    bool, typer.Option("--compare", help="Compare the answers with the recorded ones.")
+    bool, typer.Option("--compare", help="Compare the responses with the recorded ones.")
 ]
 Only = Annotated[
     str | None,
-    typer.Option("--only", metavar="API,…", help="Report these APIs alone; all of them are run."),
+    typer.Option("--only", metavar="API,…", help="Report only these APIs; all are handled."),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
         "--out",
         metavar="FILE",
-        help="Write one JSON line for each exchange there: who asked when, verdict, answer.",
+        help="Write a JSON line for each exchange: client, time, verdict, response.",
     ),
 ]
 Check = Annotated[
     bool,
     typer.Option(
         "--check",
-        help="After each event check what must hold between the items of the state, and say what"
-        " does not; with --engine local. Takes some times as long.",
+        help="Check the invariants of the state after each event and print violations. Requires"
+        " --engine local; takes several times as long.",
     ),
 ]
 TimeTolerance = Annotated[
@@ -88,8 +89,8 @@ TimeTolerance = Annotated[
         "--time-tolerance",
         metavar="FACTOR",
         min=0.0,
-        help="Multiply the times that an answer may come too early or too late: 2 where the"
-        " recorded broker was slow to answer.",
+        help="Multiply the allowed difference of response times by FACTOR; use 2 if the recorded"
+        " broker was slow.",
     ),
 ]
 State = Annotated[
@@ -97,8 +98,8 @@ State = Annotated[
     typer.Option(
         "--state",
         metavar=state_tables.KINDS,
-        help="Show the items of this kind at the end, as `brokertwin state` does of a job; with"
-        " --engine local. Without --compare in place of the answers.",
+        help="Show the items of this kind at the end, as `brokertwin state` does, instead of the"
+        " responses. Requires --engine local.",
     ),
 ]
 Until = Annotated[
@@ -106,8 +107,8 @@ Until = Annotated[
     typer.Option(
         "--until",
         metavar="TIME|FILE:LINE",
-        help="With --state and --keep: the state as it was at that time (2026-03-01T12:00:03, in"
-        " the zone of --time-zone), or when that exchange was handled.",
+        help="With --state or --keep: stop at this time (2026-03-01T12:00:03, in the zone of"
+        " --time-zone) or after this exchange.",
     ),
 ]
 Keep = Annotated[
@@ -115,8 +116,8 @@ Keep = Annotated[
     typer.Option(
         "--keep",
         metavar="DIR",
-        help="Keep the state that is left in this directory: for --from, `query`, `explain"
-        " --checkpoint` and --diff. What it has of a former replay is replaced.",
+        help="Write the final state to this directory, for --from, `query`, `explain --checkpoint`"
+        " and --diff. A former state in it is replaced.",
     ),
 ]
 From = Annotated[
@@ -124,8 +125,8 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="DIR",
-        help="Go on from the state that --keep has left there. Files may be left out: it is what"
-        " --state shows then.",
+        help="Continue from the state that --keep wrote. Without files, show that state with"
+        " --state.",
     ),
 ]
 Diff = Annotated[
@@ -133,9 +134,9 @@ Diff = Annotated[
     typer.Option(
         "--diff",
         metavar="A B",
-        help="Show what differs between the state at A and at B, of all kinds or of that of"
-        " --state. Each is a moment as --until takes it, `beginning`, `end`, another recording,"
-        " whose end is meant, or a directory of --keep.",
+        help="Show differences between the states A and B, of all kinds or of the --state kind."
+        " Each is a moment as in --until, `beginning`, `end`, another recording (its end), or a"
+        " directory of --keep.",
     ),
 ]
 Records = Annotated[
@@ -143,17 +144,16 @@ Records = Annotated[
     typer.Option(
         "--records",
         metavar="FILE",
-        help="With --job, and in place of all else: write what the job's topic `records` has, or"
-        " would have with `run --records`.",
+        help="With --job: write the rows that the job's topic `records` has, or would have with"
+        " `run --records`, and nothing else.",
     ),
 ]
 ReplayJson = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Print one JSON document, and nothing else on standard output: with --compare the"
-        " counts, every exchange that does not agree and the order taken, with --state the items,"
-        " else the answers.",
+        help="Print one JSON document: with --compare the counts, all differing exchanges and the"
+        " order of events, with --state the items, otherwise the responses.",
     ),
 ]
 
@@ -178,12 +178,12 @@ def command(
     time_tolerance: TimeTolerance = 1.0,
     as_json: ReplayJson = False,
 ) -> None:
-    """Run recorded requests through the state machine and compare its answers.
+    """Run recorded requests through the broker model and compare the responses.
 
-    Files are merged by time. With --compare the exit code is 1 unless every answer is the recorded
-    one, at about the recorded time (docs/comparison.md). The broker's settings are those of
-    --broker-config, else those that `capture` wrote beside the files, of the job, or of the state
-    that it goes on from. Request logs lack the headers of batches: --batches has them.
+    Files are merged by time. With --compare the exit code is 1 unless every response matches the
+    recorded one, at about the recorded time. Broker settings come from --broker-config, otherwise
+    from the files that `capture` wrote beside the recordings, from the job, or from the state of
+    --from. Request logs have no batch headers; pass them with --batches.
     """
     from brokertwin.streaming.replay import report
     from brokertwin.streaming.replay.documents import answer_documents
@@ -191,7 +191,10 @@ def command(
     from brokertwin.streaming.replay.timing import TOLERANCES
 
     if as_json and out == STANDARD_OUTPUT:
-        raise UserError("--json and --out - would both write to standard output.")
+        raise UserError(
+            "Cannot combine --json with `--out -`: both write to standard output.",
+            "Pass a file to --out, or leave out --json.",
+        )
     spark = engine is Engine.SPARK
     kind = _kind_of(_Asked(state, until, diff, out, spark, compare, check, keep, begin_from))
     apis = _apis(only)
@@ -232,7 +235,7 @@ def command(
 
 
 def compared_again(where: Where, broker_config: Path | None) -> "list[Compared]":
-    """Every request of a recording decided again, and its answer compared. Raises UserError."""
+    """Handle every request of a recording again and compare the responses. Raises UserError."""
     from brokertwin.streaming.replay import report
     from brokertwin.streaming.replay.search import LIMITS
 
@@ -247,7 +250,7 @@ def compared_again(where: Where, broker_config: Path | None) -> "list[Compared]"
 def states_around(
     where: Where, place: str, broker_config: Path | None
 ) -> "tuple[Columns, Columns]":
-    """The tables before an exchange of a recording is decided, and after it. Raises UserError."""
+    """Return the tables before and after an exchange of a recording. Raises UserError."""
     from brokertwin.streaming.replay.search import LIMITS
     from brokertwin.streaming.replay.until import events_around
 
@@ -264,9 +267,10 @@ def _planner(
     begins: "KeptState | None",
     is_spark: bool,
 ) -> "Callable[..., tuple[Recording, Plan]]":
-    """What reads a recording and puts its events in the order that explains the recorded answers.
+    """Return a function that reads a recording and plans the order of its events.
 
-    Where it does not follow those it is the order of arrival. A job's own order is known.
+    The order is the one that explains the recorded responses, or, if `follows` is false, that of
+    arrival. The order of a job's own events is known.
     """
     from brokertwin.streaming.replay.plan import plan
 
@@ -280,7 +284,7 @@ def _planner(
             as_decided = _as_decided(where, history, given)
             if as_decided is not None:
                 return history, as_decided
-        with _progress("finding the order", 2 * len(history.events)) as advance:
+        with _progress("finding the order of events", 2 * len(history.events)) as advance:
             planned = plan(history, cluster, given, follows, limits, advance, is_answered, begins)
             return history, planned
 
@@ -288,7 +292,7 @@ def _planner(
 
 
 def _as_decided(where: Where, history: "Recording", given: "BrokerSettings") -> "Plan | None":
-    """What a job decided, decided again in its own order; None where that cannot be."""
+    """Return the plan of a job's events in the job's own order; None if that is not possible."""
     from brokertwin.streaming.replay import of_job
 
     if not where.job or not history.exchanges:
@@ -296,15 +300,15 @@ def _as_decided(where: Where, history: "Recording", given: "BrokerSettings") -> 
     settings = where.settings()
     was = of_job.given(kafka_of(settings), settings.prefix, where.cluster)
     if isinstance(was, str):
-        warn(f"not decided in the job's own order, but as other recordings are: {was}")
+        warn(f"the job's own order of events is not known, so it is searched: {was}")
         return None
-    say(f"decided in the job's own order: {len(was.documents):,} events")
-    with _progress("deciding", len(was.documents)) as advance:
+    say(f"using the job's own order of {counted(len(was.documents), 'event')}")
+    with _progress("handling requests", len(was.documents)) as advance:
         return of_job.plan(was, history.exchanges, given, advance)
 
 
 def _history(where: Where, begins: "KeptState | None") -> "Recording":
-    """What is recorded; says what cannot be read. What goes on from a state may be nothing."""
+    """Read the recording and report unreadable lines; may be empty with --from."""
     from brokertwin.streaming.replay import recording, report
 
     if where.is_nowhere() and begins is not None:
@@ -318,7 +322,7 @@ def _history(where: Where, begins: "KeptState | None") -> "Recording":
 
 
 def _until(planned: "Plan", until: str | None, time_zone: str) -> Sequence[bytes]:
-    """The events up to a moment, if one is named, else all."""
+    """Return the events up to --until, or all."""
     from brokertwin.streaming.ingest.pipeline import zone_of
     from brokertwin.streaming.replay.until import events_until
 
@@ -330,9 +334,9 @@ def _until(planned: "Plan", until: str | None, time_zone: str) -> Sequence[bytes
 def _decide(
     planned: "Plan", documents: Sequence[bytes], settings: "Settings", engine: Engine, check: bool
 ) -> "tuple[dict[str, Answer], Cell | None, bool]":
-    """The answers of an engine, its cell if it is local, and whether all held, if that is checked.
+    """Return an engine's responses, its cell if it is local, and False if --check failed.
 
-    What the search for the order has decided already is not decided again.
+    Responses that the search for the order has computed are reused.
     """
     violations: list[str] | None = [] if check else None
     with _progress("deciding", len(documents)) as advance:
@@ -352,7 +356,7 @@ def _decide(
 
 
 class _Asked(NamedTuple):
-    """What a user has asked for, as far as it has to go together."""
+    """Options of the command that depend on each other."""
 
     state: str | None
     until: str | None
@@ -366,33 +370,40 @@ class _Asked(NamedTuple):
 
 
 def _kind_of(asked: _Asked) -> "Kind | None":
-    """The kind of items to show. Raises UserError where options do not go together."""
+    """Return the kind of items to show. Raises UserError if options conflict."""
     if asked.is_spark:
         extras.need("`brokertwin replay --engine spark`", *extras.SPARK)
     if asked.check and asked.is_spark:
-        raise UserError("--check looks into the state of this process.", "Take --engine local.")
+        raise UserError(
+            "Cannot combine --check with --engine spark, whose state is in another process.",
+            "Use --engine local.",
+        )
     others = (asked.until, asked.out, asked.keep, asked.compare, asked.check, asked.is_spark)
     if asked.diff is not None and any(others):
         raise UserError(
-            "--diff is a report of its own, of this process.", "Take it with --state alone."
+            "--diff can only be combined with --state.",
+            "Leave out --until, --out, --keep, --compare, --check and --engine spark.",
         )
     if asked.until is not None and (asked.compare or (asked.state, asked.keep) == (None, None)):
         raise UserError(
-            "--until says when --state looks, and of when --keep keeps.",
-            "Add --state groups, for instance.",
+            "--until requires --state or --keep, without --compare.",
+            "Add for example --state groups.",
         )
     if asked.is_spark and (asked.state is not None or asked.keep or asked.begin_from):
         option = "--state" if asked.state is not None else "--keep" if asked.keep else "--from"
-        raise UserError(f"{option} is about the state of this process.", "Take --engine local.")
+        raise UserError(
+            f"Cannot combine {option} with --engine spark, whose state is in another process.",
+            "Use --engine local.",
+        )
     if asked.state is not None and asked.compare:
-        raise UserError("--state and --compare are two reports.", "Ask for one after the other.")
+        raise UserError("Cannot combine --state with --compare.", "Run the command once with each.")
     return state_tables.kind_of(asked.state)
 
 
 def _show_state(
     kind: "Kind", cell: "Cell", until: str | None, all_items: bool, as_json: bool
 ) -> None:
-    """The items of a kind as the events have left them."""
+    """Print the items of a kind after the events."""
     from brokertwin.streaming import state_rows
 
     found = state_rows.rows(kind, {cell.settings.name: cell.columns()})
@@ -405,17 +416,17 @@ def _show_state(
 
 
 def _show_violations(violations: list[str] | None) -> bool:
-    """Says what did not hold in the state, if anything was checked; whether all did."""
+    """Print violations of --check; returns True if there are none."""
     if violations is None:
         return True
     for violation in violations[:VIOLATIONS_SHOWN]:
         warn(violation)
-    say(f"checked after each event: {len(violations)} violations")
+    say(f"checked after each event: {counted(len(violations), 'violation')}")
     return not violations
 
 
 def _give(documents: list[dict[str, Any]], out: Path | None, as_json: bool) -> None:
-    """The machine's answers: as lines, and as one document where that is asked for."""
+    """Print or write the responses, as lines or as one document."""
     from brokertwin.streaming.replay.documents import as_line
 
     if as_json:
@@ -431,7 +442,7 @@ def _report(
     out: Path | None,
     is_json: bool,
 ) -> None:
-    """Write and print what a comparison says."""
+    """Write and print a comparison."""
     from brokertwin.streaming.replay import report
     from brokertwin.streaming.replay.documents import comparison_document, json_lines
 
@@ -455,9 +466,9 @@ def _print(document: Any) -> None:
 def _broker_settings(
     where: Where, file: Path | None, pairs: list[str] | None, begins: "KeptState | None"
 ) -> "BrokerSettings":
-    """The settings of --broker-config, else those of the recorded broker; --set goes before both.
+    """Return the settings of --broker-config or of the recorded broker, overridden by --set.
 
-    They are beside the recordings, or a job has said its own, or a kept state has them.
+    The recorded broker's settings come from a file beside the recording, a job or a kept state.
     """
     beside = _recorded_settings(where) if file is None else {}
     if begins is not None and file is None and not beside:
@@ -470,7 +481,7 @@ def _broker_settings(
 
 
 def _recorded_settings(where: Where) -> dict[str, str]:
-    """What is known of the settings of the broker that was recorded. Raises UserError."""
+    """Return the known settings of the recorded broker. Raises UserError."""
     if not where.job:
         from brokertwin.streaming.replay.settings_beside import settings_beside
 
@@ -485,7 +496,7 @@ def _recorded_settings(where: Where) -> dict[str, str]:
 
 
 def _apis(only: str | None) -> frozenset[str]:
-    """The APIs of `--only` by their names in the request log; Kafka's other spelling is taken too.
+    """Return the APIs of `--only` by their request log names; accepts both of Kafka's spellings.
 
     Raises:
         UserError: Kafka has no such API.
@@ -499,14 +510,14 @@ def _apis(only: str | None) -> frozenset[str]:
         if plain not in names:
             near = difflib.get_close_matches(plain, names, n=3, cutoff=0.5)
             hint = f"Did you mean {' or '.join(names[one] for one in near)}?" if near else ""
-            raise UserError(f"--only: Kafka has no API {name}.", hint)
+            raise UserError(f"Unknown API in --only: {name}.", hint)
         chosen.add(names[plain])
     return frozenset(chosen)
 
 
 @contextmanager
 def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, where that is a terminal."""
+    """Show a progress bar on a terminal."""
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(title, total=total)
         yield lambda done: bar.update(task, completed=done)
@@ -521,4 +532,4 @@ def _write(lines: Iterable[str], out: Path) -> None:
         with out.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
     except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}.") from None
+        raise UserError(f"Cannot write to {out}: {error.strerror}.") from None

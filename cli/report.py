@@ -1,4 +1,4 @@
-"""`brokertwin report`: leaders, in-sync replicas and high watermarks of a recorded cluster."""
+"""`brokertwin report`: leaders, in-sync replicas and high watermarks in a recorded cluster."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from brokertwin.cli.ingest import Broker, TimeZone
 from brokertwin.cli.options import AsJson, BrokerConfig, typed_broker_settings
 from brokertwin.cli.output import err, say, show_json, show_table, warn
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.state.observed.checkpoints import CheckedEntry
@@ -34,8 +35,8 @@ Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE…",
-        help="Request logs of the cluster's brokers, and of its controller where there are some:"
-        " only there is AlterPartition; also .gz.",
+        help="Request logs of the cluster's brokers and controllers, because only controller logs"
+        " have AlterPartition; also .gz.",
     ),
 ]
 Partitions = Annotated[
@@ -43,7 +44,7 @@ Partitions = Annotated[
     typer.Option(
         "--partition",
         metavar="TOPIC-N",
-        help="Report this partition alone, with every change of it; repeatable.",
+        help="Report only this partition, with all its changes; repeatable.",
     ),
 ]
 Checkpoints = Annotated[
@@ -51,8 +52,8 @@ Checkpoints = Annotated[
     typer.Option(
         "--checkpoints",
         metavar="DIR",
-        help=f"Hold each {CHECKPOINT} below this directory against what was derived; the folder"
-        " that it is in ends with the broker's id, like broker-1; repeatable.",
+        help=f"Compare each {CHECKPOINT} below this directory with the derived HW. Its folder's"
+        " name must end with the broker id: broker-1; repeatable.",
     ),
 ]
 Plot = Annotated[
@@ -60,8 +61,7 @@ Plot = Annotated[
     typer.Option(
         "--plot",
         metavar="FILE",
-        help="Draw LEO, HW and ISR over time: FILE.html (a page that needs nothing else), .svg or"
-        " .png.",
+        help="Plot LEO, HW and ISR over time to FILE.html (self-contained page), .svg or .png.",
     ),
 ]
 
@@ -76,11 +76,11 @@ def command(
     time_zone: TimeZone = "UTC",
     as_json: AsJson = False,
 ) -> None:
-    """Show how a recorded cluster replicated, from its brokers' request logs.
+    """Show replication in a recorded cluster, from its brokers' request logs.
 
-    Follows leaders, log end offsets (LEO), in-sync replicas (ISR) and high watermarks (HW) through
-    what clients and followers asked and were answered, and holds each HW that a leader told against
-    Kafka's rule. Where the two differ without a reason the exit code is 1.
+    Derives leaders, log end offsets (LEO), in-sync replicas (ISR) and high watermarks (HW) from the
+    requests and responses of clients and followers, and compares each HW that a leader reported
+    with Kafka's rule. Exits with code 1 if there is an unexplained difference.
     """
     from brokertwin.state.observed.replication import ReplicationObserver
     from brokertwin.streaming.ingest.pipeline import Reading, zone_of
@@ -125,24 +125,28 @@ def command(
 
 
 def _checkpoints(directories: list[Path]) -> list[tuple[int, str]]:
-    """Broker and text of each checkpoint below some directories."""
+    """Return broker id and text of each checkpoint below the directories."""
     found = []
     for directory in directories:
         paths = sorted(directory.rglob(CHECKPOINT))
         if not paths:
-            raise UserError(f"There is no {CHECKPOINT} below {directory}.")
+            raise UserError(
+                f"There is no {CHECKPOINT} below {directory}.",
+                "Pass a directory with the brokers' log directories to --checkpoints.",
+            )
         for path in paths:
             broker = path.parent.name.rpartition("-")[2]
             if not broker.isdigit():
                 raise UserError(
-                    f"Whose is {path}?", "The folder's name has to end with the broker's id."
+                    f"Cannot tell which broker {path} belongs to.",
+                    "Rename its folder so that the name ends with the broker id: broker-1.",
                 )
             found.append((int(broker), path.read_text()))
     return found
 
 
 class _Report:
-    """What is shown of an observer's findings: all partitions, or some."""
+    """The shown part of an observer's findings: all partitions or some."""
 
     def __init__(
         self, observer: "ReplicationObserver", summary: "Summary", partitions: list[str]
@@ -153,7 +157,9 @@ class _Report:
         names = {self._name(place): place for place in observer.partitions}
         for name in partitions:
             if name not in names:
-                raise UserError(f"{name} is not in the recording.", f"There are {sorted(names)}.")
+                raise UserError(
+                    f"The recording has no partition {name}.", f"It has {sorted(names)}."
+                )
         shown = partitions or sorted(names)
         self.partitions = {name: observer.partitions[names[name]] for name in shown}
         self.samples: list[Sample] = [s for s in observer.samples if self._has(s)]
@@ -170,13 +176,13 @@ class _Report:
 
     @property
     def unexplained(self) -> list["Difference"]:
-        """High watermarks that the rule does not give, and no race explains."""
+        """High watermarks that differ from the rule without a known reason."""
         from brokertwin.state.observed.replication import UNEXPLAINED
 
         return [each for each in self.differences if each.why == UNEXPLAINED]
 
     def check(self, files: Sequence[tuple[int, str]]) -> list["CheckedEntry"]:
-        """The entries of checkpoint files, held against what was derived."""
+        """Compare the entries of checkpoint files with the derived high watermarks."""
         from brokertwin.state.logs import checkpoint_files
         from brokertwin.state.observed import checkpoints
 
@@ -186,7 +192,7 @@ class _Report:
                 found.append((broker, checkpoint_files.parse(text)))
             except checkpoint_files.CheckpointError as error:
                 raise UserError(
-                    f"The checkpoint of broker {broker} cannot be read: {error}."
+                    f"Cannot read the checkpoint of broker {broker}: {error}."
                 ) from None
         nameless = {topic_id for topic_id, _ in self._observer.partitions} - set(
             self._observer.names
@@ -194,7 +200,7 @@ class _Report:
         return checkpoints.check(self._observer.samples, nameless, found)
 
     def as_json(self, checked: Sequence["CheckedEntry"]) -> dict[str, Any]:
-        """Everything, for programs. Times are ms since 1970."""
+        """All findings as JSON; times are in ms since 1970."""
         return {
             "partitions": {name: _state(known) for name, known in self.partitions.items()},
             "highWatermarks": self._counts(),
@@ -215,40 +221,41 @@ class _Report:
         }
 
     def show(self, checked: Sequence["CheckedEntry"]) -> None:
-        """Tables for people."""
+        """Print the findings as tables."""
         from brokertwin.streaming.explain.story import clock
 
         show_table(
-            ("partition", "leader", "epoch", "in sync", "LEO", "HW", "HW is"),
+            ("partition", "leader", "leader epoch", "ISR", "LEO", "HW", "HW source"),
             [_row(name, known) for name, known in self.partitions.items()],
         )
         if self._asked:
             self._show_changes()
         if self.differences:
             show_table(
-                ("time", "partition", "HW told", "by the rule", "why", "line"),
+                ("time", "partition", "reported HW", "expected HW", "reason", "line"),
                 [
                     (clock(d.time), f"{d.topic}-{d.partition}", d.told, d.derived, d.why, d.place)
                     for d in self.differences[:DIFFERENCES_SHOWN]
                 ],
-                title="High watermarks that the rule does not give",
+                title="High watermarks that differ from Kafka's rule",
             )
         for change in self.odd_changes:
-            verb = "in" if change.is_added else "out"
+            verb = "added to" if change.is_added else "removed from"
             warn(
-                f"{change.topic}-{change.partition}: leader {change.leader} wanted broker"
-                f" {change.broker} {verb} at {clock(change.time)}, and {change.why}"
-                f" ({change.place})"
+                f"{change.topic}-{change.partition}: leader {change.leader} asked at"
+                f" {clock(change.time)} for broker {change.broker} to be {verb} the ISR, but"
+                f" {change.why} ({change.place})"
             )
         say(
-            f"in-sync replicas: {len(self.isr_changes)} changes,"
-            f" {len(self.isr_changes) - len(self.odd_changes)} by the rule"
+            f"ISR: {counted(len(self.isr_changes), 'change')},"
+            f" {len(self.isr_changes) - len(self.odd_changes):,} as expected"
         )
         counts = ", ".join(f"{count} {name}" for name, count in self._counts().items())
-        say(f"high watermarks that leaders told: {counts}")
+        say(f"high watermarks reported by leaders: {counts}")
         wrong = [each for each in checked if each.why]
         if checked:
-            say(f"checkpoints: {len(checked) - len(wrong)} of {len(checked)} entries as derived")
+            entries = counted(len(checked), "entry", "entries")
+            say(f"checkpoints: {len(checked) - len(wrong):,} of {entries} as expected")
         for each in wrong:
             warn(
                 f"broker {each.broker} has {each.offset} for {each.topic}-{each.partition}:"
@@ -256,7 +263,8 @@ class _Report:
             )
 
         for api, count in self._observer.unread.items():
-            warn(f"{count} {api} have another shape than Kafka 4.3's, and were passed over")
+            messages = counted(count, f"{api} message")
+            warn(f"skipped {messages}, whose fields are not those of Kafka 4.3")
 
     def _show_changes(self) -> None:
         from brokertwin.streaming.explain.story import clock
@@ -274,9 +282,9 @@ class _Report:
             )
             for sample in self.samples[-CHANGES_SHOWN:]
         ]
-        columns = ("time", "partition", "leader", "epoch", "in sync", "LEO", "HW", "because")
+        columns = ("time", "partition", "leader", "leader epoch", "ISR", "LEO", "HW", "reason")
         hidden = len(self.samples) - len(rows)
-        title = f"The last {len(rows)} of {len(self.samples)} changes" if hidden else "Changes"
+        title = f"Last {len(rows)} of {len(self.samples)} changes" if hidden else "Changes"
         show_table(columns, rows, title=title)
 
 

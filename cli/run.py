@@ -1,4 +1,4 @@
-"""`brokertwin run`: the long-running job."""
+"""`brokertwin run`: the streaming job."""
 
 import os
 import signal
@@ -25,6 +25,7 @@ from brokertwin.cli.options import (
 )
 from brokertwin.cli.output import err, say_at, show_error, show_json, warn
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,19 +42,19 @@ NOT_CLEAN = 1
 Checkpoint = Annotated[
     Path | None,
     typer.Option(
-        "--checkpoint", metavar="DIR", help="Where the state lies; made at the first start."
+        "--checkpoint", metavar="DIR", help="Checkpoint directory; created at the first start."
     ),
 ]
 Clusters = Annotated[
     list[str] | None,
-    typer.Option("--cluster", metavar="NAME", help="A cluster to hold; repeatable."),
+    typer.Option("--cluster", metavar="NAME", help="A cluster of the job; repeatable."),
 ]
 Brokers = Annotated[
     list[str] | None,
     typer.Option(
         "--brokers",
         metavar="[CLUSTER=]N|IDS",
-        help="How many brokers each cluster has, or their ids: 3, 1,2,101, demo=3; repeatable.",
+        help="Number of brokers of each cluster, or their ids: 3, 1,2,101, demo=3; repeatable.",
     ),
 ]
 Cells = Annotated[
@@ -61,34 +62,34 @@ Cells = Annotated[
     typer.Option(
         "--cells",
         metavar="N",
-        help="Cells of each cluster, at most one for each broker; a checkpoint fixes it.",
+        help="Cells of each cluster, at most one for each broker; fixed once a checkpoint exists.",
     ),
 ]
 Trigger = Annotated[
     str | None,
-    typer.Option("--trigger", metavar="TIME", help='Between micro-batches, as in "2 seconds".'),
+    typer.Option("--trigger", metavar="TIME", help='Interval of micro-batches: "2 seconds".'),
 ]
 EventTime = Annotated[
     str | None,
     typer.Option(
         "--event-time",
         metavar="append|recorded",
-        help="Clamp event times to Kafka's LogAppendTime, or take them as written (no clock).",
+        help="Limit event times to Kafka's LogAppendTime, or use them unchanged.",
     ),
 ]
 Interventions = Annotated[
     bool,
     typer.Option(
         "--interventions",
-        help="Take what `brokertwin cluster` does to brokers: stop, kill, sever, …",
+        help="Accept `brokertwin cluster` commands that change brokers: stop, kill, sever, …",
     ),
 ]
 Records = Annotated[
     bool | None,
     typer.Option(
         "--records/--no-records",
-        help="Write every change of durable state to the topic `records`, or leave that out; by"
-        " default only with several --cells: else `replay --job --records` gives them again.",
+        help="Write every change of durable state to the topic `records`; the default with several"
+        " --cells. Without it, `replay --job --records` can rebuild them.",
         show_default=False,
     ),
 ]
@@ -96,8 +97,8 @@ AvailableNow = Annotated[
     bool,
     typer.Option(
         "--available-now",
-        help="End when the topic's end is committed and no request waits any more; without a new"
-        " event in seconds and without Spark.",
+        help="Stop when all events of the topic are committed and no request is pending. Without"
+        " new events it does not start Spark.",
     ),
 ]
 Snapshots = Annotated[
@@ -105,7 +106,7 @@ Snapshots = Annotated[
     typer.Option(
         "--snapshots",
         metavar="DIR",
-        help="Where snapshots of the state and the offsets go; given, one is taken at the end.",
+        help="Directory for snapshots of state and offsets; also takes one at the end.",
     ),
 ]
 SnapshotEvery = Annotated[
@@ -113,7 +114,7 @@ SnapshotEvery = Annotated[
     typer.Option(
         "--snapshot-every",
         metavar="N UNIT",
-        help='Take snapshots while the job runs, as in "100 batches" or "5 minutes".',
+        help='Take snapshots at this interval: "100 batches", "5 minutes".',
     ),
 ]
 SnapshotSuite = Annotated[
@@ -121,7 +122,7 @@ SnapshotSuite = Annotated[
     typer.Option(
         "--snapshot-suite",
         metavar="default|FILE",
-        help="Keep snapshots aside that do not meet our suite of `check`, or one of your own.",
+        help="Set snapshots aside that fail this suite: the built-in one or your own.",
     ),
 ]
 CheckEvery = Annotated[
@@ -129,7 +130,7 @@ CheckEvery = Annotated[
     typer.Option(
         "--check-every",
         metavar="N UNIT",
-        help='Check committed offsets while the job runs, as in "100 batches", and at its end.',
+        help='Check the job\'s data at this interval, "100 batches", and at the end.',
     ),
 ]
 CheckOn = Annotated[
@@ -137,14 +138,14 @@ CheckOn = Annotated[
     typer.Option(
         "--check-on",
         metavar="KIND,…",
-        help="What these look at: snapshot (the committed offsets, without it), requests,"
-        " responses, records (what came to the topics since the last check).",
+        help="What to check: snapshot (the committed offsets; default), requests, responses,"
+        " records (new rows of these topics).",
     ),
 ]
 CheckSuite = Annotated[
     str | None,
     typer.Option(
-        "--check-suite", metavar="default|FILE", help="The suite of these checks; else ours."
+        "--check-suite", metavar="default|FILE", help="Suite for these checks; default: built-in."
     ),
 ]
 CheckPolicy = Annotated[
@@ -152,7 +153,7 @@ CheckPolicy = Annotated[
     typer.Option(
         "--check-policy",
         metavar="warn|hold|stop",
-        help="What a check that fails does: tell it, hold snapshots back, end the job (code 3).",
+        help="After a failed check: warn, hold back snapshots, or stop the job (exit code 3).",
     ),
 ]
 FollowOffsets = Annotated[
@@ -160,35 +161,35 @@ FollowOffsets = Annotated[
     typer.Option(
         "--follow-offsets",
         metavar="HOST:PORT",
-        help="Keep what groups of another Kafka commit, as `offsets import --follow` does.",
+        help="Record offsets that groups of another Kafka commit, as `offsets import --follow`.",
     ),
 ]
 FollowInto = Annotated[
     Path | None,
     typer.Option(
-        "--follow-into", metavar="DIR", help="Where that goes; `brokertwin offsets` reads it."
+        "--follow-into", metavar="DIR", help="Directory for them, for `brokertwin offsets`."
     ),
 ]
 Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
+    str | None, typer.Option("--master", metavar="URL", help="Spark master; default: local[*].")
 ]
 SparkConf = Annotated[
     list[str] | None,
     typer.Option(
         "--spark-conf",
         metavar="NAME=VALUE",
-        help="Spark's own configuration, such as spark.executor.memory=4g; repeatable.",
+        help="Spark setting such as spark.executor.memory=4g; repeatable.",
     ),
 ]
 SparkUi = Annotated[
-    bool, typer.Option("--spark-ui", help="Serve Spark's own UI, on port 4040 or one after it.")
+    bool, typer.Option("--spark-ui", help="Start Spark's own web UI, on port 4040 or above.")
 ]
 StopTimeout = Annotated[
     float | None,
     typer.Option(
         "--stop-timeout",
         metavar="SECONDS",
-        help="How long SIGTERM and SIGINT wait for the running batch's commit.",
+        help="Seconds to wait for the running micro-batch at SIGTERM or SIGINT.",
     ),
 ]
 
@@ -225,10 +226,10 @@ def command(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the job: requests in, responses and offsets out.
+    """Run the streaming job: reads requests, writes responses and offsets.
 
-    SIGTERM or SIGINT lets the running micro-batch commit, a second one stops at once. The exit code
-    is 0 only if every planned micro-batch has committed.
+    At SIGTERM or SIGINT the running micro-batch is committed before the job stops; a second signal
+    stops it at once. The exit code is 0 only if every planned micro-batch was committed.
     """
     settings = settings_of(
         config,
@@ -260,13 +261,14 @@ def command(
     given = typed_broker_settings(broker_config, broker_set)
     ended = _run(settings, given, available_now, _Shown(http_listen, as_json))
     if not ended.is_clean:
-        warn(f"batch {ended.planned} was planned and has not committed; it runs at the next start")
+        warn(f"micro-batch {ended.planned} was not committed; it runs again at the next start")
         raise typer.Exit(NOT_CLEAN)
-    say_at(f"{ended.committed + 1} micro-batches, all committed")
+    batches = counted(ended.committed + 1, "micro-batch", "micro-batches")
+    say_at(f"{batches}, all committed")
 
 
 class _Shown(NamedTuple):
-    """How it is watched: `--http-listen`, and whether progress is JSON."""
+    """How the job is watched: `--http-listen` and `--json`."""
 
     http_listen: str | None
     as_json: bool
@@ -275,7 +277,7 @@ class _Shown(NamedTuple):
 def _run(
     settings: "Settings", given: "BrokerSettings", available_now: bool, shown: _Shown
 ) -> "Ended":
-    """Check, prepare, run, and take the snapshot at the end. Exits where the query fails."""
+    """Check, prepare and run the job, and take the last snapshot. Exits if the query fails."""
     from brokertwin.cli import run_checks, run_cleaning, run_following, run_snapshots
     from brokertwin.streaming import runner
     from brokertwin.streaming.session import check_start, session_when_needed
@@ -296,13 +298,13 @@ def _run(
         session = stack.enter_context(session_when_needed(settings, say_at))
         snapshots = run_snapshots.Snapshots(settings, watched, gate, checks.holds)
         if available_now and runner.has_nothing_to_do(job, session):
-            say_at("nothing to read: the job ends without starting Spark")
+            say_at("no new events: the job ends without starting Spark")
             ended = runner.ended(settings.checkpoint_dir)
         else:
             checks.begin(job.client)
             session()
-            _heed_signals(stop)  # PySpark has put its own in place
-            say_at(f"reading {settings.prefix}.requests; Ctrl-C ends it after a micro-batch")
+            _heed_signals(stop)  # replaces PySpark's handlers
+            say_at(f"reading {settings.prefix}.requests; Ctrl-C stops after a micro-batch")
             observe = stack.enter_context(_observed(watched, shown.as_json))
             look = stack.enter_context(run_following.following(settings, session))
             cleaning = run_cleaning.Cleaning(job, given, session)
@@ -328,7 +330,7 @@ def _query(
     watched: "JobSource",
     look: "Callable[[], None]",
 ) -> "Ended":
-    """Run the query, and look now and then at what runs beside it. Exits where it fails."""
+    """Run the query and call `look` regularly. Exits if the query fails."""
     from brokertwin.streaming import runner
 
     def looked() -> None:
@@ -338,7 +340,7 @@ def _query(
     try:
         return runner.run(job, stop, available_now, observe, session, looked)
     except runner.QueryFailed as failed:
-        show_error(UserError(f"The query failed: {failed}"))
+        show_error(UserError(f"The streaming query failed: {failed}"))
         raise typer.Exit(NOT_CLEAN) from None
     finally:
         watched.pulse.stopping()
@@ -346,7 +348,7 @@ def _query(
 
 @contextmanager
 def _watched(settings: "Settings", http_listen: str | None, stop: "Stop") -> "Iterator[JobSource]":
-    """What is told where the job stands; it is served while entered if there is an address."""
+    """Yield the job's status, served over HTTP if there is an address."""
     from brokertwin.cli.watching.server import OPTION, listen_address, served
     from brokertwin.cli.watching.sources import JobSource
 
@@ -355,13 +357,13 @@ def _watched(settings: "Settings", http_listen: str | None, stop: "Stop") -> "It
         yield source
         return
     with served(source, f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
-        say_at(f"to be watched at {url}")
+        say_at(f"status page at {url}")
         yield source
 
 
 @contextmanager
 def _observed(watched: "JobSource", as_json: bool) -> "Iterator[Observer]":
-    """Shows progress here and over HTTP."""
+    """Show progress on the terminal and over HTTP."""
     with ExitStack() as stack:
         show = _as_json if as_json else stack.enter_context(_lines())
 
@@ -373,13 +375,13 @@ def _observed(watched: "JobSource", as_json: bool) -> "Iterator[Observer]":
 
 
 def _as_json(progress: "Progress") -> None:
-    """A line on standard output."""
+    """Print progress as a JSON line."""
     show_json(progress.document())
 
 
 @contextmanager
 def _lines() -> "Iterator[Observer]":
-    """What standard error shows of the progress: a table, lines, or log lines."""
+    """Show progress on standard error: a table, lines, or log lines."""
     from brokertwin.cli.live import Live
 
     if logs.is_json():
@@ -392,7 +394,7 @@ def _lines() -> "Iterator[Observer]":
 
 
 def _heed_signals(stop: "Stop") -> None:
-    """The first SIGTERM or SIGINT asks for an end in order, the second ends the process."""
+    """Stop the job at the first SIGTERM or SIGINT, and the process at the second."""
 
     def heed(number: int, _frame: FrameType | None) -> None:
         if stop.wanted.is_set():
@@ -400,7 +402,8 @@ def _heed_signals(stop: "Stop") -> None:
             os._exit(NOT_CLEAN)
         stop.wanted.set()
         say_at(
-            f"{signal.Signals(number).name}: waiting for the running micro-batch; once more: now"
+            f"{signal.Signals(number).name}: waiting for the running micro-batch; send it again to"
+            " stop now"
         )
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""The checks that `brokertwin run` makes of itself, while it runs and at its end."""
+"""Checks of a job's own data during and at the end of `brokertwin run`."""
 
 import threading
 import time
@@ -15,6 +15,7 @@ from brokertwin.sinks import checks
 from brokertwin.streaming import batch_checks, snapshots
 from brokertwin.streaming.batch_checks import SNAPSHOT, Policy, Standing
 from brokertwin.streaming.state_reader import committed_batch
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,21 +29,21 @@ if TYPE_CHECKING:
 
 
 def gate(settings: "Settings") -> "Judge | None":
-    """The judge of the job's snapshots, where a suite is set. Raises UserError."""
+    """Return the judge of the job's snapshots if a suite is set. Raises UserError."""
     named = settings.snapshot_suite
     return checks.gate(checks.suite_named("--snapshot-suite", named)) if named else None
 
 
 class Checks:
-    """Checks a job's newest micro-batch every so often, and tells it: a line, and over HTTP.
+    """Check a job's newest micro-batch at an interval and report results.
 
     Args:
-        settings: the job's.
-        watched: is told of them.
-        stop: set where the policy is to end the job.
+        settings: the job's settings.
+        watched: receives the results.
+        stop: set if the policy is to stop the job.
 
     Raises:
-        UserError: the suite is none, or great-expectations is not installed.
+        UserError: the suite is invalid, or great-expectations is not installed.
     """
 
     def __init__(self, settings: "Settings", watched: "JobSource", stop: threading.Event) -> None:
@@ -54,20 +55,21 @@ class Checks:
         kinds = dict.fromkeys(each.strip() for each in settings.check_on.split(","))
         if self._suite is not None and len(kinds) > 1:
             raise UserError(
-                f"--check-suite {settings.check_suite} is a suite for the columns of one kind.",
-                f"Take one of --check-on {settings.check_on}, or leave the suite out.",
+                f"--check-suite {settings.check_suite} fits only one kind of data, but --check-on"
+                f" has several: {settings.check_on}.",
+                "Pass one kind to --check-on, or leave out --check-suite.",
             )
         if every and "records" in kinds and not settings.writes_records:
             raise UserError(
-                "The checks are to look at records, and the job writes none.",
-                "Start the job with --records, or take records out of --check-on.",
+                "Cannot check records, because the job does not write them.",
+                "Add --records, or remove records from --check-on.",
             )
         self._sees_offsets = SNAPSHOT in kinds
         self._kinds = tuple(each for each in kinds if each != SNAPSHOT)
         self._rows: TopicRows | None = None
 
     def begin(self, client: "ClientProperties") -> None:
-        """Look at the job's topics from now on. Raises UserError as `rows_from_now`."""
+        """Read the job's topics from now on. Raises UserError."""
         from brokertwin.streaming import topic_checks
 
         if self._every is not None and self._kinds:
@@ -75,12 +77,12 @@ class Checks:
             self._rows = topic_checks.rows_from_now(client, prefix, self._kinds)
 
     def holds(self) -> str:
-        """Why no snapshot may be taken or removed; empty where it may."""
+        """Return why snapshots may not be taken or deleted now; empty if they may."""
         return self._standing.holds
 
     @contextmanager
     def while_running(self, session: "Callable[[], SparkSession]") -> Iterator[None]:
-        """Check as often as is wanted while it is entered."""
+        """Check at the interval while entered."""
         if self._every is None:
             yield
             return
@@ -94,29 +96,29 @@ class Checks:
             yield
 
     def at_end(self, session: "Callable[[], SparkSession]", committed: int) -> None:
-        """Check the last micro-batch, if that is not done. Exits where a check ends the job."""
+        """Check the last micro-batch if necessary. Exits if a failed check stops the job."""
         standing = self._standing
         if self._every is not None and committed > standing.batch and not standing.has_stopped:
             self._check(session)
         if standing.has_stopped:
             show_error(
                 UserError(
-                    f"The job was stopped: {standing.holds}",
-                    "`brokertwin explain group` tells how it came to that. --check-policy warn"
-                    " lets the job go on.",
+                    f"A failed check stopped the job: {standing.holds}",
+                    "`brokertwin explain group` shows the cause. --check-policy warn lets the job"
+                    " continue.",
                 )
             )
             raise typer.Exit(EXIT_CODES["critical"])
 
     def _check(self, session: "Callable[[], SparkSession]") -> int:
-        """Check the newest micro-batch; gives back which one that was."""
+        """Check the newest micro-batch and return its number."""
         begun = time.monotonic()
         try:
             batch, found = self._found(session)
-        except Exception as error:  # noqa: BLE001 (a file that is gone: the job goes on)
+        except Exception as error:  # noqa: BLE001 (for example a deleted file: the job continues)
             self._watched.no_check()
             why = error.message if isinstance(error, UserError) else repr(error)
-            warn(f"no check: {why} The job goes on.")
+            warn(f"check failed to run: {why} The job continues.")
             return self._standing.batch
         self._standing.add(batch, found)
         self._watched.check(batch, found)
@@ -125,7 +127,7 @@ class Checks:
         return batch
 
     def _found(self, session: "Callable[[], SparkSession]") -> "tuple[int, list[BatchCheck]]":
-        """What the newest micro-batch has left, and what has come to the topics by now."""
+        """Check the newest micro-batch and the new rows of the topics."""
         directory = self._settings.checkpoint_dir
         batch, found = committed_batch(directory), []
         if self._sees_offsets:
@@ -140,12 +142,13 @@ class Checks:
 
 
 def _tell(found: "BatchCheck", seconds: float) -> None:
-    """A line: how many expectations are met, and which are not."""
+    """Report how many expectations are met, and the failed ones."""
     checked = found.checked
     met = checked.expectations - len(checked.findings)
     said = (
-        f"check of micro-batch {found.batch}: {met} of {checked.expectations} expectations met,"
-        f" {checked.rows:,} {'offsets' if found.on == SNAPSHOT else found.on}, in {seconds:.2f} s"
+        f"check of micro-batch {found.batch}: {met} of"
+        f" {counted(checked.expectations, 'expectation')} met, {checked.rows:,}"
+        f" {'offsets' if found.on == SNAPSHOT else found.on}, in {seconds:.2f} s"
     )
     if checked.is_good:
         say_at(said)

@@ -1,4 +1,4 @@
-"""The log cleaner that `brokertwin run` has beside the job."""
+"""The log cleaner of `brokertwin run`."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from brokertwin.cli.output import say_at, warn
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,22 +20,20 @@ if TYPE_CHECKING:
     from brokertwin.streaming.kept_bases import KeptBases
 
 WAIT_MIN_S = 1.0
-"""A round reads the state row: with a backoff of 0, too, the job comes first."""
+"""Minimum wait between rounds, even with a backoff of 0, so that the job has priority."""
 
 
 class Cleaning:
-    """Cleans compacted logs while a job runs, and once more at the end of one that ends by itself.
+    """Clean compacted logs while a job runs, and once at the end of a job that stops by itself.
 
-    A state in which nothing more is due, however late it gets, is not read again: a job that is
-    idle costs the lookup of its newest micro-batch. In a busy one the tables of topics and logs are
-    opened, and of these what has changed since they had their base.
-
-    Where times are those of a recording nothing is cleaned.
+    A state in which no cleaning will be due is not read again, so that an idle job only costs the
+    lookup of its newest micro-batch. In a busy job the tables of topics and logs are read, using
+    the cached bases where possible. Nothing is cleaned if event times are those of a recording.
 
     Args:
         job: from `prepared`.
-        given: the settings that its brokers were started with.
-        session: gives a Spark session, for where the checkpoint's files do not do.
+        given: settings that the brokers were started with.
+        session: creates a Spark session if the checkpoint's files are not enough.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class Cleaning:
 
     @contextmanager
     def while_running(self) -> Iterator[None]:
-        """Clean every `log.cleaner.backoff.ms` while it is entered."""
+        """Clean every `log.cleaner.backoff.ms` while entered."""
         if self._job.settings.event_time == "recorded":
             yield
             return
@@ -60,7 +59,7 @@ class Cleaning:
             thread.join()
 
     def at_end(self) -> None:
-        """Clean once; the next run takes the outcome."""
+        """Clean once; the next run uses the result."""
         if self._job.settings.event_time != "recorded":
             self._has_stopped.clear()
             self._round(self._cleaner())
@@ -72,7 +71,7 @@ class Cleaning:
             wait_s = self._round(cleaner) or wait_s
 
     def _round(self, cleaner: "JobCleaner") -> float:
-        """Gives back how long to wait for the next one, 0 where that is not known."""
+        """Clean once; returns the wait until the next round, or 0 if unknown."""
         from brokertwin.streaming import checkpoint_log
         from brokertwin.streaming.kept_bases import KeptBases
 
@@ -88,9 +87,9 @@ class Cleaning:
             self._done = batch if is_over else None
             return cleaner.backoff_s(state)
         except (UserError, OSError) as error:
-            warn(f"the log cleaner: {error}")
-        except Exception as error:  # noqa: BLE001 (a file that Spark removes meanwhile)
-            warn(f"the log cleaner: {type(error).__name__}: {error}")
+            warn(f"the log cleaner failed: {error}")
+        except Exception as error:  # noqa: BLE001 (for example a file that Spark deletes)
+            warn(f"the log cleaner failed: {type(error).__name__}: {error}")
         return 0.0
 
     def _cleaner(self) -> "JobCleaner":
@@ -101,7 +100,7 @@ class Cleaning:
 
     def _tell(self, passes: int) -> None:
         if passes:
-            say_at(f"{passes} compacted logs were cleaned")
+            say_at(f"cleaned {counted(passes, 'compacted log')}")
 
 
 def state_of(
@@ -109,12 +108,12 @@ def state_of(
     bases: "KeptBases",
     session: "Callable[[], SparkSession] | None" = None,
 ) -> "JobState":
-    """A job's state as its newest micro-batch has left it; there is one.
+    """Return a job's state after its newest micro-batch, which must exist.
 
     Args:
-        settings: the job's.
-        bases: what was read of large tables before.
-        session: as of `state_reader.read_cells`.
+        settings: the job's settings.
+        bases: cache of large tables.
+        session: as in `state_reader.read_cells`.
 
     Raises:
         UserError: as `state_reader.read_cells`.

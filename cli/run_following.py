@@ -1,4 +1,4 @@
-"""`brokertwin run --follow-offsets`: another cluster's commits, kept while the job runs."""
+"""`brokertwin run --follow-offsets`: record another cluster's commits while the job runs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from brokertwin.cli.offset_sources import client_of
 from brokertwin.cli.output import say_at, warn
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def check(settings: "Settings", available_now: bool) -> None:
-    """Raises UserError where the options do not go together."""
+    """Raise UserError if the options conflict."""
     if settings.follow_offsets is not None and available_now:
         raise UserError(
-            "--follow-offsets goes on and --available-now ends.",
-            "`brokertwin offsets import HOST:PORT DIR` reads what is there now.",
+            "Cannot combine --follow-offsets with --available-now.",
+            "To import the current offsets, use `brokertwin offsets import HOST:PORT DIR`.",
         )
     if settings.follow_offsets is not None and settings.follow_into is None:
         raise UserError(
-            "--follow-offsets has no directory.",
-            "--follow-into DIR says where the rows go; `brokertwin offsets` reads it.",
+            "--follow-offsets requires --follow-into.",
+            "Add --follow-into DIR; read the directory with `brokertwin offsets`.",
         )
 
 
@@ -32,9 +33,9 @@ def check(settings: "Settings", available_now: bool) -> None:
 def following(
     settings: "Settings", session: "Callable[[], SparkSession]"
 ) -> "Iterator[Callable[[], None]]":
-    """What is to be called now and then while the job runs; the query ends at the end.
+    """Run the query while entered; yields a function to call regularly.
 
-    Raises UserError where the directory has another cluster's rows.
+    Raises UserError if the directory has another cluster's rows.
     """
     if settings.follow_offsets is None or settings.follow_into is None:
         yield lambda: None
@@ -44,11 +45,11 @@ def following(
 
     client = client_of(settings.follow_offsets, settings.follow_kafka_config)
     store = OffsetHistoryStore(settings.follow_into)
-    say_at(f"following the offsets of Kafka {client.bootstrap} into {settings.follow_into}")
+    say_at(f"recording offsets of Kafka {client.bootstrap} in {settings.follow_into}")
 
     def tell(count: int) -> None:
         if count:
-            say_at(f"{count} rows of the offsets of Kafka {client.bootstrap}")
+            say_at(f"{counted(count, 'offset row')} of Kafka {client.bootstrap}")
 
     query = offset_following.Following(
         lambda: offset_following.start(session(), client, store, tell=tell), warn

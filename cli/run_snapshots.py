@@ -1,4 +1,4 @@
-"""The snapshots that `brokertwin run` takes of itself, while it runs and at its end."""
+"""Snapshots during and at the end of `brokertwin run`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +10,7 @@ from brokertwin.cli.live import size_text
 from brokertwin.cli.output import say_at, show_json, warn
 from brokertwin.errors import UserError
 from brokertwin.streaming import checkpoint_log, snapshots
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Snapshots:
-    """Takes a job's snapshots, and tells them: a line, and over HTTP.
+    """Take a job's snapshots and report them, in log lines and over HTTP.
 
     Args:
-        settings: the job's.
-        watched: is told of them.
-        judge: as of `snapshot_store.write`.
-        holds: says why none may be taken or removed now; empty where it may.
+        settings: the job's settings.
+        watched: receives the results.
+        judge: as in `snapshot_store.write`.
+        holds: returns why snapshots may not be taken or deleted now; empty if they may.
     """
 
     def __init__(
@@ -42,12 +43,12 @@ class Snapshots:
 
     @property
     def are_wanted(self) -> bool:
-        """Whether the job takes any; one that does takes one at its end, too."""
+        """True if the job takes snapshots; such a job also takes one at its end."""
         return self._settings.snapshots is not None or self._settings.snapshot_every is not None
 
     @contextmanager
     def while_running(self, session: "Callable[[], SparkSession]") -> Iterator[None]:
-        """Take them as often as is wanted while it is entered."""
+        """Take snapshots at the interval while entered."""
         every = self._settings.snapshot_every
         if every is None:
             yield
@@ -63,7 +64,7 @@ class Snapshots:
             yield
 
     def at_end(self, session: "Callable[[], SparkSession]", committed: int) -> None:
-        """Take one of the last micro-batch, if there is none of it yet."""
+        """Take a snapshot of the last micro-batch unless it exists."""
         if self.are_wanted and committed > self._newest:
             snapshots.taken_or_told(partial(self._take, session), self._tell, self._tell_failure)
 
@@ -72,7 +73,7 @@ class Snapshots:
 
         held = self._holds()
         if held:
-            raise UserError(f"It is held back: {held}")
+            raise UserError(f"The snapshot was held back: {held}")
         settings = self._settings
         keep = Keep(settings.snapshots_keep, settings.snapshots_keep_hours)
         return snapshots.take_and_prune(
@@ -89,21 +90,22 @@ class Snapshots:
 
     def _tell_failure(self, error: UserError) -> None:
         self._watched.no_snapshot()
-        warn(f"no snapshot: {error.message} The job goes on.")
+        warn(f"took no snapshot: {error.message} The job continues.")
 
 
 def told(taken: "Published") -> str:
-    """A snapshot in a line: where it is, and what is in it, or what was against it."""
+    """Describe a snapshot in one line: its path, and its contents or why it was rejected."""
     found = taken.snapshot
     size = size_text(sum(found.cells.values()))
-    what = f"snapshot of micro-batch {found.batch} ({found.offsets:,} offsets, {size} of state)"
+    offsets = counted(found.offsets, "offset")
+    what = f"snapshot of micro-batch {found.batch} ({offsets}, {size} of state)"
     if taken.reasons:
-        return f"{what} is kept aside at {taken.path}: {'; '.join(taken.reasons)}"
+        return f"{what} was rejected and set aside at {taken.path}: {'; '.join(taken.reasons)}"
     return f"{what}: {taken.path}"
 
 
 def show(taken: "Published", as_json: bool) -> None:
-    """A snapshot that was asked for."""
+    """Print a snapshot."""
     if as_json:
         found = taken.snapshot
         show_json(
@@ -121,6 +123,6 @@ def show(taken: "Published", as_json: bool) -> None:
 
 
 def check_directory(directory: Path) -> None:
-    """Raises UserError where no snapshots can lie there."""
+    """Raise UserError if the path cannot hold snapshots."""
     if directory.exists() and not directory.is_dir():
-        raise UserError(f"--snapshots {directory} is a file; it has to be a directory.")
+        raise UserError(f"--snapshots {directory} is a file.", "Pass a directory.")

@@ -18,8 +18,8 @@ SecurityProtocolOption = Annotated[
     SecurityProtocol,
     typer.Option(
         "--security-protocol",
-        help="What the ports speak. TLS goes by ssl.keystore.location (PEM) and the other ssl."
-        " settings of a broker, SASL by --credentials and sasl.enabled.mechanisms.",
+        help="Protocol of the ports. TLS uses ssl.keystore.location (PEM) and the other ssl."
+        " broker settings; SASL uses --credentials and sasl.enabled.mechanisms.",
     ),
 ]
 CredentialsFile = Annotated[
@@ -27,7 +27,7 @@ CredentialsFile = Annotated[
     typer.Option(
         "--credentials",
         metavar="FILE",
-        help="The users, for SASL; `brokertwin credentials` makes it.",
+        help="User file for SASL, created with `brokertwin credentials`.",
     ),
 ]
 
@@ -36,8 +36,8 @@ StorePasswordsFile = Annotated[
     typer.Option(
         "--store-passwords",
         metavar="FILE",
-        help="Where passwords of key and trust stores are kept that clients alter; without it they"
-        " hold until the gateway ends.",
+        help="File for passwords of key and trust stores that clients alter; without it they are"
+        " lost when the gateway stops.",
     ),
 ]
 
@@ -49,7 +49,7 @@ def security_of(
     broker_config: Path | None,
     broker_set: Sequence[str] | None,
 ) -> "Security":
-    """How the ports are secured; warns of what is not what it seems to be.
+    """Return the ports' security and warn about doubtful settings.
 
     Raises:
         UserError: as `Security.of`.
@@ -64,7 +64,7 @@ def security_of(
 
 
 def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
-    """The broker settings that have an effect with a protocol."""
+    """Return the broker settings that have an effect with a protocol."""
     from brokertwin.gateway import security
 
     return security.settings_heeded(protocol)

@@ -1,4 +1,4 @@
-"""`brokertwin send`: events from files or standard input into `requests`."""
+"""`brokertwin send`: send events from files or standard input to a job."""
 
 import time
 from collections import Counter
@@ -22,6 +22,7 @@ from brokertwin.cli.options import (
 from brokertwin.cli.output import err, out, show_json, show_table, warn
 from brokertwin.cli.recordings import Job, Told, check_answers, hand_over
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 
 EXAMPLES_SHOWN = 5
 NOT_ALL_WELL = 1
-FROM_STDIN = "Recorded answers from standard input: a recording is read more than once."
-STDIN_HINT = "Give its file; or --afresh, which makes a new history of the requests."
+FROM_STDIN = "Cannot read a recording from standard input, because it is read more than once."
+STDIN_HINT = "Pass its file, or --afresh to send the requests as new ones."
 
 
 class Order(StrEnum):
-    """The order in which lines become events."""
+    """Order in which lines become events."""
 
     TIME = "time"
     LINES = "lines"
@@ -45,65 +46,65 @@ Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE…|-",
-        help="JSON lines in the shape of Kafka's request log, also .gz; - is standard input.",
+        help="JSON lines in the format of Kafka's request log, also .gz; - is standard input.",
     ),
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="NAME", help="Cluster of events that name none."),
+    typer.Option("--cluster", metavar="NAME", help="Cluster of events that have none."),
 ]
 Broker = Annotated[
-    int | None, typer.Option("--broker", metavar="ID", help="Broker of events that name none.")
+    int | None, typer.Option("--broker", metavar="ID", help="Broker of events that have none.")
 ]
 IdPrefix = Annotated[
     str,
     typer.Option(
         "--id-prefix",
         metavar="TEXT",
-        help="Put before file:line to make the ids of events that have none.",
+        help="Prefix of the ids FILE:LINE that events without an id get.",
     ),
 ]
 OrderOption = Annotated[
     Order | None,
     typer.Option(
         "--order",
-        help="By the events' times (the default for files; read to their end first), or as the"
-        " lines come (the default for standard input). Not for recordings.",
+        help="time: by the events' times (default for files, which are read to the end first)."
+        " lines: by line (default for standard input). Not for recordings.",
     ),
 ]
 Afresh = Annotated[
     bool,
     typer.Option(
         "--afresh",
-        help="Make a new history of a recording: its requests with new ids, no answers compared.",
+        help="Send a recording's requests as new ones, with new ids and without a comparison.",
     ),
 ]
 Wait = Annotated[
     bool,
     typer.Option(
         "--wait/--no-wait",
-        help="Wait for the job's answers to a recording and compare them with the recorded ones.",
+        help="Wait for the job's responses to a recording and compare them with the recorded ones.",
     ),
 ]
 Check = Annotated[
     bool,
     typer.Option(
         "--check",
-        help="Send nothing: compare what the job has answered to a recording sent before.",
+        help="Send nothing; compare the job's responses to a recording that was sent before.",
     ),
 ]
 
 
 @dataclass
 class Tally:
-    """What became of the lines."""
+    """Counts of sent and refused lines."""
 
     sent: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     examples: list[tuple[str, str, str]] = field(default_factory=list)
 
     def refuse(self, place: str, reason: str, detail: str) -> None:
-        """Count a refused line; the first few of each reason are shown."""
+        """Count a refused line and keep the first examples of each reason."""
         self.refused[reason] += 1
         if self.refused[reason] <= EXAMPLES_SHOWN:
             self.examples.append((place, reason, detail))
@@ -126,12 +127,12 @@ def command(
 ) -> None:
     """Send events to a job.
 
-    Each line gets an id (file and line), cluster, broker and nonce where it has none. A line that
-    the job would only make a dead letter of is refused here, and the exit code is 1.
+    Each line gets an id (file and line), cluster, broker and nonce if it has none. Lines that the
+    job would put into its dead letters are refused; the exit code is then 1.
 
-    Files with recorded answers (what `capture` and `ingest --out` write) keep their history: the
-    ids that the real broker picked go along, the job's answers are waited for and compared, and the
-    exit code is 1 where one differs. Such a job is started with `run --event-time recorded`.
+    Files with recorded responses (from `capture` and `ingest --out`) are sent with the recorded
+    ids. The command waits for the job's responses and compares them; exits with code 1 if one
+    differs. Start such a job with `brokertwin run --event-time recorded`.
     """
     from brokertwin.kafka_io import placement
     from brokertwin.kafka_io.kafka_clients import client_properties
@@ -163,20 +164,26 @@ def command(
 
 
 def _check_options(is_recording: bool, afresh: bool, check: bool, order: Order | None) -> None:
-    """Refuse what does not go together. Raises UserError."""
+    """Check options that conflict. Raises UserError."""
     if afresh and check:
-        raise UserError("--afresh makes another history: there is nothing to --check.")
+        raise UserError(
+            "Cannot combine --afresh with --check: new requests have no recorded responses.",
+            "Leave out one of them.",
+        )
     if check and not is_recording:
-        raise UserError("--check: these files have no recorded answers.")
+        raise UserError(
+            "Cannot use --check: the files have no recorded responses.",
+            "Pass a recording of `capture` or `ingest --out`.",
+        )
     if is_recording and order is not None:
         raise UserError(
-            "--order is not for recordings: their answers show the order of events.",
-            "Leave it out, or give --afresh for a new history.",
+            "Cannot use --order with a recording, whose responses define the order of events.",
+            "Leave out --order, or add --afresh to send the requests as new ones.",
         )
 
 
 def _has_answers(files: list[Path]) -> bool:
-    """Whether a line of the files has a recorded answer; standard input is not looked into."""
+    """Return True if a line of the files has a recorded response; ignores standard input."""
     from brokertwin.streaming.lines import STDIN, read_lines
 
     return any(_is_answered(line.text) for line in read_lines(f for f in files if f != STDIN))
@@ -189,12 +196,12 @@ def _is_answered(line: bytes) -> bool:
 
 
 def placed_cluster(placements: "Mapping[str, Placement]", name: str | None) -> "Placement":
-    """The cluster of a job that gets a recording. Raises UserError where that is not clear."""
+    """Return the job's cluster that gets a recording. Raises UserError if it is ambiguous."""
     known = ", ".join(sorted(placements))
     if name is None:
-        raise UserError(f"The job holds several clusters: {known}.", "Choose one by --cluster.")
+        raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
     if name not in placements:
-        raise UserError(f"The job holds {known}, not {name!r}.")
+        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
     return placements[name]
 
 
@@ -208,7 +215,7 @@ def _recording(
     is_waited: bool,
     is_checked: bool,
 ) -> Told:
-    """Send a recording, or compare one that was sent; what the job does not take is counted."""
+    """Send a recording, or compare one that was sent; counts refused exchanges."""
     from brokertwin.state.core.events import Reason
     from brokertwin.streaming.ingest.pipeline import Reading
     from brokertwin.streaming.lines import STDIN
@@ -220,7 +227,7 @@ def _recording(
     for line in history.broken:
         tally.refuse(line.place, "not an exchange", line.reason)
     tally.refused.update({str(Reason.CLUSTERS_OWN): sum(history.left_out.values())})
-    tally.refused += Counter()  # without zeros
+    tally.refused += Counter()  # removes zero counts
     if is_checked:
         handover, told = check_answers(job, history, bar)
     else:
@@ -248,7 +255,7 @@ def _in_order(
 def _made(
     edge: "Edge", files: list[Path], id_prefix: str, afresh: bool, tally: Tally
 ) -> Iterator[tuple[str, "Sendable"]]:
-    """(file, event) for each line that is one; the others are counted."""
+    """Yield file and event of each valid line; counts the others."""
     import secrets
 
     from brokertwin.state.core.events import Refusal
@@ -269,7 +276,7 @@ def _made(
 def produce(
     client: "ClientProperties", prefix: str, events: Iterable["Sendable"], tally: Tally
 ) -> None:
-    """Write the events in order. Raises UserError where Kafka does not take them."""
+    """Write the events in order. Raises UserError if Kafka rejects them."""
     from brokertwin.kafka_io.topic_writer import NewRow, write_all
     from brokertwin.kafka_io.topics import REQUESTS, full_name
 
@@ -288,10 +295,11 @@ def _show(tally: Tally, seconds: float, as_json: bool, told: Told | None) -> Non
         return
     rate = tally.sent / seconds if seconds else 0
     pace = f" ({rate:,.0f}/s)" if told is None else ""
-    out.print(f"sent {tally.sent} events in {seconds:.1f} s{pace}, refused {refused}")
+    events = counted(tally.sent, "event")
+    out.print(f"sent {events} in {seconds:.1f} s{pace}, refused {refused:,}")
     if refused:
         show_table(["reason", "lines"], tally.refused.most_common())
-        title = f"the first of each reason, at most {EXAMPLES_SHOWN}"
-        show_table(["line", "reason", "what is wrong"], tally.examples, title)
+        title = f"examples of each reason, at most {EXAMPLES_SHOWN}"
+        show_table(["line", "reason", "detail"], tally.examples, title)
     if told is not None:
         told.show()

@@ -1,4 +1,4 @@
-"""`brokertwin setup`: fetch the jars that are not on PyPI."""
+"""`brokertwin setup`: download jars that are not on PyPI."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,19 +21,19 @@ BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Time
 
 JarsOnly = Annotated[
     bool,
-    typer.Option("--jars-only", help="No archives of classes: 220 MB and half a minute less."),
+    typer.Option("--jars-only", help="Skip the class archives: 220 MB and half a minute less."),
 ]
 
 
 def command(jars_only: JarsOnly = False, config: ConfigFile = None) -> None:
-    """Fetch the Spark-Kafka connector and the Kafka broker's jars, and have both start faster.
+    """Download the jars of the Spark-Kafka connector and of Kafka, and speed up their start.
 
-    Says each jar as it comes; on a terminal a bar tells how many there will be. About 60 MB, once;
-    later runs do nothing. Every command that needs them fetches them itself.
+    The first run downloads about 60 MB; later runs do nothing. Commands that need the jars also
+    download them.
 
-    Then a broker and a small job run once, so that Java keeps an archive of the classes that each
-    loads: both start in half the time then. Another Java or PySpark needs another archive: say
-    `brokertwin setup` again.
+    Then a broker and a small job run once, so that Java writes an archive of the classes that each
+    loads, which halves their start time. Run `brokertwin setup` again after you install another
+    Java or PySpark.
     """
     from brokertwin.kafka_io import jars
     from brokertwin.kafka_io.java import java_executable
@@ -48,19 +48,19 @@ def command(jars_only: JarsOnly = False, config: ConfigFile = None) -> None:
 
 
 def _archive(settings: "Settings") -> None:
-    """Without the archives all works as well: what keeps them from being made is said, no more."""
+    """Create the class archives; they are optional, so a failure is only a warning."""
     from brokertwin.streaming import class_training
     from brokertwin.streaming.runner import QueryFailed
 
     try:
         class_training.make(settings, say)
     except (UserError, QueryFailed, TimeoutExpired) as error:
-        warn(f"the archives of classes were not made, and Java starts as fast as before: {error}")
+        warn(f"could not create the class archives, so Java starts at its usual speed: {error}")
 
 
 @contextmanager
 def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, once it is told how many of how many there are; gone at the end."""
+    """Show a progress bar on a terminal once the total is known."""
     is_drawn = err.is_terminal and logs.shows("info") and not logs.is_json()
     with Progress(*BAR, console=err, transient=True, disable=not is_drawn) as bar:
         task = bar.add_task(title, total=None, visible=False)

@@ -1,7 +1,7 @@
 """Members of a share group for `brokertwin consume --protocol share`.
 
-A record is acknowledged when it is printed, and no more are fetched before all are. What was not
-printed when the command ends goes back to the group.
+A record is acknowledged when it is printed, and the next fetch follows after all are printed. If
+the command ends first, records that were not printed are released.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ COMMIT_MS = 10_000
 
 
 class ShareMember:
-    """One member, as `Reading` drives it; `printed` may be called by another thread."""
+    """A member, driven by `Reading`; another thread may call `printed`."""
 
     def __init__(self, consumer: ShareConsumer, kind: AcknowledgeType) -> None:
         self._consumer = consumer
@@ -33,20 +33,20 @@ class ShareMember:
 
     @property
     def client(self) -> ShareClient:
-        """The machine."""
+        """The client's state machine."""
         return self._consumer.client
 
     @property
     def assigned(self) -> list[TopicPartition]:
-        """The partitions that it has, in order."""
+        """The assigned partitions in order."""
         return self._consumer.assigned
 
     def partition_counts(self) -> dict[str, int]:
-        """Of each topic that it reads; 0 where there is none."""
+        """Partition count of each topic; 0 if the topic does not exist."""
         return self._consumer.partition_counts()
 
     def poll(self, timeout_ms: int) -> list[ShareRecord]:
-        """More records, once those of before are printed."""
+        """Fetch more records after the last ones were printed."""
         self._acknowledge()
         if self._given:
             return []
@@ -55,11 +55,11 @@ class ShareMember:
         return taken
 
     def printed(self, record: ShareRecord) -> None:
-        """A record is where it should be."""
+        """Note that a record was printed."""
         self._printed.append(record)
 
     def events(self) -> list[Event]:
-        """What has happened, but for what says nothing: no partitions yet, and what is told."""
+        """Return the events, except for empty assignments and successful acknowledgements."""
         return [
             each
             for each in self._consumer.events()
@@ -68,7 +68,7 @@ class ShareMember:
         ]
 
     def close(self) -> None:
-        """Says what was printed, gives back what was not, and leaves."""
+        """Acknowledge printed records, release the others, and leave the group."""
         self._acknowledge()
         self._consumer.commit(COMMIT_MS)
         self._consumer.close()
@@ -86,7 +86,7 @@ def share_member(
     kind: str,
     number: int,
 ) -> ShareMember:
-    """One of the members; `kind` is the name of what it says of its records."""
+    """Create a member that acknowledges records with `kind`."""
     consumer = ShareConsumer(
         kafka,
         settings.group_id,

@@ -1,4 +1,4 @@
-"""`brokertwin simulate`: a cluster and its clients in virtual time, with faults, audited."""
+"""`brokertwin simulate`: clusters and clients in virtual time, with faults and audits."""
 
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +10,7 @@ from rich.progress import Progress
 from brokertwin.cli.options import AsJson
 from brokertwin.cli.output import err, out, say, show_json, show_table
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.simulation.campaign import Tally
@@ -19,16 +20,14 @@ FAILED = 1
 FAILED_SHOWN = 10
 SEEDS = 100
 
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many runs, one seed each.")]
-First = Annotated[int, typer.Option("--first", min=0, help="The first seed.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Number of runs, one seed each.")]
+First = Annotated[int, typer.Option("--first", min=0, help="First seed.")]
 Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="N", help="This run alone; where it fails, smaller.")
+    int | None, typer.Option("--seed", metavar="N", help="Run one seed; shrink a failing run.")
 ]
-Trace = Annotated[
-    bool, typer.Option("--trace", help="With --seed: print what happened, a line for each message.")
-]
+Trace = Annotated[bool, typer.Option("--trace", help="With --seed: print a line for each message.")]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes; without, one for each core.")
+    int | None, typer.Option("--workers", min=1, help="Processes; default: one for each core.")
 ]
 
 
@@ -40,17 +39,16 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run whole clusters in virtual time: brokers, clients, network, micro-batches, and faults.
+    """Test the broker model with clusters, clients, network and faults in virtual time.
 
-    Each seed draws a cluster, clients and faults. After each event the state is checked;
-    an auditor holds what clients saw against what Kafka promises. The same seed gives the same run.
-
-    The exit code is 1 where a run fails, or where a kind of fault or request was not drawn at all.
+    Each seed draws a cluster, its clients and faults. The state is checked after each event, and an
+    auditor compares what clients observed with Kafka's guarantees. The same seed always gives the
+    same run. Exits with code 1 if a run fails, or if a kind of fault or request was never drawn.
     """
     if seed is not None:
         _show_one(seed, trace, as_json)
     elif trace:
-        raise UserError("--trace shows one run.", "Name it: --seed 17 --trace.")
+        raise UserError("--trace requires --seed.", "Select one run: --seed 17 --trace.")
     else:
         _show(_tally(range(first, first + seeds), workers), as_json)
 
@@ -73,19 +71,20 @@ def _show(tally: "Tally", as_json: bool) -> None:
     if as_json:
         show_json({**msgspec.to_builtins(tally, str_keys=True), "missing": tally.missing})
     else:
-        show_table(["clients", "drawn"], tally.roles.most_common())
-        show_table(["faults", "with an effect"], tally.faults.most_common())
-        show_table(["requests", "came to brokers"], tally.asked.most_common())
-        show_table(["what came about", "how often"], tally.reached.most_common())
+        show_table(["client", "count"], tally.roles.most_common())
+        show_table(["effective fault", "count"], tally.faults.most_common())
+        show_table(["request", "count"], tally.asked.most_common())
+        show_table(["event", "count"], tally.reached.most_common())
         seconds = tally.elapsed_ms // 1000
         out.print(
-            f"{tally.seeds:,} seeds, {tally.events:,} events in {seconds:,} s of virtual time,"
-            f" {tally.records:,} records acknowledged, {len(tally.failed)} seeds failed"
+            f"{counted(tally.seeds, 'seed')}, {counted(tally.events, 'event')} in {seconds:,} s of"
+            f" virtual time, {counted(tally.records, 'record')} acknowledged,"
+            f" {counted(len(tally.failed), 'seed')} failed"
         )
         for kind in tally.missing:
-            out.print(f"missing: {kind} was not drawn")
+            out.print(f"missing: {kind} was never drawn")
         for seed in islice(tally.failed, FAILED_SHOWN):
-            out.print(f"look at one: brokertwin simulate --seed {seed} --trace")
+            out.print(f"show this run: brokertwin simulate --seed {seed} --trace")
     raise typer.Exit(FAILED if tally.failed or tally.missing else 0)
 
 
@@ -98,7 +97,7 @@ def _show_one(seed: int, trace: bool, as_json: bool) -> None:
     plan = msgspec.structs.replace(draw(seed), is_checked_whole=True)
     outcomes = outcome_of(plan)
     if outcomes.violations:
-        with err.status(f"seed {seed} fails: looking for a smaller run"):
+        with err.status(f"seed {seed} failed: searching for a smaller run"):
             plan = shrink(plan, lambda smaller: bool(outcome_of(smaller).violations))
     outcomes = outcome_of(plan, is_traced=trace)
     if as_json:
@@ -106,17 +105,18 @@ def _show_one(seed: int, trace: bool, as_json: bool) -> None:
         show_json(msgspec.to_builtins({**document, "trace": outcomes.trace}, str_keys=True))
     else:
         _print(plan, outcomes.trace, outcomes.violations)
-        out.print(f"seed {seed}: {outcomes.events} events, {outcomes.elapsed_ms} ms", end="")
-        out.print(", failed" if outcomes.violations else ", nothing is wrong")
+        events = counted(outcomes.events, "event")
+        out.print(f"seed {seed}: {events}, {outcomes.elapsed_ms} ms", end="")
+        out.print(", failed" if outcomes.violations else ", ok")
     raise typer.Exit(FAILED if outcomes.violations else 0)
 
 
 def _print(plan: "Plan", trace: list[str], violations: list[str]) -> None:
     order = ", any order between brokers" if plan.is_any_order else ""
     out.print(
-        f"{plan.engine} engine, {plan.brokers} brokers in {plan.cells} cells,"
-        f" {plan.partitions} partitions of each topic, transaction.version"
-        f" {plan.transaction_version}, faults until {plan.active_ms} ms{order}"
+        f"{plan.engine} engine, {counted(plan.brokers, 'broker')} in"
+        f" {counted(plan.cells, 'cell')}, {counted(plan.partitions, 'partition')} per topic,"
+        f" transaction.version {plan.transaction_version}, faults until {plan.active_ms} ms{order}"
     )
     for client in plan.clients:
         level = ", read_committed" if client.is_read_committed else ""

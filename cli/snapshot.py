@@ -1,4 +1,4 @@
-"""`brokertwin snapshot`: snapshots of a job's state and offsets, from its checkpoint."""
+"""`brokertwin snapshot`: snapshots of a job's state and offsets."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,7 @@ from brokertwin.cli.options import (
 )
 from brokertwin.cli.output import out, say, show_fields, show_json, show_table
 from brokertwin.extras import need
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.settings import Settings
@@ -30,49 +31,50 @@ Directory = Annotated[
     typer.Option(
         "--snapshots",
         metavar="DIR",
-        help="Where the snapshots lie; HOME/snapshots/PREFIX by default.",
+        help="Directory of snapshots; default: HOME/snapshots/PREFIX.",
     ),
 ]
 Batch = Annotated[
     int | None,
-    typer.Option("--batch", metavar="N", help="As micro-batch N has left it; else the newest."),
+    typer.Option("--batch", metavar="N", help="State after micro-batch N; default: the newest."),
 ]
 Suite = Annotated[
     str | None,
     typer.Option(
         "--suite",
         metavar="default|FILE",
-        help="Keep it aside if it does not meet our suite of `check`, or one of your own.",
+        help="Set the snapshot aside if it fails this suite: the built-in one or your own.",
     ),
 ]
 Name = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="Of `snapshot list`; else the newest.")
+    str | None, typer.Argument(metavar="[NAME]", help="Name in `list`; default: the newest.")
 ]
 NewCheckpoint = Annotated[
-    Path, typer.Option("--checkpoint", metavar="DIR", help="The new one: not there yet, or empty.")
+    Path, typer.Option("--checkpoint", metavar="DIR", help="New checkpoint; missing or empty.")
 ]
 Cells = Annotated[
-    int, typer.Option("--cells", metavar="N", min=1, help="Of each cluster; one a broker at most.")
+    int,
+    typer.Option("--cells", metavar="N", min=1, help="Cells per cluster; at most one per broker."),
 ]
 ToPrefix = Annotated[
     str | None,
     typer.Option(
         "--to-prefix",
         metavar="PREFIX",
-        help="Of other topics, which the job reads from their beginning; else the snapshot's.",
+        help="Prefix of other topics, which are read from the start; default: the same topics.",
     ),
 ]
 Master = Annotated[
-    str, typer.Option("--master", metavar="URL", help="Where Spark has to read: its master.")
+    str, typer.Option("--master", metavar="URL", help="Spark master, if Spark is needed to read.")
 ]
 
 
 @app.callback()
 def snapshot_command() -> None:
-    """Snapshots of a job: the committed offsets and the full state, as a micro-batch has left them.
+    """Take, list, check and restore snapshots of a job: committed offsets and full state.
 
-    Each is a directory that is there whole or not at all. `run --snapshot-every` takes them while
-    the job runs.
+    Each snapshot is a directory that is written atomically. `brokertwin run --snapshot-every` takes
+    them while the job runs.
     """
     need("`brokertwin snapshot`", "pyarrow")
 
@@ -88,10 +90,10 @@ def take(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take one now, of a job that runs, has ended or was killed; it is not disturbed.
+    """Take a snapshot of a job that is running, stopped or killed, without disturbing it.
 
-    It is read from the checkpoint's files; Spark is started only where they do not do. Nothing
-    older is removed. One that does not meet a --suite is kept aside below `rejected/`, with the
+    It is read from the checkpoint's files; Spark starts only if they are not enough. Older
+    snapshots are kept. A snapshot that fails --suite is set aside below `rejected/` with the
     reasons; the exit code is then 3.
     """
     from brokertwin.cli import run_snapshots
@@ -120,7 +122,7 @@ def list_command(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the snapshots, the newest last."""
+    """List the snapshots, newest last."""
     from brokertwin.sinks import snapshot_store
 
     directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
@@ -132,7 +134,8 @@ def list_command(
     if found:
         rows = [_row(each) for each in found]
         show_table(list(rows[0]), (list(row.values()) for row in rows))
-    out.print(f"{len(found)} snapshots in {directory}", soft_wrap=True, highlight=False)
+    count = counted(len(found), "snapshot")
+    out.print(f"{count} in {directory}", soft_wrap=True, highlight=False)
 
 
 @app.command()
@@ -143,7 +146,7 @@ def show(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a snapshot is whole, and show what is in it."""
+    """Check a snapshot's files and show its contents."""
     from brokertwin.sinks import snapshot_store
 
     directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
@@ -155,7 +158,7 @@ def show(
         "cells": ", ".join(f"{cell} ({size:,} B)" for cell, size in found.cells.items()),
         "state version": found.state_version,
         "next events": _places(found.source_offsets),
-        "checked": f"{len(found.files)} files, all as the manifest says",
+        "checked": f"{counted(len(found.files), 'file')}, all as in the manifest",
     }
     if as_json:
         show_json({**fields, "cells": found.cells, "next events": found.source_offsets})
@@ -173,10 +176,10 @@ def restore(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a new checkpoint of a snapshot; a job that is started on it goes on from there.
+    """Create a new checkpoint from a snapshot; a job started with it continues from there.
 
-    It reads what came after the snapshot again and answers it as before, with the same ids. Stop
-    the job on the former checkpoint first.
+    The job reads the events after the snapshot again and repeats its responses with the same ids.
+    Stop the job on the old checkpoint first.
     """
     need("`brokertwin snapshot restore`", "xxhash")
     from brokertwin.sinks import snapshot_store
@@ -200,10 +203,10 @@ def reshard(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """As `restore`, with another number of cells for each cluster.
+    """Restore a snapshot with another number of cells for each cluster.
 
-    Nothing may have come after the snapshot: stop the gateways, let `run --available-now` end, and
-    take it then. Start the gateways after the job.
+    There must be no events after the snapshot: stop the gateways, let `run --available-now` end,
+    and take the snapshot then. Start the gateways after the job.
     """
     need("`brokertwin snapshot reshard`", "xxhash")
     from brokertwin.kafka_io.kafka_clients import client_properties
@@ -223,7 +226,7 @@ def reshard(
 
 
 def _shuffle_partitions(settings: "Settings") -> int | None:
-    """The Spark tasks that were asked for; None where the default was not changed."""
+    """Return the requested number of Spark tasks; None for the default."""
     is_given = "shuffle_partitions" in settings.model_fields_set
     return settings.shuffle_partitions if is_given else None
 
@@ -236,7 +239,7 @@ def _show_restored(restored: "Restored", checkpoint: Path, as_json: bool) -> Non
         name = restored.snapshot.name
         show_json({"snapshot": name, "checkpoint": checkpoint, "run": go_on})
         return
-    said = f"{checkpoint} has the state of micro-batch {restored.snapshot.batch}; go on with"
+    said = f"{checkpoint} has the state of micro-batch {restored.snapshot.batch}; continue with"
     for line in (said, go_on):
         out.print(line, soft_wrap=True, highlight=False)
 

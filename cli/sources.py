@@ -1,6 +1,6 @@
-"""Where commands read recorded exchanges from: files, a topic, or a job's own topics.
+"""Sources of recorded exchanges: files, a topic, or a job's own topics.
 
-A command takes it as one parameter, and gets its options by one line:
+A command takes the source as one parameter; the decorator adds the options:
 
     @with_source
     def command(key: Key, where: Where, as_json: AsJson = False) -> None: ...
@@ -20,6 +20,7 @@ from brokertwin.cli.ingest import Batches, Broker, TimeZone
 from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
 from brokertwin.cli.output import err, warn
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
@@ -31,8 +32,8 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="FILE",
-        help="Recorded exchanges: captures, Kafka's request logs (of all brokers, and of the"
-        " controller where there is one), Kroxylicious' protocol logs; also .gz.",
+        help="Recordings: captures, Kafka request logs (of all brokers and controllers),"
+        " Kroxylicious protocol logs; also .gz.",
     ),
 ]
 Topic = Annotated[
@@ -40,14 +41,14 @@ Topic = Annotated[
     typer.Option(
         "--topic",
         metavar="NAME",
-        help="In place of files: what `capture --topic` wrote to this topic at --bootstrap.",
+        help="Read this topic at --bootstrap, written by `capture --topic`, instead of files.",
     ),
 ]
 Job = Annotated[
     bool,
     typer.Option(
         "--job",
-        help="In place of files: what the job of --prefix at --bootstrap was asked and answered.",
+        help="Read the requests and responses of the job of --prefix, instead of files.",
     ),
 ]
 Cluster = Annotated[
@@ -55,7 +56,7 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         metavar="NAME",
-        help="With --job, the cluster, if it has several; `replay` calls a recorded one so.",
+        help="With --job: the cluster, if it has several. `replay` gives a recording this name.",
     ),
 ]
 
@@ -65,14 +66,14 @@ Checkpoint = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="DIR",
-        help="In place of a recording, a job's checkpoint, or what `replay --keep` has left: what"
-        " the brokers know, without how it came about.",
+        help="Show the state in a job's checkpoint or a directory of `replay --keep`, instead of"
+        " the timeline of a recording.",
     ),
 ]
 
 
 class Where(NamedTuple):
-    """What a user has said of where the exchanges are."""
+    """The user's options for the source of exchanges."""
 
     files: Sequence[Path] = ()
     topic: str | None = None
@@ -88,13 +89,13 @@ class Where(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Words for it."""
+        """Names of the source."""
         if self.topic is not None:
             return [f"the topic {self.topic}"]
         return ["the job's topics"] if self.job else [path.name for path in self.files]
 
     def settings(self, **others: object) -> "Settings":
-        """What is in effect for reaching Kafka, and by name what else a command says."""
+        """Return the settings for connecting to Kafka, with those of the command."""
         return settings_of(
             self.config,
             bootstrap=self.bootstrap,
@@ -104,21 +105,21 @@ class Where(NamedTuple):
         )
 
     def is_nowhere(self) -> bool:
-        """Whether nothing is named."""
+        """True if no source is given."""
         return not self.files and self.topic is None and not self.job
 
     def headers(self) -> "Headers | None":
-        """The batch headers that a request log lacks, from dumps. Raises UserError."""
+        """Return batch headers from dumps, which request logs lack. Raises UserError."""
         from brokertwin.streaming.ingest import dumps
 
         return dumps.read(self.batches) if self.batches else None
 
     def check(self) -> None:
-        """Raises UserError unless it is one place."""
+        """Raise UserError unless there is exactly one source."""
         if sum((bool(self.files), self.topic is not None, self.job)) != 1:
             raise UserError(
-                "What is to be read?",
-                "Name files, or give --topic NAME, or --job for the topics of a job.",
+                "The command needs one source of recorded exchanges.",
+                "Name files, or pass --topic NAME, or --job for a job's topics.",
             )
 
 
@@ -135,11 +136,11 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "time_zone": (TimeZone, "UTC"),
     "batches": (Batches, None),
 }
-"""The parameters that stand for a `Where`, each with its type and default."""
+"""Parameters for the fields of `Where`, with their types and defaults."""
 
 
 def with_source(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of `Where` in place of its parameter `where`."""
+    """Replace a command's parameter `where` by the options of `Where`."""
 
     @functools.wraps(command)
     def called(**given: Any) -> None:
@@ -162,7 +163,7 @@ def with_source(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def kafka_of(settings: "Settings") -> "ClientProperties":
-    """How to reach Kafka; warns of properties that have no effect here. Raises UserError."""
+    """Return the properties for Kafka; warns about those without effect. Raises UserError."""
     from brokertwin.kafka_io.kafka_clients import client_properties
 
     client = client_properties(settings)
@@ -173,10 +174,10 @@ def kafka_of(settings: "Settings") -> "ClientProperties":
 
 @contextmanager
 def source_of(where: Where) -> "Iterator[Source]":
-    """The documents of a place, with a bar for the time that reading them takes.
+    """Read the documents of a source, with a progress bar.
 
     Raises:
-        UserError: nothing is named, or more than one place; Kafka does not answer.
+        UserError: there is no source or more than one, or Kafka does not respond.
     """
     from brokertwin.streaming.ingest.pipeline import Reading, read_files, zone_of
     from brokertwin.streaming.lines import size_of
@@ -197,7 +198,7 @@ def source_of(where: Where) -> "Iterator[Source]":
         client = kafka_of(settings)
 
         def left(rows: int) -> None:
-            bar.update(task, description=f"reading, {rows:,} rows left")
+            bar.update(task, description=f"reading, {counted(rows, 'row')} left")
 
         if where.topic is not None:
             yield topics.of_topic(client, where.topic, how, left)

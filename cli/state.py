@@ -1,4 +1,4 @@
-"""`brokertwin state`: the state of a live or stopped job, as tables."""
+"""`brokertwin state`: tables of a job's state."""
 
 from datetime import UTC
 from pathlib import Path
@@ -10,6 +10,7 @@ from brokertwin.cli import state_tables
 from brokertwin.cli.options import AsJson, AsOf, Checkpoint, ConfigFile, Prefix, settings_of
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.settings import Settings
@@ -19,44 +20,42 @@ if TYPE_CHECKING:
 KindArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar=f"[{state_tables.KINDS}]", help="What to show; without it the number of each."
+        metavar=f"[{state_tables.KINDS}]", help="What to show; default: the number of each kind."
     ),
 ]
 Batch = Annotated[
     int | None,
-    typer.Option("--batch", metavar="N", help="As micro-batch N has left it; else the newest."),
+    typer.Option("--batch", metavar="N", help="State after micro-batch N; default: the newest."),
 ]
 All = Annotated[
-    bool, typer.Option("--all", help="Items of Kafka's internal topics, too (__consumer_offsets).")
+    bool, typer.Option("--all", help="Also show Kafka's internal topics (__consumer_offsets).")
 ]
 CheckpointFiles = Annotated[
     Path | None,
     typer.Option(
         "--checkpoint-files",
         metavar="DIR",
-        help="Also write there the checkpoint files that the brokers would have on their disks:"
-        " high watermarks, recovery points, log starts, leader epochs.",
+        help="Also write the checkpoint files of the brokers' log directories to DIR: high"
+        " watermarks, recovery points, log start offsets, leader epochs.",
     ),
 ]
 Key = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[KEY]", help="Only the items of this topic, group, producer id, session id, …"
-    ),
+    typer.Argument(metavar="[KEY]", help="Only this topic, group, producer id, session id, …"),
 ]
 Where = Annotated[
     str | None,
     typer.Option(
         "--where",
         metavar="SQL",
-        help='Only the rows of which this is true, as in "logEndOffset > 1000".',
+        help='Only rows that match this condition: "logEndOffset > 1000".',
     ),
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Say whether the files were read, or Spark was.")
+    bool, typer.Option("--verbose", "-v", help="Print whether the files or Spark were read.")
 ]
 Master = Annotated[
-    str, typer.Option("--master", metavar="URL", help="Where Spark has to read: its master.")
+    str, typer.Option("--master", metavar="URL", help="Spark master, if Spark is needed to read.")
 ]
 
 
@@ -75,30 +74,32 @@ def command(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show the state that a job has committed: one row for each item.
+    """Show the state that a job has committed, one row for each item.
 
-    Read from the checkpoint's files; the job may run or be stopped, and is not disturbed. Spark is
-    started only where the files do not do (--verbose says why). With --json each row is one line.
-    `sessions` are fetch sessions; `clients` adds them up by client id: cached now, evicted, and
-    evicting (pushed out by the client's new ones). `transactional-ids` has the partitions of a
-    transaction while it is open or ends. With a KEY the parts of producers, sessions, groups and
-    topics are shown as well: a producer's last batches, a session's partitions. In place of a
-    checkpoint --checkpoint takes a snapshot, too, and what `replay --keep` has left.
+    The state is read from the checkpoint's files, without disturbing a running job. Spark starts
+    only if the files are not enough (--verbose prints why). --checkpoint also accepts a snapshot or
+    a directory of `replay --keep`. --json prints one line for each row.
+
+    `sessions` are fetch sessions; `clients` counts them by client id: cached, evicted, and evicting
+    (evicted by this client's new sessions). `transactional-ids` shows the partitions of a
+    transaction until it completes. A KEY also shows the parts of producers, sessions, groups and
+    topics, such as a producer's last batches and a session's partitions.
     """
     from brokertwin import tables
     from brokertwin.streaming import broker_files, state_rows
 
     wanted = state_tables.kind_of(kind)
     if wanted is None and where is not None:
-        raise UserError("--where looks at the rows of one kind.", f"One of {state_tables.KINDS}.")
+        raise UserError("--where requires a kind of items.", f"Pass one of: {state_tables.KINDS}.")
     if batch is not None and as_of is not None:
-        raise UserError("--batch and --as-of both say of when.", "Give one of them.")
+        raise UserError("Cannot combine --batch with --as-of.", "Leave out one of them.")
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master=master)
     directory = settings.checkpoint_dir
     at = as_of if batch is None else batch
     cells, when = tables.stored(directory, at) or _of_checkpoint(settings, at, verbose)
     if checkpoint_files is not None:
-        say(f"wrote {broker_files.write(checkpoint_files, cells)} files below {checkpoint_files}")
+        files = counted(broker_files.write(checkpoint_files, cells), "file")
+        say(f"wrote {files} below {checkpoint_files}")
     found = _rows(wanted, cells, key, where)
     shown = found if key else state_tables.listed(found, all_items)
     if as_json:
@@ -118,7 +119,7 @@ def command(
 def _of_checkpoint(
     settings: "Settings", at: int | str | None, verbose: bool
 ) -> "tuple[Cells, str]":
-    """The cells as a committed micro-batch has left them, and which."""
+    """Return the cells after a committed micro-batch, and a description of it."""
     from brokertwin import tables
     from brokertwin.streaming import state_reader
     from brokertwin.streaming.session import session_when_needed
@@ -132,7 +133,7 @@ def _of_checkpoint(
 
 
 def _rows(kind: "Kind | None", cells: "Cells", key: str | None, where: str | None) -> "list[Row]":
-    """The rows of a kind, or the counts of all, that are asked for."""
+    """Return the selected rows of a kind, or the counts of all kinds."""
     from brokertwin import tables
     from brokertwin.streaming import state_rows
 

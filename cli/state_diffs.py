@@ -1,4 +1,4 @@
-"""What differs between two states that recordings leave, for `brokertwin replay --diff`."""
+"""Differences between two states, for `brokertwin replay --diff`."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -27,19 +27,19 @@ def show(
     all_items: bool,
     as_json: bool,
 ) -> None:
-    """Print what differs between two moments, or recordings: a table of each kind, or JSON.
+    """Print the differences between two moments or recordings: a table of each kind, or JSON.
 
     Args:
-        planned_of: puts the events of a recording in the order that explains the recorded answers.
+        planned_of: plans the order of a recording's events.
         where: the recording.
-        moments: each a time or an exchange of it, `BEGINNING`, `END`, another recording, or a
-            directory with a kept state.
-        kind: what is looked at; None is all.
-        all_items: those of internal topics, too.
-        as_json: for programs.
+        moments: each a time or an exchange of the recording, `BEGINNING`, `END`, another recording,
+            or a directory with a kept state.
+        kind: kind of items to compare; None means all.
+        all_items: include those of internal topics.
+        as_json: print JSON.
 
     Raises:
-        UserError: a moment is none of the recording.
+        UserError: a moment is not in the recording.
     """
     from brokertwin.streaming.replay.state_diff import changes
     from brokertwin.streaming.state_rows import WHOLE
@@ -51,11 +51,11 @@ def show(
         return
     show_changes(found, moments)
     if not found:
-        out.print(f"nothing differs between {moments[0]} and {moments[1]}", highlight=False)
+        out.print(f"no difference between {moments[0]} and {moments[1]}", highlight=False)
 
 
 def show_changes(found: "Sequence[Change]", moments: tuple[str, str]) -> None:
-    """A table of each kind; `moments` are what the two states are called."""
+    """Print a table of each kind; `moments` are the titles of the two states."""
     for name, group in groupby(found, key=lambda change: change.kind):
         title = f"{name.value}: {moments[0]} and {moments[1]}"
         show_table(("item", "change", "field", "before", "after"), _rows(list(group)), title)
@@ -66,7 +66,7 @@ def _states(
     where: Where,
     moments: tuple[str, str],
 ) -> "Iterator[Columns]":
-    """The tables that a recording has left at each moment, or another recording at its end."""
+    """Return the tables after a recording at each moment, or after another recording."""
     from brokertwin.streaming.ingest.pipeline import zone_of
     from brokertwin.streaming.replay import kept
     from brokertwin.streaming.replay.until import events_until
@@ -87,7 +87,7 @@ def _states(
 
 
 def _rows(found: "Sequence[Change]") -> list[tuple[Any, ...]]:
-    """A line for each field of an item; the item is said once."""
+    """Return a line for each field; the item is in its first line only."""
     lines: list[tuple[Any, ...]] = []
     for change in found:
         item = " ".join(map(str, change.item.values()))

@@ -1,4 +1,4 @@
-"""The items of cells as tables, for the commands that show a state."""
+"""Tables of cells' items, for commands that show a state."""
 
 from datetime import UTC, datetime
 from itertools import groupby
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from brokertwin.cli import tables
 from brokertwin.cli.output import out, show_table
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.streaming.state_rows import Kind, Row
@@ -20,7 +21,7 @@ TIMES = {
     *("lastTimestamp", "timestamp", "creationMs", "lastUsedMs", "commitTimestamp"),
     *("expireTimestamp", "transactionStartTimestamp", "lastUpdateTimestamp", "deadline"),
 }
-"""Columns with times; people are told them in UTC."""
+"""Columns with times, which tables show in UTC."""
 
 LESS = {
     "producers": {"coordinatorEpoch", "batches"},
@@ -28,14 +29,14 @@ LESS = {
     "sessions": {"isPrivileged"},
     "transactional-ids": {"transactionTimeoutMs", "lastUpdateTimestamp"},
 }
-"""Columns that a table has no room for in 80 columns of the screen; --json has them."""
+"""Columns that tables omit at 80 columns of width; --json has them."""
 
 NONE = (-1, "", None)
-"""What stands for no value, as in Kafka."""
+"""Kafka's values for `none`."""
 
 
 def show(name: str, rows: "list[Row]", when: str) -> None:
-    """A table for each cell: its name, and the broker's if there is but one, are in the title."""
+    """Print a table for each cell; its title has the cell, and the broker if there is only one."""
     if not rows:
         out.print(f"no {name} {when}")
     for cell, group in groupby(rows, key=lambda row: row["cell"]):
@@ -59,7 +60,7 @@ def _told(rows: "list[Row]", names: list[str]) -> list[list[object]]:
 
 
 def told(name: str, value: object) -> object:
-    """A value as it is told to people: times as such, lists without brackets."""
+    """Format a value for a table: times in UTC, lists without brackets."""
     if name in TIMES and isinstance(value, int):
         if value < 0:
             return "-"
@@ -70,27 +71,27 @@ def told(name: str, value: object) -> object:
 
 
 def listed(rows: "list[Row]", all_items: bool) -> "list[Row]":
-    """The rows that a list has: those of internal topics only where `all_items` are asked for."""
+    """Return the rows to list; rows of internal topics only if `all_items`."""
     from brokertwin.streaming.state_rows import is_internal
 
     return [row for row in rows if all_items or not is_internal(row)]
 
 
 def tell_hidden(rows: "list[Row]", shown: "list[Row]") -> None:
-    """Says how many of the rows are not shown."""
+    """Print the number of hidden rows."""
     if len(shown) < len(rows):
-        hidden = f"{len(rows) - len(shown)} of internal topics are left out"
-        out.print(f"{hidden}; --all shows them, too")
+        hidden = counted(len(rows) - len(shown), "row")
+        out.print(f"{hidden} of internal topics hidden; add --all to show them")
 
 
 def _none(rows: "list[Row]") -> set[str]:
-    """Columns that say nothing here, or only repeat what `state topics` says."""
+    """Return columns without any value, or that repeat those of `state topics`."""
     repeated = {"topicId"} if "batches" in rows[0] else set()
     return repeated | {name for name in rows[0] if all(row[name] in NONE for row in rows)}
 
 
 def kind_of(name: str | None) -> "Kind | None":
-    """Raises UserError for a name that is no kind."""
+    """Return the kind with a name. Raises UserError if there is none."""
     from brokertwin.streaming.state_rows import Kind
 
     if name is None:
@@ -98,4 +99,4 @@ def kind_of(name: str | None) -> "Kind | None":
     try:
         return Kind(name)
     except ValueError:
-        raise UserError(f"There is no {name} to show.", f"One of {KINDS}.") from None
+        raise UserError(f"Unknown kind of items: {name}.", f"Pass one of: {KINDS}.") from None

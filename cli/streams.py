@@ -1,4 +1,4 @@
-"""`brokertwin streams`: applications of Kafka Streams on our own clients, on any Kafka."""
+"""`brokertwin streams`: Kafka Streams applications on this project's own clients."""
 
 import threading
 import time
@@ -9,6 +9,7 @@ import typer
 from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, group, settings_of
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.clients.streams.layout import Layout
@@ -29,8 +30,8 @@ ApplicationId = Annotated[
     typer.Option(
         "--application-id",
         metavar="ID",
-        help="Instances of one id share the tasks; its topics begin with it (application.id)."
-        " Without: the command's name.",
+        help="application.id: instances with the same id share tasks, and the application's topics"
+        " have this prefix. Default: the command's name.",
     ),
 ]
 ThreadCount = Annotated[
@@ -40,7 +41,7 @@ ExactlyOnce = Annotated[
     bool,
     typer.Option(
         "--exactly-once",
-        help="Each record counts once, by transactions (processing.guarantee=exactly_once_v2).",
+        help="Process each record exactly once (processing.guarantee=exactly_once_v2).",
     ),
 ]
 Replicas = Annotated[
@@ -49,7 +50,7 @@ Replicas = Annotated[
         "--num-standby-replicas",
         min=0,
         metavar="N",
-        help="Copies of each store in other instances (num.standby.replicas).",
+        help="Standby copies of each store in other instances (num.standby.replicas).",
     ),
 ]
 CommitMs = Annotated[
@@ -58,7 +59,7 @@ CommitMs = Annotated[
         "--commit-interval-ms",
         min=1,
         metavar="MS",
-        help="commit.interval.ms; without: 30000, with --exactly-once 100.",
+        help="commit.interval.ms; default: 30000, with --exactly-once 100.",
     ),
 ]
 SessionMs = Annotated[
@@ -70,7 +71,7 @@ Create = Annotated[
         "--create",
         min=1,
         metavar="PARTITIONS",
-        help="Create the topics that are not there, with so many partitions.",
+        help="Create missing topics with this number of partitions.",
     ),
 ]
 Idle = Annotated[
@@ -79,7 +80,7 @@ Idle = Annotated[
         "--timeout",
         min=0.1,
         metavar="SECONDS",
-        help="End when so long no record came, while all tasks of this instance run.",
+        help="Stop if no record arrived for SECONDS while all tasks of this instance run.",
     ),
 ]
 Server = Annotated[
@@ -87,33 +88,33 @@ Server = Annotated[
     typer.Option(
         "--application-server",
         metavar="HOST:PORT",
-        help="Answer questions for keys there, and tell the other instances"
-        " (application.server). It asks nobody who it is.",
+        help="Serve key queries on this address and announce it to other instances"
+        " (application.server). There is no authentication.",
     ),
 ]
 Threads = Annotated[
     bool,
     typer.Option(
         "--show-threads",
-        help="Tell on standard error who runs which task whenever that changes, and draw it.",
+        help="Print each change of the task assignment on standard error, and a chart at the end.",
     ),
 ]
 
 
 @app.callback()
 def streams_command() -> None:
-    """Applications of Kafka Streams on our own clients: tasks over threads and instances.
+    """Run Kafka Streams applications on brokertwin's own clients.
 
-    Instances that are started with one --application-id share the tasks, here and on other
-    machines; what a thread had that dies, others go on with from the committed offsets, their
-    stores restored from the changelogs. `--show-threads` draws who ran which task.
+    Instances with the same --application-id share tasks, also across machines. Tasks of a thread
+    that died continue in other threads from the committed offsets, with stores restored from
+    changelog topics. --show-threads draws a chart of the task assignment.
     """
 
 
 @app.command()
 def wordcount(
-    source: Annotated[str, typer.Argument(metavar="LINES", help="Topic of lines of text.")],
-    sink: Annotated[str, typer.Argument(metavar="COUNTS", help="Topic of words and counts.")],
+    source: Annotated[str, typer.Argument(metavar="LINES", help="Topic with lines of text.")],
+    sink: Annotated[str, typer.Argument(metavar="COUNTS", help="Topic for words and counts.")],
     application_id: ApplicationId = None,
     threads: ThreadCount = 1,
     exactly_once: ExactlyOnce = False,
@@ -128,11 +129,11 @@ def wordcount(
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
 ) -> None:
-    """Count the words of a topic's lines; Ctrl-C commits and leaves the group.
+    """Count the words in a topic's lines; Ctrl-C commits and leaves the group.
 
-    Lines are split into words, which go through a topic of the application's own so that each word
-    has one task; its count goes to COUNTS, with the word as the key, whenever it changes. The
-    counts are kept in a store with a changelog topic: another thread or instance goes on with them.
+    Words pass through a repartition topic, so that each word has one task. Each change of a count
+    is written to COUNTS with the word as key. Counts are in a store with a changelog topic, from
+    which another thread or instance can continue.
     """
     from brokertwin.clients.streams.applications import word_count
 
@@ -151,9 +152,9 @@ def wordcount(
 
 @app.command()
 def join(
-    left: Annotated[str, typer.Argument(metavar="LEFT", help="Topic of a table: key and value.")],
-    right: Annotated[str, typer.Argument(metavar="RIGHT", help="Topic of another one.")],
-    sink: Annotated[str, typer.Argument(metavar="JOINED", help="Topic of what both have.")],
+    left: Annotated[str, typer.Argument(metavar="LEFT", help="Topic of the left table.")],
+    right: Annotated[str, typer.Argument(metavar="RIGHT", help="Topic of the right table.")],
+    sink: Annotated[str, typer.Argument(metavar="JOINED", help="Topic for joined values.")],
     application_id: ApplicationId = None,
     threads: ThreadCount = 1,
     exactly_once: ExactlyOnce = False,
@@ -168,10 +169,10 @@ def join(
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
 ) -> None:
-    """Join two tables by their keys; Ctrl-C commits and leaves the group.
+    """Join two tables by key; Ctrl-C commits and leaves the group.
 
-    The newest value of a key on both sides goes to JOINED as `left,right` whenever one of them
-    changes, and a tombstone where one goes. Both topics must have the same number of partitions.
+    Each change of a key that is in both tables writes its newest values to JOINED as `left,right`;
+    a deletion writes a tombstone. Both topics must have the same number of partitions.
     """
     from brokertwin.clients.streams.applications import table_join
 
@@ -190,31 +191,33 @@ def join(
 
 @app.command()
 def ask(
-    server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Any instance's.")],
+    server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of any instance.")],
     store: Annotated[
-        str, typer.Argument(metavar="STORE", help="counts of wordcount; left, right of join.")
+        str,
+        typer.Argument(metavar="STORE", help="Store: counts of wordcount; left or right of join."),
     ],
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="As text; without it, a range of keys.")
+        str | None, typer.Argument(metavar="KEY", help="Key as text; without it, query a range.")
     ] = None,
     first: Annotated[
-        str | None, typer.Option("--from", metavar="KEY", help="The first key of the range.")
+        str | None, typer.Option("--from", metavar="KEY", help="First key of the range.")
     ] = None,
     last: Annotated[
-        str | None, typer.Option("--to", metavar="KEY", help="The last key of the range.")
+        str | None, typer.Option("--to", metavar="KEY", help="Last key of the range.")
     ] = None,
     stale: Annotated[
         bool,
         typer.Option(
-            "--stale", help="Where the owner does not answer, a copy will do, which may be older."
+            "--stale",
+            help="Accept a standby copy, possibly out of date, if the owner does not respond.",
         ),
     ] = False,
 ) -> None:
-    """Ask an instance for a key's value, or for all keys of a range; it asks who has them.
+    """Query a key's value or a range of keys from any instance, which asks the owners.
 
-    The answer is a document: the task that has the key, the instance that runs it, those with
-    copies, and the value, null where there is none; or the keys of a range, of all instances. The
-    exit code is 1 while nobody can tell.
+    For a key it prints a document with its task, the instances that run the task and hold standby
+    copies, and the value (null if there is none). For a range it prints the keys of all instances.
+    Exits with code 1 if the owner is unknown.
     """
     from brokertwin.drivers.questions import Question
     from brokertwin.drivers.questions import ask as ask_server
@@ -227,13 +230,13 @@ def ask(
 
 
 def _host_info(text: str) -> "HostInfo":
-    """Raises UserError."""
+    """Parse HOST:PORT. Raises UserError."""
     from brokertwin.clients.streams.streams_protocol import host_info
 
     try:
         return host_info(text)
     except ValueError:
-        raise UserError(f"{text} is no HOST:PORT.") from None
+        raise UserError(f"Invalid address {text!r}.", "Pass HOST:PORT: localhost:7070.") from None
 
 
 def _config(
@@ -258,7 +261,7 @@ def _config(
 
 
 class Run:
-    """One instance, from its topics to its end."""
+    """One instance, from the creation of topics to its end."""
 
     def __init__(
         self,
@@ -269,7 +272,7 @@ class Run:
         create: int | None,
         server: str | None,
     ) -> None:
-        """Raises UserError where Kafka or the topics are not as they have to be."""
+        """Raises UserError if Kafka does not respond or the topics are unsuitable."""
         from brokertwin.cli.client_access import accessible
         from brokertwin.clients.timeline import Timeline
         from brokertwin.drivers.sockets import monotonic_ms
@@ -286,14 +289,15 @@ class Run:
         self._layout = _prepare_topics(self._kafka, config.application_id, topology, sinks, create)
 
     def run(self, threads: int, idle_s: float | None, is_shown: bool) -> None:
-        """Until Ctrl-C, or until no record has come for so long. Raises UserError."""
+        """Run until Ctrl-C or the idle timeout. Raises UserError."""
         from brokertwin.cli.threads import show_threads
         from brokertwin.drivers.sockets import monotonic_ms
         from brokertwin.drivers.streams import Instance
 
         self._is_shown = is_shown
         tasks = " ".join(map(str, self._layout.tasks))
-        say(f"{self._config.application_id}: {len(self._layout.tasks)} tasks: {tasks}")
+        count = counted(len(self._layout.tasks), "task")
+        say(f"{self._config.application_id}: {count}: {tasks}")
         instance = Instance(
             self._kafka,
             self._config,
@@ -316,13 +320,13 @@ class Run:
         if is_shown:
             show_threads(self._timeline, monotonic_ms(), self._last)
         worked = sum(running.stream.worked for running in instance.threads.values())
-        say(f"{worked} records worked on")
+        say(f"processed {counted(worked, 'record')}")
         for name, running in instance.threads.items():
             if running.error is not None:
-                raise UserError(f"{name} can not go on: {running.error.rstrip('.')}.")
+                raise UserError(f"{name} stopped: {running.error.rstrip('.')}.")
 
     def _questions(self, instance: "Instance") -> "Questions | None":
-        """Raises UserError where the address is taken."""
+        """Serve key queries. Raises UserError if the address is in use."""
         from brokertwin.drivers.questions import Questions
 
         if self._end_point is None:
@@ -331,7 +335,8 @@ class Run:
             return Questions(instance, self._layout, self._end_point)
         except OSError as error:
             raise UserError(
-                f"{self._end_point} can not be listened at: {error.strerror}."
+                f"Cannot listen on --application-server {self._end_point}: {error.strerror}.",
+                "Pass another port.",
             ) from None
 
     def _wait(self, instance: "Instance", idle_s: float | None) -> None:
@@ -372,7 +377,7 @@ def _prepare_topics(
     sinks: set[str],
     create: int | None,
 ) -> "Layout":
-    """Creates the application's own topics, and with `create` the others that are not there."""
+    """Create the application's internal topics, and with `create` other missing topics."""
     from brokertwin.clients.streams.layout import layout, source_topics
     from brokertwin.clients.streams.topology import TopologyError
     from brokertwin.drivers.security import properties_of
@@ -385,19 +390,19 @@ def _prepare_topics(
     missing = sorted((wanted | sinks) - there.keys())
     if missing and create is None:
         raise UserError(
-            f"There is no topic {', '.join(missing)}.",
-            "Create it, or say --create PARTITIONS.",
+            f"These topics do not exist: {', '.join(missing)}.",
+            "Create them, or add --create PARTITIONS.",
         )
     new = {name: topics.TopicSpec(name, create or 1) for name in missing}
     counts = there | {name: spec.partitions for name, spec in new.items()}
     try:
         made = layout(application_id, topology, counts)
     except TopologyError as error:
-        raise UserError(f"The topics do not go with the application: {error}.") from None
+        raise UserError(f"The topics do not fit the application: {error}.") from None
     for topic in made.internal_topics.values():
         if topic.name not in there:
             new[topic.name] = topics.TopicSpec(topic.name, topic.partitions, topic.settings)
     topics.create(admin, new)
     if new:
-        say(f"created the topics {', '.join(new)}")
+        say(f"created topics: {', '.join(new)}")
     return made

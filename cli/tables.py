@@ -1,4 +1,4 @@
-"""Tables for people: they fit the terminal, and no header is cut within a word."""
+"""Tables that fit the terminal; headers only break between words."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 TEXT_WIDTH_MIN = 12
-"""A text may be folded to so many columns of the screen where there is no room for more."""
+"""Minimum width to which a text column is folded."""
 
 EDGE, GUTTER = 1, 3
-"""Columns of the screen for the left edge, and for each column's padding and right edge."""
+"""Width of the left edge, and of each column's padding and right edge."""
 
 NARROW_GUTTER = 1
-"""Where there is no room for lines between columns, a space parts them."""
+"""Width between columns if there is no room for lines."""
 
 _WORD_END = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[-/]) ?| ")
 _NUMBER = re.compile(r"-?[\d,]+(\.\d+)?( [kMGT]?B)?|-")
@@ -50,7 +50,7 @@ class _Column(NamedTuple):
 
     @property
     def broken_header(self) -> str:
-        """With a line for each word where it is wider than the column may have to be."""
+        """The header with a line for each word if it is wider than the column."""
         fits = " " in self.header or len(self.header) <= self.least_width
         return self.header if fits else "\n".join(self.words)
 
@@ -62,17 +62,17 @@ def table(
     title: str = "",
     whole: Collection[str] = (),
 ) -> Group:
-    """Rows as a table as wide as the console at most.
+    """Format rows as a table that is at most as wide as the console.
 
-    Numbers are right-aligned. Where there is no room, lines between columns go, then headers break
-    between their words and texts are folded; where that does not do, each row becomes a block of
-    names and values.
+    Numbers are right-aligned. In a narrow console, lines between columns are dropped first, then
+    headers break between words and texts are folded. If that is not enough, each row becomes a
+    block of names and values.
 
     Args:
-        console: where it is to be printed.
-        columns: the headers.
-        rows: the values; None is empty.
-        title: a line above it.
+        console: where the table is printed.
+        columns: headers.
+        rows: values; None is empty.
+        title: a line above the table.
         whole: headers of columns whose texts are not folded.
     """
     cells, made = _made(columns, rows, whole)
@@ -96,14 +96,14 @@ def table(
 
 
 def fits(console: Console, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bool:
-    """Whether rows have room as a table, however narrow; otherwise they become blocks."""
+    """True if rows fit as a table; otherwise they become blocks."""
     return _fit(console, _made(columns, rows, ())[1])
 
 
 def _made(
     columns: Sequence[str], rows: Iterable[Sequence[object]], whole: Collection[str]
 ) -> tuple[list[list[str]], list[_Column]]:
-    """The rows as text, and their columns."""
+    """Return the rows as text, and their columns."""
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     return cells, [
         _Column(name, [row[number] for row in cells], name in whole)
@@ -116,7 +116,7 @@ def _fit(console: Console, columns: Iterable[_Column]) -> bool:
 
 
 def _titles(title: str) -> list[Text]:
-    """Above the table, not of its width: a narrow one would fold it."""
+    """Return the title as its own line, which a narrow table would fold."""
     return [Text(title, style="italic")] if title else []
 
 

@@ -1,4 +1,4 @@
-"""Who runs what in which thread: boxes, a picture over time, and a line for each change."""
+"""Assignments of tasks to threads: boxes, a chart over time, and a line for each change."""
 
 from typing import TYPE_CHECKING
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 COLUMNS_MIN, COLUMNS_MAX = 20, 100
 LABEL_COLUMNS = 6
-"""What stands around a picture's columns, beside the names."""
+"""Width beside a chart's columns and names."""
 
 
 def say_change(timeline: "Timeline") -> None:
-    """A line on standard error: everybody's tasks, as they are now."""
+    """Print each thread's current tasks on one line of standard error."""
     parts = [f"{who}: {' '.join(owned) or '-'}" for who, owned in timeline.owned().items()]
     say_at(" | ".join(parts))
 
 
 def show_threads(timeline: "Timeline", now: int, owned: dict[str, list[str]]) -> None:
-    """A box for each thread with what it ran, and the picture of the run, on standard error."""
+    """Print a box for each thread with its tasks, and the chart, on standard error."""
     boxes = [
         Panel("\n".join(tasks) or "-", title=who, title_align="left")
         for who, tasks in owned.items()

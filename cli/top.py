@@ -1,4 +1,4 @@
-"""`brokertwin top`: a job or a gateway on the terminal, from what it serves over HTTP."""
+"""`brokertwin top`: live status of a job or a gateway on the terminal, read over HTTP."""
 
 import time
 import urllib.error
@@ -15,6 +15,7 @@ from brokertwin.cli.live import size_text
 from brokertwin.cli.options import AsJson
 from brokertwin.cli.output import out
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.cli.watching.status import Status
@@ -23,14 +24,12 @@ if TYPE_CHECKING:
 DEFAULT = "127.0.0.1:9404"
 TIMEOUT_S = 10.0
 ROWS_MAX = 12
-"""How many APIs, errors and partitions are shown."""
+"""Maximum number of APIs, errors and partitions to show."""
 
-Where = Annotated[
-    str, typer.Argument(metavar="[HOST:PORT]", help="What --http-listen was given there.")
-]
-Once = Annotated[bool, typer.Option("--once", help="Show it once and end.")]
+Where = Annotated[str, typer.Argument(metavar="[HOST:PORT]", help="Its --http-listen address.")]
+Once = Annotated[bool, typer.Option("--once", help="Print the status once and exit.")]
 Interval = Annotated[
-    float, typer.Option("--interval", min=0.2, metavar="SECONDS", help="Between two looks.")
+    float, typer.Option("--interval", min=0.2, metavar="SECONDS", help="Refresh interval.")
 ]
 Counted = dict[tuple[str, ...], int]
 
@@ -40,8 +39,9 @@ def command(
 ) -> None:
     """Watch a job or a gateway: batch time, lag, rate, errors by API, groups, sessions, ISR.
 
-    It was started with --http-listen; its page in a browser shows the same. Ctrl-C ends it. With
-    --json each look is a line: the document that /status.json has.
+    The job or gateway must have been started with --http-listen, which also serves this status as
+    a web page. Ctrl-C ends the command. --json prints one line for each refresh: the document at
+    /status.json.
     """
     if as_json:
         for body, _ in _looks(where, once, interval):
@@ -64,7 +64,7 @@ def _live(where: str, interval: float) -> None:
 
 
 def _looks(where: str, once: bool, interval: float) -> "Iterator[tuple[bytes, Status]]":
-    """The document, again and again until Ctrl-C. Raises UserError."""
+    """Yield the document at each refresh until Ctrl-C. Raises UserError."""
     import msgspec
 
     from brokertwin.cli.watching.status import Status
@@ -78,8 +78,8 @@ def _looks(where: str, once: bool, interval: float) -> "Iterator[tuple[bytes, St
                 yield body, decoder.decode(body)
             except msgspec.MsgspecError as error:
                 raise UserError(
-                    f"{where} answers something else than this version's /status.json: {error}.",
-                    "Is it a brokertwin job or gateway of the same version?",
+                    f"{where} does not serve this version's /status.json: {error}.",
+                    "Check that it is a brokertwin job or gateway of the same version.",
                 ) from None
             if once:
                 return
@@ -96,17 +96,17 @@ def _fetched(url: str, where: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise UserError(
-            f"Nothing to watch at {where}: {getattr(reason, 'strerror', None) or reason}.",
+            f"Cannot reach {where}: {getattr(reason, 'strerror', None) or reason}.",
             "Start `brokertwin run` or `brokertwin gateway` with --http-listen 9404.",
         ) from None
 
 
 def screen(status: "Status", before: "Status | None" = None) -> RenderableType:
-    """What the terminal shows of a document.
+    """Format a document for the terminal.
 
     Args:
         status: the document.
-        before: the one before it, for what has grown since.
+        before: the previous document, to show growth.
     """
     parts = [_figures(status), *_traffic(status, before), *_state(status)]
     return Group(_head(status), *(each for part in parts for each in ("", part)))
@@ -129,7 +129,7 @@ def _figures(status: "Status") -> Table:
     if job is not None:
         values |= {
             "batch": f"{job.batch}" if job.batch >= 0 else "-",
-            "took": f"{job.batch_seconds:.2f} s",
+            "batch time": f"{job.batch_seconds:.2f} s",
             "ended": _clock(job.batch_time_ms) if job.batch >= 0 else "-",
             "lag": f"{job.lag:,}",
             "state": size_text(job.state_bytes),
@@ -138,8 +138,8 @@ def _figures(status: "Status") -> Table:
     if gateway is not None:
         values |= {
             "connections": f"{gateway.connections:,}",
-            "waiting": f"{gateway.waiting:,}",
-            "refused logins": f"{gateway.failed_authentications:,}",
+            "pending": f"{gateway.waiting:,}",
+            "failed logins": f"{gateway.failed_authentications:,}",
             "brokers": f"{len(gateway.brokers)}",
             "stopped": ", ".join(map(str, gateway.stopped)) or "none",
         }
@@ -151,11 +151,11 @@ def _traffic(status: "Status", before: "Status | None") -> Iterator[RenderableTy
     errors = _errors(status)
     was = before if before is not None and before.started_ms == status.started_ms else None
     former = _single(was.answers) if was else None
-    yield _counts(("API", "answers"), answers, former)
+    yield _counts(("API", "responses"), answers, former)
     if errors:
-        yield _counts(("API", "error", "times"), errors, _errors(was) if was else None)
+        yield _counts(("API", "error", "count"), errors, _errors(was) if was else None)
     if status.job is not None and status.job.dead_letters:
-        yield _counts(("dead letter", "times"), _single(status.job.dead_letters), None)
+        yield _counts(("dead letter", "count"), _single(status.job.dead_letters), None)
 
 
 def _single(counts: Mapping[str, int]) -> Counted:
@@ -171,7 +171,7 @@ def _errors(status: "Status") -> Counted:
 
 
 def _counts(columns: tuple[str, ...], counts: Counted, before: Counted | None) -> Table:
-    """The largest counts, and how much each has grown."""
+    """Format the largest counts and their growth."""
     shown = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:ROWS_MAX]
     rows = [
         [*names, f"{n:,}", *([f"+{n - before.get(names, 0):,}"] if before is not None else [])]
@@ -179,7 +179,7 @@ def _counts(columns: tuple[str, ...], counts: Counted, before: Counted | None) -
     ]
     if len(counts) > ROWS_MAX:
         rows.append([f"… {len(counts) - ROWS_MAX} more"])
-    return _table([*columns, *(["since"] if before is not None else [])], rows)
+    return _table([*columns, *(["new"] if before is not None else [])], rows)
 
 
 def _state(status: "Status") -> Iterator[RenderableType]:
@@ -193,12 +193,12 @@ def _state(status: "Status") -> Iterator[RenderableType]:
         "sessions": f"{state.sessions:,}",
         "producers": f"{state.producers:,}",
         "transactional ids": _by_state(state.transactions),
-        "waiting": f"{state.waiting:,}",
+        "pending requests": f"{state.waiting:,}",
     }
     yield _table(values, [list(values.values())])
     yield Text(
-        f"{state.partitions:,} partitions, {state.under_replicated:,} under-replicated,"
-        f" {state.offline:,} without a leader; state as of {_clock(status.state_time_ms)}",
+        f"{counted(state.partitions, 'partition')}, {state.under_replicated:,} under-replicated,"
+        f" {state.offline:,} offline; state at {_clock(status.state_time_ms)}",
         style="red" if state.offline else "yellow" if state.under_replicated else "",
     )
     if state.shrunk:
@@ -231,7 +231,7 @@ def _table(columns: Iterable[str], rows: Iterable[list[str]]) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     for name in columns:
-        is_number = name in {"answers", "times", "since"}
+        is_number = name in {"responses", "count", "new"}
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)

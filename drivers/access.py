@@ -40,7 +40,7 @@ def check_access(kafka: ClientProperties, timeout_ms: int = WAIT_MS) -> None:
                 lost += isinstance(event, Disconnected)
         network.wait(0)  # says why, where a broker has said it
     raise UserError(
-        f"Kafka at {kafka.bootstrap} does not let {protocol} in: it closes the connection, or says"
-        " nothing.",
-        "Does the listener there speak it (security.protocol)?",
+        f"Kafka at {kafka.bootstrap} does not respond to {protocol}: it closed the connection or"
+        " sent nothing.",
+        "Check security.protocol: the listener must use the same protocol.",
     )

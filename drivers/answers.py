@@ -23,7 +23,7 @@ def answer(node: int, asked: dict[int, tuple[int, int]], frame: bytes) -> Answer
     """
     (request_id,) = CORRELATION_ID.unpack_from(frame)
     if request_id not in asked:
-        raise MalformedError(f"an answer to request {request_id}, which is not under way")
+        raise MalformedError(f"a response to request {request_id}, which is not in flight")
     key, version = asked.pop(request_id)
     if key == API_VERSIONS and frame[4:6] == Error.UNSUPPORTED_VERSION.to_bytes(2, "big"):
         version = 0  # the answer of a broker that does not know the version (KIP-511)

@@ -25,6 +25,7 @@ from brokertwin.drivers.security import Security
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
 from brokertwin.gateway.protocol.primitives import MalformedError
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.wording import counted
 
 READ_BYTES = 1 << 18
 FRAME_BYTES_MAX = 1 << 30
@@ -134,8 +135,8 @@ class Connection:
     def _not_trusted(self, error: ssl.SSLError) -> AuthenticationError:
         reason = getattr(error, "verify_message", None) or (error.reason or str(error)).lower()
         return AuthenticationError(
-            f"TLS with {self._at} fails: {reason.replace('_', ' ').rstrip('.')}.",
-            "Does its listener speak TLS, and is its authority in ssl.truststore.location?",
+            f"TLS with {self._at} failed: {reason.replace('_', ' ').rstrip('.')}.",
+            "Check that its listener uses TLS and that ssl.truststore.location has its authority.",
         )
 
     def _begin_login(self, phase: Phase) -> None:
@@ -194,7 +195,7 @@ class Connection:
         while len(self._read) >= SIZE.size:
             (size,) = SIZE.unpack_from(self._read)
             if not CORRELATION_ID.size <= size <= FRAME_BYTES_MAX:
-                raise MalformedError(f"a frame of {size} bytes")
+                raise MalformedError(f"a frame of {counted(size, 'byte')}")
             end = SIZE.size + size
             if len(self._read) < end:
                 break

@@ -57,13 +57,16 @@ def login_of(properties: Mapping[str, str]) -> Login:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in SPOKEN:
         raise UserError(
-            f"sasl.mechanism is {mechanism}; spoken are {', '.join(SPOKEN)}.",
-            "Say sasl.mechanism=… in the file of --kafka-config.",
+            f"Unsupported sasl.mechanism {mechanism}; supported are {', '.join(SPOKEN)}.",
+            "Set sasl.mechanism in the file of --kafka-config.",
         )
     options = parse_jaas(properties.get("sasl.jaas.config", ""))
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
-        raise UserError(f"sasl.jaas.config has no {' and no '.join(missing)}.")
+        raise UserError(
+            f"sasl.jaas.config has no {' and no '.join(missing)}.",
+            "Set sasl.jaas.config in the file of --kafka-config.",
+        )
     return Login(mechanism, options["username"], options["password"])
 
 
@@ -71,11 +74,12 @@ def exchange(login: Login) -> Exchange:
     """One authentication. Raises AuthenticationError."""
     answer = yield Ask("SASL_HANDSHAKE", HANDSHAKE_VERSION, {"mechanism": login.mechanism})
     if answer["errorCode"] not in (Error.NONE, Error.UNSUPPORTED_SASL_MECHANISM):
-        raise AuthenticationError(f"The broker takes no login: {error_name(answer['errorCode'])}.")
+        code = answer["errorCode"]
+        raise AuthenticationError(f"The broker refused SASL: {code} {error_name(code)}.")
     if answer["errorCode"]:
         enabled = ", ".join(sorted(answer["mechanisms"])) or "none"
         raise AuthenticationError(
-            f"The broker does not take {login.mechanism}; enabled there: {enabled}."
+            f"The broker does not support {login.mechanism}; it supports: {enabled}."
         )
     if login.mechanism == PLAIN:
         answer = yield _authenticate(f"\0{login.username}\0{login.password}".encode())
@@ -90,7 +94,7 @@ def exchange(login: Login) -> Exchange:
         scram.process_server_final_message(_token(login, answer))
     except (ValueError, KeyError) as error:
         raise AuthenticationError(
-            f"The broker does not prove that it knows {login.username}: {error}."
+            f"The broker could not prove that it knows the user {login.username}: {error}."
         ) from None
     return int(answer["sessionLifetimeMs"])
 
@@ -104,8 +108,8 @@ def _token(login: Login, answer: Mapping[str, Any]) -> bytes:
     if answer["errorCode"]:
         said = answer["errorMessage"] or error_name(answer["errorCode"])
         raise AuthenticationError(
-            f"The broker does not let {login.username} in: {said.rstrip('.')}.",
-            "Are user, password and sasl.mechanism right?",
+            f"The broker rejected the login of {login.username}: {said.rstrip('.')}.",
+            "Check user, password and sasl.mechanism.",
         )
     return b64decode(answer["authBytes"])
 
@@ -118,4 +122,4 @@ def _check_iterations(message: bytes) -> None:
     """A server that wants few could be one that tries to learn the password."""
     count = int(dict(part.split(b"=", 1) for part in message.split(b","))[b"i"])
     if count < ITERATIONS_MIN:
-        raise ValueError(f"{count} iterations are fewer than {ITERATIONS_MIN}")
+        raise ValueError(f"{count} iterations, but at least {ITERATIONS_MIN} are required")

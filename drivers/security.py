@@ -74,7 +74,7 @@ def protocol_of(properties: Mapping[str, str]) -> SecurityProtocol:
         return SecurityProtocol(name)
     except ValueError:
         known = ", ".join(SecurityProtocol)
-        raise UserError(f"security.protocol is {name}; there are {known}.") from None
+        raise UserError(f"Invalid security.protocol {name}.", f"Use one of: {known}.") from None
 
 
 def _make_pem(values: dict[str, str], store: str) -> None:
@@ -103,7 +103,10 @@ def _set_versions(context: ssl.SSLContext, names: str) -> None:
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in _VERSIONS]
     if unknown:
-        raise UserError(f"ssl.enabled.protocols {names}: spoken are {' and '.join(_VERSIONS)}.")
+        raise UserError(
+            f"Unsupported value of ssl.enabled.protocols: {names}.",
+            f"Use {' and '.join(_VERSIONS)}.",
+        )
     if wanted:
         context.minimum_version = min(_VERSIONS[name] for name in wanted)
         context.maximum_version = max(_VERSIONS[name] for name in wanted)

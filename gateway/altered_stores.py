@@ -112,7 +112,7 @@ def _unserved(properties: BrokerProperties) -> str | None:
     try:
         Tls(properties)
     except UserError as error:
-        _log.warning("stores refused", reason=error.message)
+        _log.warning("new stores rejected", reason=error.message)
         location = properties.given("ssl.keystore.location") or ""
         kind = store_checks.type_of(properties, "ssl.keystore", location)
         return store_checks.refusal(store_checks.not_loaded(location, kind))

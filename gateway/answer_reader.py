@@ -85,7 +85,7 @@ class AnswerReader(threading.Thread):
             _, end = first_and_end(self._consumer, TopicPartition(self._topic, self._partition))
         except KafkaException as error:
             raise UserError(
-                f"{self._topic} cannot be read at {self._client.bootstrap}: {error.args[0].str()}."
+                f"Cannot read {self._topic} at {self._client.bootstrap}: {error.args[0].str()}."
             ) from None
         self._next = end
         self._read_on()
@@ -133,13 +133,13 @@ class AnswerReader(threading.Thread):
         error = message.error()
         if error is not None:
             if error.code() != KafkaError._PARTITION_EOF:
-                _log.warning("answers cannot be read now", topic=self._topic, error=error.str())
+                _log.warning("cannot read responses now", topic=self._topic, error=error.str())
             return None
         row = row_of(message)
         try:
             return self._found(row)
         except msgspec.MsgspecError as failure:
-            _log.error("an answer that makes no sense", offset=row.offset, error=str(failure))
+            _log.error("invalid response row", offset=row.offset, error=str(failure))
             return None
 
     def _found(self, row: Row) -> Found | None:

@@ -85,7 +85,7 @@ async def put_locators(writes: list[Write]) -> None:
         try:
             partition["batches"][0]["locator"] = await locator
         except OSError as failure:
-            _log.error("a batch cannot be stored", error=str(failure))
+            _log.error("cannot store a batch", error=str(failure))
             partition["recordsError"] = int(Error.KAFKA_STORAGE_ERROR)
 
 
@@ -177,7 +177,7 @@ async def _read(engine: Engine, locator: str | None) -> bytes:
     try:
         data = await engine.get(locator) if locator is not None else None
     except OSError as error:
-        _log.error("the bytes of a batch cannot be read", locator=locator, error=str(error))
+        _log.error("cannot read the bytes of a batch", locator=locator, error=str(error))
         raise _NotReadableError from None
     if data is None:
         _log.error("the bytes of a batch are lost", locator=locator)
@@ -191,10 +191,10 @@ async def _segment(engine: Engine, topic_id: str, partition: int, base_offset: i
     try:
         batches = await engine.segment(topic_id, partition, base_offset)
     except OSError as error:
-        _log.error("a sealed part of a log cannot be read", **place, error=str(error))
+        _log.error("cannot read a sealed log segment", **place, error=str(error))
         raise _NotReadableError from None
     if batches is None:
-        _log.error("a sealed part of a log is lost", **place)
+        _log.error("a sealed log segment is lost", **place)
         raise _NotReadableError
     return batches
 
@@ -256,7 +256,7 @@ async def _timestamps(engine: Engine, batch: Body) -> list[tuple[int, int]]:
     try:
         return records.timestamps_of(data, last_offset - last_delta)
     except (DecompressionError, InvalidRecordsError) as error:
-        _log.error("the records of a batch do not decode", locator=locator, error=str(error))
+        _log.error("cannot decode the records of a batch", locator=locator, error=str(error))
         return []
 
 

@@ -124,7 +124,7 @@ class Arrivals:
         door.waiting.append(arrival)
         self._advance(arrival.broker)
         if list(door.waiting) == [arrival]:
-            _log.warning("connections wait", broker=arrival.broker, served=door.count)
+            _log.warning("connections are queued", broker=arrival.broker, served=door.count)
 
     def is_pending(self, arrival: Arrival) -> bool:
         """Whether a connection waits or is held."""

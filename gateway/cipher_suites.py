@@ -36,7 +36,8 @@ def restrict(context: ssl.SSLContext, names: Sequence[str]) -> None:
     older = [name for name in wanted if name not in OF_TLS_1_3]
     newer = OF_TLS_1_3.intersection(wanted)
     if newer and newer != OF_TLS_1_3:
-        raise UserError(f"{SETTING}: of TLS 1.3 all of {', '.join(sorted(OF_TLS_1_3))}, or none.")
+        suites = ", ".join(sorted(OF_TLS_1_3))
+        raise UserError(f"{SETTING} has only some of the TLS 1.3 suites.", f"Set all: {suites}.")
     if older:
         _set(context, older)
     least = ssl.TLSVersion.TLSv1_2 if older else ssl.TLSVersion.TLSv1_3
@@ -44,7 +45,7 @@ def restrict(context: ssl.SSLContext, names: Sequence[str]) -> None:
     context.minimum_version = max(context.minimum_version, least)
     context.maximum_version = min(context.maximum_version, most)
     if context.minimum_version > context.maximum_version:
-        raise UserError(f"{SETTING} has none of the versions in ssl.enabled.protocols.")
+        raise UserError(f"{SETTING} has no suite for the versions in ssl.enabled.protocols.")
 
 
 def _set(context: ssl.SSLContext, names: Sequence[str]) -> None:
@@ -52,7 +53,7 @@ def _set(context: ssl.SSLContext, names: Sequence[str]) -> None:
     chosen = [openssl_name(name) for name in names]
     for name, of_openssl in zip(names, chosen, strict=True):
         if of_openssl not in served:
-            raise UserError(f"{SETTING}: {name} is not served.")
+            raise UserError(f"Unsupported cipher suite in {SETTING}: {name}.")
     context.set_ciphers(":".join(map(str, chosen)))
 
 

@@ -206,7 +206,7 @@ class Connection(asyncio.Protocol):
         while len(buffer) >= SIZE_BYTES and len(self._frames) < self._frames_ahead():
             size = int.from_bytes(buffer[:SIZE_BYTES], "big", signed=True)
             if not 0 < size <= most:
-                self._failure = ClosedError(f"a frame of {size} bytes; the limit is {most}")
+                self._failure = ClosedError(f"a frame of {size} bytes exceeds the limit of {most}")
                 buffer.clear()
                 self._wake()
                 return
@@ -247,7 +247,7 @@ class Connection(asyncio.Protocol):
         if self.last_active >= before:
             return
         if self._unsent_bytes:
-            self._log.warning("connection closed", reason=f"nothing is read for {for_how_long}")
+            self._log.warning("connection closed", reason=f"idle for {for_how_long}")
             self.abort()
         elif not self.is_busy:
             self.close(f"idle for {for_how_long}")
@@ -536,10 +536,10 @@ class Connection(asyncio.Protocol):
         try:
             frame = encode_sized_response(*sent, body)
         except NotEncodableError as error:
-            _log.warning("an answer cannot be written", api=sent[0], error=str(error))
+            _log.warning("cannot encode a response", api=sent[0], error=str(error))
             refusal = refusals.error_response(request, Error.UNKNOWN_SERVER_ERROR)
             if refusal is None:
-                raise ClosedError(f"the answer of API {sent[0]} cannot be written") from error
+                raise ClosedError(f"cannot encode the response of API {sent[0]}") from error
             frame = encode_sized_response(*sent, refusal)
         self._write_sized(frame)
 
@@ -564,7 +564,7 @@ def _check_served(request: Request) -> None:
     api = api_versions.SERVED.get(request.api_key)
     if api is None or not api.versions[0] <= request.version <= api.versions[1]:
         name = request.header["requestApiKeyName"]
-        raise ClosedError(f"{name} version {request.version} is not served")
+        raise ClosedError(f"unsupported version {request.version} of {name}")
 
 
 def _why_closed(request: Request) -> str:

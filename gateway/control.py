@@ -62,7 +62,10 @@ class Control:
     async def open(self) -> None:
         """Listen. Raises UserError where that is not possible."""
         if _is_served(self._path):
-            raise UserError(f"{self._path} is the control socket of a gateway that runs.")
+            raise UserError(
+                f"Another gateway uses the control socket {self._path}.",
+                "Stop it, or pass another --control.",
+            )
         before = os.umask(ONLY_THE_USER)
         try:
             self._server = await asyncio.start_unix_server(
@@ -70,8 +73,8 @@ class Control:
             )
         except OSError as error:
             raise UserError(
-                f"{self._path} cannot be a control socket: {error.strerror or error}.",
-                "Give --control a short path to a file that is not there.",
+                f"Cannot create the control socket {self._path}: {error.strerror or error}.",
+                "Pass a short path of a file that does not exist to --control.",
             ) from None
         finally:
             os.umask(before)
@@ -100,7 +103,7 @@ class Control:
                 "partitions": overview.partitions(cells),
             }
         if asked.ask != REQUEST and asked.ask not in ABOUT_BROKERS:
-            return _error(Reason.WRONG_TYPE, f"nothing is known of {asked.ask!r}")
+            return _error(Reason.WRONG_TYPE, f"unknown question {asked.ask!r}")
         answer = await self._engines_answer(asked)
         return {"error": answer.error} if answer.error else {"response": answer.response}
 
@@ -146,8 +149,8 @@ def ask(path: Path, **asked: Any) -> Body:
                 return answer
     except (OSError, msgspec.MsgspecError) as error:
         raise UserError(
-            f"No gateway answers at {path}: {error}.",
-            f"Start one with `brokertwin gateway --control {path}`.",
+            f"No gateway responds at {path}: {error}.",
+            f"Start one with: brokertwin gateway --control {path}",
         ) from None
 
 

@@ -49,12 +49,13 @@ def make(
         UserError: no user name or password, or a number of iterations that Kafka does not take.
     """
     if not user or "\0" in user:
-        raise UserError("A user name has one character at least, and no NUL.")
+        raise UserError("A user name must have at least one character and no NUL.")
     if not password or "\0" in password:
-        raise UserError("A password has one character at least, and no NUL.")
+        raise UserError("A password must have at least one character and no NUL.")
     if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise UserError(
-            f"{iterations} iterations: Kafka takes from {ITERATIONS_MIN} to {ITERATIONS_MAX}."
+            f"Invalid --iterations {iterations}.",
+            f"Pass {ITERATIONS_MIN} to {ITERATIONS_MAX}, as in Kafka.",
         )
     return derive(user, mechanism, password.encode(), secrets.token_bytes(SALT_BYTES), iterations)
 
@@ -69,10 +70,11 @@ def read(path: Path) -> list[Credential]:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
         raise UserError(
-            f"{path}: there is no such file.", f"Make one: brokertwin credentials add {path} USER"
+            f"The credentials file {path} does not exist.",
+            f"Create it with: brokertwin credentials add {path} USER",
         ) from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        raise UserError(f"Cannot read {path}: {error.strerror}.") from None
     found: dict[tuple[str, str], Credential] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -97,7 +99,7 @@ def write(path: Path, credentials: Iterable[Credential]) -> None:
     try:
         secret_files.replace(path, text)
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from None
+        raise UserError(f"Cannot write to {path}: {error.strerror}.") from None
 
 
 def mode_warning(path: Path) -> str | None:
@@ -110,8 +112,8 @@ def mode_warning(path: Path) -> str | None:
 
 def _no_entry(path: Path, number: int) -> UserError:
     return UserError(
-        f"{path}: line {number} is no entry of a credentials file.",
-        "Entries are made with: brokertwin credentials add",
+        f"{path}:{number} is not an entry of a credentials file.",
+        "Create entries with: brokertwin credentials add",
     )
 
 
@@ -144,8 +146,8 @@ class Credentials:
         self._use(read(path))
         if not self._entries:
             raise UserError(
-                f"{path} has no entry, so nobody could authenticate.",
-                f"Add one: brokertwin credentials add {path} USER",
+                f"The credentials file {path} is empty, so no client could authenticate.",
+                f"Add a user with: brokertwin credentials add {path} USER",
             )
 
     def find(self, user: str, mechanism: str) -> Credential:
@@ -186,9 +188,9 @@ class Credentials:
         self._version = version
         try:
             self._use(read(self._path))
-            _log.info("credentials read again", users=len({user for user, _ in self._entries}))
+            _log.info("credentials reloaded", users=len({user for user, _ in self._entries}))
         except UserError as error:
-            _log.error("the former credentials stay in use", error=error.message)
+            _log.error("cannot reload credentials; the old ones stay", error=error.message)
 
     def _use(self, credentials: list[Credential]) -> None:
         self._entries = {(each.user, each.mechanism): each for each in credentials}

@@ -72,10 +72,10 @@ class DataTopic:
         except KafkaException as failure:
             error = failure.args[0]
             if error.fatal() and writer is self._writer:
-                _log.error("a new producer takes the place of one that failed", error=error.str())
+                _log.error("replacing a failed producer", error=error.str())
                 self._writer = _Writer(self._client, self._topic)
                 writer.end()
-            raise OSError(f"{self._topic} cannot be written: {reason_of(error)}") from None
+            raise OSError(f"cannot write to {self._topic}: {reason_of(error)}") from None
         self._rows.cache.put(place, data)
         return str(Locator(*place, len(data)))
 

@@ -43,6 +43,6 @@ class Features:
         try:
             answer = await self._engine.submit(asked)
         except UnansweredError as error:
-            _log.warning("the levels of features are not known", error=str(error))
+            _log.warning("feature levels are unknown", error=str(error))
             return self.finalized
         return (answer.response or {}).get("finalizedFeatures")

@@ -174,10 +174,10 @@ class JobCleaner:
         )
         producer.flush(KAFKA_TIMEOUT_S)
         if not delivered:
-            raise OSError("Kafka does not take the outcome of a pass in time")
+            raise OSError("Kafka did not accept the result of a cleaning pass in time")
         (found,) = delivered
         if isinstance(found, KafkaError):
-            raise OSError(f"Kafka does not take the outcome of a pass: {reason_of(found)}")
+            raise OSError(f"Kafka did not accept the result of a cleaning pass: {reason_of(found)}")
         return found
 
 

@@ -77,7 +77,7 @@ class Journal:
             disk.remove(self._new_path)  # of a compaction that did not come to its end
             disk.sync_directory(path.parent)
         except OSError as error:
-            raise UserError(f"{path} cannot be opened: {error.strerror}.") from None
+            raise UserError(f"Cannot open the journal {path}: {error.strerror}.") from None
 
     @property
     def _new_path(self) -> Path:
@@ -92,7 +92,8 @@ class Journal:
             except BlockingIOError:
                 file.close()
                 raise UserError(
-                    f"Another gateway has the journal {self.path}.", "End it first."
+                    f"Another gateway uses the journal {self.path}.",
+                    "Stop it, or pass another --journal.",
                 ) from None
             if os.path.samestat(os.fstat(file.fileno()), self.path.stat()):
                 return file
@@ -113,8 +114,8 @@ class Journal:
                     continue
                 if bad_line:
                     raise UserError(
-                        f"{self.path} is damaged at line {bad_line}.",
-                        "Restore it, or start with another --journal.",
+                        f"The journal {self.path} is damaged at line {bad_line}.",
+                        "Restore it from a backup, or pass another --journal.",
                     )
                 self.size += len(line)
                 yield document
@@ -129,7 +130,7 @@ class Journal:
     def write(self, document: bytes) -> None:
         """Append a document, or nothing of it. Raises OSError."""
         if self.is_broken:
-            raise OSError(errno.EIO, "an earlier failure has left it unsound; restart the gateway")
+            raise OSError(errno.EIO, "an earlier write failed; restart the gateway")
         line = _line(document)
         try:
             self._disk.write(self._file, line)

@@ -25,7 +25,7 @@ HEAD = b'{"snapshot"'
 """What its first line begins with, and no other one."""
 
 COMPRESSION_LEVEL = 1
-_DAMAGED = "Restore it, or start with another --journal."
+_DAMAGED = "Restore the journal from a backup, or pass another --journal."
 
 SegmentKey = tuple[str, int, int]
 """Topic id, partition, base offset."""
@@ -84,9 +84,9 @@ def read(first: bytes, following: Callable[[], bytes | None]) -> Snapshot:
     assert head is not None, "the first line says so"
     if head.version > STATE_VERSION or not can_upgrade(head.version):
         raise UserError(
-            f"The journal has a snapshot of version {head.version}, this program knows"
-            f" {STATE_VERSION}.",
-            "Start the version that has written it.",
+            f"The journal has a snapshot of version {head.version}, but this brokertwin supports"
+            f" up to {STATE_VERSION}.",
+            "Use the brokertwin that wrote it.",
         )
     columns: dict[str, bytes] = {}
     kept, sealed = [], {}
@@ -94,7 +94,7 @@ def read(first: bytes, following: Callable[[], bytes | None]) -> Snapshot:
     for _ in range(head.lines):
         document = following()
         if document is None:
-            raise UserError("The snapshot in the journal is not whole.", _DAMAGED)
+            raise UserError("The snapshot in the journal is incomplete.", _DAMAGED)
         line = _line(document)
         if line.table is not None:
             columns[line.table[0]] = _column(line.table[1])
@@ -126,4 +126,6 @@ def _line(document: bytes) -> _Line:
     try:
         return _decoder.decode(document)
     except msgspec.MsgspecError as error:
-        raise UserError(f"The snapshot in the journal is not legible: {error}.", _DAMAGED) from None
+        raise UserError(
+            f"The snapshot in the journal is not readable: {error}.", _DAMAGED
+        ) from None

@@ -79,15 +79,15 @@ def content(file: Path, name: str, declared: str | None) -> tuple[str, bytes]:
         UserError: it cannot be read, there is no such type, or it is of another one.
     """
     if declared not in (None, PEM) and str(declared).upper() not in (PKCS12, JKS):
-        raise UserError(f"{name}.type {declared}: read are {', '.join(TYPES)}.")
+        raise UserError(f"Unknown {name}.type {declared}.", f"Use one of: {', '.join(TYPES)}.")
     try:
         data = bytes_of(file)
     except OSError as error:
-        raise UserError(f"{name}.location {file} cannot be read: {error.strerror}.") from None
+        raise UserError(f"Cannot read {name}.location {file}: {error.strerror}.") from None
     kind = JKS if data.startswith(_JKS_MAGIC) else PKCS12 if data[:1] == b"\x30" else PEM
     if declared is not None and (declared == PEM) != (kind == PEM):
         raise UserError(
-            f"{name}.type {declared}: {file} looks like {kind}.", f"Give {name}.type={kind}."
+            f"{name}.type is {declared}, but {file} looks like {kind}.", f"Set {name}.type={kind}."
         )
     return kind, data
 
@@ -98,7 +98,7 @@ def bytes_of(file: Path) -> bytes:
         is_file = file.is_file()
         file.stat()
     except ValueError:  # a NUL, or half a character
-        raise OSError(errno.EINVAL, "it is not a path") from None
+        raise OSError(errno.EINVAL, "it is not a valid path") from None
     if not is_file:
         raise OSError(errno.EINVAL, "it is not a file")
     if file.stat().st_size > STORE_BYTES_MAX:
@@ -124,14 +124,14 @@ def read(kind: str, data: bytes, name: str, password: str | None, of_key: str | 
         return (_of_jks if kind == JKS else _of_pkcs12)(data, password, of_key)
     except _HiddenKeyError:
         raise KeyPasswordError(
-            f"{name}.location: the key in the {kind} store cannot be opened.",
-            "Give ssl.key.password in the file of --broker-config.",
+            f"Cannot decrypt the key in the {kind} store of {name}.location.",
+            "Set ssl.key.password in the file of --broker-config.",
         ) from None
     except (ValueError, struct.error, EOFError):
         raise UserError(
-            f"{name}.location: the {kind} store cannot be opened: it is damaged, or the password"
-            " is another one.",
-            f"Give {name}.password in the file of --broker-config.",
+            f"Cannot open the {kind} store of {name}.location: it is damaged, or the password is"
+            " wrong.",
+            f"Set {name}.password in the file of --broker-config.",
         ) from None
 
 

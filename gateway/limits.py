@@ -136,7 +136,7 @@ def _overrides(text: str) -> dict[str, int]:
             found |= {str(each[4][0]): int(number) for each in addresses}
         except (OSError, ValueError):
             raise UserError(
-                f"{PER_IP_OVERRIDES}: {entry} is not a host that is known and a number.",
-                "Write it as in 127.0.0.1:200,gateway.example.org:50.",
+                f"Invalid entry of {PER_IP_OVERRIDES}: {entry!r}.",
+                "Pass known hosts with numbers: 127.0.0.1:200,gateway.example.org:50.",
             ) from None
     return found

@@ -183,7 +183,7 @@ class AddedListeners:
             server = await self._open(broker, listener, host or None, port)
         except Exception as error:  # noqa: BLE001 (one listener does not stop the others)
             reason = error.message if isinstance(error, UserError) else str(error)
-            _log.error("a listener cannot be opened", **said, reason=reason)
+            _log.error("cannot open a listener", **said, reason=reason)
             if broker not in self._is_there:
                 self._added.pop((broker, name), None)  # it is tried again when the broker starts
             return

@@ -166,7 +166,7 @@ class LocalEngine:
             for _ in one.steps() if one.is_still_due() else ():
                 await asyncio.sleep(0)
         except OSError as error:
-            _log.error("a log cannot be cleaned", topic=due.log.topic, error=str(error))
+            _log.error("cannot clean a log", topic=due.log.topic, error=str(error))
             one.cleaned = None
         rows = None
         if one.cleaned is not None and one.is_still_due():
@@ -200,7 +200,7 @@ class LocalEngine:
                 self._dispatch(self._cell.handle(document, Position(0, self._offset)))
         if journal.dropped_bytes:
             _log.warning(
-                "the journal ended in a line that was not wholly written; it is dropped",
+                "dropped an incomplete last line of the journal",
                 journal=str(journal.path),
                 bytes=journal.dropped_bytes,
             )
@@ -219,9 +219,9 @@ class LocalEngine:
     def _check_fits(self, found: CellSettings) -> None:
         if (found.cluster, found.brokers) != (self.cluster, self.brokers):
             raise UserError(
-                f"The journal is of cluster {found.cluster} with brokers {found.brokers}, not of"
-                f" {self.cluster} with {self.brokers}.",
-                "Give the same --cluster and --brokers, or another --journal.",
+                f"The journal belongs to the cluster {found.cluster} with brokers {found.brokers},"
+                f" not to {self.cluster} with {self.brokers}.",
+                "Pass the same --cluster and --brokers, or another --journal.",
             )
 
     def _snapshot(self) -> Snapshot:
@@ -292,7 +292,7 @@ class LocalEngine:
             try:
                 self._persistence.write(document)
             except OSError as error:
-                _log.error("the journal cannot be written", error=str(error))
+                _log.error("cannot write to the journal", error=str(error))
                 return None
         self._offset += 1
         return self._cell.handle(document, Position(0, self._offset))

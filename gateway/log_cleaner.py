@@ -227,7 +227,7 @@ class OnePass:
             yield from self._as_far_as_can_be_told()
         except (_NotReadableError, DecompressionError, InvalidRecordsError) as error:
             _log.warning(
-                "a log cannot be cleaned",
+                "cannot clean a log",
                 topic=log.topic,
                 partition=log.partition,
                 error=str(error) or type(error).__name__,
@@ -254,7 +254,7 @@ class OnePass:
                 dirty = _between(headers, range_.first_dirty, range_.end)
                 half = dirty[(len(dirty) - 1) // 2].last_offset + 1
                 if half == range_.end:
-                    raise _NotReadableError("its batches are more than an event can tell") from None
+                    raise _NotReadableError("its batches do not fit into one event") from None
                 range_ = range_._replace(end=half)
 
     def _pass(self, range_: Range, headers: list[StoredBatch]) -> Iterator[None]:
@@ -328,7 +328,7 @@ class OnePass:
         log = self._due.log
         found = self._sealed(log.topic_id, log.partition, part.base_offset)
         if found is None:
-            raise _NotReadableError("a sealed part of the index is lost")
+            raise _NotReadableError("a sealed segment of the index is lost")
         batches = (msgspec.convert(each, Batch) for each in found)
         return [StoredBatch(*msgspec.structs.astuple(batch)) for batch in batches]
 

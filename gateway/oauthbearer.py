@@ -78,7 +78,9 @@ class Rules(NamedTuple):
         found = {k.removeprefix(_PREFIX): v for k, v in options(jaas).items()}
         skew = found.get("AllowableClockSkewMs", "0")
         if not skew.isdecimal():
-            raise UserError(f"{_PREFIX}AllowableClockSkewMs {skew}: a number of ms, 0 or more.")
+            raise UserError(
+                f"Invalid {_PREFIX}AllowableClockSkewMs {skew}.", "Use a number of ms, 0 or more."
+            )
         return cls(
             found.get("PrincipalClaimName", "sub"),
             found.get("ScopeClaimName", "scope"),

@@ -104,7 +104,7 @@ class Persistence:
     def _broke(self, error: OSError) -> None:
         self.journal.is_broken = True
         _log.error(
-            "the journal cannot be synced; what changes something is refused until a restart",
+            "cannot sync the journal; changes are refused until a restart",
             journal=str(self.journal.path),
             error=str(error),
         )
@@ -128,7 +128,7 @@ class Persistence:
             await asyncio.to_thread(_write, compaction, self._snapshot())
             compaction.finish()
         except OSError as error:
-            _log.error("the journal cannot be compacted", error=str(error))
+            _log.error("cannot compact the journal", error=str(error))
             compaction.abandon()
         else:
             _log.info("journal compacted", before=before, after=self.journal.size)
@@ -144,9 +144,9 @@ class Persistence:
                 self._sync_now([*self.store.unsynced(), *self.journal.unsynced()])
             freed = self.store.collect(kept)
         except OSError as error:
-            _log.error("room of deleted batches cannot be freed", error=str(error))
+            _log.error("cannot free the space of deleted batches", error=str(error))
         else:
-            _log.info("room of deleted batches freed", bytes=freed)
+            _log.info("space of deleted batches freed", bytes=freed)
 
     async def close(self) -> None:
         """End what is under way, and close the files."""

@@ -73,7 +73,7 @@ def parse_rules(text: str) -> list[Rule]:
     while at < len(text):
         found = _RULE.match(text, at)
         if found is None or found.end() == at:
-            raise UserError(f"{SETTING}: {text[at:]!r} does not begin with a rule.")
+            raise UserError(f"Invalid rule in {SETTING}: {text[at:]!r}.")
         at = found.end()
         if found["default"]:
             rules.append(Rule(None))
@@ -130,7 +130,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise UserError(f"{SETTING}: {pattern} is no pattern: {error}.") from None
+        raise UserError(f"Invalid pattern in {SETTING}: {pattern}: {error}.") from None
 
 
 def _referred(found: re.Match[str], reference: re.Match[str]) -> str:

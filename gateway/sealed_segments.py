@@ -138,10 +138,10 @@ class SealedSegments:
                 return None
             key = self._key_decoder.decode(message.key() or b"")
         except KafkaException as error:
-            _log.warning("the topic of sealed segments", error=error.args[0].str())
+            _log.warning("cannot read the topic of sealed segments", error=error.args[0].str())
             return None
         except msgspec.MsgspecError as error:
-            _log.warning("a row of sealed segments is not legible", error=str(error))
+            _log.warning("invalid row of sealed segments", error=str(error))
             return None
         if key.cluster != self._cluster:
             return None

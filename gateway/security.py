@@ -106,8 +106,8 @@ class Security(NamedTuple):
         """
         if credentials is not None and not protocol.has_sasl:
             raise UserError(
-                f"--credentials has no use with {protocol}.",
-                "Give --security-protocol SASL_SSL (or SASL_PLAINTEXT).",
+                f"--credentials has no effect with --security-protocol {protocol}.",
+                "Pass --security-protocol SASL_SSL or SASL_PLAINTEXT.",
             )
         warnings: list[str] = []
         properties = _properties(protocol, given, listener or protocol, warnings)
@@ -221,13 +221,14 @@ def _sasl(
     enabled = properties.names(_MECHANISMS) if is_given else list(WITH_USERS)
     if credentials is None and not set(WITH_USERS).isdisjoint(enabled):
         raise UserError(
-            f"{protocol} needs the users' credentials.",
-            "Give --credentials FILE; make it with: brokertwin credentials add FILE USER",
+            f"--security-protocol {protocol} requires --credentials.",
+            "Add --credentials FILE; create it with: brokertwin credentials add FILE USER",
         )
     unknown = [name for name in enabled if name not in MECHANISMS]
     if unknown or not enabled:
         raise UserError(
-            f"{_MECHANISMS} {','.join(enabled)}: there are {', '.join(MECHANISMS)} here."
+            f"Unsupported value of {_MECHANISMS}: {','.join(enabled)}.",
+            f"Use: {', '.join(MECHANISMS)}.",
         )
     if plain.MECHANISM in enabled and protocol is SecurityProtocol.SASL_PLAINTEXT:
         warnings.append("with PLAIN over SASL_PLAINTEXT passwords can be read on the network")

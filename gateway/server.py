@@ -100,8 +100,8 @@ class Gateway:
         """
         if self._advertise is None and self._listen.host in ANY_HOST:
             raise UserError(
-                f"Clients cannot be told to connect to {self._listen.host}.",
-                "Give --advertise HOST:PORT with an address that they reach.",
+                f"Clients cannot connect to the listen address {self._listen.host}.",
+                "Add --advertise HOST:PORT with an address that clients reach.",
             )
         await self._engine.start()
         self.features.begin()
@@ -118,8 +118,8 @@ class Gateway:
             await self.close()
             host, port = self._listen
             raise UserError(
-                f"{host}:{port} cannot be listened on: {error.strerror or error}.",
-                "Give another --listen.",
+                f"Cannot listen on {host}:{port}: {error.strerror or error}.",
+                "Pass another --listen.",
             ) from None
         if self._limits.idle_ms >= 0:
             self._watch = asyncio.get_running_loop().create_task(self._close_idle())
@@ -209,7 +209,7 @@ class Gateway:
             try:
                 await self._open(broker, self._bound[broker].port)
             except OSError as error:
-                _log.error("a port cannot be listened on again", broker=broker, error=str(error))
+                _log.error("cannot listen on a port again", broker=broker, error=str(error))
                 return
             _log.info("broker started", broker=broker)
             if broker in self._stopped:

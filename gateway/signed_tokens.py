@@ -154,7 +154,7 @@ def is_wanted(properties: BrokerProperties) -> bool:
     """Whether a listener takes signed tokens. Raises UserError for a handler that is not served."""
     found = properties.given(HANDLER, MECHANISM)
     if found not in (None, "", VALIDATOR):
-        raise UserError(f"{HANDLER} {found}: {VALIDATOR} is served.")
+        raise UserError(f"Unsupported {HANDLER}: {found}.", f"Use {VALIDATOR}.")
     return bool(found)
 
 

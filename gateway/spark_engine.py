@@ -347,7 +347,7 @@ class SparkEngine:
         try:
             self._told = known_settings.of_told(answer.response)
         except (msgspec.MsgspecError, UserError) as error:
-            _log.error("settings that make no sense", error=str(error))
+            _log.error("invalid settings", error=str(error))
             return
         self.heed_settings()
 

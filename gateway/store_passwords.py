@@ -55,7 +55,7 @@ class StorePasswords:
         try:
             secret_files.replace(self._file, msgspec.json.encode(self._texts) + b"\n")
         except OSError as error:
-            _log.error("passwords not kept", file=str(self._file), reason=error.strerror)
+            _log.error("cannot store passwords", file=str(self._file), reason=error.strerror)
         self._seen = self._stamp()
 
     def _refresh(self) -> None:
@@ -66,16 +66,16 @@ class StorePasswords:
         try:
             self._texts = self._read()
         except UserError as error:
-            _log.error("the former passwords stay in use", reason=error.message)
+            _log.error("cannot reload passwords; the old ones stay", reason=error.message)
 
     def _read(self) -> _Texts:
         assert self._file is not None, "it was seen"
         try:
             return msgspec.json.decode(self._file.read_bytes(), type=_Texts)
         except OSError as error:
-            raise UserError(f"{self._file} cannot be read: {error.strerror}.") from None
+            raise UserError(f"Cannot read {self._file}: {error.strerror}.") from None
         except msgspec.MsgspecError:
-            raise UserError(f"{self._file} has no passwords of stores.") from None
+            raise UserError(f"{self._file} is not a file of store passwords.") from None
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:

@@ -92,7 +92,8 @@ def _set_versions(context: ssl.SSLContext, properties: BrokerProperties) -> None
     unknown = [name for name in names if name not in _VERSIONS]
     if unknown or not names:
         raise UserError(
-            f"ssl.enabled.protocols {','.join(names)}: served are {' and '.join(_VERSIONS)}."
+            f"Unsupported value of ssl.enabled.protocols: {','.join(names)}.",
+            f"Use {' and '.join(_VERSIONS)}.",
         )
     context.minimum_version = min(_VERSIONS[name] for name in names)
     context.maximum_version = max(_VERSIONS[name] for name in names)
@@ -108,8 +109,8 @@ def _load_identity(context: ssl.SSLContext, properties: BrokerProperties) -> Non
     location = properties.given("ssl.keystore.location")
     if location is None:
         raise UserError(
-            "TLS needs the broker's certificate and key.",
-            "Give --set ssl.keystore.location=FILE, a PEM file with the private key (PKCS #8) and"
+            "TLS requires the broker's certificate and private key.",
+            "Pass --set ssl.keystore.location=FILE: a PEM file with the private key (PKCS #8) and"
             " the certificate chain, or a PKCS12 or JKS store.",
         )
     what = f"ssl.keystore.location {location}"
@@ -140,8 +141,8 @@ def _load_chain(context: ssl.SSLContext, pem: str, what: str, password: str) -> 
     except ssl.SSLError as error:
         reason = (error.reason or str(error)).replace("_", " ").lower()
         raise UserError(
-            f"{what}: no certificate with its private key, in PEM, can be read: {reason}.",
-            "An encrypted key needs ssl.key.password.",
+            f"Cannot read a PEM certificate with its private key from {what}: {reason}.",
+            "If the key is encrypted, set ssl.key.password.",
         ) from None
 
 
@@ -153,8 +154,8 @@ def _load_trust(context: ssl.SSLContext, properties: BrokerProperties) -> None:
         certificates = store if isinstance(store, str) else store.trusted
     elif not certificates:
         raise UserError(
-            "ssl.client.auth needs the certificates of the authorities that clients may have.",
-            "Give --set ssl.truststore.location=FILE: PEM, PKCS12 or JKS.",
+            "ssl.client.auth requires the certificates of the clients' authorities.",
+            "Pass --set ssl.truststore.location=FILE: PEM, PKCS12 or JKS.",
         )
     try:
         context.load_verify_locations(cadata=certificates)
@@ -204,9 +205,9 @@ class Tls:
             self._seen = stamps
             try:
                 self._context = server_context(self.properties)
-                _log.info("certificates exchanged")
+                _log.info("certificates replaced")
             except UserError as error:
-                _log.warning("certificates not exchanged", reason=error.message)
+                _log.warning("certificates not replaced", reason=error.message)
         return self._context
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:

@@ -64,8 +64,8 @@ def key_source(properties: BrokerProperties) -> KeySource:
     if where.scheme in ("http", "https") and where.hostname:
         return FetchedKeys(url, properties)
     raise UserError(
-        f"{ENDPOINT} {url or 'is not given'}: the keys come from a file or by https.",
-        f"Give --set {ENDPOINT}=file:///etc/keys.json or https://…, a JWKS.",
+        f"Invalid {ENDPOINT}: {url or 'not set'}.",
+        f"Pass --set {ENDPOINT}=file:///etc/keys.json or https://…, a JWKS.",
     )
 
 
@@ -94,7 +94,7 @@ class KeyFile:
             try:
                 self._keys = self._read()
             except UserError as error:
-                _log.error("the keys stay as they were", reason=error.message)
+                _log.error("cannot reload keys; the old ones stay", reason=error.message)
         return self._keys
 
     def missing(self, kid: str) -> None:
@@ -104,7 +104,9 @@ class KeyFile:
         try:
             return _keys(self._url, msgspec.json.decode(self._path.read_bytes()))
         except OSError as error:
-            raise UserError(f"{ENDPOINT} {self._url}: {error.strerror or error}.") from None
+            raise UserError(
+                f"Cannot read {ENDPOINT} {self._url}: {error.strerror or error}."
+            ) from None
         except msgspec.DecodeError:
             raise _no_jwks(self._url) from None
 
@@ -141,7 +143,7 @@ class FetchedKeys:
             properties.value(name, MECHANISM) / 1000 for name in (REFRESH, BACKOFF, BACKOFF_MAX)
         )
         if refresh_s <= 0:
-            raise UserError(f"{REFRESH} has to be more than 0.")
+            raise UserError(f"{REFRESH} must be greater than 0.")
         options = oauthbearer.options(properties.given(oauthbearer.JAAS, MECHANISM))
         trusted: ssl.SSLContext = tls.client_context(options)
         self._url, self._clock = url, clock
@@ -178,7 +180,7 @@ class FetchedKeys:
                 self._keys = self._fetched()
             except UserError as error:
                 if self._clock() + pause_s > ends:
-                    _log.error("the keys stay as they were", reason=error.message)
+                    _log.error("cannot reload keys; the old ones stay", reason=error.message)
                     return
                 time.sleep(pause_s)
                 pause_s *= 2
@@ -193,7 +195,7 @@ class FetchedKeys:
         try:
             return _keys(self._url, self._asked.fetch_data())
         except (PyJWTError, OSError) as error:
-            raise UserError(f"{ENDPOINT} {self._url} does not answer: {error}.") from None
+            raise UserError(f"{ENDPOINT} {self._url} did not respond: {error}.") from None
         except ValueError:
             raise _no_jwks(self._url) from None
 
@@ -221,4 +223,4 @@ def _keys(url: str, document: Any) -> Keys:
 
 
 def _no_jwks(url: str) -> UserError:
-    return UserError(f"{ENDPOINT} {url} is no JWKS: an object with the list keys.")
+    return UserError(f"{ENDPOINT} {url} is not a JWKS: an object with a list `keys`.")

@@ -146,7 +146,7 @@ class RowReader:
         for place in places:
             future = self._wanted.pop(place, None)
             if future is not None and not future.done():
-                future.set_exception(OSError(f"{self._topic} cannot be read: {reason}"))
+                future.set_exception(OSError(f"cannot read {self._topic}: {reason}"))
 
     def _serve(self) -> None:
         """The thread: rounds, until it is told to end."""

@@ -63,10 +63,10 @@ def read(client: ClientProperties) -> dict[str, str]:
         (described,) = admin.describe_configs([asked], request_timeout=TIMEOUT_S).values()
         found: Mapping[str, Any] = described.result(TIMEOUT_S)
     except (KafkaException, TimeoutError, ValueError) as error:
-        reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
+        reason = error.args[0].str() if isinstance(error, KafkaException) else "no response"
         raise UserError(
-            f"The broker does not tell its settings: {reason}.",
-            "It takes DESCRIBE_CONFIGS on the cluster; --kafka-config has the login.",
+            f"Could not read the broker's settings: {reason}.",
+            "They need DESCRIBE_CONFIGS on the cluster; set the login in --kafka-config.",
         ) from None
     return {
         name: entry.value
@@ -90,10 +90,10 @@ def write(path: Path, values: Mapping[str, str]) -> None:
     try:
         if path.exists() and not path.read_bytes().startswith(FIRST_LINE.encode()):
             raise UserError(
-                f"{path} is there already, and is nothing that `capture` wrote.",
-                "Give another --out.",
+                f"{path} already exists and was not written by `brokertwin capture`.",
+                "Pass another --out.",
             )
         about = f"{FIRST_LINE}: what the recorded broker has otherwise than Kafka's defaults.\n"
         path.write_text(about + properties.dump(values), encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from None
+        raise UserError(f"Cannot write to {path}: {error.strerror}.") from None

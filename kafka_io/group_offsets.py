@@ -89,8 +89,8 @@ def rows(
     """
     if topic not in existing(admin_client(client), client):
         raise UserError(
-            f"Kafka at {client.bootstrap} has no topic {topic}: no group has come anywhere there.",
-            "Is it the cluster that you mean? The first group to come makes the topic.",
+            f"Kafka at {client.bootstrap} has no topic {topic}, because no group has joined yet.",
+            "Check the address; Kafka creates the topic when the first group joins.",
         )
     for row in read_all(client, topic, first, observe):
         if row.key is not None:
@@ -302,8 +302,8 @@ def _timestamp_at(reader: Consumer, partition: TopicPartition) -> int | None:
 def _refused(client: ClientProperties, error: KafkaException) -> UserError:
     unheard = login_error(client) if error.args[0].code() in NO_ANSWER else None
     if unheard is not None:
-        return UserError(f"Kafka at {client.bootstrap} does not answer: {unheard}.")
+        return UserError(f"Kafka at {client.bootstrap} did not respond: {unheard}.")
     return UserError(
-        f"Kafka at {client.bootstrap} refuses: {error.args[0].str()}.",
-        "May this user describe the cluster and its groups, and read __consumer_offsets?",
+        f"Kafka at {client.bootstrap} refused the request: {error.args[0].str()}.",
+        "The user needs Describe on the cluster and its groups, and Read on __consumer_offsets.",
     )

@@ -93,7 +93,7 @@ def fetch(
     target = home / "jars" / wanted.directory
     if not _complete(target, wanted):
         target.parent.mkdir(parents=True, exist_ok=True)
-        say(f"fetching {wanted.module} {wanted.revision}")
+        say(f"downloading {wanted.module} {wanted.revision}")
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=target.parent) as scratch:
             jars = _retrieve(wanted, Path(scratch), ivy_settings, _Watch(say, seen))
             if target.is_dir() and not _complete(target, wanted):
@@ -161,8 +161,8 @@ def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None, watch: _
     if ivy_process.returncode != 0 or not any(jars.glob("*.jar")):
         tail = "\n".join([line for line in watch.said if line.strip(":")][-TAIL_LINES:])
         raise UserError(
-            f"The jars of {wanted.module} {wanted.revision} could not be fetched.",
-            f"Is the network reachable? Ivy said:\n{tail}",
+            f"Could not download the jars of {wanted.module} {wanted.revision}.",
+            f"Check the network, or set ivy_settings to a mirror. Ivy's output ends with:\n{tail}",
         )
     if wanted.for_spark:
         _drop_shipped(jars, shipped)

@@ -175,7 +175,10 @@ class EmbeddedKafka:
         settings = dict(settings or {})
         reserved = sorted(RESERVED & settings.keys())
         if reserved:
-            raise UserError(f"The embedded broker sets {', '.join(reserved)} itself.")
+            raise UserError(
+                f"Cannot set {', '.join(reserved)}: the embedded broker sets it itself.",
+                "Leave it out of --property.",
+            )
         with self._lock():
             return self._start(settings, say)
 
@@ -195,7 +198,7 @@ class EmbeddedKafka:
                 break
         now = self._bootstrap_of_last_start() or ""
         if former not in (None, now):
-            say(f"{former} is taken by another process: the broker listens on {now}")
+            say(f"{former} is in use by another process; the broker listens on {now}")
         return now
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
@@ -240,7 +243,7 @@ class EmbeddedKafka:
         different = sorted(name for name, value in settings.items() if now.get(name) != value)
         if different:
             raise UserError(
-                f"The embedded broker runs already, with another {', '.join(different)}.",
+                f"The embedded broker is already running, with another {', '.join(different)}.",
                 "Stop it first: brokertwin kafka stop",
             )
         return self._bootstrap_of_last_start() or ""
@@ -299,7 +302,7 @@ class EmbeddedKafka:
         done = subprocess.run([*java, *tool], capture_output=True, text=True)
         if done.returncode != 0:
             tail = "\n".join((done.stdout + done.stderr).splitlines()[-TAIL_LINES:])
-            raise UserError(f"{self.home / 'data'} cannot be formatted for Kafka.", tail)
+            raise UserError(f"Could not format {self.home / 'data'} for Kafka.", tail)
 
     def _classes(self, java: str, directory: Path) -> list[str]:
         """The class path, and the archive of its classes where there is one."""
@@ -364,7 +367,7 @@ def _options_of_user() -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise UserError(f"KAFKA_OPTS {text}: {error}.") from None
+        raise UserError(f"Invalid value of KAFKA_OPTS: {text!r}: {error}.") from None
 
 
 def _text(path: Path) -> str:
@@ -403,4 +406,4 @@ def _free_port(wanted: int | None = None) -> int:
     for port in candidates if wanted is None else [wanted, *candidates]:
         if _is_free(port):
             return port
-    raise UserError(f"No free port was found on {HOST} from {PORTS.start} to {PORTS.stop - 1}.")
+    raise UserError(f"Found no free port on {HOST} from {PORTS.start} to {PORTS.stop - 1}.")

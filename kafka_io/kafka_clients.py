@@ -129,8 +129,8 @@ class ClientProperties:
             return _ssl_context(self.values)
         except OSError as error:
             raise UserError(
-                f"The certificates for TLS cannot be read: {error.strerror or error}.",
-                "ssl.truststore.location and ssl.keystore.location have to be PEM files here.",
+                f"Could not read the certificates for TLS: {error.strerror or error}.",
+                "Set ssl.truststore.location and ssl.keystore.location to PEM files.",
             ) from None
 
     def warnings(self) -> list[str]:
@@ -164,8 +164,8 @@ def client_properties(settings: Settings) -> ClientProperties:
         embedded = EmbeddedKafka(settings.kafka_home, settings.home).status()
         if not embedded.running or not embedded.bootstrap:
             raise UserError(
-                "There is no Kafka broker to talk to.",
-                "Start the embedded one (brokertwin kafka start) or give --bootstrap.",
+                "There is no Kafka broker to connect to.",
+                "Pass --bootstrap, or start the embedded broker with: brokertwin kafka start",
             )
         values["bootstrap.servers"] = embedded.bootstrap
     if "sasl.jaas.config" in values:
@@ -190,16 +190,16 @@ def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
             try:
                 socket.create_connection((host, port), CONNECT_S).close()
             except TimeoutError:
-                reasons.append(f"no answer within {CONNECT_S:.0f} s")
+                reasons.append(f"no response within {CONNECT_S:.0f} s")
             except (OSError, UnicodeError) as error:
                 reasons.append(getattr(error, "strerror", None) or str(error))
             else:
                 return
         if time.monotonic() + CONNECT_PAUSE_S >= deadline:
             raise UserError(
-                f"Kafka at {addresses} does not answer: {', '.join(dict.fromkeys(reasons))}.",
-                "Is it running, and is the address right? `brokertwin kafka start` starts a"
-                " broker here.",
+                f"Kafka at {addresses} did not respond: {', '.join(dict.fromkeys(reasons))}.",
+                "Check that it is running and that the address is right. `brokertwin kafka start`"
+                " starts a local broker.",
             )
         time.sleep(CONNECT_PAUSE_S)
 
@@ -215,7 +215,7 @@ def addresses_of(text: str) -> Iterator[tuple[str, int]]:
         found = _ADDRESS.fullmatch(bare)
         port = int(found["port"] or PORT) if found else PORT_MAX + 1
         if found is None or port > PORT_MAX:
-            raise UserError(f"Kafka's address {part} is none.", "Addresses are HOST:PORT,…")
+            raise UserError(f"Invalid Kafka address {part!r}.", "Pass HOST:PORT,…")
         yield found["host"].strip("[]"), port
 
 
@@ -229,8 +229,8 @@ def parse_jaas(text: str) -> dict[str, str]:
     rest = _JAAS_OPTION.sub("", found["options"]).strip() if found else "?"
     if found is None or rest:
         raise UserError(
-            "sasl.jaas.config cannot be understood.",
-            'It should read: <login module class> required name="value" name="value";',
+            "Could not parse sasl.jaas.config.",
+            'Write it as: <login module class> required name="value" name="value";',
         )
     return {
         name: re.sub(r"\\(.)", r"\1", quoted) if quoted else single or bare
@@ -355,7 +355,7 @@ def _number(name: str, value: str) -> int:
     try:
         return int(value)
     except ValueError:
-        raise UserError(f"{name} = {value!r} is not a number.") from None
+        raise UserError(f"Invalid value of {name}: {value!r} is not a number.") from None
 
 
 def _kafka_python_stores(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:

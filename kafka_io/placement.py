@@ -20,6 +20,7 @@ from brokertwin.kafka_io.topics import (
     writer_configuration,
 )
 from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.wording import counted
 
 _NUMBER = "."
 """Between a cluster's name and the number of its cell, where it has several."""
@@ -71,10 +72,10 @@ def cells_of(cluster: str, cells: int, brokers: list[int]) -> list[str]:
         UserError: more cells are asked for than the cluster has brokers.
     """
     if cells > len(brokers):
-        count = "one broker is one cell" if len(brokers) == 1 else f"{len(brokers)} brokers"
+        count = counted(len(brokers), "broker")
         raise UserError(
-            f"cells = {cells}: the cluster {cluster} of {count}.",
-            "Every cell holds at least one broker: give more --brokers, or fewer --cells.",
+            f"The cluster {cluster} has {counted(cells, 'cell')} but only {count}.",
+            "Each cell needs a broker: raise --brokers, or lower --cells.",
         )
     if cells == 1:
         return [cluster]
@@ -97,7 +98,7 @@ def write(client: ClientProperties, prefix: str, placements: Iterable[Placement]
             headers=[(ID_HEADER, f"placement/{placement.cluster}".encode())],
         )
     if producer.flush(KAFKA_TIMEOUT_S):
-        raise UserError(f"Kafka at {client.bootstrap} did not take the placement in time.")
+        raise UserError(f"Kafka at {client.bootstrap} did not accept the placement in time.")
 
 
 def read(client: ClientProperties, prefix: str) -> dict[str, Placement]:
@@ -114,7 +115,7 @@ def read(client: ClientProperties, prefix: str) -> dict[str, Placement]:
     }
     if not found:
         raise UserError(
-            f"No job has written its placement to {full_name(prefix, PLACEMENT)}.",
+            f"The topic {full_name(prefix, PLACEMENT)} has no job's placement.",
             f"Start `brokertwin run` first: it creates {full_name(prefix, REQUESTS)}.",
         )
     return found

@@ -23,11 +23,11 @@ def read(path: Path) -> dict[str, str]:
     try:
         return parse(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        raise UserError(f"Cannot read {path}: {error.strerror}.") from None
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 at byte {error.start}.") from None
+        raise UserError(f"Cannot read {path}: byte {error.start} is not valid UTF-8.") from None
     except ValueError as error:
-        raise UserError(f"{path}: {error}.") from None
+        raise UserError(f"Cannot read {path}: {error}.") from None
 
 
 def parse(text: str) -> dict[str, str]:

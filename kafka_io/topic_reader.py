@@ -77,8 +77,8 @@ def partitions_of(client: ClientProperties, topic: str) -> int:
     found = existing(admin_client(client), client).get(topic)
     if found is None:
         raise UserError(
-            f"There is no topic {topic} at {client.bootstrap}.",
-            "`brokertwin run` creates the topics; is --prefix right?",
+            f"Kafka at {client.bootstrap} has no topic {topic}.",
+            "Check --prefix; `brokertwin run` creates the topics.",
         )
     return found
 

@@ -9,6 +9,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.kafka_io.topics import writer_configuration
+from brokertwin.wording import counted
 
 FLUSH_S = 60.0
 AT_ONCE = "Unable to produce message: "
@@ -118,8 +119,8 @@ def write_all(
         writer.write(row)
     left = writer.flush()
     if left or failures:
-        reason = failures[0] if failures else "no answer"
+        reason = failures[0] if failures else "no response"
         raise UserError(
-            f"{left + len(failures)} events were not taken by Kafka: {reason}.",
-            f"{taken} were.",
+            f"Kafka did not accept {counted(left + len(failures), 'event')}: {reason}.",
+            f"It accepted {taken:,}.",
         )

@@ -30,6 +30,7 @@ from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
 from brokertwin.settings import Settings
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import EVENT_BYTES_MAX
+from brokertwin.wording import counted
 
 REQUESTS = "requests"
 DATA = "data"
@@ -184,7 +185,7 @@ def prepare(
     for name in missing:
         topic_id(admin, name)
     if missing:
-        say(f"created the topics {', '.join(missing)}")
+        say(f"created topics: {', '.join(missing)}")
         # One that was created a moment ago may have been missing from the list.
         there = existing(admin, client)
     _check(admin, wanted, there)
@@ -197,7 +198,8 @@ def _check(admin: AdminClient, wanted: Mapping[str, TopicSpec], there: Mapping[s
         found = there.get(name, spec.partitions)
         if spec.partitions_fixed and found != spec.partitions:
             raise UserError(
-                f"The topic {name} has {found} partitions, the settings say {spec.partitions}.",
+                f"The topic {name} has {counted(found, 'partition')}, but the settings have"
+                f" {spec.partitions}.",
                 f"Set {spec.name}_partitions = {found}, or choose another --prefix.",
             )
     _check_settings(admin, wanted)
@@ -215,8 +217,8 @@ def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
     except KafkaException as error:
         why = login_error(client) or error.args[0].str()
         raise UserError(
-            f"Kafka at {client.bootstrap} does not answer: {why}.",
-            "Is it running, and are --bootstrap and --kafka-config right?",
+            f"Kafka at {client.bootstrap} did not respond: {why}.",
+            "Check that it is running, and check --bootstrap and --kafka-config.",
         ) from None
     return {name: len(topic.partitions) for name, topic in listed.topics.items()}
 
@@ -259,8 +261,8 @@ def create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> None:
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 raise UserError(
-                    f"The topic {name} cannot be created: {error.args[0].str()}.",
-                    "Create it by hand, or allow this user to.",
+                    f"Could not create the topic {name}: {error.args[0].str()}.",
+                    "Create it by hand, or allow this user to create it.",
                 ) from None
 
 
@@ -275,7 +277,7 @@ def _check_settings(admin: AdminClient, there: Mapping[str, TopicSpec]) -> None:
             value = found[setting].value
             if not _suffices(setting, value, wanted):
                 raise UserError(
-                    f"The topic {resource.name} has {setting}={value}; {wanted} is needed.",
+                    f"The topic {resource.name} has {setting}={value} but needs {wanted}.",
                     "Change it with kafka-configs.sh, or choose another --prefix.",
                 )
 

@@ -197,13 +197,13 @@ def read_suite(path: Path) -> Document:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
     except OSError as error:
-        raise UserError(f"The suite {path} cannot be read: {error.strerror}.") from None
+        raise UserError(f"Cannot read the suite {path}: {error.strerror}.") from None
     except (ValueError, YAMLError) as error:
-        raise UserError(f"The suite {path} cannot be read: {error}.") from None
+        raise UserError(f"Cannot read the suite {path}: {error}.") from None
     if not isinstance(found, dict) or not isinstance(found.get("expectations"), list):
         raise UserError(
-            f"{path} is no suite of great-expectations.",
-            "It has a `name` and a list `expectations`, each with `type` and `kwargs`.",
+            f"{path} is not a great-expectations suite.",
+            "It needs a `name` and a list `expectations`, each with `type` and `kwargs`.",
         )
     return {"name": str(found.get("name") or path.stem), "expectations": found["expectations"]}
 
@@ -223,7 +223,9 @@ def _suite(document: Document) -> Any:
             suite.expectations.append(made)
         except (GreatExpectationsError, KeyError, TypeError, ValueError) as error:
             kind = each.get("type", each) if isinstance(each, dict) else each
-            raise UserError(f"The suite {document['name']}: {kind}: {error}.") from None
+            raise UserError(
+                f"Invalid expectation {kind} in the suite {document['name']}: {error}."
+            ) from None
     return suite
 
 

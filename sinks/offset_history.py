@@ -118,7 +118,7 @@ class OffsetHistoryStore:
         if facts is not None and facts.cluster != cluster:
             raise HistoryError(
                 f"{self._directory} has the offsets of cluster {facts.cluster}, not of {cluster}.",
-                "Give each cluster a directory of its own.",
+                "Use one directory for each cluster.",
             )
 
     def add(self, cluster: str, rows: Sequence[Written], next_offsets: Mapping[int, int]) -> int:
@@ -177,7 +177,7 @@ class OffsetHistoryStore:
         if not opened:
             raise HistoryError(
                 f"{self._directory} has no offsets.",
-                "`brokertwin offsets import HOST:PORT DIR` reads them from a cluster.",
+                "Import them from a cluster with: brokertwin offsets import HOST:PORT DIR",
             )
         names = ["log_partition", "log_offset", "timestamp", "key", "value"]
         for file in opened:
@@ -266,7 +266,7 @@ def _facts_of(file: Path) -> Facts:
             metadata.get(FACTS) or metadata.get(FORMER_FACTS, b""), type=Facts
         )
     except msgspec.MsgspecError:
-        raise HistoryError(f"{file} is not of `brokertwin offsets import`.") from None
+        raise HistoryError(f"{file} was not written by `brokertwin offsets import`.") from None
 
 
 def _as_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:

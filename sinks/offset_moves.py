@@ -62,7 +62,7 @@ def write(file: Path, moves: Iterable[Move]) -> int:
         bring_to_disk(temporary)
         temporary.replace(file)
     except OSError as error:
-        raise UserError(f"{file} cannot be written: {error.strerror}.") from None
+        raise UserError(f"Cannot write to {file}: {error.strerror}.") from None
     finally:
         temporary.unlink(missing_ok=True)
     bring_to_disk(file.parent)

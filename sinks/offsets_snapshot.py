@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from brokertwin.errors import UserError
 from brokertwin.sinks import files
 from brokertwin.state.groups import committed_offsets
+from brokertwin.wording import counted
 
 SCHEMA = pa.schema(
     [
@@ -131,11 +132,11 @@ def read_manifest(path: Path) -> Manifest:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
     except FileNotFoundError:
         raise SnapshotError(
-            f"There is no snapshot manifest {path}.", "Take a snapshot, or name another batch."
+            f"There is no snapshot manifest {path}.", "Take a snapshot, or pass another --batch."
         ) from None
     except msgspec.MsgspecError as error:
         raise SnapshotError(
-            f"{path} is no snapshot manifest: {error}", "Take the snapshot again."
+            f"{path} is not a snapshot manifest: {error}", "Take the snapshot again."
         ) from error
 
 
@@ -147,15 +148,16 @@ def verify(path: Path) -> Manifest:
     manifest = read_manifest(path)
     data = path.with_name(manifest.file)
     if not data.is_file():
-        raise _broken(data, "it is missing")
+        raise _broken(data, "the file is missing")
     checksum = files.checksum(data)
     if checksum != manifest.checksum:
         raise _broken(data, f"its SHA-256 is {checksum}, not {manifest.checksum}")
     described = pq.read_metadata(data)
     if not described.schema.to_arrow_schema().equals(SCHEMA):
-        raise _broken(data, "its columns are not those of a snapshot")
+        raise _broken(data, "its columns are not those of an offsets snapshot")
     if described.num_rows != manifest.row_count:
-        raise _broken(data, f"it has {described.num_rows} rows, not {manifest.row_count}")
+        rows = counted(described.num_rows, "row")
+        raise _broken(data, f"it has {rows}, not {manifest.row_count:,}")
     return manifest
 
 
@@ -169,7 +171,7 @@ def read_rows(path: Path) -> list[SnapshotRow]:
 
 
 def _broken(data: Path, why: str) -> SnapshotError:
-    return SnapshotError(f"The snapshot {data} is broken: {why}.", "Take the snapshot again.")
+    return SnapshotError(f"The snapshot {data} is damaged: {why}.", "Take the snapshot again.")
 
 
 def _temporary(path: Path) -> Path:

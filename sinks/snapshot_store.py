@@ -146,8 +146,8 @@ def write(directory: Path, taken: Taken, judge: Judge | None = None) -> Publishe
             return _write(directory, taken, judge)
     except OSError as error:
         raise UserError(
-            f"The snapshot cannot be written to {directory}: {error.strerror or error}.",
-            "Name another directory with --snapshots, or make room there.",
+            f"Cannot write the snapshot to {directory}: {error.strerror or error}.",
+            "Free disk space, or pass another --snapshots.",
         ) from None
 
 
@@ -228,7 +228,7 @@ def find(directory: Path, name: str | None = None) -> Path:
     what = f"no snapshot {name}" if name else "no snapshot"
     raise SnapshotError(
         f"There is {what} in {directory}.",
-        "`brokertwin snapshot list` shows what is there; --snapshots names the directory.",
+        "List the snapshots with `brokertwin snapshot list`; set the directory with --snapshots.",
     )
 
 
@@ -238,15 +238,15 @@ def manifest(path: Path) -> Snapshot:
         found = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Snapshot)
     except OSError as error:
         raise SnapshotError(
-            f"{path / MANIFEST} cannot be read: {error.strerror}.", "Name another snapshot."
+            f"Cannot read {path / MANIFEST}: {error.strerror}.", "Select another snapshot."
         ) from None
     except msgspec.MsgspecError as error:
-        raise _broken(path, f"its manifest is none: {error}") from None
+        raise _broken(path, f"its manifest is invalid: {error}") from None
     if found.format > FORMAT:
         raise SnapshotError(
-            f"The snapshot {path} was written by a newer brokertwin: its layout is"
-            f" {found.format}, this one knows {FORMAT}.",
-            "Use the newer one.",
+            f"The snapshot {path} was written by a newer brokertwin: its layout has version"
+            f" {found.format}, but this brokertwin supports up to {FORMAT}.",
+            "Use the newer brokertwin.",
         )
     return found
 
@@ -371,4 +371,4 @@ def _bring_to_disk(directory: Path) -> None:
 
 
 def _broken(path: Path, why: str) -> SnapshotError:
-    return SnapshotError(f"The snapshot {path} is broken: {why}.", "Name another snapshot.")
+    return SnapshotError(f"The snapshot {path} is damaged: {why}.", "Select another snapshot.")

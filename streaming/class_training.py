@@ -42,7 +42,7 @@ def make(settings: Settings, say: Callable[[str], None]) -> None:
     driver = session.driver_archive(settings.home)
     if broker.is_file() and driver.is_file():
         return
-    say("archiving the classes of Kafka and Spark: both start in half the time then")
+    say("creating class archives of Kafka and Spark, which halve their start time")
     with (
         tempfile.TemporaryDirectory(prefix="brokertwin-") as scratch,
         _kafka(settings, Path(scratch), broker) as bootstrap,

@@ -33,6 +33,7 @@ from brokertwin.state.core.events import (
 from brokertwin.state.core.schema import Int32, Int64
 from brokertwin.streaming.ingest.documents import clusters_own
 from brokertwin.streaming.ingest.order import Arrivals
+from brokertwin.wording import counted
 
 NONCE_BYTES = 16
 NOT_GIVEN = msgspec.Raw(b"")
@@ -162,12 +163,10 @@ class Edge:
         name = outside.cluster or self._cluster
         known = ", ".join(sorted(self._placements))
         if name is None:
-            return Refusal(
-                Reason.MISSING_FIELD, f"no `cluster`, and the job holds several: {known}"
-            )
+            return Refusal(Reason.MISSING_FIELD, f"no `cluster`, but the job has several: {known}")
         placed = self._placements.get(name)
         if placed is None:
-            return Refusal(Reason.UNKNOWN_CLUSTER, f"this job holds {known}, not {name!r}")
+            return Refusal(Reason.UNKNOWN_CLUSTER, f"this job has clusters {known}, not {name!r}")
         return placed
 
 
@@ -176,9 +175,9 @@ def _check(outside: _Outside, event: Event, placed: Placement) -> Refusal | None
     internal = [name for name, own in INTERNAL_FIELDS.items() if bytes(getattr(outside, own))]
     if outside.kind not in (Kind.REQUEST, Kind.DISCONNECT) or internal:
         what = f"kind {outside.kind!r}" if outside.kind != Kind.REQUEST else f"`{internal[0]}`"
-        return Refusal(Reason.INTERNAL_KIND, f"{what} is not taken from outside")
+        return Refusal(Reason.INTERNAL_KIND, f"{what} cannot be sent by clients")
     if event.kind == Kind.DISCONNECT and not event.connection:
-        return Refusal(Reason.MISSING_FIELD, "no `connection`, of which this would be the end")
+        return Refusal(Reason.MISSING_FIELD, "no `connection` for the end of a connection")
     own = clusters_own(outside.listener, outside.is_forwarded)
     if own:
         return Refusal(Reason.CLUSTERS_OWN, own)
@@ -189,8 +188,8 @@ def _check(outside: _Outside, event: Event, placed: Placement) -> Refusal | None
     if not 0 <= event.reply_to < placed.responses_partitions:
         return Refusal(
             Reason.REPLY_TO,
-            f"replyTo is {event.reply_to}, `responses` has"
-            f" {placed.responses_partitions} partitions",
+            f"replyTo is {event.reply_to}, but `responses` has"
+            f" {counted(placed.responses_partitions, 'partition')}",
         )
     return None
 

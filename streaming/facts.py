@@ -30,8 +30,8 @@ BEFORE_FACTS = {LOCK_NAME, f".{FILE_NAME}.new", "lost+found"}
 
 ANEW = "choose another --checkpoint and --prefix"
 CHANGES = {
-    "cells": "make another checkpoint with `brokertwin snapshot reshard`",
-    "shuffle_partitions": "make another checkpoint with `brokertwin snapshot restore`",
+    "cells": "create another checkpoint with `brokertwin snapshot reshard`",
+    "shuffle_partitions": "create another checkpoint with `brokertwin snapshot restore`",
 }
 """What changes a fact, where anything does."""
 
@@ -142,8 +142,8 @@ def read(checkpoint: Path) -> Facts | None:
         return msgspec.json.decode(file.read_bytes(), type=Facts)
     except msgspec.MsgspecError as error:
         raise UserError(
-            f"{file} cannot be understood: {error}.",
-            "It was written by another version, or changed by hand.",
+            f"Cannot read {file}: {error}.",
+            "It was written by another version, or edited by hand.",
         ) from None
 
 
@@ -188,16 +188,16 @@ def locked(checkpoint: Path) -> Iterator[None]:
         held = (checkpoint / LOCK_NAME).open("w")
     except OSError as error:
         raise UserError(
-            f"The checkpoint {checkpoint} cannot be written: {error.strerror}.",
-            "Choose another --checkpoint, or change who may write there.",
+            f"Cannot write to the checkpoint {checkpoint}: {error.strerror}.",
+            "Pass another --checkpoint, or change the directory's permissions.",
         ) from None
     with held as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UserError(
-                f"Another job runs on the checkpoint {checkpoint}.",
-                "Stop it, or choose another --checkpoint.",
+                f"Another job is running on the checkpoint {checkpoint}.",
+                "Stop it, or pass another --checkpoint.",
             ) from None
         yield
 
@@ -208,19 +208,19 @@ def _check_directory(checkpoint: Path) -> None:
         found = {path.name for path in checkpoint.iterdir()} if checkpoint.exists() else set()
     except NotADirectoryError:
         raise UserError(
-            f"The checkpoint {checkpoint} is a file; it has to be a directory.",
-            "Choose another --checkpoint.",
+            f"--checkpoint {checkpoint} is a file.",
+            "Pass a directory.",
         ) from None
     except OSError as error:
         raise UserError(
-            f"The checkpoint {checkpoint} cannot be read: {error.strerror}.",
-            "Choose another --checkpoint, or change who may read there.",
+            f"Cannot read the checkpoint {checkpoint}: {error.strerror}.",
+            "Pass another --checkpoint, or change the directory's permissions.",
         ) from None
     if found - BEFORE_FACTS and not found & {FILE_NAME, FORMER_FILE_NAME}:
         what = "a checkpoint" if "offsets" in found else "a directory with other files"
         raise UserError(
-            f"{checkpoint} is {what}, but none of brokertwin's.",
-            "Choose another --checkpoint: an empty directory, or one that is not there yet.",
+            f"--checkpoint {checkpoint} is {what}, but not a checkpoint of brokertwin.",
+            "Pass an empty directory, or one that does not exist yet.",
         )
 
 
@@ -241,15 +241,16 @@ def check_version(checkpoint: Path, former: Facts) -> None:
     if not can_upgrade(former.state_version):
         raise UserError(
             f"The checkpoint {checkpoint} was written by an older brokertwin: its state has"
-            f" version {former.state_version}, this one knows {STATE_VERSION}.",
-            "Start on an empty --checkpoint: the request topic is read again and gives the same"
-            " state.",
+            f" version {former.state_version}, but this brokertwin needs {STATE_VERSION}.",
+            "Pass an empty --checkpoint: the job then reads the request topic again, which gives"
+            " the same state.",
         )
     if former.format > FORMAT or former.state_version > STATE_VERSION:
         raise UserError(
             f"The checkpoint {checkpoint} was written by a newer brokertwin: its state has"
-            f" version {former.state_version}, this one knows {STATE_VERSION}.",
-            "Use the newer one, or choose another --checkpoint.",
+            f" version {former.state_version}, but this brokertwin supports up to"
+            f" {STATE_VERSION}.",
+            "Use the newer brokertwin, or pass another --checkpoint.",
         )
 
 
@@ -260,9 +261,9 @@ def _check_brokers(checkpoint: Path, former: Facts, settings: Settings) -> None:
         asked = settings.brokers_of(cluster)
         if was is not None and was != asked:
             raise UserError(
-                f"The checkpoint {checkpoint} was made with brokers {listed(was)} in the cluster"
-                f" {cluster}, not {listed(asked)}.",
-                f"Go on with --brokers {cluster}={listed(was)}, or choose another --checkpoint and"
+                f"The cluster {cluster} in the checkpoint {checkpoint} has brokers {listed(was)},"
+                f" not {listed(asked)}.",
+                f"Continue with --brokers {cluster}={listed(was)}, or pass another --checkpoint and"
                 " --prefix.",
             )
 
@@ -290,25 +291,25 @@ def _check(
     for name, was, asked in differences:
         if was != asked:
             raise UserError(
-                f"The checkpoint {checkpoint} was made with {name} = {was}, not {asked}.",
-                f"Go on with {name} = {was}, or {CHANGES.get(name, ANEW)}.",
+                f"The checkpoint {checkpoint} was created with {name} = {was}, not {asked}.",
+                f"Continue with {name} = {was}, or {CHANGES.get(name, ANEW)}.",
             )
     if missing:
         raise UserError(
-            f"The checkpoint {checkpoint} holds the cells {', '.join(missing)} too.",
-            "Name every cluster with --cluster; more may be added, none left out.",
+            f"The checkpoint {checkpoint} also has the cells {', '.join(missing)}.",
+            "Name all of its clusters with --cluster; you can add clusters but not remove any.",
         )
     if not former.requests_topic_id:
         return
     if topic_id is None:
         raise UserError(
-            f"The checkpoint {checkpoint} belongs to the topic {former.prefix}.requests, which is"
-            " not there.",
-            "Is --bootstrap right? If the topic was deleted, choose another --checkpoint.",
+            f"The checkpoint {checkpoint} belongs to the topic {former.prefix}.requests, which"
+            " does not exist.",
+            "Check --bootstrap. If the topic was deleted, pass another --checkpoint.",
         )
     if former.requests_topic_id != topic_id:
         raise UserError(
-            f"The checkpoint {checkpoint} belongs to another topic {former.prefix}.requests: the"
-            " one that is there now was created later.",
-            "Choose another --checkpoint.",
+            f"The checkpoint {checkpoint} belongs to another topic {former.prefix}.requests; the"
+            " current one was created later.",
+            "Pass another --checkpoint.",
         )

@@ -30,6 +30,7 @@ from brokertwin.state.core.outputs import SEGMENTS, SegmentKey
 from brokertwin.state.core.tables import Tables
 from brokertwin.streaming import checkpoint_log, facts, garbage, state_reader
 from brokertwin.streaming.garbage import Cut, Extent, NamedSegment, Need
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,9 +66,8 @@ class Sources:
             admin_client(self._client), requests
         ):
             raise UserError(
-                f"{self._checkpoint} is the checkpoint of a job that reads another topic than"
-                f" {requests}.",
-                "Give the --checkpoint of the job with this --prefix.",
+                f"{self._checkpoint} is the checkpoint of a job that does not read {requests}.",
+                "Pass the --checkpoint of the job with this --prefix.",
             )
 
     def extents(self, older_than_ms: int) -> dict[int, Extent]:
@@ -117,8 +117,8 @@ class Sources:
                 yield from garbage.needed_by_segment(named[key], row.value)
         if missing:
             raise UserError(
-                f"{topic} lacks {len(missing)} sealed segments that the state names.",
-                "Nothing is deleted: what they name cannot be told.",
+                f"{topic} has lost {counted(len(missing), 'sealed segment')} that the state names.",
+                "Nothing was deleted, because the batches in those segments are unknown.",
             )
 
     def _not_decided(self, read: dict[int, int], observe: Observer) -> Iterator[Need]:
@@ -128,9 +128,9 @@ class Sources:
                 first, end = first_and_end(reader, TopicPartition(topic, partition))
                 if not first <= offset <= end:
                     raise UserError(
-                        f"{topic}-{partition} has the offsets {first} to {end}; the job has read"
-                        f" to {offset}.",
-                        "Nothing is deleted: events that it has not read are lost.",
+                        f"{topic}-{partition} has the offsets {first} to {end}, but the job has"
+                        f" read to {offset}.",
+                        "Nothing was deleted, because events that the job has not read are lost.",
                     )
         rows = read_all(self._client, topic, read, lambda left: observe(topic, left))
         for row in rows:
@@ -148,7 +148,7 @@ class Sources:
                 deleted.result(KAFKA_TIMEOUT_S)
             except KafkaException as error:
                 raise UserError(
-                    f"{topic}-{place.partition} is not cut: {error.args[0].str()}.",
+                    f"Could not truncate {topic}-{place.partition}: {error.args[0].str()}.",
                     "The user needs Delete on the topic.",
                 ) from None
 

@@ -74,18 +74,21 @@ def _cells_of(
     """The names of a cluster's cells. Raises UserError."""
     if settings.cells > 1 and settings.event_time == "recorded":
         raise UserError(
-            "With event_time = recorded a cluster is one cell.",
-            "A recording is decided in its own order: leave out --cells.",
+            "With event_time = recorded, a cluster must have one cell, because a recording has"
+            " one order of events.",
+            "Leave out --cells.",
         )
     if settings.cells > 1 and broker_settings and broker_settings.brokertwin_zk_producer_id_blocks:
         raise UserError(
-            "With brokertwin.zk.producer.id.blocks a cluster is one cell.",
-            "All brokers write one document: leave out --cells, or the setting.",
+            "With brokertwin.zk.producer.id.blocks, a cluster must have one cell, because all"
+            " brokers write one document.",
+            "Leave out --cells, or the setting.",
         )
     if settings.cells > 1 and broker_settings and broker_settings.brokertwin_leader_and_isr:
         raise UserError(
-            "With brokertwin.leader.and.isr a cluster is one cell.",
-            "Its controller's commands stay within it: leave out --cells, or the setting.",
+            "With brokertwin.leader.and.isr, a cluster must have one cell, because the"
+            " controller's commands stay within a cell.",
+            "Leave out --cells, or the setting.",
         )
     return placement.cells_of(cluster, settings.cells, settings.brokers_of(cluster))
 

@@ -50,7 +50,7 @@ def lines_of(
                 yield Line(name, number, text)
     except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"{path} cannot be read: {reason}.") from None
+        raise UserError(f"Cannot read {path}: {reason}.") from None
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:

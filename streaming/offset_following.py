@@ -67,7 +67,7 @@ def start(
     partitions = existing(admin_client(client), client).get(TOPIC)
     if partitions is None:
         raise UserError(
-            f"Kafka at {client.bootstrap} has no {TOPIC}: no group has committed an offset there."
+            f"Kafka at {client.bootstrap} has no {TOPIC}, because no group has committed yet."
         )
     facts = store.facts()
     first = {str(number): EARLIEST for number in range(partitions)}
@@ -141,7 +141,7 @@ class Following:
             self._query = self._begin()
         except UserError as error:
             self._next_look = time.monotonic() + RESTART_S
-            self._warn(f"{TOPIC} is not followed now: {error.message} The job goes on.")
+            self._warn(f"stopped following {TOPIC}: {error.message} The job continues.")
 
     def stop(self) -> None:
         """Ends the query; what a micro-batch has not added is read at the next start.
@@ -149,4 +149,4 @@ class Following:
         One that waits for its cluster is left to the end of the process.
         """
         if self._query is not None and not stop_query(self._query):
-            self._warn(f"{TOPIC}: its cluster does not answer; the rest is read at the next start.")
+            self._warn(f"{TOPIC}: its cluster did not respond; the next start continues here")

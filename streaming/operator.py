@@ -171,7 +171,7 @@ def _columns_of(state: GroupState) -> dict[str, bytes] | None:
         return stored
     if version > STATE_VERSION or not can_upgrade(version):
         raise RuntimeError(
-            f"the state row has version {version}; this program knows {STATE_VERSION}"
+            f"the state row has version {version}, but this program needs {STATE_VERSION}"
         )
     found = upgraded(version, stored)
     if isinstance(found, str):

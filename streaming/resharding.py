@@ -16,6 +16,7 @@ from brokertwin.state.cell.resharding import resharded
 from brokertwin.state.core.events import Event, Kind, decode_event
 from brokertwin.streaming.facts import Facts
 from brokertwin.streaming.state_reader import Cells
+from brokertwin.wording import counted
 
 DRAIN = "Stop the gateways, let `brokertwin run --available-now` end, take a snapshot of that."
 
@@ -40,7 +41,7 @@ def cut_anew(former: Facts, cells: Cells, count: int) -> Cells:
             continue  # no event has reached it
         cut = resharded(mine, wanted)
         if isinstance(cut, str):
-            raise UserError(f"The cluster {cluster} cannot be cut anew: {cut}.", DRAIN)
+            raise UserError(f"Cannot reshard the cluster {cluster}: {cut}.", DRAIN)
         found |= cut
     return found
 
@@ -93,5 +94,5 @@ def quiet_end(
         event = decode_event(row.value or b"")
         others += not (isinstance(event, Event) and event.kind is Kind.TICK)
     if others:
-        raise UserError(f"{topic} has {others} events that came after the snapshot.", DRAIN)
+        raise UserError(f"{topic} has {counted(others, 'event')} after the snapshot.", DRAIN)
     return {topic: ends}

@@ -87,11 +87,11 @@ def restore(path: Path, checkpoint: Path, wanted: Wanted = AS_IT_WAS) -> Restore
         _write(fresh, path, cells, snapshot, new, wanted.offsets or _offsets(snapshot, new))
         fresh.rename(checkpoint)
     except NotReadable as reason:
-        raise UserError(f"The snapshot {path} cannot be restored: {reason}.") from None
+        raise UserError(f"Cannot restore the snapshot {path}: {reason}.") from None
     except OSError as error:
         raise UserError(
-            f"The checkpoint {checkpoint} cannot be written: {error.strerror}.",
-            f"Choose another --checkpoint; remove {fresh} if it is there.",
+            f"Cannot write to the checkpoint {checkpoint}: {error.strerror}.",
+            f"Pass another --checkpoint; delete {fresh} if it exists.",
         ) from None
     return Restored(snapshot, new)
 
@@ -158,16 +158,16 @@ def _check_version(snapshot: Snapshot) -> None:
     if snapshot.state_version > STATE_VERSION:
         raise UserError(
             f"The snapshot {snapshot.name} was taken by a newer brokertwin: its state has version"
-            f" {snapshot.state_version}, this one knows {STATE_VERSION}.",
-            "Restore it with the newer one.",
+            f" {snapshot.state_version}, but this brokertwin supports up to {STATE_VERSION}.",
+            "Restore it with the newer brokertwin.",
         )
 
 
 def _check_place(checkpoint: Path) -> None:
     if checkpoint.exists() and (not checkpoint.is_dir() or any(checkpoint.iterdir())):
         raise UserError(
-            f"{checkpoint} is there already; a snapshot is restored to a new checkpoint.",
-            "Name a --checkpoint that is not there yet.",
+            f"--checkpoint {checkpoint} already exists, but a snapshot needs a new checkpoint.",
+            "Pass a directory that does not exist yet.",
         )
 
 
@@ -178,8 +178,8 @@ def _check_leaves_nothing(former: Facts, cells: Cells) -> None:
         need = next(garbage.needed_by_logs(cluster, tables), None)
         if need is not None or garbage.named_segments(cluster, tables):
             raise UserError(
-                f"Logs of {cluster} have record batches in {former.prefix}.data, which another"
-                " prefix has not.",
+                f"Logs of {cluster} reference record batches in {former.prefix}.data, which topics"
+                " with another prefix do not have.",
                 "Restore with the snapshot's own prefix.",
             )
     under_way = [
@@ -190,7 +190,7 @@ def _check_leaves_nothing(former: Facts, cells: Cells) -> None:
     ]
     if under_way:
         raise UserError(
-            f"What cells tell each other is under way in {former.prefix}.requests"
+            f"Messages between cells are in flight in {former.prefix}.requests"
             f" ({', '.join(under_way)}).",
             "Restore with the snapshot's own prefix, or take a snapshot after"
             " `brokertwin run --available-now`.",

@@ -139,7 +139,7 @@ def _upgrade(checkpoint: Path, say: Callable[[str], None]) -> None:
         return
     if checkpoint_log.committed(checkpoint) != checkpoint_log.NONE:
         state_reader.read_cells(checkpoint)
-    say(f"the state of version {former.state_version} is upgraded to {STATE_VERSION}")
+    say(f"upgrading the state from version {former.state_version} to {STATE_VERSION}")
 
 
 def _check_events_are_there(
@@ -158,15 +158,15 @@ def _check_events_are_there(
             first, _ = first_and_end(reader, TopicPartition(topic, partition))
             if first > taken.get(partition, 0) and newest != checkpoint_log.NONE:
                 raise UserError(
-                    f"{topic} has lost events that were not decided: partition {partition} begins"
-                    f" at offset {first}, and the job is at {taken.get(partition, 0)}.",
-                    "Somebody has deleted them, or the topic's retention has; they cannot be"
-                    " decided any more. docs/runbook.md says what is left to do.",
+                    f"{topic} has lost events that the job has not read: partition {partition}"
+                    f" starts at offset {first}, and the job is at {taken.get(partition, 0)}.",
+                    "The events were deleted or expired by the topic's retention, and cannot be"
+                    " recovered. docs/runbook.md explains how to continue.",
                 )
             if first and newest == checkpoint_log.NONE:
                 say(
-                    f"partition {partition} of {topic} begins at offset {first}: what came before"
-                    " is not in the state"
+                    f"partition {partition} of {topic} starts at offset {first}: earlier events are"
+                    " not in the state"
                 )
 
 
@@ -206,7 +206,7 @@ def run(
             _watch(running, stop, available_now)
         finally:
             if not stop_query(query):
-                _log.warning("Kafka does not answer: the query ends with the process")
+                _log.warning("Kafka does not respond: the query ends with the process")
             running.loads.keep(running.counts())
     return ended(checkpoint)
 
@@ -258,7 +258,7 @@ class _Loads:
         try:
             facts.add_loads(self._checkpoint, newer)
         except (OSError, UserError) as error:
-            _log.warning("what cells take of a processor is not kept", reason=str(error))
+            _log.warning("processor times of cells could not be stored", reason=str(error))
             return
         self._kept = loads
 
@@ -297,7 +297,7 @@ class _Run:
         if failure is not None:
             raise QueryFailed(str(failure).partition(QUERY_PLAN)[0].strip())
         if self.clock is not None and self.clock.failure is not None:
-            raise QueryFailed(f"the clock: {self.clock.failure}")
+            raise QueryFailed(f"the clock failed: {self.clock.failure}")
         self.ahead.look(self.session, self.query)
         self.looked()
 

@@ -113,7 +113,7 @@ def spark_session(
     if not is_local:
         session.sparkContext.addPyFile(str(packages_zip(settings.home)))
     if session.sparkContext.uiWebUrl is not None:
-        say(f"Spark's UI at {session.sparkContext.uiWebUrl}")
+        say(f"Spark UI at {session.sparkContext.uiWebUrl}")
     return session
 
 
@@ -188,7 +188,7 @@ def _check_master(master: str) -> None:
     """Raises UserError."""
     if master == "yarn" and not any(os.environ.get(name) for name in YARN_DIRECTORIES):
         raise UserError(
-            "The Spark master yarn needs YARN's configuration.",
+            "The Spark master yarn requires YARN's configuration.",
             f"Set {' or '.join(YARN_DIRECTORIES)} to its directory.",
         )
     if not master.startswith(STANDALONE):
@@ -203,8 +203,8 @@ def _check_master(master: str) -> None:
             reasons[address] = getattr(error, "strerror", None) or str(error)
     told = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
     raise UserError(
-        f"The Spark master {master} does not answer ({told}).",
-        "Is it running, and is --master right?",
+        f"The Spark master {master} did not respond ({told}).",
+        "Check that it is running, and check --master.",
     )
 
 

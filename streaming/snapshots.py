@@ -90,7 +90,7 @@ def _spark_files(checkpoint: Path, batch: int) -> dict[str, bytes]:
     try:
         files = {name: (checkpoint / path).read_bytes() for name, path in SPARK_FILES.items()}
     except OSError as error:
-        raise UserError(f"The checkpoint {checkpoint} cannot be read: {error}.") from None
+        raise UserError(f"Cannot read the checkpoint {checkpoint}: {error}.") from None
     return {CONFIGURATION: json.dumps(configuration, indent=2).encode(), **files}
 
 

@@ -47,8 +47,8 @@ def _rows(session: "SparkSession", checkpoint: Path, batch: int) -> "list[Row]":
         return reader.option("batchId", batch).load().collect()
     except (PySparkException, Py4JJavaError) as error:
         raise UserError(
-            f"The state of micro-batch {batch} in {checkpoint} cannot be read.",
-            f"Spark says: {_reason(str(error))}",
+            f"Cannot read the state of micro-batch {batch} in {checkpoint}.",
+            f"Spark reported: {_reason(str(error))}",
         ) from None
 
 

@@ -89,9 +89,9 @@ def _read(
     except store_files.NotReadable as reason:
         if session is None:
             raise UserError(
-                f"The state of micro-batch {wanted} in {checkpoint} cannot be read.", f"{reason}."
+                f"Cannot read the state of micro-batch {wanted} in {checkpoint}.", f"{reason}."
             ) from None
-        tell(f"read with Spark, because the files of {checkpoint} do not do: {reason}")
+        tell(f"read with Spark, because the files of {checkpoint} are not readable: {reason}")
         names = {group: name for name, group in known.groups.items()}
         stored = spark_state.read_cells(session(), checkpoint, wanted, names)
     else:
@@ -117,10 +117,10 @@ def in_this_version(where: str, stored: Stored) -> Cells:
             found = _in_one_map_each(f"{name} in {where}", version, columns)
         if isinstance(found, str):
             raise UserError(
-                f"The state of version {version} in {where} cannot be upgraded to {STATE_VERSION}:"
+                f"Cannot upgrade the state of version {version} in {where} to {STATE_VERSION}:"
                 f" the cell {name} {found}.",
-                "Go on with the brokertwin that wrote it, or start on an empty --checkpoint: the"
-                " request topic is read again and gives the same state.",
+                "Continue with the brokertwin that wrote it, or pass an empty --checkpoint: the job"
+                " then reads the request topic again, which gives the same state.",
             )
         cells[name] = found
     return cells
@@ -152,7 +152,7 @@ def of_row(state: bytes) -> tuple[int, dict[str, bytes]]:
     try:
         version, *columns = store_files.unsafe_row(state, count, range(1, count))
     except struct.error as error:
-        raise store_files.NotReadable(f"a state row is torn: {error}") from None
+        raise store_files.NotReadable(f"a state row is truncated: {error}") from None
     found = {name: column or b"" for name, column in zip(names, columns, strict=True)}
     return int.from_bytes(version or b"", "little"), found
 
@@ -166,13 +166,13 @@ def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
     kept = checkpoint_log.kept(checkpoint)
     if not kept or facts.read(checkpoint) is None:
         raise UserError(
-            f"{checkpoint} is no checkpoint with a committed batch.",
-            "Is --checkpoint (or --prefix) that of a job that has run?",
+            f"{checkpoint} is not a checkpoint with a committed micro-batch.",
+            "Check --checkpoint or --prefix, or run the job first.",
         )
     if batch is not None and batch not in kept:
         raise UserError(
-            f"There is no state of micro-batch {batch} in {checkpoint}.",
-            f"It has that of the micro-batches {kept[0]} to {kept[-1]}.",
+            f"{checkpoint} has no state of micro-batch {batch}.",
+            f"Pass a micro-batch from {kept[0]} to {kept[-1]}.",
         )
     return kept[-1] if batch is None else batch
 

@@ -135,7 +135,7 @@ def changes(changelog: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     try:
         yield from _changes(b"".join(_blocks(changelog)))
     except (struct.error, lz4.block.LZ4BlockError) as error:
-        raise NotReadable(f"a changelog is torn: {error}") from error
+        raise NotReadable(f"a changelog is truncated: {error}") from error
 
 
 def _changes(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
@@ -149,7 +149,7 @@ def _changes(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
         (value_size,) = SIZE.unpack_from(data, key_end)
         value_end = key_end + SIZE.size + max(value_size, 0)
         if key_size < 0 or value_end > len(data):
-            raise NotReadable("a changelog is torn")
+            raise NotReadable("a changelog is truncated")
         key, value = data[at + SIZE.size : key_end], data[key_end + SIZE.size : value_end]
         yield key, None if value_size == DELETED else value
         at = value_end
@@ -161,17 +161,17 @@ def _blocks(stream: bytes) -> Iterator[bytes]:
     while True:
         magic, token, packed_size, size, _checksum = LZ4_HEADER.unpack_from(stream, at)
         if magic != LZ4_MAGIC:
-            raise NotReadable("a changelog is not in blocks of LZ4")
+            raise NotReadable("a changelog is not in LZ4 blocks")
         if size == 0:
             return
         if packed_size < 0 or not 0 < size <= LZ4_BLOCK_LEAST << (token & LZ4_LEVEL_MASK):
-            raise NotReadable(f"a block of {packed_size} bytes that are to be {size}")
+            raise NotReadable(f"a block of {packed_size} bytes does not unpack to {size} bytes")
         at += LZ4_HEADER.size
         packed = stream[at : at + packed_size]
         at += packed_size
         method = token & LZ4_METHOD_MASK
         if method not in (LZ4_STORED, LZ4_COMPRESSED):
-            raise NotReadable(f"a changelog has blocks of method {method}")
+            raise NotReadable(f"a changelog has blocks with the unknown method {method}")
         yield packed if method == LZ4_STORED else lz4.block.decompress(packed, size)
 
 
@@ -180,7 +180,7 @@ def _in_snapshot(store: _Store, version: int, keys: Collection[bytes]) -> dict[b
     try:
         from rocksdict import AccessType, Options, Rdict
     except ImportError:
-        raise NotReadable("rocksdict is not installed, which opens RocksDB files") from None
+        raise NotReadable("rocksdict, which reads RocksDB files, is not installed") from None
     with tempfile.TemporaryDirectory(prefix="brokertwin-") as scratch:
         directory = Path(scratch)
         with zipfile.ZipFile(store.snapshot(version)) as archive:

@@ -29,7 +29,7 @@ def mend(checkpoint: Path, say: Callable[[str], None] = lambda _: None) -> None:
             if is_whole(checkpoint / log / str(batch)):
                 break
             _remove(checkpoint / log, batch)
-            say(f"{log}/{batch} was not wholly written and is taken away: the batch runs again")
+            say(f"removed {log}/{batch}, which was not written completely; the batch runs again")
     planned = checkpoint_log.planned(checkpoint)
     while (batch := checkpoint_log.committed(checkpoint)) > planned:
         _remove(checkpoint / "commits", batch)

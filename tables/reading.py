@@ -67,7 +67,7 @@ class Tables:
             UserError: there is no such table.
         """
         if name not in BY_NAME:
-            raise UserError(f"There is no table {name}.", f"One of {', '.join(BY_NAME)}.")
+            raise UserError(f"There is no table {name}.", f"Use one of {', '.join(BY_NAME)}.")
         if name not in self._made:
             table = BY_NAME[name]
             self._made[name] = arrow_of(table, state_rows.rows(table.kind, self._cells))
@@ -156,7 +156,7 @@ def read(
     sources = [source] if isinstance(source, str | PathLike) else list(source)
     paths = [Path(each) for each in sources]
     if not paths:
-        raise UserError("There is nothing to read.", WHAT)
+        raise UserError("There is no source to read.", WHAT)
     for path in paths:
         if not path.exists():
             raise UserError(f"{path} does not exist.", WHAT)
@@ -169,7 +169,7 @@ def read(
         origin = f"{when} of {', '.join(path.name for path in paths)}"
         return Tables(recordings.cells(paths, text, time_zone, broker_settings), origin)
     if len(paths) > 1:
-        raise UserError("Several sources have to be recordings.", "Name one directory.")
+        raise UserError("Several sources must all be recordings.", "Pass only one directory.")
     found = stored(paths[0], as_of, time_zone)
     if found is not None:
         return Tables(*found)
@@ -223,8 +223,8 @@ def batch_of(checkpoint: Path, as_of: Moment | None) -> int:
     found = [batch for batch in kept if batch <= newest and begun[batch] <= as_of.ms]
     if not found:
         raise UserError(
-            f"{checkpoint} has no state of {_at(as_of.ms)}.",
-            f"Its oldest micro-batch, {kept[0]}, began at {_at(begun[kept[0]])}.",
+            f"{checkpoint} has no state at {_at(as_of.ms)}.",
+            f"Its oldest micro-batch, {kept[0]}, started at {_at(begun[kept[0]])}.",
         )
     return found[-1]
 
@@ -241,8 +241,8 @@ def moment_of(as_of: int | str | datetime | None, zone: tzinfo) -> Moment | None
         ms = ms_of_iso(str(as_of), zone)
         if ms is None:
             raise UserError(
-                f"{as_of} is neither a micro-batch nor a time.",
-                "As in 17, or 2026-03-01T12:00:03.",
+                f"{as_of!r} is neither a micro-batch nor a time.",
+                "Pass a number, 17, or a time, 2026-03-01T12:00:03.",
             )
         return Moment(ms=ms)
     number = int(as_of)
@@ -257,8 +257,8 @@ def is_snapshots(directory: Path) -> bool:
 def _of_kept(directory: Path, as_of: int | str | datetime | None) -> Stored:
     if as_of is not None:
         raise UserError(
-            f"{directory} is the state of one moment.",
-            "`brokertwin replay --until … --keep DIR` keeps that of another.",
+            f"{directory} has the state of only one moment.",
+            "Create another with: brokertwin replay FILE --until … --keep DIR",
         )
     found = kept.read(directory)
     return Stored({found.cluster: found.columns}, found.origin)
@@ -269,7 +269,7 @@ def _of_snapshot(directory: Path, as_of: Moment | None) -> Stored:
 
     if (directory / snapshot_store.MANIFEST).is_file():
         if as_of is not None:
-            raise UserError(f"{directory} is one snapshot.", "Name the directory of all of them.")
+            raise UserError(f"{directory} is a single snapshot.", "Pass the parent directory.")
         path = directory
     else:
         path = snapshot_store.find(directory, _name_of(directory, as_of))
@@ -295,7 +295,7 @@ def _name_of(directory: Path, as_of: Moment | None) -> str | None:
         what = f"micro-batch {as_of.batch}" if as_of.ms is None else _at(as_of.ms)
         raise UserError(
             f"There is no snapshot of {what} in {directory}.",
-            "`brokertwin snapshot list` shows what is there.",
+            "List the snapshots with: brokertwin snapshot list",
         )
     return found[-1].name
 

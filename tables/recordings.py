@@ -37,7 +37,7 @@ def cells(
     try:
         settings, _ = parse(given)
     except (UnknownSettingError, InvalidConfigError) as error:
-        raise UserError(f"Broker settings: {error}.") from None
+        raise UserError(f"Invalid broker settings: {error}.") from None
     history = recording.read(files, Reading(zone=zone))
     planned = plan(history, CLUSTER, settings, is_compared=True, is_answered=False)
     documents = None

@@ -60,7 +60,7 @@ def _run(given: "Mapping[str, pa.Table]", query: str) -> "pa.Table":
                 connection.register(name, table)
             found = connection.sql(query)
             if found is None:
-                raise UserError("The query gives no rows.", "Ask for some: select … from …")
+                raise UserError("The SQL statement is not a query.", "Use a SELECT statement.")
             result: pa.Table = found.to_arrow_table()
         except duckdb.Error as error:
             raise UserError(_told(error), _hint(error)) from None

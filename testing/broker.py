@@ -31,6 +31,7 @@ from brokertwin.testing.trouble import (
     api_key_of,
     error_of,
 )
+from brokertwin.wording import counted
 
 HOST = "127.0.0.1"
 BROKERS_MAX = 100
@@ -71,9 +72,9 @@ class KafkaBroker:
         users: Mapping[str, str] | None = None,
     ) -> None:
         if not 1 <= brokers <= BROKERS_MAX:
-            raise UserError(f"brokers={brokers}: expected 1 to {BROKERS_MAX}.")
+            raise UserError(f"Invalid brokers={brokers}.", f"Pass 1 to {BROKERS_MAX}.")
         if isinstance(topics, str):
-            raise UserError(f"topics={topics!r}: expected a list of names, or a dict.")
+            raise UserError(f"Invalid topics={topics!r}.", "Pass a list of names, or a dict.")
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         texts = {**DEFAULTS, **{name: _text(value) for name, value in (config or {}).items()}}
         settings = _settings(texts)
@@ -88,9 +89,9 @@ class KafkaBroker:
     def start(self) -> "KafkaBroker":
         """Listen, and create the first topics; a `with` does it."""
         if self._loop is not None:
-            raise UserError("The broker is running already.")
+            raise UserError("The broker is already running.")
         if self._has_ended:
-            raise UserError("The broker has been closed.", "Make a new one.")
+            raise UserError("The broker is closed.", "Create a new one.")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="kafka_broker", daemon=True
@@ -229,7 +230,7 @@ class KafkaBroker:
         found = self._call(chosen)
         while len(found) < at_least:
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"{len(found)} of {at_least} requests after {timeout_s} s")
+                raise TimeoutError(f"{len(found)} of {at_least} requests within {timeout_s} s")
             time.sleep(POLL_S)
             found = self._call(chosen)
         return found
@@ -348,9 +349,10 @@ class KafkaBroker:
         brokers = self._engine.brokers
         new = brokers[(brokers.index(old) + 1) % len(brokers)] if to is None else to
         if new == old:
-            hint = "Ask for more: KafkaBroker(brokers=3) or @pytest.mark.kafka_broker(brokers=3)."
+            hint = "Start more: KafkaBroker(brokers=3) or @pytest.mark.kafka_broker(brokers=3)."
             raise UserError(
-                f"Broker {old} leads {topic}-{partition} already, of {len(brokers)} broker(s).",
+                f"Broker {old} already leads {topic}-{partition}, and the cluster has"
+                f" {counted(len(brokers), 'broker')}.",
                 hint if len(brokers) == 1 else "",
             )
         self._call(lambda: self._engine.move_leader(topic, partition, new))
@@ -402,7 +404,7 @@ class KafkaBroker:
             UserError: time does not run back.
         """
         if milliseconds < 0:
-            raise UserError(f"advance_time({milliseconds}): time does not run back.")
+            raise UserError(f"advance_time({milliseconds}): time cannot go back.")
         self._call(lambda: self._engine.advance(milliseconds))
 
     def pause(self, broker: int | None = None) -> None:
@@ -455,9 +457,11 @@ class KafkaBroker:
         where = Where(key, **only)
         self._brokers(where.broker)
         if where.topic is not None and not failures.names_topics(key):
-            raise UserError(f"{KAFKA_APIS[key].name} is not about topics.")
+            raise UserError(f"{KAFKA_APIS[key].name} requests have no topics.")
         if where.partition is not None and where.topic is None:
-            raise UserError(f"partition={where.partition} needs a topic.")
+            raise UserError(
+                f"partition={where.partition} requires a topic.", "Pass topic= as well."
+            )
         return where
 
     def _add(self, trouble: Trouble) -> Trouble:
@@ -477,7 +481,10 @@ class KafkaBroker:
         if broker is None:
             return list(self._engine.brokers)
         if broker not in self._engine.brokers:
-            raise UserError(f"There is no broker {broker}, only {self._engine.brokers}.")
+            raise UserError(
+                f"Broker {broker} does not exist.",
+                f"The cluster has the brokers {self._engine.brokers}.",
+            )
         return [broker]
 
     def _call(self, work: Callable[[], Found]) -> Found:
@@ -491,7 +498,7 @@ class KafkaBroker:
     def _run(self, work: Coroutine[Any, Any, Found]) -> Found:
         if self._loop is None:
             work.close()
-            raise UserError("The broker is not running.", "Use it in a `with`, or start() it.")
+            raise UserError("The broker is not running.", "Use it in a `with`, or call start().")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
 

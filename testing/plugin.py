@@ -43,8 +43,8 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator["KafkaBroker"]:
         ]
         if wrong:
             raise pytest.UsageError(
-                f"kafka_broker takes {', '.join(f'{name}=…' for name in known)},"
-                f" not {', '.join(wrong)}"
+                f"unknown arguments of kafka_broker: {', '.join(wrong)}; it takes"
+                f" {', '.join(f'{name}=…' for name in known)}"
             )
         given.update(marker.kwargs)
     try:

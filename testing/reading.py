@@ -10,13 +10,16 @@ from brokertwin.state.groups import committed_offsets as offsets
 from brokertwin.state.logs import log as logs
 from brokertwin.testing.engine import TroubledEngine
 from brokertwin.testing.records import StoredRecord, records_in
+from brokertwin.wording import counted
 
 
 def topic_of(engine: TroubledEngine, name: str) -> Topic:
     """A topic. Raises UserError where there is none."""
     topic = engine.topic(name)
     if topic is None:
-        raise UserError(f"There is no topic {name}.", "create_topic() or the client creates it.")
+        raise UserError(
+            f"Topic {name} does not exist.", "Call create_topic(), or let the client create it."
+        )
     return topic
 
 
@@ -24,7 +27,8 @@ def leader(engine: TroubledEngine, name: str, partition: int) -> int:
     """The broker that leads a partition. Raises UserError where there is no such partition."""
     topic = topic_of(engine, name)
     if not 0 <= partition < len(topic.partitions):
-        raise UserError(f"{name} has {len(topic.partitions)} partition(s), none is {partition}.")
+        partitions = counted(len(topic.partitions), "partition")
+        raise UserError(f"Topic {name} has {partitions}; partition {partition} does not exist.")
     return topic.partitions[partition].leader
 
 

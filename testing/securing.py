@@ -30,11 +30,13 @@ def security_of(
     """
     names = [each.value for each in SecurityProtocol]
     if protocol not in names:
-        raise UserError(f"security_protocol={protocol!r}: expected one of {', '.join(names)}.")
+        raise UserError(
+            f"Invalid security_protocol={protocol!r}.", f"Use one of {', '.join(names)}."
+        )
     spoken = SecurityProtocol(protocol)
     if not spoken.has_sasl:
         if users:
-            raise UserError("users log in by SASL.", "Give security_protocol='SASL_PLAINTEXT'.")
+            raise UserError("users requires SASL.", "Pass security_protocol='SASL_PLAINTEXT'.")
         return Security.of(spoken, given), None
     folder = tempfile.TemporaryDirectory(prefix="kafka_broker-")
     try:

@@ -74,7 +74,7 @@ class Trouble:
         closes: bool = True,
     ) -> None:
         if times is not None and times < 1:
-            raise UserError(f"times={times}: expected 1 or more, or None for every request.")
+            raise UserError(f"Invalid times={times}.", "Pass 1 or more, or None for all requests.")
         self.effect = effect
         self.where = where
         self.error = error
@@ -108,7 +108,7 @@ class Trouble:
         """Wait until so many requests have run into it. Raises TimeoutError."""
         with self._hit:
             if not self._hit.wait_for(lambda: self.hits >= hits, timeout_s):
-                raise TimeoutError(f"{self}: {self.hits} of {hits} after {timeout_s} s")
+                raise TimeoutError(f"{self}: {self.hits} of {hits} hits within {timeout_s} s")
 
     def stop(self) -> None:
         """Let no further request run into it."""
@@ -140,9 +140,9 @@ def api_key_of(api: str | int) -> int:
         raise UserError(f"Kafka has no API {api}.", _did_you_mean(near))
     name = KAFKA_APIS[key].name
     if key in OF_THE_CONNECTION:
-        raise UserError(f"{name} is answered by the connection itself: it has no trouble.")
+        raise UserError(f"Cannot inject failures into {name}, which the connection itself handles.")
     if key not in SERVED:
-        raise UserError(f"{name} is not built: clients are not told of it and do not send it.")
+        raise UserError(f"{name} is not implemented, so clients do not send it.")
     return key
 
 
@@ -158,7 +158,7 @@ def error_of(error: str | int) -> int:
             raise UserError(f"Kafka has no error {error}.", _did_you_mean(near))
         error = Error[error.upper()]
     if error == Error.NONE or not INT16_MIN <= error <= INT16_MAX:
-        raise UserError(f"{error} is no error code.")
+        raise UserError(f"{error} is not an error code.")
     return error
 
 

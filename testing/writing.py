@@ -42,13 +42,13 @@ async def _ask(engine: TroubledEngine, broker: int, api_key: int, body: Body) ->
     request = EdgeRequest(broker, "kafka_broker", principal, "127.0.0.1", header, body)
     answer = await engine.submit_untroubled(request)
     if answer.response is None:
-        raise UserError(f"{KAFKA_APIS[api_key].name} is refused: {answer.error}")
+        raise UserError(f"{KAFKA_APIS[api_key].name} was refused: {answer.error}")
     return answer.response
 
 
 def _check(code: int, message: str | None, what: str) -> None:
     if code != Error.NONE:
-        raise UserError(f"{what}: {error_name(code)}{': ' + message if message else ''}")
+        raise UserError(f"{what}: {code} {error_name(code)}{': ' + message if message else ''}")
 
 
 async def create_topic(engine: TroubledEngine, wanted: NewTopic) -> str:

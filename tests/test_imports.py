@@ -75,6 +75,7 @@ OURS_AT_THE_TOP = {
     "brokertwin",
     "brokertwin.brokers",
     "brokertwin.errors",
+    "brokertwin.wording",
     "brokertwin.extras",
     "brokertwin.settings",
     "brokertwin.__version__",

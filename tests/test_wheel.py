@@ -237,7 +237,7 @@ def test_the_light_wheel_serves_and_captures(light_python: Path, tmp_path: Path)
         broker = said.split()[-1]
         words = ["--listen", "localhost:0", "--broker", broker, "--out", "recorded.jsonl"]
         with serving(light_python, "capture", *words, cwd=tmp_path) as said:
-            proxy = said.split("clients connect to ")[1].split(";")[0]
+            proxy = said.split("listening on ")[1].split(",")[0]
             client = AdminClient({"bootstrap.servers": proxy})
             assert client.list_topics(timeout=WAIT_S).brokers
     lines = (tmp_path / "recorded.jsonl").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""The document of a job or a gateway as metrics of Prometheus; their names are in `METRICS`."""
+"""The status of a job or a gateway as Prometheus metrics, named in `METRICS`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
@@ -16,11 +16,11 @@ from prometheus_client.registry import Collector
 from brokertwin.cli.watching.status import Phase, Status
 
 Labelled = Mapping[tuple[str, ...], float]
-"""The values of labels to a number."""
+"""Label values to a number."""
 
 
 class Described(NamedTuple):
-    """A metric: what it says, and its labels. A counter's name ends in `_total`."""
+    """A metric's help text and labels. A counter's name ends in `_total`."""
 
     help: str
     labels: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ METRICS: dict[str, Described] = {
     ),
     "brokertwin_fetch_sessions": Described("Fetch sessions in the state"),
     "brokertwin_groups": Described("Groups in the state", ("state",)),
-    "brokertwin_producers": Described("Producers in the logs of replicas"),
+    "brokertwin_producers": Described("Producers in the replicas' logs"),
     "brokertwin_transactional_ids": Described("Transactional ids in the state", ("state",)),
     "brokertwin_waiting_requests": Described("Pending requests in the state"),
     "brokertwin_partitions": Described("Partitions of all topics"),
@@ -87,20 +87,20 @@ METRICS: dict[str, Described] = {
         "Time at which the state was read, in seconds since 1970"
     ),
 }
-"""Name to what it says; a job has no metric of gateways and a gateway none of micro-batches."""
+"""Metric name to its description; jobs and gateways each have only their own."""
 
 TOTAL = "_total"
 HISTOGRAM = "brokertwin_gateway_answer_seconds"
 
 
 class StatusCollector(Collector):
-    """Makes metrics of the document when Prometheus asks."""
+    """Create metrics from the document at each scrape."""
 
     def __init__(self, status: Callable[[], Status]) -> None:
         self._status = status
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics of a moment."""
+        """Return the current metrics."""
         status = self._status()
         for name, values in values_of(status).items():
             yield _metric(name, values)
@@ -108,19 +108,19 @@ class StatusCollector(Collector):
             yield _histogram(status)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing in advance: a document is not made to learn the names."""
+        """Return nothing, so that registration does not need a document."""
         return ()
 
 
 def registry(status: Callable[[], Status]) -> CollectorRegistry:
-    """A registry with the metrics of a document."""
+    """Return a registry with the metrics of a document."""
     made = CollectorRegistry()
     made.register(StatusCollector(status))
     return made
 
 
 def values_of(status: Status) -> dict[str, Labelled]:
-    """Metric to its values, those of a histogram left out."""
+    """Return the values of all metrics except histograms."""
     found = dict(_of_all(status))
     found |= _of_job(status)
     found |= _of_gateway(status)

@@ -1,4 +1,4 @@
-"""How many events per second."""
+"""Events per second."""
 
 import time
 from collections import deque
@@ -15,12 +15,12 @@ class Rate:
         self._recent: deque[tuple[float, int, float]] = deque()
 
     def add(self, events: int, seconds: float) -> None:
-        """Note events that took some time until now."""
+        """Add events that took some time until now."""
         self._recent.append((self._clock(), events, seconds))
         self._drop_old()
 
     def value(self) -> float:
-        """The rate now; 0 where nothing was noted in the window."""
+        """Return the current rate; 0 if there were no events in the window."""
         self._drop_old()
         if not self._recent:
             return 0.0

@@ -4,12 +4,12 @@
 |---|---|
 | `/` | the page, which reads `/status.json` every two seconds |
 | `/status.json` | the document (`status.py`) |
-| `/metrics` | it for Prometheus |
+| `/metrics` | the document for Prometheus |
 | `/healthz` | 200 while the process is alive, else 503 |
 | `/readyz` | 200 while the job's query runs, or the gateway serves, else 503 |
 
-It only reads, and asks nobody who it is: by default it listens on the loopback address. Each
-connection has a thread, so a slow reader holds up no other, nor the job.
+It is read-only, without authentication, and listens on the loopback address by default. Each
+connection has its own thread, so that slow clients do not delay others or the job.
 """
 
 import socket
@@ -37,7 +37,7 @@ LOOPBACK = "127.0.0.1"
 OPTION = "--http-listen"
 PORTS = range(2**16)
 SLOW_S = 10.0
-"""How long a connection may be silent."""
+"""Timeout of an idle connection."""
 
 TEXT, HTML, JSON = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
 OK, UNAVAILABLE = "200 OK", "503 Service Unavailable"
@@ -47,29 +47,29 @@ _POLICY = (
     "style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 )
 ITSELF_ONLY = ("Content-Security-Policy", _POLICY)
-"""A browser loads nothing from elsewhere, whatever the page may say."""
+"""Content security policy: the page loads nothing from other origins."""
 
 Reply = tuple[str, str, bytes]
 """Status line, content type, body."""
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """The host and port of `--http-listen`; a port alone is one of the loopback address.
+    """Parse `--http-listen`; a port alone is on the loopback address.
 
     Raises:
-        UserError: it is no such thing.
+        UserError: the value is invalid.
     """
     host, colon, port = text.rpartition(":")
     if not port.isdecimal() or int(port) not in PORTS or (colon and not host):
         raise UserError(
-            f"{OPTION} {text}: expected [HOST:]PORT.",
-            "As in 9404, which is 127.0.0.1:9404, or 0.0.0.0:9404 for every address.",
+            f"Invalid value of {OPTION}: {text!r}.",
+            "Pass [HOST:]PORT: 9404 for 127.0.0.1:9404, or 0.0.0.0:9404 for every address.",
         )
     return host.strip("[]") or LOOPBACK, int(port)
 
 
 def app(source: "Source") -> "WSGIApplication":
-    """The WSGI application."""
+    """Return the WSGI application."""
     metrics = make_wsgi_app(registry(source.status))
     page = (resources.files("brokertwin.cli.watching") / "page.html").read_bytes()
     pages: dict[str, Callable[[], Reply]] = {
@@ -90,7 +90,7 @@ def app(source: "Source") -> "WSGIApplication":
             reply = pages[path]()
         else:
             known = " ".join([*pages, "/metrics"])
-            reply = ("404 Not Found", TEXT, f"There is {known}\n".encode())
+            reply = ("404 Not Found", TEXT, f"Paths: {known}\n".encode())
         status, kind, body = reply
         headers = [("Content-Type", kind), ("Cache-Control", "no-store"), ITSELF_ONLY]
         start_response(status, [*headers, ("Content-Length", str(len(body)))])
@@ -106,7 +106,7 @@ def _health(is_well: bool, word: str) -> Reply:
 
 
 class _Handler(WSGIRequestHandler):
-    """Writes no line for each request."""
+    """Log no requests."""
 
     timeout = SLOW_S
 
@@ -124,25 +124,25 @@ class _ServerV6(_Server):
 
 @contextmanager
 def served(source: "Source", option: str, host: str, port: int) -> Iterator[str]:
-    """Serve at an address; gives the URL.
+    """Serve at an address; yields the URL.
 
     Args:
-        source: what is asked where it stands.
-        option: how the user gave the address; an error begins with it.
+        source: provides the document.
+        option: the user's option; errors start with it.
         host: a name or address of this machine.
-        port: 0 to 65535; 0 chooses one.
+        port: 0 to 65535; 0 selects a free one.
 
     Raises:
-        UserError: the port is taken or may not be used, or the host is not this one.
+        UserError: the port is in use or not permitted, or the host is not this machine.
     """
     kind = _ServerV6 if ":" in host else _Server
     try:
         server = make_server(host, port, app(source), server_class=kind, handler_class=_Handler)
     except OSError as error:
-        hint = "Choose another port, or 0 for any that is free."
+        hint = "Choose another port, or 0 for any free port."
         if isinstance(error, PermissionError):
-            hint = "Ports below 1024 are for root; choose a higher one, or 0 for any that is free."
-        raise UserError(f"{option}: {error.strerror}.", hint) from None
+            hint = "Ports below 1024 require root; choose a higher port, or 0 for any free port."
+        raise UserError(f"Cannot listen on {option}: {error.strerror}.", hint) from None
     thread = Thread(target=server.serve_forever, name="http", daemon=True)
     thread.start()
     shown = f"[{host}]" if ":" in host else host

@@ -1,4 +1,4 @@
-"""The document of a job that runs, and that of a gateway."""
+"""Status documents of a running job or gateway."""
 
 import asyncio
 import threading
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from brokertwin.streaming.measures import Progress
 
 SILENT_MAX_S = 60.0
-"""A process whose loop has not gone round for so long is no longer alive."""
+"""A process is no longer alive if its loop has stopped for this long."""
 
 REST = 20
-"""The state is read at most for a twentieth of the time: so many times as long there is rest."""
+"""The state is read for at most a twentieth of the time: the pause is this many times as long."""
 
 REST_LEAST_S = 1.0
 LOOP_TIMEOUT_S = 10.0
 SAMPLE_S = 1.0
 
 Found = tuple[Census | None, int, str]
-"""What the state holds, when that was in ms since 1970 (-1: never), why there is no newer."""
+"""The state's contents, their time in ms since 1970 (-1: never), and why there is no newer one."""
 
 NO_STATE: Found = (None, -1, "")
 
@@ -56,10 +56,10 @@ Columns = Callable[[], Coroutine[Any, Any, dict[str, bytes]]]
 
 
 class Pulse:
-    """How far a process is, and whether its loop still goes round.
+    """Phase of a process and the liveness of its loop.
 
     Args:
-        ending: set when the process is told to end.
+        ending: set to stop the process.
     """
 
     def __init__(self, ending: threading.Event | None = None) -> None:
@@ -70,40 +70,40 @@ class Pulse:
 
     @property
     def phase(self) -> Phase:
-        """How far it is."""
+        """Current phase."""
         return Phase.STOPPING if self._ending.is_set() else self._phase
 
     def beat(self) -> None:
-        """The loop goes round: it runs, unless it ends."""
+        """Note a round of the loop; the process is running unless it is stopping."""
         self._beaten = time.monotonic()
         if self._phase is Phase.STARTING:
             self._phase = Phase.RUNNING
 
     def stopping(self) -> None:
-        """It ends."""
+        """Note that the process is stopping."""
         self._phase = Phase.STOPPING
 
     def is_alive(self) -> bool:
-        """Whether the loop has gone round lately; before and after it runs, it is alive."""
+        """True if the loop is live; always true before and after it runs."""
         is_late = time.monotonic() - self._beaten > SILENT_MAX_S
         return not (is_late and self.phase is Phase.RUNNING)
 
 
 class Source(Protocol):
-    """What is asked by the server, in threads of its own."""
+    """Source of the document; the server calls it in its own threads."""
 
     pulse: Pulse
 
     def status(self) -> Status:
-        """Where it stands."""
+        """Return the document."""
 
 
 class StateReader:
-    """Counts what a state holds when it is asked, and not more often than the machine affords.
+    """Count the contents of a state on request, but not more often than the load allows.
 
     Args:
-        read: gives the cells, or raises UserError; called by whoever asks.
-        version: of the state, cheaply; the same one is not read twice. None: no such thing.
+        read: returns the cells or raises UserError; runs in the caller's thread.
+        version: cheap version of the state, to skip unchanged states; None if there is none.
         clock: monotonic, in seconds.
     """
 
@@ -122,7 +122,7 @@ class StateReader:
         self._found = NO_STATE
 
     def newest(self) -> Found:
-        """What the state holds."""
+        """Return the newest counts."""
         with self._lock:
             version = self._version() if self._version is not None else object()
             if version != self._seen and self._clock() >= self._not_before:
@@ -141,12 +141,12 @@ Counts = TypeVar("Counts", OfSnapshots, OfChecks)
 
 
 class JobSource:
-    """A job; it is told of each micro-batch, and `pulse` each time that its query was looked at.
+    """Status of a job; `observe` is called for each micro-batch, `pulse` in each loop.
 
     Args:
         name: the prefix of its topics.
-        checkpoint: where its state lies.
-        ending: set when it is told to end.
+        checkpoint: its checkpoint directory.
+        ending: set to stop the job.
     """
 
     def __init__(self, name: str, checkpoint: Path, ending: threading.Event | None = None) -> None:
@@ -164,14 +164,14 @@ class JobSource:
         )
 
     def observe(self, progress: "Progress") -> None:
-        """A micro-batch has ended."""
+        """Note the end of a micro-batch."""
         self._progress, self._seen_ms = progress, now_ms()
         self._rate.add(progress.events, progress.seconds)
         rate = progress.events / max(progress.seconds, 0.001)
         self._points.append(Point(self._seen_ms, rate, progress.seconds, progress.lag))
 
     def snapshot(self, taken: "Published", seconds: float) -> None:
-        """A snapshot was taken; one that a judge rejects is only counted."""
+        """Note a snapshot; a rejected one is only counted."""
         if taken.reasons:
             self._snapshots = _counted(self._snapshots, "rejected")
             return
@@ -184,21 +184,21 @@ class JobSource:
         )
 
     def no_snapshot(self) -> None:
-        """A snapshot could not be taken."""
+        """Note a failed snapshot."""
         self._snapshots = _counted(self._snapshots, "failed")
 
     def check(self, batch: int, found: "Sequence[BatchCheck]") -> None:
-        """The checks of a micro-batch were made."""
+        """Note the checks of a micro-batch."""
         findings = sum(len(each.checked.findings) for each in found)
         counted = _counted(self._checks, "unmet" if findings else "met")
         self._checks = msgspec.structs.replace(counted, batch=batch, findings=findings)
 
     def no_check(self) -> None:
-        """A check could not be made."""
+        """Note a check that could not run."""
         self._checks = _counted(self._checks, "failed")
 
     def status(self) -> Status:
-        """Where it stands."""
+        """Return the document."""
         progress = self._progress
         state, state_time_ms, failure = self._state.newest() if progress else NO_STATE
         return Status(
@@ -246,12 +246,12 @@ def _of_job(
 
 
 class GatewaySource:
-    """A gateway; `sample` runs in its event loop, all else in the threads of who asks.
+    """Status of a gateway; `sample` runs in its event loop, the rest in callers' threads.
 
     Args:
-        gateway: that serves.
-        engine: what decides.
-        columns: gives the state, in the event loop; None: it lies elsewhere.
+        gateway: the gateway.
+        engine: its engine.
+        columns: returns the state, in the event loop; None if it is in another process.
     """
 
     def __init__(
@@ -268,7 +268,7 @@ class GatewaySource:
         self._state = StateReader(self._cells)
 
     async def sample(self) -> None:
-        """Count once a second, until it is cancelled; the gateway serves."""
+        """Count once a second until cancelled."""
         before = 0
         while True:
             self.pulse.beat()
@@ -279,7 +279,7 @@ class GatewaySource:
             await asyncio.sleep(SAMPLE_S)
 
     def status(self) -> Status:
-        """Where it stands."""
+        """Return the document."""
         traffic = self._gateway.traffic
         is_read = self._columns is not None and self.pulse.phase is Phase.RUNNING
         state, state_time_ms, failure = self._state.newest() if is_read else NO_STATE
@@ -301,13 +301,13 @@ class GatewaySource:
         )
 
     def _cells(self) -> Cells:
-        """The state, taken in the event loop. Raises UserError."""
+        """Return the state, read in the event loop. Raises UserError."""
         assert self._columns is not None
         found = asyncio.run_coroutine_threadsafe(self._columns(), self._loop)
         try:
             return {self._cluster: found.result(LOOP_TIMEOUT_S)}
         except TimeoutError:
-            raise UserError("The gateway is too busy to show its state.") from None
+            raise UserError("The gateway is too busy to return its state.") from None
 
     def _of_gateway(self) -> OfGateway:
         gateway = self._gateway

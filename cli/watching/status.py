@@ -1,4 +1,4 @@
-"""Where a job or a gateway stands, as one document: what the page, `top` and Prometheus show."""
+"""The status of a job or a gateway, as shown by the page, `top` and Prometheus."""
 
 from enum import StrEnum
 
@@ -7,11 +7,11 @@ import msgspec
 from brokertwin.streaming.census import Census
 
 POINTS_MAX = 120
-"""How many micro-batches, or seconds of a gateway, a document goes back."""
+"""Number of micro-batches, or seconds of a gateway, in a document."""
 
 
 class Phase(StrEnum):
-    """How far a process is; it is ready while it runs."""
+    """Phase of a process; it is ready while running."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -19,13 +19,13 @@ class Phase(StrEnum):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A moment: a micro-batch of a job, a second of a gateway.
+    """A micro-batch of a job, or a second of a gateway.
 
     Attributes:
         time_ms: its end, in ms since 1970.
-        rate: events, or answers, per second.
-        seconds: how long the micro-batch took; of a gateway 0.
-        lag: events that no micro-batch had taken yet; of a gateway 0.
+        rate: events or responses per second.
+        seconds: duration of the micro-batch; 0 for a gateway.
+        lag: events not yet in a micro-batch; 0 for a gateway.
     """
 
     time_ms: int
@@ -35,13 +35,13 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class OfSnapshots(msgspec.Struct, frozen=True):
-    """The snapshots that a job has taken.
+    """Snapshots that a job has taken.
 
     Attributes:
-        results: how many, by what became of them: published, rejected, failed.
-        batch: the micro-batch of the newest that was published; -1 before it.
-        time_ms: when it was taken, in ms since 1970; -1 before it.
-        seconds: how long it took.
+        results: number by result: published, rejected, failed.
+        batch: micro-batch of the newest published snapshot; -1 before it.
+        time_ms: its time, in ms since 1970; -1 before it.
+        seconds: its duration.
         offsets: committed offsets in it.
     """
 
@@ -53,12 +53,12 @@ class OfSnapshots(msgspec.Struct, frozen=True):
 
 
 class OfChecks(msgspec.Struct, frozen=True):
-    """The checks that a job has made of itself.
+    """Checks of a job's data by the job.
 
     Attributes:
-        results: how many, by what became of them: met, unmet, failed.
-        batch: the micro-batch of the newest that did not fail; -1 before it.
-        findings: the expectations that it does not meet.
+        results: number by result: met, unmet, failed.
+        batch: micro-batch of the newest check that ran; -1 before it.
+        findings: number of its failed expectations.
     """
 
     results: dict[str, int] = {}
@@ -67,18 +67,18 @@ class OfChecks(msgspec.Struct, frozen=True):
 
 
 class OfJob(msgspec.Struct, frozen=True):
-    """What only a job has; its numbers are those of the newest micro-batch.
+    """Status of a job; its numbers are those of the newest micro-batch.
 
     Attributes:
         batch: its number; -1 before the first.
-        batch_time_ms: when it was seen to have ended; -1 before the first.
+        batch_time_ms: when its end was observed; -1 before the first.
         batch_events: events in it.
-        batch_seconds: how long it took.
-        lag: events in `requests` that it left.
+        batch_seconds: its duration.
+        lag: events in `requests` after it.
         rows: rows by topic since the job's start.
-        state_bytes: of the cells that were touched since then.
-        fetch_session_partitions: cached in the sessions of these cells.
-        fetch_session_evictions: since their caches began.
+        state_bytes: size of the cells that were processed since then.
+        fetch_session_partitions: partitions cached in the sessions of these cells.
+        fetch_session_evictions: sessions that these cells have evicted.
         dead_letters: since the job's start, by reason.
         snapshots: since the job's start.
         checks: since the job's start.
@@ -99,12 +99,12 @@ class OfJob(msgspec.Struct, frozen=True):
 
 
 class AnswerTimes(msgspec.Struct, frozen=True):
-    """How long the answers of an API took.
+    """Response times of an API.
 
     Attributes:
-        bounds_s: upper bounds of classes.
-        classes: answers in each; one more than bounds.
-        sum_s: of all answers.
+        bounds_s: upper bounds of the histogram's classes.
+        classes: responses in each class; one more than bounds.
+        sum_s: total of all responses.
     """
 
     bounds_s: list[float]
@@ -113,16 +113,16 @@ class AnswerTimes(msgspec.Struct, frozen=True):
 
 
 class OfGateway(msgspec.Struct, frozen=True):
-    """What only a gateway has.
+    """Status of a gateway.
 
     Attributes:
         engine: `local` or `spark`.
-        connections: that are open.
-        waiting: those of them with a request that is not answered yet.
+        connections: open connections.
+        waiting: open connections with a pending request.
         failed_authentications: since the gateway's start.
-        brokers: where each broker is told to be.
-        stopped: brokers that are stopped.
-        times: by API, from a whole request to its answer, long polls too.
+        brokers: advertised address of each broker.
+        stopped: stopped brokers.
+        times: by API, from a request to its response, including long polls.
     """
 
     engine: str
@@ -135,24 +135,24 @@ class OfGateway(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a process stands.
+    """Status of a process.
 
     Attributes:
         kind: `job` or `gateway`.
-        name: the job's prefix, the gateway's cluster.
+        name: the job's prefix, or the gateway's cluster.
         version: of brokertwin.
-        phase: how far it is.
-        time_ms: now, in ms since 1970.
-        started_ms: when it began.
-        rate: events, or answers, per second of late (`rates.py`).
-        answers: by API, since its start.
-        errors: by API and error, since its start; an answer may have several.
-        points: the last moments, oldest first.
-        job: of a job.
-        gateway: of a gateway.
-        state: what the state holds; None of a gateway of a job, and before the first micro-batch.
-        state_time_ms: when that was; -1 without it.
-        state_failure: why there is none, or no newer one.
+        phase: current phase.
+        time_ms: current time, in ms since 1970.
+        started_ms: start time.
+        rate: recent events or responses per second (`rates.py`).
+        answers: responses by API, since the start.
+        errors: by API and error, since the start; a response can have several.
+        points: the last points, oldest first.
+        job: set for a job.
+        gateway: set for a gateway.
+        state: contents of the state; None for a gateway of a job, and before a first micro-batch.
+        state_time_ms: when it was read; -1 if it was not.
+        state_failure: why it is missing or out of date.
     """
 
     kind: str

@@ -97,7 +97,8 @@ class DistributedWorker:
                 self._turn(client, driver, herder, producer)
                 look(self.threads)
                 if coordinator.fatal is not None:
-                    raise TaskError(f"the group: {error_name(coordinator.fatal)}")
+                    code = coordinator.fatal
+                    raise TaskError(f"the group failed: {code} {error_name(code)}")
             self._end(herder, driver, producer, look)
             client.close(driver.now)
             driver.turn(0)
@@ -155,7 +156,8 @@ class DistributedWorker:
             told += producer.flush(TURN_MS)
         failed = [each for each in told if isinstance(each, Failed)]
         if failed:
-            raise TaskError(f"{topic} can not be written: {error_name(failed[0].error)}")
+            code = failed[0].error
+            raise TaskError(f"could not write to {topic}: {code} {error_name(code)}")
 
     def _look_after_ended(self, herder: Herder, producer: Producer) -> None:
         for item in self.threads.ended():

@@ -45,7 +45,7 @@ def read_places(
         while not client.is_at_end:
             left = until - driver.now
             if left <= 0:
-                raise ReadError(f"{topic} could not be read to its end in {timeout_ms} ms")
+                raise ReadError(f"could not read {topic} to its end within {timeout_ms} ms")
             found = client.poll(driver.now)
             for _, offset, message in found:
                 yield offset, message

@@ -117,7 +117,7 @@ def run_exactly_once(
             return
         producer.init_transactions()
         if not is_current():
-            raise TaskError(f"{transactional_id} is of an older generation of tasks")
+            raise TaskError(f"{transactional_id} belongs to an older generation of tasks")
         reader = LineReader(Path(stream.file), store.position(stream))
         while not is_over():
             lines = reader.read(stream.batch_size)

@@ -90,15 +90,15 @@ class Proxy:
         host, port = self._listen
         if self._advertise is None and host in ANY_HOST:
             raise UserError(
-                f"Clients cannot be told to connect to {host}.",
-                "Give --advertise HOST with an address that they reach.",
+                f"Clients cannot connect to the listen address {host}.",
+                "Add --advertise HOST with an address that clients reach.",
             )
         try:
             self.addresses[self._first.address] = await self._serve(self._first, port)
         except OSError as error:
             raise UserError(
-                f"{host}:{port} cannot be listened on: {error.strerror or error}.",
-                "Give another --listen.",
+                f"Cannot listen on {host}:{port}: {error.strerror or error}.",
+                "Pass another --listen.",
             ) from None
 
     async def _serve(self, target: Target, port: int) -> Address:
@@ -155,7 +155,7 @@ class Proxy:
             except (OSError, TimeoutError) as error:
                 reason = str(error) or f"no answer within {CONNECT_TIMEOUT_S:.0f} s"
         self.counts.refused[reason] += 1
-        _log.warning("no broker takes the connection", connection=name, reason=reason)
+        _log.warning("no broker accepts the connection", connection=name, reason=reason)
         return None
 
     async def record(
@@ -226,7 +226,7 @@ class Proxy:
                     to=f"{address.host}:{address.port}",
                 )
                 return
-        _log.error("no port for a broker: its clients go past the proxy", broker=node_id)
+        _log.error("no free port for a broker: its clients bypass the proxy", broker=node_id)
 
 
 async def _is_same(first: Address, second: Address) -> bool:

@@ -279,7 +279,7 @@ class Relay:
                 exchange.api_key, exchange.version, exchange.correlation_id, exchange.response
             )
         except NotEncodableError as error:
-            _log.error("an answer cannot be rewritten", api=exchange.api, error=str(error))
+            _log.error("cannot rewrite a response", api=exchange.api, error=str(error))
             return frame
 
     def _send(self, frame: bytes | bytearray) -> bool:

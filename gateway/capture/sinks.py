@@ -15,6 +15,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topic_writer import NewRow, TopicWriter, reason_of
 from brokertwin.kafka_io.topics import ROW_BYTES_MAX
+from brokertwin.wording import counted
 
 STDOUT = Path("-")
 COMPRESSION = 6
@@ -55,14 +56,14 @@ class FileSink:
         try:
             if path != STDOUT and path.exists() and path.stat().st_size:
                 raise UserError(
-                    f"{path} has something in it already.",
-                    "A recording gets a file of its own: give another --out.",
+                    f"--out {path} already exists and is not empty.",
+                    "Pass a new file.",
                 )
             # a copy, so that a reader who stops reading does not hold up the end of the program
             target = os.dup(sys.stdout.fileno()) if path == STDOUT else path
             self._stream: IO[bytes] = open(target, "wb")  # noqa: SIM115, PTH123
         except OSError as error:
-            raise UserError(f"{path} cannot be written: {error.strerror or error}.") from None
+            raise UserError(f"Cannot write to {path}: {error.strerror or error}.") from None
         self._is_flushed = True
         self._is_zipped = path.suffix == ".gz"
         self._zip: gzip.GzipFile | None = None
@@ -143,4 +144,4 @@ class TopicSink:
         """Wait until Kafka has everything."""
         left = self._writer.flush()
         if left:
-            raise SinkError(f"{left} documents were not taken by Kafka in time")
+            raise SinkError(f"Kafka did not accept {counted(left, 'document')} in time")

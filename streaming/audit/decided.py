@@ -49,9 +49,9 @@ def differing(compared: Sequence[Compared]) -> Iterator[Finding]:
     count = sum(map(len, found.values()))
     if held + count >= FEW and count > MANY * (held + count):
         raise UserError(
-            f"{count:,} of {held + count:,} answers differ from the rules: the recording does not"
-            " begin with its broker, or the broker has other settings.",
-            "Leave out --decide, or give --broker-config.",
+            f"{count:,} of {counted(held + count, 'response')} differ from the broker model, so"
+            " the recording does not start with its broker, or the settings differ.",
+            "Leave out --decide, or pass the settings with --broker-config.",
         )
     for api, those in found.items():
         evidence = [Evidence.of(each.exchange, _said(difference)) for each, difference in those]

@@ -38,8 +38,10 @@ def code_of(name: str) -> int:
     if found in RULES:
         return int(found)
     near = difflib.get_close_matches(plain, by_name, NAMES_SHOWN)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "`explain error` lists them."
-    raise UserError(f"There is no page for the error {name}.", hint)
+    hint = "List all errors with: brokertwin explain error"
+    raise UserError(
+        f"Unknown error {name}.", f"Did you mean {' or '.join(near)}?" if near else hint
+    )
 
 
 def document(code: int) -> dict[str, Any]:
@@ -80,6 +82,20 @@ def page(code: int, example: str = "") -> str:
     if example:
         parts.append(f"```text\n{example}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def text(code: int) -> str:
+    """The page of an error as plain text, for a terminal."""
+    rule = RULES[code]
+    facts = {
+        "Retriable": "yes" if code in RETRIABLE else "no",
+        "Source": rule.source,
+        "Cause": rule.who,
+        "What to do": rule.do,
+        "In a recording": _told_by(code),
+    }
+    lines = [f"{name}: {fact}" for name, fact in facts.items() if fact]
+    return "\n\n".join([f"{code} {name_of(code)}", rule.why, *lines]).replace("`", "")
 
 
 def index() -> str:

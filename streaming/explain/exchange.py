@@ -27,7 +27,7 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
     if found is None:
         raise UserError(
             f"The recording has no exchange {place}.",
-            f"They go from {exchanges[0].id} to {exchanges[-1].id}."
+            f"Its exchanges are {exchanges[0].id} to {exchanges[-1].id}."
             if exchanges
             else "It is empty.",
         )

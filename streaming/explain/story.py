@@ -139,7 +139,7 @@ def absent(what: str, key: str, known: Iterable[object], place: str = "recording
     listed = ", ".join(names[:KNOWN_SHOWN]) + (", …" if names[KNOWN_SHOWN:] else "")
     return UserError(
         f"The {place} has no {what} {key}.",
-        f"It has {listed}." if names else "It has none at all.",
+        f"It has {listed}." if names else f"It has no {what}.",
     )
 
 

@@ -76,7 +76,7 @@ class Transactions(Producers):
         if not self.names:
             raise UserError(
                 f"Producer {key} has no transactional id in the recording.",
-                f"`brokertwin explain producer {key}` tells what it wrote.",
+                f"Show its batches with: brokertwin explain producer {key}",
             )
         self.told: list[Transaction] = []
 

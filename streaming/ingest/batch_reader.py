@@ -79,8 +79,8 @@ def read(
                 on_partition()
     except KafkaError as error:
         raise UserError(
-            f"The batches cannot be read from {client.bootstrap}: {error}.",
-            "Is the address right? Reading needs READ and DESCRIBE on the topics.",
+            f"Could not read batches from {client.bootstrap}: {error}.",
+            "Check the address; the user needs Read and Describe on the topics.",
         ) from None
     return found
 
@@ -158,8 +158,8 @@ class _Reader:
                 return partition
             if code not in _NO_LEADER_YET or time.monotonic() > deadline:
                 raise UserError(
-                    f"Partition {place.partition} of {place.topic} cannot be read:"
-                    f" Kafka answers {code} {error_name(code)}."
+                    f"Could not read partition {place.partition} of {place.topic}:"
+                    f" Kafka returned {code} {error_name(code)}."
                 )
             time.sleep(LEADER_POLL_S)
             self._find_leaders(place.topic)
@@ -177,7 +177,7 @@ class _Reader:
                 continue
             if found.error_code:
                 name = error_name(found.error_code)
-                raise UserError(f"Topic {topic} cannot be read: {found.error_code} {name}.")
+                raise UserError(f"Could not read topic {topic}: {found.error_code} {name}.")
             for partition in found.partitions:
                 place = TopicPartition(topic, partition.partition_index)
                 self._leaders[place] = partition.leader_id

@@ -107,6 +107,7 @@ def _at(logged: _Logged) -> set[int]:
 def unknown(name: str) -> UserError:
     """The error for a request log of which nobody can tell the broker."""
     return UserError(
-        f"Which broker {name} is of can be seen neither in its Metadata answers nor in its name.",
-        "Give --broker N, one broker's logs at a time, or name the files like broker-1.log.",
+        f"Cannot tell which broker {name} belongs to: neither its Metadata responses nor its name"
+        " have the id.",
+        "Pass --broker ID with the logs of one broker, or rename the file: broker-1.log.",
     )

@@ -48,9 +48,9 @@ def read(paths: Iterable[Path]) -> Headers:
                 headers.setdefault(place, []).append(batch)
                 count += 1
         except (KeyError, ValueError, msgspec.ValidationError) as error:
-            raise UserError(f"{path} has a line that is no batch: {error}.", _HINT) from None
+            raise UserError(f"Cannot read a line of {path} as a batch: {error}.", _HINT) from None
         if not count and not is_table:
-            raise UserError(f"{path} shows no batch of a partition.", _HINT)
+            raise UserError(f"{path} has no batch of a partition.", _HINT)
     return headers
 
 
@@ -63,8 +63,8 @@ def _table(first: Line, lines: Iterator[Line]) -> Iterator[_Found]:
     named = TABLE_NAME.fullmatch(first.file)
     if named is None:
         raise UserError(
-            f"{first.file} does not say which partition it is of.",
-            "Name a table of batches after its partition, like orders-0.tsv.",
+            f"{first.file} does not name its partition.",
+            "Name a table of batches after its partition: orders-0.tsv.",
         )
     place = TopicPartition(named[1], int(named[2]))
     names = first.text.decode().rstrip("\r\n").split("\t")

@@ -47,8 +47,8 @@ def zone_of(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise UserError(
-            f"There is no time zone {name}.",
-            "Names are like Europe/Berlin or UTC; it is the zone of the JVM that wrote the log.",
+            f"Unknown time zone {name}.",
+            "Pass the zone of the JVM that wrote the log, such as Europe/Berlin or UTC.",
         ) from None
 
 

@@ -95,8 +95,8 @@ def of_job(
         wanted = cluster or (clusters[0] if len(clusters) == 1 else None)
         if found and wanted not in clusters:
             raise UserError(
-                f"The job has requests of the clusters {', '.join(clusters)}.",
-                "Choose one by --cluster.",
+                f"The job has requests of several clusters: {', '.join(clusters)}.",
+                "Select one with --cluster.",
             )
         mine = [each for each in found if each.event.cluster == wanted]
         return read_lines(_lines(mine), prefix, Reading(), summary)

@@ -25,7 +25,7 @@ def look(path: Path) -> None:
     """
     extras.need("report --plot", "altair", "vl_convert")
     if path.suffix not in FORMATS:
-        raise UserError(f"{path} names no format of a plot.", f"It ends in one of {FORMATS}.")
+        raise UserError(f"Unknown plot format: {path}.", f"End the name with one of {FORMATS}.")
 
 
 def write(path: Path, samples: Sequence[Sample], end: float) -> None:

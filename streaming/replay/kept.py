@@ -69,15 +69,15 @@ def read(directory: Path) -> KeptState:
     except OSError as error:
         raise UserError(
             f"{directory} has no state of a replay: {path}: {error.strerror}.",
-            "`brokertwin replay FILE --keep DIR` keeps one.",
+            "Create it with: brokertwin replay FILE --keep DIR",
         ) from None
     except msgspec.MsgspecError as error:
-        raise UserError(f"{path} is no state of a replay: {error}.", "Keep it again.") from None
+        raise UserError(f"{path} is not a replay's state: {error}.", "Create it again.") from None
     if found.format > FORMAT:
         raise UserError(
-            f"{path} was written by a newer brokertwin: its layout is {found.format}, this one"
-            f" knows {FORMAT}.",
-            "Use the newer one.",
+            f"{path} was written by a newer brokertwin: its layout has version {found.format},"
+            f" but this brokertwin supports up to {FORMAT}.",
+            "Use the newer brokertwin.",
         )
     stored = {found.cluster: (found.state_version, found.columns)}
     columns = state_reader.in_this_version(str(path), stored)[found.cluster]
@@ -117,6 +117,6 @@ def write(
         files.bring_to_disk(directory)
     except OSError as error:
         raise UserError(
-            f"The state cannot be kept in {directory}: {error.strerror}.", "Name another directory."
+            f"Cannot write the state to {directory}: {error.strerror}.", "Pass another directory."
         ) from None
     return kept

@@ -180,9 +180,9 @@ def read_from(source: Source, batches: Headers | None = None) -> Recording:
     if not found.exchanges:
         why = f" The first reason: {broken[0].place}: {broken[0].reason}." if broken else ""
         raise UserError(
-            "There is no exchange to replay." + why,
-            "A line is an exchange as Kafka's request log has it: time, requestHeader, request"
-            " and response.",
+            "The recording has no exchange to replay." + why,
+            "Each line must be an exchange in the format of Kafka's request log: time,"
+            " requestHeader, request and response.",
         )
     return Recording(found.exchanges, broken, left_out, found.ends)
 

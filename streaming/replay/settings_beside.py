@@ -29,6 +29,6 @@ def settings_beside(files: Sequence[Path]) -> dict[str, str]:
                 raise UserError(
                     f"The settings beside the recordings differ: {name} is {found[name]} and, in"
                     f" {beside}, {value}.",
-                    "Give the broker's settings by --broker-config.",
+                    "Pass the broker's settings with --broker-config.",
                 )
     return found

@@ -130,12 +130,12 @@ def _run_to_the_end(
         stop = runner.Stop(job.settings.stop_timeout_s)
         ended = runner.run(job, stop, available_now=True, observe=observe, session=used)
     except runner.QueryFailed as failed:
-        raise UserError(f"The query failed: {failed}") from None
+        raise UserError(f"The streaming query failed: {failed}") from None
     finally:
         if session is None:
             used.stop()
     if not ended.is_clean:
-        raise UserError(f"Micro-batch {ended.planned} did not commit.")
+        raise UserError(f"Micro-batch {ended.planned} was not committed.")
 
 
 @contextmanager

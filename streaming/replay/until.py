@@ -56,7 +56,7 @@ def events_around(documents: Sequence[bytes], place: str) -> tuple[list[bytes], 
         event = decode_event(document)
         if isinstance(event, Event) and event.id == wanted:
             return list(documents[:number]), list(documents[: number + 1])
-    raise UserError(f"{place} is not decided: it was lost with its connection, or is none.")
+    raise UserError(f"{place} was not handled: its connection was lost, or it is no exchange.")
 
 
 def requests_in(documents: Sequence[bytes]) -> int:
@@ -72,9 +72,10 @@ def _ms_of(text: str, zone: tzinfo, option: str) -> int:
     found = ms_of_iso(text, zone)
     if found is None:
         raise UserError(
-            f"{option} {text} is neither an exchange of the recording nor a time.",
-            "An exchange goes by its file and line, as --out names it (orders.jsonl:120); a time is"
-            " like 2026-03-01T12:00:03, or ms since 1970.",
+            f"Invalid value of {option}: {text!r} is neither an exchange of the recording nor a"
+            " time.",
+            "Pass the exchange's file and line as in --out (orders.jsonl:120), a time"
+            " (2026-03-01T12:00:03), or ms since 1970.",
         )
     return found
 

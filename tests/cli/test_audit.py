@@ -81,7 +81,7 @@ def test_lines_that_cannot_be_read_are_told(empty_directory: Path) -> None:
     (empty_directory / "mixed.jsonl").write_text('{"broken\n')
     done = brokertwin("audit", INFO, "mixed.jsonl", cwd=empty_directory)
     assert done.returncode == 0
-    assert "1 line could not be read" in done.stderr
+    assert "Could not read 1 line" in done.stderr
     assert "mixed.jsonl:1" in done.stderr
 
 

@@ -78,7 +78,7 @@ def _first(process: "subprocess.Popen[str]") -> tuple[Address, str]:
     assert process.stderr is not None
     for line in process.stderr:
         printed += line
-        if match := re.search(r"clients connect to (\S+):(\d+)", line):
+        if match := re.search(r"listening on (\S+):(\d+),", line):
             return Address(match[1], int(match[2])), printed
     raise AssertionError(f"ended with {process.wait(TIMEOUT_S)}: {printed}")
 
@@ -115,7 +115,7 @@ def test_standard_output_has_documents_and_nothing_else(gateway: Running) -> Non
             client.call("METADATA", 12, {"topics": []})
         assert running.end() == 0
     assert [name_of(each) for each in lines_of(running.out)] == ["METADATA"]
-    assert len(running.errors.splitlines()) == 1, "quiet: only where clients connect"
+    assert len(running.errors.splitlines()) == 1, "quiet: only the listen address"
 
 
 def test_no_password_is_in_any_output(gateway: Running, tmp_path: Path) -> None:
@@ -204,13 +204,13 @@ def test_what_a_topic_does_not_take_is_said(kafka: str) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "Give either --out FILE or --topic NAME."),
-        (("--out", "x.jsonl", "--topic", "x"), "Give either --out FILE or --topic NAME."),
-        (("--out", "x.jsonl", "--listen", "9092"), "--listen 9092: expected HOST:PORT."),
-        (("--out", "x.jsonl", "--broker", "9092"), "--broker 9092: expected HOST:PORT."),
-        (("--out", "x.jsonl", "--listen", "0.0.0.0:0"), "Give --advertise HOST"),
-        (("--out", "there.jsonl"), "there.jsonl has something in it already."),
-        (("--out", "x.jsonl", "--broker", "localhost:1"), "Kafka at localhost:1 does not answer"),
+        ((), "Pass either --out FILE or --topic NAME."),
+        (("--out", "x.jsonl", "--topic", "x"), "Pass either --out FILE or --topic NAME."),
+        (("--out", "x.jsonl", "--listen", "9092"), "Invalid value of --listen: '9092'."),
+        (("--out", "x.jsonl", "--broker", "9092"), "Invalid value of --broker: '9092'."),
+        (("--out", "x.jsonl", "--listen", "0.0.0.0:0"), "Add --advertise HOST"),
+        (("--out", "there.jsonl"), "there.jsonl already exists and is not empty."),
+        (("--out", "x.jsonl", "--broker", "localhost:1"), "Kafka at localhost:1 did not respond"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(

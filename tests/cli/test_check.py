@@ -30,7 +30,7 @@ def test_a_snapshot_is_checked_with_ours_or_a_suite_of_ones_own(
 ) -> None:
     good = brokertwin("check", snapshot.parent, "--docs", "docs", cwd=tmp_path)
     assert (good.returncode, good.stderr.splitlines()[0]) == (0, f"snapshot {snapshot}")
-    assert "snapshot: 18 of 18 expectations met, 1 rows" in good.stdout
+    assert "snapshot: 18 of 18 expectations met, 1 row" in good.stdout
     page = (tmp_path / "docs" / "snapshot.html").read_text(encoding="utf-8")
     assert "expire_timestamp" in page
     (tmp_path / "mine.yaml").write_text(SUITE)
@@ -51,18 +51,18 @@ def test_a_parquet_file_with_a_planted_violation_has_exit_code_3(
     assert done.returncode == 3, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "critical" in done.stdout and "-7" in done.stdout
-    assert done.stdout.splitlines()[-1] == "snapshot: 16 of 17 expectations met, 1 rows"
+    assert done.stdout.splitlines()[-1] == "snapshot: 16 of 17 expectations met, 1 row"
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--suite", "none.yaml"), "The suite none.yaml cannot be read"),
-        (("--suite", "list.json"), "list.json is no suite of great-expectations."),
+        (("--suite", "none.yaml"), "Cannot read the suite none.yaml"),
+        (("--suite", "list.json"), "list.json is not a great-expectations suite."),
         (("here.parquet", "--suite", "typo.yaml"), "expect_column_valeus not found"),
-        (("here.parquet", "--on", "records"), "--on records is of topics"),
-        (("--from", "3"), "--from and --to are offsets of topics."),
-        (("list.json",), "list.json is no Parquet file"),
+        (("here.parquet", "--on", "records"), "with --on records, which checks topics"),
+        (("--from", "3"), "--from and --to are offsets in a topic, but no topic is checked."),
+        (("list.json",), "Cannot read list.json as a Parquet file"),
         (("nowhere",), "There is no snapshot in nowhere."),
     ],
 )

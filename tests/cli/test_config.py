@@ -37,5 +37,5 @@ def test_a_misspelt_variable_is_refused_with_the_nearest(
     result = CliRunner().invoke(app, ["config", "show"])
     assert isinstance(result.exception, UserError)
     assert str(result.exception) == (
-        "BROKERTWIN_CELS in the environment is no setting. Did you mean BROKERTWIN_CELLS?"
+        "Unknown setting BROKERTWIN_CELS in the environment. Did you mean BROKERTWIN_CELLS?"
     )

@@ -73,7 +73,7 @@ def test_a_task_that_fails_is_told(files: Files) -> None:
     files.copy.mkdir()
     done = brokertwin(*files.words("--timeout", 1))
     assert done.returncode == 1
-    assert "copy-0 has failed: IsADirectoryError" in done.stderr
+    assert "copy-0 failed: IsADirectoryError" in done.stderr
     assert "lines-0: 3 lines" in done.stderr
 
 
@@ -82,11 +82,11 @@ def test_a_task_that_fails_is_told(files: Files) -> None:
     [
         ({"connector.class": "JdbcSource"}, (), "FileStreamSource and FileStreamSink are known"),
         ({"file": ""}, (), "lines has no file."),
-        ({}, ("--workers", "2"), "A standalone worker is alone."),
+        ({}, ("--workers", "2"), "A standalone worker has no group"),
         ({}, ("lines.properties",), "Several connectors have the name lines."),
-        ({}, ("one", "two"), "Several files have no connector.class"),
+        ({}, ("one", "two"), "Several property files have no connector.class"),
         ({}, ("slow",), "heartbeat.interval.ms must be below session.timeout.ms."),
-        ({}, ("--kafka-config", "secured"), "sasl.mechanism is GSSAPI"),
+        ({}, ("--kafka-config", "secured"), "Unsupported sasl.mechanism GSSAPI"),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -99,16 +99,19 @@ def test_the_coordinator_may_assign(gateway: Running, topic: str) -> None:
     assert sorted(map(int, read.stdout.split())) == list(range(20))
     wrong = brokertwin("consume", topic, *words, "--remote-assignor", "none", *boot)
     assert wrong.returncode == 2
-    assert "member 1 can not go on: UNSUPPORTED_ASSIGNOR" in wrong.stderr
+    assert "member 1 stopped: 112 UNSUPPORTED_ASSIGNOR" in wrong.stderr
     mixed = brokertwin("consume", topic, *words, "--assignor", "range", *boot)
-    assert (mixed.returncode, "--assignor is for the classic" in mixed.stderr) == (2, True)
+    assert (
+        mixed.returncode,
+        "Cannot combine --assignor with --protocol consumer" in mixed.stderr,
+    ) == (2, True)
 
 
 def test_a_pattern_stands_in_the_place_of_topics() -> None:
     for topics, include in ((None, None), (["orders"], ".*")):
-        with pytest.raises(UserError, match="Either topics or a pattern"):
+        with pytest.raises(UserError, match="needs either topics or --include"):
             consume._check_wanted(topics, include, consume.Protocol.CLASSIC)
-    with pytest.raises(UserError, match=re.escape("orders( is no regular expression")):
+    with pytest.raises(UserError, match=re.escape("Invalid regular expression 'orders('")):
         consume._check_wanted(None, "orders(", consume.Protocol.CLASSIC)
 
 
@@ -117,7 +120,7 @@ def test_a_transaction_is_seen_when_it_is_committed(gateway: Running, topic: str
     words = ("--transactional-id", "loader", "--transaction-size", 4)
     sent = brokertwin("produce", topic, *words, *boot, text=numbers(10))
     assert sent.returncode == 0, sent.stderr
-    assert "3 transactions committed" in sent.stderr
+    assert "committed 3 transactions" in sent.stderr
     before = log_ends(gateway, topic)
     process = subprocess.Popen(
         command("produce", topic, "--transactional-id", "loader", *boot),
@@ -131,7 +134,7 @@ def test_a_transaction_is_seen_when_it_is_committed(gateway: Running, topic: str
     wait_until(lambda: log_ends(gateway, topic) > before, "the record is there")
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE_S)
-    assert "a transaction of 1 records is aborted" in errors
+    assert "aborted a transaction of 1 record" in errors
     words = ("--group", "t", "--from-beginning", "--timeout", 0.5)
     read = brokertwin("consume", topic, *words, "--read-committed", *boot)
     assert sorted(map(int, read.stdout.split())) == list(range(10))
@@ -170,13 +173,16 @@ def test_what_is_missing_or_wrong_is_said(gateway: Running, topic: str, tmp_path
     wrong = brokertwin("produce", topic, *boot, "--partition", 9, "--max-block-ms", 300, text="1")
     assert f"{topic} has 4 partitions and none of number 9" in wrong.stderr.replace("\n", " ")
     file = brokertwin("produce", topic, tmp_path / "none", *boot)
-    assert (file.returncode, "cannot be read: No such file" in file.stderr) == (2, True)
+    assert (file.returncode, "Cannot read no-such-file: No such file" in file.stderr) == (2, True)
     absent = brokertwin("consume", "none", "--group", "n", *boot, "--timeout", 0.3)
-    assert "there is no topic none yet; waiting for it" in absent.stderr
+    assert "topic none does not exist yet; waiting for it" in absent.stderr
     secured = tmp_path / "client.properties"
     secured.write_text(f"bootstrap.servers={gateway.bootstrap}\nsecurity.protocol=SASL_SSL\n")
     refused = brokertwin("consume", topic, "--group", "n", "--kafka-config", secured)
-    assert (refused.returncode, "sasl.mechanism is GSSAPI; spoken are PLAIN" in refused.stderr) == (
+    assert (
+        refused.returncode,
+        "Unsupported sasl.mechanism GSSAPI; supported are PLAIN" in refused.stderr,
+    ) == (
         2,
         True,
     )
@@ -212,4 +218,4 @@ def test_who_is_not_known_is_not_let_in_by_the_secured_example() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "100\nmallory was not let in\n"
-    assert "The broker does not let mallory in" in done.stderr
+    assert "The broker rejected the login of mallory" in done.stderr

@@ -76,13 +76,13 @@ def test_what_is_shown_has_no_key(file: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text", "message"),
     [
-        (("add", "FILE", "alice"), "", "A password has one character at least"),
-        (("add", "FILE", "alice"), b"\xff\n", "is not UTF-8"),
-        (("add", "FILE", ""), "x", "A user name has one character at least"),
-        (("add", "FILE", "alice", "--iterations", "100"), "x", "Kafka takes from 4096 to 16384"),
+        (("add", "FILE", "alice"), "", "A password must have at least one character"),
+        (("add", "FILE", "alice"), b"\xff\n", "is not valid UTF-8"),
+        (("add", "FILE", ""), "x", "A user name must have at least one character"),
+        (("add", "FILE", "alice", "--iterations", "100"), "x", "Pass 4096 to 16384, as in Kafka."),
         (("add", "FILE", "alice", "--mechanism", "PLAIN"), "x", "SCRAM-SHA-512"),
         (("add", "FILE", "alice", "secret"), "", "unexpected extra argument"),
-        (("remove", "FILE", "alice"), "", "no such file"),
+        (("remove", "FILE", "alice"), "", "does not exist"),
         (("list", "FILE"), "", "brokertwin credentials add"),
     ],
 )

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT_S = 1500
 KINDS = ("requests", "responses", "records", "offsets")
 COLUMNS = 80
-SENTENCE = re.compile("answers are what|dead letters, requests|offsets of micro-batch")
+SENTENCE = re.compile("responses match|dead letters, requests|offsets of micro-batch")
 """Lines that are not of the tables."""
 
 API_NAMES = {api.name for api in KAFKA_APIS.values()}
@@ -60,7 +60,7 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    agreed = re.search(r"([\d,]+) of 8,338 answers are what Apache Kafka", done.stdout)
+    agreed = re.search(r"([\d,]+) of 8,338 responses match Apache Kafka", done.stdout)
     assert agreed is not None, done.stdout[-3000:]
     assert int(agreed.group(1).replace(",", "")) >= 7800
     assert "offset_reset.11.earliest" in done.stdout

@@ -111,16 +111,16 @@ def test_what_was_answered_outlives_kills_while_the_journal_is_compacted(tmp_pat
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--listen", "9092"), "--listen 9092: expected HOST:PORT."),
-        (("--advertise", "host:99999"), "--advertise host:99999: expected HOST:PORT."),
+        (("--listen", "9092"), "Invalid value of --listen: '9092'."),
+        (("--advertise", "host:99999"), "Invalid value of --advertise: 'host:99999'."),
         (("--set", "num.partition=3"), "Did you mean num.partitions"),
-        (("--listen", "0.0.0.0:9092"), "Give --advertise HOST:PORT"),
+        (("--listen", "0.0.0.0:9092"), "Add --advertise HOST:PORT"),
         (("--journal", "/proc/none/journal"), "cannot be opened"),
-        (("--journal-fsync", "1s"), "--journal-fsync needs --journal"),
-        (("--journal", "j", "--journal-fsync", "soon"), "expected always, never, or a time"),
-        (("--prefix", "jobs"), "--prefix is for --engine spark"),
+        (("--journal-fsync", "1s"), "--journal-fsync requires --journal"),
+        (("--journal", "j", "--journal-fsync", "soon"), "Pass always, never, or a time"),
+        (("--prefix", "jobs"), "Cannot combine --prefix with --engine local"),
         (("--engine", "spark", "--brokers", "2"), "are in the topic brokertwin.placement"),
-        (("--engine", "spark", "--journal", "file"), "keeps its state in its checkpoint"),
+        (("--engine", "spark", "--journal", "file"), "the checkpoint has the job's state"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], text: str) -> None:

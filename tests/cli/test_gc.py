@@ -45,7 +45,7 @@ BATCHES = KEPT + 3 * CHUNK_BATCHES_MAX
 def test_a_time_that_is_none_or_too_short_is_refused(text: str) -> None:
     result = CliRunner().invoke(app, ["gc", "--older-than", text])
     assert isinstance(result.exception, UserError)
-    assert result.exception.message.startswith(f"--older-than {text}: ")
+    assert "--older-than" in result.exception.message and text in result.exception.message
 
 
 def test_a_terminal_shows_how_far_a_topic_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_what_no_log_has_goes_and_what_a_log_has_is_read_as_before(
 ) -> None:
     """A log longer than the index in state, a refused batch, a deleted topic, a job behind."""
     made = Job(kafka, tmp_path)
-    with pytest.raises(UserError, match="is no checkpoint with a committed batch"):
+    with pytest.raises(UserError, match="is not a checkpoint with a committed micro-batch"):
         Sources(made.bench.settings)
     made.create("long")
     made.create("short")
@@ -212,7 +212,7 @@ def _assert_nothing_is_deleted_where_something_is_lost(made: Job) -> None:
     known = facts.read(other)
     assert known is not None
     facts.write(other, msgspec.structs.replace(known, requests_topic_id="another"))
-    with pytest.raises(UserError, match="a job that reads another topic"):
+    with pytest.raises(UserError, match="a job that does not read"):
         Sources(load({**made.bench.flags, "checkpoint": other}).settings)
 
 

@@ -44,8 +44,8 @@ def test_logs_of_a_cluster_become_one_file_in_order(empty_directory: Path) -> No
     assert [one["time"] for one in written] == sorted(one["time"] for one in written)
     assert Counter(one["broker"] for one in written) == {1: 1079, 2: 1060, 3: 339, 100: 645}
     out = done.stdout.decode()
-    assert "read 3123 lines" in out
-    assert "completed with batch headers: 592 partitions of Produce" in out
+    assert "read 3,123 lines" in out
+    assert "added batch headers to 592 partitions of Produce requests" in out
     assert "wrote 3123 documents" in out
     produced = [one for one in written if one["requestHeader"]["requestApiKey"] == 0]
     assert all(one["request"]["topicData"][0]["partitionData"][0]["batches"] for one in produced)
@@ -84,7 +84,7 @@ def test_standard_input_and_output(empty_directory: Path) -> None:
     written = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(written) == len(content.splitlines())
     assert {one["broker"] for one in written} == {1}
-    assert b"0 damaged lines, 172 without batch headers" in b" ".join(done.stderr.split())
+    assert b"0 damaged lines, 172 batches without headers" in b" ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("words", [["out.jsonl.gz"], [SINGLE, "--batches", DUMP]])
@@ -102,7 +102,7 @@ def test_a_file_is_not_written_over_unless_that_is_asked_for(empty_directory: Pa
     file.write_text("mine\n")
     refused = ingest(SINGLE, "--out", file, cwd=empty_directory)
     assert refused.returncode == 2
-    assert b"has something in it already" in refused.stderr
+    assert b"already exists and is not empty" in refused.stderr
     assert file.read_text() == "mine\n"
     assert ingest(SINGLE, "--out", file, "--force", cwd=empty_directory).returncode == 0
     assert len(documents(file)) > 200
@@ -111,17 +111,20 @@ def test_a_file_is_not_written_over_unless_that_is_asked_for(empty_directory: Pa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "What is to be read?"),
-        (["x.log", "--from-topic", "t"], "What is to be read?"),
-        (["x.log", "--out", "o"], "x.log cannot be read: No such file"),
-        ([SINGLE, "--out", "o", "--time-zone", "Mars/Olympus"], "There is no time zone Mars"),
-        ([SINGLE, "--bootstrap", "localhost:1"], "Kafka at localhost:1 does not answer"),
-        ([SINGLE, "--no-send"], "With --no-send there has to be --out FILE."),
-        ([SINGLE, "--out", "no/such/file"], "no/such/file cannot be written"),
-        ([SINGLE, "--out", "o", "--batches-config", "x"], "--batches-config says how to reach"),
-        ([SINGLE, "--out", "o", "--batches", CAPTURE], "shows no batch of a partition"),
-        (["-", "--out", "o"], "Which broker stdin is of"),
-        ([SINGLE, "--out", "-", "--json"], "would both write to standard output"),
+        ([], "needs one source"),
+        (["x.log", "--from-topic", "t"], "needs one source"),
+        (["x.log", "--out", "o"], "Cannot read x.log: No such file"),
+        ([SINGLE, "--out", "o", "--time-zone", "Mars/Olympus"], "Unknown time zone Mars"),
+        ([SINGLE, "--bootstrap", "localhost:1"], "Kafka at localhost:1 did not respond"),
+        ([SINGLE, "--no-send"], "--no-send without --out would discard all events."),
+        ([SINGLE, "--out", "no/such/file"], "Cannot write to no/such/file"),
+        (
+            [SINGLE, "--out", "o", "--batches-config", "x"],
+            "--batches-config has no effect without --batches-from",
+        ),
+        ([SINGLE, "--out", "o", "--batches", CAPTURE], "has no batch of a partition"),
+        (["-", "--out", "o"], "Cannot tell which broker stdin belongs to"),
+        ([SINGLE, "--out", "-", "--json"], "both write to standard output"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(

@@ -56,4 +56,4 @@ def test_start_status_stop(tmp_path: Path) -> None:
 def test_a_refused_property_is_explained(tmp_path: Path) -> None:
     done = kafka("start", "--property", "node.id=7", data_dir=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == "The embedded broker sets node.id itself.\n"
+    assert done.stderr == "Cannot set node.id: the embedded broker sets it itself.\n"

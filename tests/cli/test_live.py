@@ -37,13 +37,13 @@ def test_elsewhere_the_first_and_the_last_batch_give_a_line() -> None:
     lines = shown(False, *(progress(n, 10, 10 * n + 10) for n in range(5))).splitlines()
     assert len(lines) == 2
     assert re.match(r"\d\d:\d\d:\d\d requests 10, responses 9, dead letters 2, rate ", lines[0])
-    assert "lag 17, state 20.4 MB, fetch sessions 12 of 3,400 partitions, 5 evicted," in lines[1]
+    assert "lag 17, state 20.4 MB, fetch sessions 12 with 3,400 partitions, 5 evicted," in lines[1]
     assert lines[1].endswith("batch 4 in 0.75 s")
 
 
 def test_on_a_terminal_there_is_a_table() -> None:
     text = shown(True, progress(3, 10, 1234))
-    for part in ("requests", "1,234", "1,233", "20.4 MB", "12 of 3,400", "3 in 0.75 s"):
+    for part in ("requests", "1,234", "1,233", "20.4 MB", "12 with 3,400", "3 in 0.75 s"):
         assert part in text
 
 

@@ -90,4 +90,4 @@ def test_it_tells_what_a_leader_has_had_written(kafka: str) -> None:
     assert "2 archived, delivered 5 times; 3 to 4 acknowledged" in " ".join(table.split())
     lacking = brokertwin("offsets", "shares", kafka, "--group", "nobody")
     assert (lacking.returncode, lacking.stdout) == (2, "")
-    assert "has nothing of the share groups nobody" in lacking.stderr
+    assert "has no state of the share groups nobody" in lacking.stderr

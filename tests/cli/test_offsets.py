@@ -69,7 +69,7 @@ def test_what_is_committed_is_shown_as_it_was_at_a_time() -> None:
             *("offsets", "diff", RECORDED, when, "now", "--group", "classic", "--json")
         ).stdout
     )
-    assert changed == {"group": "classic", **row, "before": 10, "after": 2, "by": "-8"}
+    assert changed == {"group": "classic", **row, "before": 10, "after": 2, "change": "-8"}
 
 
 def test_a_csv_file_is_a_source_too(tmp_path: Path) -> None:
@@ -120,24 +120,30 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("history", "FILE.csv", "g"), "has offsets and no history"),
+        (("history", "FILE.csv", "g"), "has offsets but no history"),
         (("show", "nowhere"), "nowhere is neither a directory nor an address"),
         (("show", "."), ". has no offsets"),
-        (("show", "ONE.csv"), "A file without groups is one group's: --group GROUP"),
-        (("export", RECORDED, "--csv", "no/where.csv"), "no/where.csv cannot be written: No such"),
-        (("export", RECORDED, "--parquet", "no/where"), "no/where cannot be written: No such"),
-        (("export", RECORDED, "--csv", "x.csv", "--dry-run"), "go with --to HOST:PORT alone"),
+        (("show", "ONE.csv"), "If the file has no group column, add --group GROUP"),
+        (("export", RECORDED, "--csv", "no/where.csv"), "Cannot write to no/where.csv: No such"),
+        (("export", RECORDED, "--parquet", "no/where"), "Cannot write to no/where: No such"),
+        (("export", RECORDED, "--csv", "x.csv", "--dry-run"), "have no effect without --to"),
         (("diff", RECORDED, "now", "2026-01-01"), "TIME now is after LATER 2026-01-01"),
-        (("import", "DIR", "localhost:1"), "DIR is no address. An address is like"),
-        (("show", "FILE.csv"), "FILE.csv:2 is not group,topic,partition,offset: one,two"),
-        (("show", RECORDED, "--group", "none"), "has no offsets of none"),
-        (("show", RECORDED, "--at", "noon"), "--at noon is no time"),
+        (("import", "DIR", "localhost:1"), "Invalid address 'DIR'. Pass HOST:PORT"),
+        (
+            ("show", "FILE.csv"),
+            "Cannot read FILE.csv:2: expected group,topic,partition,offset, found one,two",
+        ),
+        (("show", RECORDED, "--group", "none"), "has no offsets of the groups none"),
+        (("show", RECORDED, "--at", "noon"), "Invalid time for --at: 'noon'"),
         (("history", RECORDED, "classic", "--only", "up"), "'up' is not a valid Direction"),
-        (("export", RECORDED), "Give one of --csv FILE, --parquet FILE and --to"),
-        (("import", "localhost:1", "DIR"), "does not answer"),
-        (("show", "LATIN.csv"), "LATIN.csv cannot be read: it is not in UTF-8"),
-        (("show", "TWICE.csv"), "TWICE.csv:2 has g,orders,0 a second time"),
-        (("show", "BELOW.csv"), "BELOW.csv:1 is not group,topic,partition,offset: g,orders,-1,0"),
+        (("export", RECORDED), "Pass one of --csv FILE, --parquet FILE and --to"),
+        (("import", "localhost:1", "DIR"), "did not respond"),
+        (("show", "LATIN.csv"), "Cannot read LATIN.csv: it is not valid UTF-8"),
+        (("show", "TWICE.csv"), "TWICE.csv:2 repeats g,orders,0"),
+        (
+            ("show", "BELOW.csv"),
+            "Cannot read BELOW.csv:1: expected group,topic,partition,offset, found g,orders,-1,0",
+        ),
     ],
     ids=lambda each: each[0] if isinstance(each, tuple) else "",
 )
@@ -223,7 +229,7 @@ def test_offsets_go_from_one_real_cluster_to_another(
     words = ("--group", moving, "--group", at_end, "--json")
     to = ("offsets", "export", backup, *words, "--to", other, "--by-time", kafka)
     verdicts = [
-        (d["group"], d["there"], d["verdict"])
+        (d["group"], d["target"], d["verdict"])
         for d in documents(brokertwin(*to, "--dry-run").stdout)
     ]
     assert verdicts == [(at_end, 120, "fine"), (moving, 104, "fine")]
@@ -323,4 +329,4 @@ def test_a_jobs_own_topic_is_kept_and_says_whose_a_commit_was(kafka: str, tmp_pa
     assert all(str(m["by"]).startswith("a (client bench at ") for m in moves)
     refused = brokertwin("offsets", "import", kafka, backup)
     assert refused.returncode == 2
-    assert "Give each cluster a directory of its own." in refused.stderr
+    assert "Use one directory for each cluster." in refused.stderr

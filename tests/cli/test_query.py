@@ -65,12 +65,15 @@ def test_without_sql_every_table_is_told() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("from groups", SHORT, "--json", "--csv"), "Choose one of them."),
+        (("from groups", SHORT, "--json", "--csv"), "Pass only one of them."),
         (("from group", SHORT), "Parser Error"),
         (("from groups", SHORT, "--as-of", "noon"), "noon"),
         (("from groups", "none.jsonl"), "none.jsonl does not exist."),
-        (("from groups", "--checkpoint", "nowhere"), "no checkpoint with a committed batch"),
-        (("from groups", SHORT, "--parquet", "no/such/file"), "cannot be written"),
+        (
+            ("from groups", "--checkpoint", "nowhere"),
+            "not a checkpoint with a committed micro-batch",
+        ),
+        (("from groups", SHORT, "--parquet", "no/such/file"), "Cannot write to"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(words: tuple[object, ...], message: str) -> None:

@@ -31,21 +31,23 @@ def taken() -> Iterator[int]:
 
 def test_a_master_that_is_none(tmp_path: Path) -> None:
     [message, _] = refused(tmp_path, "--master", "sprk://host:7077", **NO_JAVA)
-    assert message.startswith("master = 'sprk://host:7077' (flag): Spark takes local[N], local[*]")
+    assert message.startswith(
+        "Invalid value of master: 'sprk://host:7077' (from flag): expected local[N]"
+    )
 
 
 def test_a_master_where_nobody_listens(tmp_path: Path) -> None:
     [message, hint] = refused(tmp_path, "--master", f"spark://{NOBODY}", **NO_JAVA)
     assert message == (
-        f"The Spark master spark://{NOBODY} does not answer ({NOBODY}: Connection refused)."
+        f"The Spark master spark://{NOBODY} did not respond ({NOBODY}: Connection refused)."
     )
-    assert hint == "Is it running, and is --master right?"
+    assert hint == "Check that it is running, and check --master."
 
 
 def test_yarn_without_its_configuration(tmp_path: Path) -> None:
     nowhere = {"HADOOP_CONF_DIR": "", "YARN_CONF_DIR": ""}
     [message, hint] = refused(tmp_path, "--master", "yarn", **nowhere, **NO_JAVA)
-    assert message == "The Spark master yarn needs YARN's configuration."
+    assert message == "The Spark master yarn requires YARN's configuration."
     assert "HADOOP_CONF_DIR" in hint
 
 
@@ -58,17 +60,20 @@ def test_a_machine_without_java(tmp_path: Path) -> None:
 def test_a_port_to_be_watched_at_that_is_taken(tmp_path: Path, taken: int) -> None:
     for at in (f"{taken}", f"127.0.0.1:{taken}"):
         [message, hint] = refused(tmp_path, "--http-listen", at, **NO_JAVA)
-        assert message == f"--http-listen {at}: Address already in use."
-        assert hint == "Choose another port, or 0 for any that is free."
+        assert message == f"Cannot listen on --http-listen {at}: Address already in use."
+        assert hint == "Choose another port, or 0 for any free port."
 
 
 @pytest.mark.parametrize(
     ("at", "message"),
     [
-        ("99999", "--http-listen 99999: expected [HOST:]PORT."),
-        ("-1", "--http-listen -1: expected [HOST:]PORT."),
-        (":9404", "--http-listen :9404: expected [HOST:]PORT."),
-        ("192.0.2.1:9404", "--http-listen 192.0.2.1:9404: Cannot assign requested address."),
+        ("99999", "Invalid value of --http-listen: '99999'."),
+        ("-1", "Invalid value of --http-listen: '-1'."),
+        (":9404", "Invalid value of --http-listen: ':9404'."),
+        (
+            "192.0.2.1:9404",
+            "Cannot listen on --http-listen 192.0.2.1:9404: Cannot assign requested address.",
+        ),
     ],
 )
 def test_an_address_to_be_watched_at_that_cannot_be(tmp_path: Path, at: str, message: str) -> None:
@@ -78,10 +83,10 @@ def test_an_address_to_be_watched_at_that_cannot_be(tmp_path: Path, at: str, mes
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "--follow-offsets has no directory."),
+        ((), "--follow-offsets requires --follow-into."),
         (
             ("--follow-into", "backup", "--available-now"),
-            "--follow-offsets goes on and --available-now ends.",
+            "Cannot combine --follow-offsets with --available-now.",
         ),
     ],
 )
@@ -95,7 +100,7 @@ def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("mine")
     [message, hint] = refused(tmp_path, "--checkpoint", str(file))
-    assert message == f"The checkpoint {file} is a file; it has to be a directory."
+    assert message == f"--checkpoint {file} is a file."
     assert hint == "Choose another --checkpoint."
     assert file.read_text() == "mine"
 
@@ -103,7 +108,7 @@ def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
 def test_a_checkpoint_that_cannot_be_written(tmp_path: Path) -> None:
     """Below /proc nobody makes a directory, root neither."""
     [message, _] = refused(tmp_path, "--checkpoint", "/proc/checkpoint")
-    assert message.startswith("The checkpoint /proc/checkpoint cannot be written: ")
+    assert message.startswith("Cannot write to the checkpoint /proc/checkpoint: ")
 
 
 def test_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
@@ -111,15 +116,16 @@ def test_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "photos" / "cat.jpeg").write_text("mine")
     [message, hint] = refused(tmp_path, "--checkpoint", str(tmp_path / "photos"))
     assert message == (
-        f"{tmp_path}/photos is a directory with other files, but none of brokertwin's."
+        f"--checkpoint {tmp_path}/photos is a directory with other files, but not a checkpoint of"
+        " brokertwin."
     )
-    assert hint.startswith("Choose another --checkpoint")
+    assert hint.startswith("Pass an empty directory")
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpeg"]
 
 
 def test_a_misspelt_variable(tmp_path: Path) -> None:
     assert refused(tmp_path, BROKERTWIN_CELS="4", **NO_JAVA) == [
-        "BROKERTWIN_CELS in the environment is no setting.",
+        "Unknown setting BROKERTWIN_CELS in the environment.",
         "Did you mean BROKERTWIN_CELLS?",
     ]
 
@@ -128,5 +134,5 @@ def test_checks_of_records_that_are_not_written(tmp_path: Path) -> None:
     checked = ("--check-every", "1 minute", "--check-on", "snapshot,records")
     for words in ((), ("--no-records",), ("--no-records", "--brokers", "2", "--cells", "2")):
         [message, hint] = refused(tmp_path, *checked, *words)
-        assert message == "The checks are to look at records, and the job writes none."
-        assert hint.startswith("Start the job with --records")
+        assert message == "Cannot check records, because the job does not write them."
+        assert hint.startswith("Add --records")

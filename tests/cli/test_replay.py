@@ -200,12 +200,12 @@ def test_what_is_not_built_is_counted_in_n(empty_directory: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("missing.jsonl",), "missing.jsonl cannot be read: No such file or directory."),
+        (("missing.jsonl",), "Cannot read missing.jsonl: No such file or directory."),
         ((PRODUCER, "--set", "x=1"), "Kafka 4.3 has no broker setting x."),
         ((PRODUCER, "--cluster", "a.b"), "is not 1 to 40 of the characters"),
-        ((PRODUCER, "--json", "--out", "-"), "would both write to standard output."),
-        ((PRODUCER, "--records", "all.jsonl"), "--records gives the rows that a job writes"),
-        ((PRODUCER, "--out", "no/such/file"), "no/such/file cannot be written"),
+        ((PRODUCER, "--json", "--out", "-"), "both write to standard output."),
+        ((PRODUCER, "--records", "all.jsonl"), "--records requires --job"),
+        ((PRODUCER, "--out", "no/such/file"), "Cannot write to no/such/file"),
     ],
 )
 def test_what_the_user_can_put_right(
@@ -278,7 +278,7 @@ def test_it_shows_what_differs_between_two_moments(empty_directory: Path) -> Non
     words = ("--state", "groups", "--diff", "beginning", "end")
     assert [each["change"] for each in differing(*words, cwd=empty_directory)] == ["added"]
     done = replay(GROUP, "--diff", "end", "end", cwd=empty_directory)
-    assert done.stdout == "nothing differs between end and end\n"
+    assert done.stdout == "no difference between end and end\n"
 
 
 def test_it_shows_what_differs_between_two_recordings(empty_directory: Path) -> None:
@@ -306,7 +306,7 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
     went_on = run("replay", "tuesday.jsonl", "--from", "one", "--compare", "--keep", "two")
     assert went_on.splitlines()[-1] == "agree 621 of 621"
     both = run("replay", *BROKER, GROUP, "--diff", "end", "two")
-    assert both == "nothing differs between end and two\n"
+    assert both == "no difference between end and two\n"
     changed = run("replay", "--diff", "one", "two", "--state", "offsets", "--json")
     assert {each["change"] for each in json.loads(changed)} == {"changed"}
     shown = run("replay", "--from", "two", "--state", "groups", "--json")
@@ -325,20 +325,26 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--state", "people"), "There is no people to show"),
-        (("--state", "groups", "--compare"), "--state and --compare are two reports"),
-        (("--state", "groups", "--engine", "spark"), "--state is about the state of this process"),
-        (("--until", "12"), "--until says when --state looks"),
-        (("--until", "12", "--compare", "--keep", "x"), "--until says when --state looks"),
-        (("--keep", "x", "--engine", "spark"), "--keep is about the state of this process"),
-        (("--from", "x", "--engine", "spark"), "--from is about the state of this process"),
+        (("--state", "people"), "Unknown kind of items: people"),
+        (("--state", "groups", "--compare"), "Cannot combine --state with --compare"),
+        (("--state", "groups", "--engine", "spark"), "Cannot combine --state with --engine spark"),
+        (("--until", "12"), "--until requires --state or --keep"),
+        (("--until", "12", "--compare", "--keep", "x"), "--until requires --state or --keep"),
+        (("--keep", "x", "--engine", "spark"), "Cannot combine --keep with --engine spark"),
+        (("--from", "x", "--engine", "spark"), "Cannot combine --from with --engine spark"),
         (("--from", "x"), "x has no state of a replay"),
-        (("--diff", "beginning", "end", "--keep", "x"), "--diff is a report of its own"),
-        (("--diff", "noon", "end"), "--diff noon is neither an exchange of the recording nor a ti"),
-        (("--diff", "beginning", "end", "--compare"), "--diff is a report of its own"),
-        (("--diff", "beginning", "end", "--until", "12"), "--diff is a report of its own"),
-        (("--diff", "beginning", "end", "--check"), "--diff is a report of its own"),
-        (("--diff", "beginning", "end", "--out", "x"), "--diff is a report of its own"),
+        (("--diff", "beginning", "end", "--keep", "x"), "--diff can only be combined with --state"),
+        (
+            ("--diff", "noon", "end"),
+            "Invalid value of --diff: 'noon' is neither an exchange of the",
+        ),
+        (("--diff", "beginning", "end", "--compare"), "--diff can only be combined with --state"),
+        (
+            ("--diff", "beginning", "end", "--until", "12"),
+            "--diff can only be combined with --state",
+        ),
+        (("--diff", "beginning", "end", "--check"), "--diff can only be combined with --state"),
+        (("--diff", "beginning", "end", "--out", "x"), "--diff can only be combined with --state"),
         (("--state", "groups", "--until", "noon"), "neither an exchange of the recording nor a ti"),
     ],
 )

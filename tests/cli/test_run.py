@@ -75,7 +75,7 @@ def assert_a_check_stops_it(commands: Commands, places: tuple[str, ...]) -> None
     before = snapshot_store.list_all(Path(places[1]))
     stops = ("--check-every", "1 batch", "--check-suite", str(mine), "--check-policy", "stop")
     code, _, errors = commands.call("run", "--available-now", *places, *stops)
-    assert (code, "The job was stopped: the check of" in errors) == (3, True), errors
+    assert (code, "A failed check stopped the job: the check of" in errors) == (3, True), errors
     code, out, errors = commands.call("snapshot", "take", *places, "--suite", str(mine), "--json")
     assert code == 3, errors
     assert json.loads(out)["rejected"] == ["expect_table_row_count_to_equal is not met"]
@@ -147,7 +147,7 @@ def assert_its_topics_are_read(commands: Commands, sent: int) -> None:
     code, out, errors = commands.call("replay", "--job", "--compare", "--json")
     compared = json.loads(out)
     assert (code, compared["agree"], compared["of"]) == (0, sent, sent), errors
-    assert "decided in the job's own order" in errors
+    assert "using the job's own order" in errors
     code, out, errors = commands.call("replay", "--job", "--records", "-")
     written = commands.bench.rows(outputs.RECORDS)
     assert code == 0, errors
@@ -191,7 +191,7 @@ def test_what_is_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:
     assert_it_is_watched(port)
     code, _, errors = commands.call("run", "--available-now")
     assert code == 2
-    assert "Another job runs on the checkpoint" in errors
+    assert "Another job is running on the checkpoint" in errors
 
     code, out, _ = commands.call("state", "--json")
     assert code == 0
@@ -214,8 +214,8 @@ def test_what_is_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:
     started.send_signal(signal.SIGINT)
     _, errors = started.communicate(timeout=WAIT_S)
     assert started.returncode == 0, errors
-    assert f"to be watched at http://127.0.0.1:{port}/" in errors
-    ui = re.search(r"Spark's UI at (http://\S+)", errors)
+    assert f"status page at http://127.0.0.1:{port}/" in errors
+    ui = re.search(r"Spark UI at (http://\S+)", errors)
     assert ui is not None, errors
 
     code, out, _ = commands.call("dead-letters", "list", "--json")

@@ -163,7 +163,7 @@ BKS = ("--set", "ssl.keystore.type=BKS", "--set", "ssl.keystore.location=/dev/nu
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--security-protocol", "SASL_PLAINTEXT"), "needs the users' credentials"),
+        (("--security-protocol", "SASL_PLAINTEXT"), "requires --credentials"),
         (
             ("--security-protocol", "SSL", *BKS),
             "ssl.keystore.type BKS: read are PEM, PKCS12, JKS.",

@@ -49,7 +49,7 @@ def test_a_snapshot_is_checked_and_shown(tmp_path: Path) -> None:
     shown = json.loads(said("show", "--snapshots", str(tmp_path), "--json"))
     assert shown["cells"] == {"a": 1, "b": 5}
     (second / "state.parquet").write_bytes(b"other")
-    with pytest.raises(UserError, match="is broken: the SHA-256 of state"):
+    with pytest.raises(UserError, match="is damaged: the SHA-256 of state"):
         said("show", "--snapshots", str(tmp_path))
 
 
@@ -74,9 +74,9 @@ def test_a_restore_says_what_starts_the_job(tmp_path: Path) -> None:
     made_checkpoints.taken(tmp_path)
     places = ("--snapshots", str(tmp_path / "snapshots"), "--checkpoint", str(tmp_path / "new"))
     text = said("restore", *places)
-    assert "has the state of micro-batch 0; go on with" in text
+    assert "has the state of micro-batch 0; continue with" in text
     go_on = f"brokertwin run --prefix p --checkpoint {tmp_path / 'new'} --cluster default"
     assert f"{go_on} --brokers default=1\n" in text
     assert list(state_reader.read_cells(tmp_path / "new")) == ["default"]
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         said("restore", *places)

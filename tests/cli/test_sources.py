@@ -23,15 +23,18 @@ def test_it_is_one_place(
 ) -> None:
     done = brokertwin(*words, *place, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Name files, or give --topic NAME, or --job" in done.stderr
+    assert "Name files, or pass --topic NAME, or --job" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (("--checkpoint", "nowhere"), "nowhere is no checkpoint with a committed batch"),
-        (("--checkpoint", "nowhere", FILE), "--checkpoint stands in the place of a recording"),
-        (("--checkpoint", "nowhere", "--client", "a"), "--errors and --client choose"),
+        (("--checkpoint", "nowhere"), "nowhere is not a checkpoint with a committed micro-batch"),
+        (("--checkpoint", "nowhere", FILE), "Cannot combine --checkpoint with a recording"),
+        (
+            ("--checkpoint", "nowhere", "--client", "a"),
+            "Cannot combine --checkpoint with --errors or --client",
+        ),
     ],
 )
 def test_a_checkpoint_stands_alone(

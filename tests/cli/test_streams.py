@@ -77,7 +77,7 @@ def test_who_is_not_there_does_not_answer() -> None:
     assert gone.returncode == 1
     assert "does not answer" in json.loads(gone.stdout)["error"]
     wrong = brokertwin("streams", "ask", "nowhere", "counts", "the")
-    assert (wrong.returncode, "nowhere is no HOST:PORT." in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "Invalid address 'nowhere'." in wrong.stderr) == (2, True)
 
 
 def test_an_instance_answers_while_it_runs(gateway: Running) -> None:

@@ -63,7 +63,7 @@ def test_a_whole_column_is_not_folded() -> None:
     """The demo's: names of APIs stay in one piece beside long lists of errors."""
     console = Console(width=80)
     codes = "UNKNOWN_TOPIC_OR_PARTITION 12, OFFSET_OUT_OF_RANGE 3, NOT_COORDINATOR 1, NONE 300"
-    columns = ("API", "requests", "as recorded", "error codes in the answers")
+    columns = ("API", "requests", "as recorded", "error codes")
     row = ("INCREMENTAL_ALTER_CONFIGS", 316, 316, codes)
     with console.capture() as shown:
         console.print(tables.table(console, columns, [row], whole=columns[:1]))

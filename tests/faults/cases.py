@@ -339,7 +339,7 @@ def second_job(stand: Stand) -> None:
     second.start()
     wait_until(lambda: second.code is not None, "the second job is not refused")
     assert second.code == 2
-    assert "Another job runs on the checkpoint" in second.said()
+    assert "Another job is running on the checkpoint" in second.said()
     assert stand.job.code is None
 
 

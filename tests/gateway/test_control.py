@@ -161,7 +161,7 @@ def test_only_the_user_may_open_the_socket(path: Path) -> None:
 
 
 def test_a_socket_that_is_served_is_not_taken(gateway: Running, path: Path) -> None:
-    with pytest.raises(UserError, match="of a gateway that runs"):
+    with pytest.raises(UserError, match="Another gateway uses the control socket"):
         gateway.run(Control(gateway.engine, path).open())
     assert "brokers" in control.ask(path, ask="status")
 
@@ -170,7 +170,7 @@ def test_a_socket_that_nobody_serves_is_replaced(gateway: Running, tmp_path: Pat
     path = tmp_path / "left"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
         left.bind(str(path))
-    with pytest.raises(UserError, match="No gateway answers"):
+    with pytest.raises(UserError, match="No gateway responds"):
         control.ask(path, ask="status")
     made = Control(gateway.engine, path)
     gateway.run(made.open())

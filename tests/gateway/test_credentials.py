@@ -63,7 +63,7 @@ def test_a_line_that_is_no_entry_is_named_and_not_shown(file: Path, line: bytes)
     file.write_bytes(file.read_bytes() + b"\n" + line + b"\n")
     with pytest.raises(UserError) as error:
         read(file)
-    assert error.value.message == f"{file}: line 5 is no entry of a credentials file."
+    assert error.value.message == f"{file}:5 is not an entry of a credentials file."
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_what_cannot_be_an_entry_is_refused(user: str, password: str, iterations
 
 
 def test_files_that_are_no_use(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such file"):
+    with pytest.raises(UserError, match="does not exist"):
         Credentials(tmp_path / "none")
     (tmp_path / "empty").touch()
-    with pytest.raises(UserError, match="nobody could authenticate"):
+    with pytest.raises(UserError, match="no client could authenticate"):
         Credentials(tmp_path / "empty")
     with pytest.raises(UserError, match="cannot be read"):
         Credentials(tmp_path)

@@ -76,7 +76,7 @@ def test_a_damaged_line_with_others_behind_it_is_an_error(tmp_path: Path) -> Non
 
 def test_a_journal_has_one_holder(tmp_path: Path) -> None:
     first = Journal(tmp_path / "journal")
-    with pytest.raises(UserError, match="Another gateway has the journal"):
+    with pytest.raises(UserError, match="Another gateway uses the journal"):
         Journal(tmp_path / "journal")
     first.close()
     Journal(tmp_path / "journal").close()

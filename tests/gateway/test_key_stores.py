@@ -66,8 +66,8 @@ def test_a_pkcs12_store_is_served(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"ssl.keystore.password": "wrong"}, "or the password is another one"),
-        ({"ssl.keystore.password": ""}, "or the password is another one"),
+        ({"ssl.keystore.password": "wrong"}, "or the password is wrong"),
+        ({"ssl.keystore.password": ""}, "or the password is wrong"),
         ({"ssl.keystore.type": "PEM"}, "looks like PKCS12"),
     ],
 )
@@ -114,8 +114,8 @@ def test_a_store_that_is_exchanged_counts_for_the_next_connection(tmp_path: Path
         now += LOOKS_EVERY_S
         assert served_by(tls.context()) == der(first)
     told = [each["event"] for each in logs]
-    not_exchanged = "certificates not exchanged"
-    assert told == ["certificates exchanged", *[not_exchanged] * 2, "certificates exchanged"]
+    not_exchanged = "certificates not replaced"
+    assert told == ["certificates replaced", *[not_exchanged] * 2, "certificates replaced"]
 
 
 def test_a_certificate_that_expires_under_load_keeps_out_who_comes_until_it_is_exchanged(
@@ -292,7 +292,7 @@ def test_passwords_are_those_of_the_file_as_it_is(tmp_path: Path) -> None:
     one.put(1, {"a": "x"})
     file.write_text("no")
     assert one.of(1) == {"a": "x"}, "what cannot be read changes nothing"
-    with pytest.raises(UserError, match="has no passwords"):
+    with pytest.raises(UserError, match="is not a file of store passwords"):
         StorePasswords(file)
 
 
@@ -374,7 +374,7 @@ def test_stores_that_java_made_are_served(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("location", ["/tmp/a\0b", "/tmp/\ud800"])
 def test_what_is_no_path_is_no_store(location: str) -> None:
     given = {"ssl.keystore.location": location, "ssl.keystore.password": SECRET}
-    with pytest.raises(UserError, match="it is not a path"):
+    with pytest.raises(UserError, match="it is not a valid path"):
         Tls(BrokerProperties(given, SSL))
     with pytest.raises(store_checks.StoreError, match="Failed to load SSL keystore"):
         store_checks.load(BrokerProperties(given, SSL))

@@ -98,8 +98,10 @@ def test_a_listener_without_a_key_store_is_opened_when_it_has_one(tmp_path: Path
             wait_until(lambda: [each for each in logs if each["log_level"] == "error"] != [])
             assert altered(client, max_connections="77") == 0
             running.run(running.gateway._added.settle())
-        failed = [each["reason"] for each in logs if each["event"] == "a listener cannot be opened"]
-        assert failed == ["TLS needs the broker's certificate and key."], "it is not tried again"
+        failed = [each["reason"] for each in logs if each["event"] == "cannot open a listener"]
+        assert failed == ["TLS requires the broker's certificate and private key."], (
+            "it is not tried again"
+        )
         assert altered(client, **own) == 0
         wait_until(lambda: running.gateway._added.of(1) != [])
         with Client(Address(HOST, port), tls=trust) as secured:

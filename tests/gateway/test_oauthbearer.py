@@ -55,9 +55,9 @@ def test_it_needs_no_users_but_to_be_named(tmp_path: Path) -> None:
     assert security.sasl is not None
     assert security.sasl.credentials is None
     assert any("unsecured" in warning for warning in security.warnings)
-    with pytest.raises(UserError, match="needs the users' credentials"):
+    with pytest.raises(UserError, match="requires --credentials"):
         Security.of(protocol, {"sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN"})
-    with pytest.raises(UserError, match="needs the users' credentials"):
+    with pytest.raises(UserError, match="requires --credentials"):
         Security.of(protocol, {})
 
 

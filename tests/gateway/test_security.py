@@ -350,12 +350,16 @@ SASL_SSL, SASL, SSL = (
 @pytest.mark.parametrize(
     ("protocol", "given", "message"),
     [
-        (SSL, {"ssl.keystore.location": None}, "TLS needs the broker's certificate and key."),
+        (
+            SSL,
+            {"ssl.keystore.location": None},
+            "TLS requires the broker's certificate and private key.",
+        ),
         (SSL, {"ssl.keystore.type": "BKS"}, "ssl.keystore.type BKS: read are PEM, PKCS12, JKS."),
         (SSL, {"ssl.keystore.type": "PKCS12"}, "broker.pem looks like PEM."),
         (SSL, {"ssl.keystore.location": "/none"}, "cannot be read: No such file or directory."),
-        (SSL, {"ssl.enabled.protocols": "TLSv1.1"}, "served are TLSv1.2 and TLSv1.3."),
-        (SSL, {"ssl.client.auth": "required"}, "the authorities that clients may have"),
+        (SSL, {"ssl.enabled.protocols": "TLSv1.1"}, "Use TLSv1.2 and TLSv1.3."),
+        (SSL, {"ssl.client.auth": "required"}, "the certificates of the clients' authorities"),
         (SSL, {"ssl.client.auth": "maybe"}, "String must be one of"),
         (
             SSL,
@@ -384,9 +388,9 @@ def test_what_cannot_be_is_said(
 
 
 def test_sasl_and_a_credentials_file_go_together(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="needs the users' credentials"):
+    with pytest.raises(UserError, match="requires --credentials"):
         Security.of(SASL, {})
-    with pytest.raises(UserError, match="--credentials has no use with SSL"):
+    with pytest.raises(UserError, match="--credentials has no effect with --security-protocol SSL"):
         Security.of(SSL, pem(tmp_path), users(tmp_path))
 
 
@@ -445,7 +449,7 @@ def test_stores_may_be_in_the_settings_and_the_key_encrypted(tmp_path: Path) -> 
     for password in ("wrong", ""):
         with pytest.raises(UserError) as error:
             Security.of(SSL, {**given, "ssl.key.password": password})
-        assert "no certificate with its private key" in error.value.message
+        assert "Cannot read a PEM certificate with its private key" in error.value.message
 
 
 def test_a_certificate_to_which_no_rule_applies_gets_no_answer(tmp_path: Path) -> None:

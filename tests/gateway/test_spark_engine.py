@@ -191,7 +191,7 @@ def test_an_engine_begins_at_the_end_of_its_partition(hand_driven: HandDrivenJob
             write_all(hand_driven.bench.client, topic, rows[:1])
             assert metadata(client)["brokers"]
             hand_driven.stop()
-    complaints = [log for log in logs if log["event"] == "an answer that makes no sense"]
+    complaints = [log for log in logs if log["event"] == "invalid response row"]
     assert [log["offset"] >= len(rows) for log in complaints] == [True]
 
 

@@ -82,7 +82,7 @@ def test_where_there_are_no_keys_nothing_starts(
 
 @pytest.mark.parametrize("url", ["", "ftp://keys.example.com/jwks", "https:///jwks", "keys.json"])
 def test_an_address_that_is_none_is_refused_with_what_to_give(url: str) -> None:
-    with pytest.raises(UserError, match="from a file or by https"):
+    with pytest.raises(UserError, match=r"Invalid sasl\.oauthbearer\.jwks\.endpoint\.url"):
         key_source(properties(url))
 
 

@@ -22,7 +22,7 @@ def test_only_a_file_of_its_own_is_written_over(tmp_path: Path) -> None:
     broker_facts.write(file, {"num.partitions": "4", "super.users": "User:a\\b"})
     assert properties.read(file) == {"num.partitions": "4", "super.users": "User:a\\b"}
     file.write_text("num.partitions=5\n")
-    with pytest.raises(UserError, match="nothing that `capture` wrote"):
+    with pytest.raises(UserError, match="not written by `brokertwin capture`"):
         broker_facts.write(file, {})
     assert properties.read(file) == {"num.partitions": "5"}
 

@@ -69,7 +69,7 @@ def test_a_failed_download_leaves_nothing_and_shows_what_ivy_said(tmp_path: Path
     settings = mirror(tmp_path / "mirror")
     with pytest.raises(UserError) as failed:
         jars.fetch(jars.kafka_jars(), tmp_path / "home", settings)
-    assert failed.value.message == "The jars of kafka_2.13 4.3.1 could not be fetched."
+    assert failed.value.message == "Could not download the jars of kafka_2.13 4.3.1."
     assert "org.apache.kafka#kafka_2.13;4.3.1: not found" in failed.value.hint
     assert list((tmp_path / "home" / "jars").iterdir()) == []
 
@@ -82,6 +82,6 @@ def test_jars_of_another_set_are_replaced(tmp_path: Path) -> None:
     (target / jars.DESCRIPTOR).write_text("<ivy-module/>")
     settings = tmp_path / "broken.xml"
     settings.write_text("no xml")
-    with pytest.raises(UserError, match="could not be fetched"):
+    with pytest.raises(UserError, match="Could not download"):
         jars.fetch(jars.kafka_jars(), tmp_path, settings)
     assert target.is_dir()

@@ -61,7 +61,7 @@ def test_starting_a_running_broker_leaves_it_as_it_is(broker: EmbeddedKafka) -> 
     other = EmbeddedKafka(broker.home, default_home())
     assert other.start({"num.partitions": "3"}) == bootstrap
     assert other.status().pid == pid
-    with pytest.raises(UserError, match=r"runs already, with another num\.partitions"):
+    with pytest.raises(UserError, match=r"already running, with another num\.partitions"):
         other.start({"num.partitions": "4"})
 
 
@@ -84,7 +84,7 @@ def test_a_taken_port_is_left_to_its_owner(broker: EmbeddedKafka) -> None:
         second = broker.start(say=said.append)
         assert second != first
         assert topics(second) is not None
-        assert said[-1].startswith(f"{first} is taken by another process")
+        assert said[-1].startswith(f"{first} is in use by another process")
 
 
 @pytest.mark.kafka

@@ -62,7 +62,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     ("content", "reason"),
     [
         (None, "cannot be read: No such file or directory"),
-        (b"a = \xff", "is not UTF-8 at byte 4"),
+        (b"a = \xff", "byte 4 is not valid UTF-8"),
         (b"a = \\u12", "must be followed by four hexadecimal digits"),
     ],
 )

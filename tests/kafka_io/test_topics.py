@@ -75,7 +75,7 @@ def test_a_topic_with_other_settings_is_refused(
 @pytest.mark.parametrize(("topic", "count"), [("requests", 3), ("responses", 2), ("data", 4)])
 def test_another_partition_count_is_refused(bench: JobBench, topic: str, count: int) -> None:
     prepare(bench)
-    told = f"{topic} has {count} partitions, the settings say 5"
+    told = f"{topic} has {count} partitions, but the settings have 5"
     with pytest.raises(UserError, match=told) as refused:
         prepare(bench, **{f"{topic}_partitions": 5})
     assert f"{topic}_partitions = {count}" in refused.value.hint
@@ -83,9 +83,9 @@ def test_another_partition_count_is_refused(bench: JobBench, topic: str, count: 
 
 def test_a_checkpoint_of_other_cells_clusters_or_topics_is_refused(bench: JobBench) -> None:
     prepare(bench)
-    with pytest.raises(UserError, match="one broker is one cell"):
+    with pytest.raises(UserError, match="but only 1 broker"):
         prepare(bench, cells=2)
-    with pytest.raises(UserError, match="holds the cells b too"):
+    with pytest.raises(UserError, match="also has the cells b"):
         prepare(bench, clusters=("a",))
     admin = topics.admin_client(bench.client)
     name = f"{bench.prefix}.requests"
@@ -108,7 +108,7 @@ def test_kafka_that_does_not_answer_is_named(bench: JobBench) -> None:
 
 
 def test_writers_read_the_placement(bench: JobBench) -> None:
-    with pytest.raises(UserError, match="No job has written its placement"):
+    with pytest.raises(UserError, match="has no job's placement"):
         placement.read(bench.client, bench.prefix)
     prepare(bench)
     prepare(bench)
@@ -207,6 +207,6 @@ def test_a_run_that_is_refused_has_created_no_topic(bench: JobBench, tmp_path: P
         prepare(bench, prefix=prefix)
     assert names_of(bench, prefix) == set()
     create(bench, f"{prefix}.responses", partitions=7)
-    with pytest.raises(UserError, match="has 7 partitions, the settings say 2"):
+    with pytest.raises(UserError, match="has 7 partitions, but the settings have 2"):
         prepare(bench, prefix=prefix, checkpoint=tmp_path / "another")
     assert names_of(bench, prefix) == {f"{prefix}.responses"}

@@ -75,7 +75,7 @@ def test_what_is_no_history_is_said(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="has no offsets"):
         list(OffsetHistoryStore(tmp_path).rows())
     pq.write_table(pa.table({"a": [1]}), tmp_path / "rows-000001.parquet")
-    with pytest.raises(HistoryError, match="is not of `brokertwin offsets import`"):
+    with pytest.raises(HistoryError, match="was not written by `brokertwin offsets import`"):
         OffsetHistoryStore(tmp_path).facts()
 
 

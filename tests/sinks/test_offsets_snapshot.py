@@ -132,7 +132,7 @@ def test_a_file_with_other_columns_is_found(tmp_path: Path) -> None:
     manifest = offsets_snapshot.read_manifest(path)
     checksum = files.checksum(data)
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(manifest, checksum=checksum)))
-    with pytest.raises(SnapshotError, match="its columns are not those of a snapshot"):
+    with pytest.raises(SnapshotError, match="its columns are not those of an offsets snapshot"):
         offsets_snapshot.verify(path)
 
 

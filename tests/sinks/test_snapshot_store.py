@@ -117,7 +117,7 @@ def test_a_manifest_that_is_none_or_of_a_later_layout_is_refused(tmp_path: Path)
     with pytest.raises(SnapshotError, match="written by a newer brokertwin"):
         snapshot_store.verify(published.path)
     (published.path / "snapshot.json").write_text("{")
-    with pytest.raises(SnapshotError, match="its manifest is none"):
+    with pytest.raises(SnapshotError, match="its manifest is invalid"):
         snapshot_store.list_all(tmp_path)
 
 
@@ -131,7 +131,7 @@ def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UserError, match="cannot be written to"):
+    with pytest.raises(UserError, match="Cannot write the snapshot to"):
         written(tmp_path / "file" / "below")
 
 

@@ -116,7 +116,10 @@ def test_snapshots_are_held_back_and_none_is_removed(
     job.commit()
     job.end()
     said = " ".join(capsys.readouterr().err.split())
-    assert "no snapshot: It is held back: the check of micro-batch 0 is not met" in said
+    assert (
+        "took no snapshot: The snapshot was held back: the check of micro-batch 0 is not met"
+        in said
+    )
     assert (job.taken, job.stop.is_set()) == ([], False)
     assert job.metric("snapshots_total", result="failed") == 1
 
@@ -132,7 +135,7 @@ def test_a_thread_beside_the_query_stops_it_after_its_batch(
     with pytest.raises(typer.Exit) as ended:
         job.end()
     assert ended.value.exit_code == 3
-    assert "The job was stopped: the check of micro-batch 0" in capsys.readouterr().err
+    assert "A failed check stopped the job: the check of micro-batch 0" in capsys.readouterr().err
     assert job.taken == []
 
 
@@ -150,7 +153,7 @@ def test_a_suite_keeps_a_snapshot_aside(tmp_path: Path, capsys: pytest.CaptureFi
     job = Job(tmp_path, "warn", snapshot_suite="default")
     job.commit()
     job.end()
-    assert "is kept aside at" in " ".join(capsys.readouterr().err.split())
+    assert "was rejected and set aside at" in " ".join(capsys.readouterr().err.split())
     [aside] = snapshot_store.list_all(job.settings.snapshots_dir / "rejected")
     assert (job.taken, aside.batch) == ([], 0)
     assert job.metric("snapshots_total", result="rejected") == 1
@@ -161,7 +164,7 @@ def test_a_check_that_fails_does_not_end_the_job(
 ) -> None:
     job = Job(tmp_path, "stop")
     job.checks.at_end(never, 0)
-    assert "no check: " in capsys.readouterr().err
+    assert "check failed to run: " in capsys.readouterr().err
     assert (job.metric("checks_total", result="failed"), job.stop.is_set()) == (1, False)
 
 

@@ -143,7 +143,7 @@ def in_one_cell(cluster: Cluster, spark: "SparkSession", directory: Path) -> Non
     one = restore(shot.path, directory / "one", Wanted(cells=1, offsets=ends))
     assert list(one.facts.groups) == ["a"]
     bench.produce([append("after", 1), producer_id("id-after", 2)], b"a")
-    with pytest.raises(UserError, match="2 events that came after the snapshot"):
+    with pytest.raises(UserError, match="2 events after the snapshot"):
         resharding.quiet_end(bench.client, topic, cut)
     before = cluster.answers()
     assert bench.run(spark, checkpoint=directory / "one", cells=1).is_clean

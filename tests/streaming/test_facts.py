@@ -72,7 +72,7 @@ def test_the_shuffle_partitions_of_the_checkpoint_are_kept(tmp_path: Path) -> No
         ({"shuffle_partitions": 3}, "made with shuffle_partitions = 2, not 3"),
         ({"prefix": "other"}, "made with prefix = demo, not other"),
         ({"topic_id": "AAAAAAAAAAAAAAAAAAAAAA"}, "belongs to another topic demo.requests"),
-        ({"cells_left": ("b",)}, "holds the cells a too"),
+        ({"cells_left": ("b",)}, "also has the cells a"),
         ({"brokers": "3", "clusters": ("a",)}, "with brokers 1 in the cluster a, not 1,2,3"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -107,7 +107,9 @@ def test_a_state_that_can_be_upgraded_is_taken_and_is_then_this_versions(tmp_pat
 def test_a_newer_state_is_refused(tmp_path: Path) -> None:
     newer = msgspec.structs.replace(settle(tmp_path), state_version=STATE_VERSION + 1)
     facts.write(tmp_path, newer)
-    with pytest.raises(UserError, match=f"has version {STATE_VERSION + 1}, this one knows"):
+    with pytest.raises(
+        UserError, match=f"has version {STATE_VERSION + 1}, but this brokertwin supports up to"
+    ):
         settle(tmp_path)
 
 
@@ -133,7 +135,7 @@ def test_a_checkpoint_of_a_topic_that_is_gone_is_refused_before_it_is_made_again
 @pytest.mark.parametrize("name", ["offsets", "documents"])
 def test_a_foreign_directory_is_refused_and_left_as_it_is(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    with pytest.raises(UserError, match="none of brokertwin's"):
+    with pytest.raises(UserError, match="not a checkpoint of brokertwin"):
         facts.locked(tmp_path).__enter__()
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -154,7 +156,7 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_checkpoint_belongs_to_one_job_at_a_time(tmp_path: Path) -> None:
     another = facts.locked(tmp_path)
-    with facts.locked(tmp_path), pytest.raises(UserError, match="Another job runs"):
+    with facts.locked(tmp_path), pytest.raises(UserError, match="Another job is running"):
         another.__enter__()
     with facts.locked(tmp_path):
         assert (tmp_path / facts.LOCK_NAME).is_file()

@@ -48,7 +48,7 @@ def test_a_job_does_not_go_on_where_events_are_gone(kafka: str, tmp_path: Path) 
     delete_before(bench, 5)
     assert prepare(bench) == [], "what was taken may go"
     delete_before(bench, 7)
-    with pytest.raises(UserError, match="begins at offset 7, and the job is at 5") as refused:
+    with pytest.raises(UserError, match="starts at offset 7, and the job is at 5") as refused:
         prepare(bench)
     assert "runbook" in refused.value.hint
     take(bench, 8)
@@ -62,4 +62,4 @@ def test_a_new_checkpoint_on_a_topic_without_its_beginning_is_told(
     bench.produce([b"{}"] * 3, b"a")
     delete_before(bench, 2)
     (said,) = prepare(bench)
-    assert "begins at offset 2: what came before is not in the state" in said
+    assert "starts at offset 2: earlier events are not in the state" in said

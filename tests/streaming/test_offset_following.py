@@ -59,7 +59,7 @@ def assert_it_ends_while_the_cluster_stands_still(
         wait(lambda: all(is_at_work(begun[0]) for _ in range(5)))
         query.stop()
     (warning,) = warnings
-    assert "its cluster does not answer" in warning
+    assert "its cluster did not respond" in warning
 
 
 def is_at_work(query: "StreamingQuery") -> bool:

@@ -30,7 +30,7 @@ TOOLS = {
 }
 SERVES = {
     "brokertwin gateway": r"broker 1 at",
-    "brokertwin capture": r"clients connect to",
+    "brokertwin capture": r"listening on",
     "brokertwin run --http-listen": r"batch \d+ in",
     "brokertwin run": r"reading \S+\.requests",
     "kafka-console-consumer.sh": r"(?m)^one$",

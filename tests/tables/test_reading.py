@@ -87,7 +87,7 @@ def test_the_newest_snapshot_is_read_or_that_of_a_batch_or_a_time(tmp_path: Path
         topics(as_of=9)
     with pytest.raises(UserError, match="no snapshot of 2026-11-22 11:59"):
         topics(as_of="2026-11-22T11:59:00")
-    with pytest.raises(UserError, match="is one snapshot"):
+    with pytest.raises(UserError, match="is a single snapshot"):
         tables.read(snapshot_store.find(tmp_path), as_of=1)
 
 
@@ -113,7 +113,7 @@ def test_a_time_means_the_newest_batch_that_began_by_then(tmp_path: Path) -> Non
     assert (batch(None), batch(Moment(batch=3))) == (4, 3)
     with pytest.raises(UserError, match=r"no state of 2026-11-22 12:00:00.122") as told:
         batch(Moment(ms=NOON_MS - 1))
-    assert told.value.hint == "Its oldest micro-batch, 3, began at 2026-11-22 12:00:00.123+00:00."
+    assert told.value.hint == "Its oldest micro-batch, 3, started at 2026-11-22 12:00:00.123+00:00."
     with pytest.raises(UserError, match="no state of micro-batch 5"):
         batch(Moment(batch=5))
 
@@ -135,10 +135,10 @@ def test_what_is_written_means_a_batch_or_a_time(text: Any, moment: Moment | Non
 
 def test_what_is_no_state_is_refused_with_words(tmp_path: Path, replayed: Tables) -> None:
     for source, words in [
-        ([], "nothing to read"),
+        ([], "no source to read"),
         (tmp_path / "none", "does not exist"),
-        ([tmp_path, CAPTURE], "have to be recordings"),
-        (tmp_path, "no checkpoint with a committed batch"),
+        ([tmp_path, CAPTURE], "must all be recordings"),
+        (tmp_path, "not a checkpoint with a committed micro-batch"),
     ]:
         with pytest.raises(UserError, match=words):
             tables.read(source)

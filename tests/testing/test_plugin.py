@@ -59,8 +59,8 @@ def test_the_nearest_marker_counts_argument_by_argument(pytester: pytest.Pyteste
 @pytest.mark.processes
 def test_a_wrong_marker_is_explained(pytester: pytest.Pytester) -> None:
     messages = {
-        "kafka_broker(3)": "kafka_broker takes brokers=*, topics=*, config=*, not 3",
-        "kafka_broker(nodes=3)": "*not nodes",
+        "kafka_broker(3)": "*of kafka_broker: 3; it takes brokers=*, topics=*, config=*",
+        "kafka_broker(nodes=3)": "*unknown arguments of kafka_broker: nodes*",
         'kafka_broker(config={"num.partition": 3})': "*did you mean num.partitions?*",
     }
     tests = [

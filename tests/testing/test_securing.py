@@ -68,7 +68,7 @@ def test_a_broker_that_has_ended_does_not_begin_again() -> None:
     broker = KafkaBroker()
     with broker:
         pass
-    with pytest.raises(UserError, match="has been closed"):
+    with pytest.raises(UserError, match="is closed"):
         broker.start()
 
 
@@ -84,8 +84,8 @@ def test_users_of_a_broker_that_is_refused_are_gone(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"security_protocol": "TLS"}, "expected one of PLAINTEXT, SSL"),
-        ({"users": USERS}, "users log in by SASL"),
+        ({"security_protocol": "TLS"}, "Use one of PLAINTEXT, SSL"),
+        ({"users": USERS}, "users requires SASL"),
         ({"security_protocol": "SSL"}, "ssl.keystore.location"),
     ],
 )

@@ -87,7 +87,9 @@ def test_an_address_that_is_taken_is_said_with_the_option() -> None:
     with serving(Shown(JOB)) as url:
         port = int(url.rstrip("/").rpartition(":")[2])
         again = served(Shown(JOB), f"--http-listen {port}", "127.0.0.1", port)
-        with pytest.raises(UserError, match=f"^--http-listen {port}: Address already in use"):
+        with pytest.raises(
+            UserError, match=f"^Cannot listen on --http-listen {port}: Address already in use"
+        ):
             again.__enter__()
 
 

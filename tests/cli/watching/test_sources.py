@@ -42,7 +42,7 @@ def test_a_jobs_document_has_what_its_progress_said(tmp_path: Path) -> None:
     assert status.job.dead_letters == {"not JSON": 2}
     assert status.job.fetch_session_partitions == 30
     assert len(status.points) == POINTS_MAX
-    assert "no checkpoint" in status.state_failure, "there is none in this directory"
+    assert "not a checkpoint" in status.state_failure, "there is none in this directory"
     ending.set()
     assert source.status().phase is Phase.STOPPING
 

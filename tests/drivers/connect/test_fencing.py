@@ -116,6 +116,6 @@ def test_a_task_of_an_older_generation_ends_before_it_sends_anything(copy: Copy)
     """It was late: it has begun, and fenced its successor, when the next generation has begun."""
     make_topic(copy.bootstrap, copy.offsets)
     copy.grow(3)
-    with pytest.raises(TaskError, match="is of an older generation of tasks"):
+    with pytest.raises(TaskError, match="belongs to an older generation of tasks"):
         copy.run_exact(lambda: False, is_current=lambda: False)
     assert copy.found(is_committed=False) == []

@@ -142,7 +142,7 @@ def test_a_file_has_a_line_for_each_document(name: str, tmp_path: Path) -> None:
 def test_a_recording_is_not_written_over(tmp_path: Path) -> None:
     file = tmp_path / "there.jsonl"
     file.write_bytes(b"{}\n")
-    with pytest.raises(UserError, match="has something in it already"):
+    with pytest.raises(UserError, match="already exists and is not empty"):
         FileSink(file)
     assert file.read_bytes() == b"{}\n"
 

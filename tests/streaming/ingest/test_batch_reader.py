@@ -84,7 +84,7 @@ def test_who_accepts_and_says_nothing_is_no_broker(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(batch_reader, "TIMEOUT_MS", 500)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         at = f"127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(UserError, match=f"cannot be read from {at}"):
+        with pytest.raises(UserError, match=f"Could not read batches from {at}"):
             batch_reader.read(
                 ClientProperties({"bootstrap.servers": at}), {TopicPartition("a", 0): {1}}
             )

@@ -138,10 +138,10 @@ def test_all_of_a_real_log_is_completed_by_what_the_tool_prints() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("x.tsv", "baseOffset\tlastOffset\n", "does not say which partition"),
+        ("x.tsv", "baseOffset\tlastOffset\n", "does not name its partition"),
         ("orders-0.tsv", "baseOffset\tlastOffset\n1\tx\n", "no batch"),
         ("orders-0.tsv", "baseOffset\tlastOffset\n1\n", "no batch"),
-        ("any.txt", "hello\n", "shows no batch"),
+        ("any.txt", "hello\n", "has no batch"),
     ],
 )
 def test_a_file_that_is_no_dump_is_the_users_error(

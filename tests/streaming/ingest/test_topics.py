@@ -95,7 +95,7 @@ def test_a_job_that_clamps_times_is_a_recording_of_now(
     done = brokertwin("replay", *where, "--compare", "--json", cwd=empty_directory)
     told = json.loads(done.stdout)
     assert told["agree"] == told["of"] == len(found), done.stdout
-    assert f"decided in the job's own order: {len(taken)} events" in done.stderr
+    assert f"using the job's own order of {len(taken)} events" in done.stderr
 
 
 @pytest.mark.kafka

@@ -94,9 +94,9 @@ def test_a_recording_of_nothing_leaves_the_state_as_it_is(tmp_path: Path) -> Non
     ("content", "said"),
     [
         (None, "has no state of a replay"),
-        (b"\xc1", "is no state of a replay"),
+        (b"\xc1", "is not a replay's state"),
         ({"format": kept.FORMAT + 1}, "was written by a newer brokertwin"),
-        ({"stateVersion": STATE_VERSION + 1}, "cannot be upgraded"),
+        ({"stateVersion": STATE_VERSION + 1}, "Cannot upgrade"),
     ],
 )
 def test_what_cannot_be_gone_on_from_is_refused(
@@ -118,5 +118,5 @@ def test_what_cannot_be_gone_on_from_is_refused(
 
 def test_where_it_cannot_be_kept_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be kept in"):
+    with pytest.raises(UserError, match="Cannot write the state to"):
         kept.write(tmp_path / "file", planned([]).state_after(), [], 0)
