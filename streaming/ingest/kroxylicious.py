@@ -65,7 +65,7 @@ _decoder = msgspec.json.Decoder(_Entry)
 class Wrapped(NamedTuple):
     """An entry as it lies in the log: its time in ms since 1970, its connection, its JSON.
 
-    `unit_ms` is how exact the time is.
+    `unit_ms` is how exact the time is, `label` names a container or pod around it.
     """
 
     line: Line
@@ -73,6 +73,7 @@ class Wrapped(NamedTuple):
     session: str
     entry: bytes
     unit_ms: int = 1
+    label: str = ""
 
 
 class _Request(NamedTuple):

@@ -11,9 +11,16 @@ import heapq
 import os
 import struct
 import tempfile
+import zlib
+from array import array
+from bisect import bisect_left
 from collections.abc import Hashable, Iterator
 from types import TracebackType
 from typing import IO, NamedTuple, Self
+
+import msgspec
+
+from brokertwin.streaming.ingest.documents import Document
 
 RUN_BYTES = 64 * 1024 * 1024
 """Documents of so many bytes are held in memory at a time."""
@@ -21,19 +28,59 @@ RUN_BYTES = 64 * 1024 * 1024
 READ_BYTES = 256 * 1024
 """What is read of each run at once when runs are merged."""
 
+WRAPPED = 2**30
+"""A correlation id so much lower than the one before has begun again."""
+
+_LOW = 2**32 - 1
 _HEAD = struct.Struct(">qQ?I")
 
 
-class Arrivals:
-    """Gives times that keep the order of each connection."""
+class Seen:
+    """The exchanges of logs so far, to leave out copies: rotated files, overlapping exports.
+
+    A connection's exchanges are kept as sorted numbers, 8 bytes each.
+    """
 
     def __init__(self) -> None:
-        self._latest: dict[Hashable, int] = {}
+        self._held: dict[str, array[int]] = {}
 
-    def time(self, connection: Hashable, time: int) -> int:
-        """The time, or that of the connection's request before where that is later."""
-        latest = self._latest.get(connection, time)
-        self._latest[connection] = kept = max(time, latest)
+    def is_new(self, document: Document) -> bool:
+        """Whether no line had this connection, correlation id, time and bodies; keeps it."""
+        header = document.header
+        what = zlib.crc32(b"%d %d" % (header.correlation_id, header.request_api_key))
+        for body in (document.request, document.response):
+            what = zlib.crc32(_compact(bytes(body)), what)
+        number = (document.time & _LOW) << 32 | what
+        held = self._held.setdefault(document.connection, array("Q"))
+        at = bisect_left(held, number) if held and number <= held[-1] else len(held)
+        if at < len(held) and held[at] == number:
+            return False
+        held.insert(at, number)
+        return True
+
+
+def _compact(body: bytes) -> bytes:
+    """A body without line breaks between its fields, which some tools add."""
+    return msgspec.json.format(body, indent=-1) if b"\n" in body else body
+
+
+class Arrivals:
+    """Gives times that keep the order of each connection.
+
+    A client numbers its requests: a lower correlation id in a later line is an earlier request of
+    a log whose lines are not in order, as those of an export.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[Hashable, tuple[int, int]] = {}
+
+    def time(self, connection: Hashable, time: int, correlation_id: int | None = None) -> int:
+        """The time, or that of the connection's request before if that is later."""
+        latest, last_id = self._latest.get(connection, (time, 0))
+        if correlation_id is not None and 0 < last_id - correlation_id < WRAPPED:
+            return time
+        kept = max(time, latest)
+        self._latest[connection] = kept, last_id if correlation_id is None else correlation_id
         return kept
 
 

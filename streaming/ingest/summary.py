@@ -21,6 +21,7 @@ class Summary:
         dead: damaged lines, by reason.
         examples: (place, reason, detail) of the first dead lines of each reason.
         nameless_topic_ids: topic ids in requests for which no answer shows a name.
+        unknown_zones: names of time zones in the logs that are not known.
         on_dead: is told of each dead line.
     """
 
@@ -30,6 +31,7 @@ class Summary:
     dead: Counter[str] = field(default_factory=Counter)
     examples: list[tuple[str, str, str]] = field(default_factory=list)
     nameless_topic_ids: int = 0
+    unknown_zones: set[str] = field(default_factory=set)
     on_dead: Callable[[Left], None] = lambda _: None
 
     def counted(self, lines: Iterator[Line]) -> Iterator[Line]:

@@ -28,6 +28,7 @@ from brokertwin.streaming.ingest.documents import (
     Document,
     api_name,
     clusters_own,
+    controllers_listeners,
 )
 from brokertwin.streaming.ingest.order import Arrivals
 from brokertwin.streaming.ingest.pipeline import Reading, Source, completed, read_files
@@ -166,7 +167,9 @@ def read_from(source: Source, batches: Headers | None = None) -> Recording:
         UserError: the source cannot be read, or has no exchange.
     """
     broken: list[Broken] = []
-    summary = Summary(on_dead=lambda left: broken.append(Broken(place_of(left.line), left.detail)))
+    summary = Summary(
+        on_dead=lambda left: broken.append(Broken(place_of(left.line), left.detail or left.reason))
+    )
     documents, needs = [], Needs()
     for document in source(summary):
         needs.add(document)
@@ -192,13 +195,15 @@ def of_documents(documents: Iterable[Document], completion: Completion) -> Recor
     exchanges: list[Exchange] = []
     broken: list[Broken] = []
     left_out = Counter[str]()
+    documents = list(documents)
+    controllers = controllers_listeners(documents)
     for document in documents:
         if not document.is_request:
             exchanges.append(_end(document))
             continue
         try:
             line = _decoder.decode(completed(document, completion))
-            own = clusters_own(line.listener, line.is_forwarded)
+            own = clusters_own(line.listener, line.is_forwarded, controllers)
             if own:
                 left_out[own] += 1
             else:

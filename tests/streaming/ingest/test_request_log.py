@@ -33,6 +33,7 @@ LINE = (
     '"principal":"User:alice",'
     '"listener":"CLIENT","securityProtocol":"SASL_SSL"} (kafka.request.logger)'
 )
+NEXT = LINE.replace('"correlationId":2', '"correlationId":3')
 COMPLETED_MS = 1795224147944
 
 
@@ -132,8 +133,8 @@ def test_a_json_layout_is_read_too(tmp_path: Path) -> None:
     ("damaged", "reason"),
     [
         (LINE[:120], "cut"),
-        (LINE[:300], "not JSON"),
-        (LINE[:300] + "} (kafka.request.logger)", "not JSON"),
+        (LINE[:300], "cut"),
+        (LINE[:300] + "} (kafka.request.logger)", "cut"),
         (LINE.replace("8.572", "-1"), "impossible time"),
         (LINE.replace("8.572", "1e12"), "impossible time"),
         (LINE.replace('"totalTimeMs":8.572,', ""), "missing field"),
@@ -145,7 +146,7 @@ def test_a_json_layout_is_read_too(tmp_path: Path) -> None:
         (LINE.partition("DEBUG ")[2], "no time"),
         (
             "[2020-01-01 00:00:00,000] DEBUG Completed request:RequestHeader(apiKey=FETCH, ...",
-            "the request log of a Kafka before 2.8, which is no JSON",
+            "text request log of a Kafka before 2.8",
         ),
     ],
 )
@@ -153,7 +154,7 @@ def test_a_damaged_line_is_counted_and_the_next_is_read(
     tmp_path: Path, damaged: str, reason: str
 ) -> None:
     file = tmp_path / "broker-1.log"
-    file.write_text(f"{LINE}\n{damaged}\n{LINE}\n", encoding="utf-8")
+    file.write_text(f"{LINE}\n{damaged}\n{NEXT}\n", encoding="utf-8")
     documents, summary = read(file)
     assert [document.place for document in documents] == ["broker-1.log:1", "broker-1.log:3"]
     assert dict(summary.dead) == {reason: 1}
@@ -165,11 +166,11 @@ def test_other_lines_of_a_log_are_no_damage(tmp_path: Path) -> None:
     other = (
         "[2026-11-21 01:22:27,950] ERROR something (kafka.server.KafkaApis)\n\tat a.b.C(D.java:1)"
     )
-    file.write_text(f"{LINE}\n{other}\n{LINE}\n", encoding="utf-8")
+    file.write_text(f"{LINE}\n{other}\n{NEXT}\n", encoding="utf-8")
     documents, summary = read(file)
     assert len(documents) == 2
     assert not summary.dead
-    assert dict(summary.left) == {("", "another log line"): 2}
+    assert dict(summary.left) == {("", "Kafka's server.log"): 1, ("", "another log line"): 1}
 
 
 @pytest.mark.parametrize(
