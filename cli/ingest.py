@@ -157,9 +157,10 @@ def command(
     stops nothing; the exit code is then 1. As with `send` the recorded ids go along to a job, its
     answers are compared with the recorded ones, and the exit code is 1 where one differs.
     """
+    from brokertwin.streaming.ingest.kinds import BY_NAME
     from brokertwin.streaming.ingest.order import Sorter
     from brokertwin.streaming.ingest.pipeline import Reading, zone_of
-    from brokertwin.streaming.ingest.summary import Summary
+    from brokertwin.streaming.ingest.summary import Summary, nothing_read
 
     if bool(files) == bool(from_topic):
         raise UserError("What is to be read?", "Name files, or - , or give --from-topic NAME.")
@@ -169,7 +170,7 @@ def command(
         _refuse_overwriting(out_file)
     if batches_config is not None and batches_from is None:
         raise UserError("--batches-config says how to reach --batches-from, which is not given.")
-    reading = Reading(broker, zone_of(time_zone))
+    reading = Reading(broker, zone_of(time_zone), warn)
     is_sent = send if send is not None else out_file is None
     if not is_sent and out_file is None:
         raise UserError("With --no-send there has to be --out FILE.")
@@ -186,6 +187,8 @@ def command(
             work.summary.on_dead = _dead_letter_writer(stack.enter_context(_writer(dead_letters)))
         sorter = stack.enter_context(Sorter())
         needs = work.read(files or [], from_topic, sorter)
+        if not (work.summary.events or set(work.summary.dead) - BY_NAME.keys()):
+            raise nothing_read(work.summary)
         headers = work.headers(batches or [], batches_client, needs)
         completion = work.write(sorter, headers, needs, out_file)
         work.hand_over(headers, needs, files or [])

@@ -30,6 +30,8 @@ NO_REQUEST = RequestHeader(NO_API, 0), msgspec.Raw(b"{}")
 """What stands for header and body where a connection has ended."""
 
 END = "end of a connection"
+OTHER = "another log line"
+"""Why a line is left that nothing is known of."""
 
 
 class Document(msgspec.Struct):

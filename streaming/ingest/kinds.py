@@ -12,8 +12,8 @@ _REQUEST_LOG = (
     "Set kafka.request.logger to DEBUG on the brokers, and give kafka-request.log (docs/ingest.md)."
 )
 _OFFSETS = (
-    "It holds committed offsets, no requests: `brokertwin offsets --help` has the commands for"
-    " offsets."
+    "It holds committed offsets, no requests. `brokertwin offsets import` reads them from the"
+    " cluster itself; `brokertwin offsets history` and `show` then tell what was committed."
 )
 
 

@@ -13,7 +13,7 @@ from brokertwin.errors import UserError
 from brokertwin.streaming.ingest.batches import PRODUCE, Completion, Needs
 from brokertwin.streaming.ingest.brokers import Brokers
 from brokertwin.streaming.ingest.documents import NOT_ANSWERED, Document, Fields, Left, redacted
-from brokertwin.streaming.ingest.order import Arrivals, Seen, Sorter
+from brokertwin.streaming.ingest.order import LAST, Arrivals, Seen, Sorter, Turn
 from brokertwin.streaming.ingest.readers import Origin, Reader, dead_letter
 from brokertwin.streaming.ingest.summary import Summary
 from brokertwin.streaming.lines import Line, lines_of, names_of, spooled
@@ -34,10 +34,12 @@ class Reading(NamedTuple):
     Attributes:
         broker: whose logs they are; None: as content or name of each file tells.
         zone: of the JVMs that wrote them.
+        warn: is told what may make times wrong.
     """
 
     broker: int | None = None
     zone: tzinfo = UTC
+    warn: Callable[[str], None] = lambda _: None
 
 
 def zone_of(name: str) -> tzinfo:
@@ -98,7 +100,11 @@ def _read_file(
         elif document.broker is None and document.is_from_log:
             document.broker = brokers.of(document)
         yield document
-    summary.unknown_zones |= reader.unknown_zones
+    for zone in sorted(reader.unknown_zones):
+        reading.warn(
+            f"{name}: the time zone {zone} is not known. Its times are read as {reading.zone};"
+            " pass --time-zone if that is wrong."
+        )
 
 
 def read_lines(
@@ -147,8 +153,11 @@ def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Nee
         if key == FETCH:
             topic_ids.update(TOPIC_ID.findall(document.request))
         origin = "" if document.is_from_log else document.source
-        time = arrivals.time((origin, document.broker, document.connection), document.time)
-        sorter.add(time, document.encoded(), is_marked=key == PRODUCE)
+        connection = origin, document.broker, document.connection
+        number = document.header.correlation_id if document.is_request else LAST
+        time = arrivals.time(connection, document.time, number)
+        turn = Turn(hash(connection), number)
+        sorter.add(time, document.encoded(), key == PRODUCE, turn)
     needs.close()
     known = {topic_id.encode() for topic_id in needs.names}
     summary.nameless_topic_ids = len(topic_ids - known)

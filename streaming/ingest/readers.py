@@ -25,6 +25,7 @@ from brokertwin.streaming.ingest.clock import Clock
 from brokertwin.streaming.ingest.documents import (
     NO_REQUEST,
     NOT_ANSWERED,
+    OTHER,
     Document,
     Fields,
     Left,
@@ -34,7 +35,6 @@ from brokertwin.streaming.ingest.kinds import kind_of
 from brokertwin.streaming.ingest.stamps import Stamp, stamps
 from brokertwin.streaming.lines import Line
 
-OTHER = "another log line"
 CUT = "cut"
 NOT_READ = "not legible when it was captured"
 WRAPPED_BYTES_MAX = 32 * EVENT_BYTES_MAX
@@ -303,7 +303,7 @@ class Reader:
             yield Left(line, NOT_READ, is_dead=False)
         elif bytes(fields.get("kind", b"")) == _ENDED:
             yield self._ended(line, part.json)
-        elif fields.keys() & {"requestHeader", "request"} and "totalTimeMs" not in fields:
+        elif "totalTimeMs" not in fields and ("requestHeader" in fields or fields.keys() <= KNOWN):
             yield self._captured(line, part.json, fields)
         else:
             yield from self._unwrapped(around, part)

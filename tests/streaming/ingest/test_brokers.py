@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.streaming.ingest.brokers import Found, broker_of, by_name
+from brokertwin.streaming.ingest.brokers import by_name
 from brokertwin.streaming.ingest.pipeline import Reading
 from tests.support.requestlogs import RUNS, SINGLE, logs_of, read
 
