@@ -35,7 +35,10 @@ _CLIENT = (
     "It shows one client, without the bodies of its requests. Record the client with `brokertwin"
     " capture`, or give the brokers' request logs."
 )
-_BATCHES = "It holds batches, no requests. Give it by --batches beside a request log."
+_BATCHES = (
+    "It holds batches, no requests. Give it by --batches beside a request log. For committed"
+    " offsets, `brokertwin offsets import` reads them from the cluster itself."
+)
 _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     (
         BEFORE_28,
@@ -66,11 +69,12 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
         (rb"\[(?:Consumer|Producer|AdminClient|ShareConsumer) clientId=", rb"kafka\.clients\."),
     ),
     (
-        "output of a console consumer's formatter",
+        "rows of __consumer_offsets, by kcat or by a formatter of the console consumer",
         _OFFSETS,
         (
             rb"\[[^\[\]]+,[^\[\]]+,\d+\]::",
             rb'^\{"key":\{"(?:type|version)":',
+            rb'^\{"topic":"__consumer_offsets"',
             rb"::\[?(?:OffsetAndMetadata|OffsetMetadata|TransactionMetadata|GroupMetadata)\(",
         ),
     ),
@@ -82,7 +86,7 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     (
         "output of kcat -J",
         "It holds records, no requests. " + _REQUEST_LOG,
-        (rb'^\{"topic":"[^"]*","partition":\d+,"offset":\d+',),
+        (rb'^\{"topic":"(?!__consumer_offsets)[^"]*","partition":\d+,"offset":\d+',),
     ),
     (
         "output of kafka-dump-log.sh",
