@@ -67,9 +67,9 @@ class Brokers:
         self._name = name
         self._again = again
         self._ahead: Iterator[Document] | None = None
-        self._addresses: dict[_Local, int] = {}
+        self._addresses: dict[_Local, set[int]] = {}
         self._known: dict[tuple[str, _Local], int | None] = {}
-        self._labels: dict[str, int] = {}
+        self._labels: dict[str, set[int]] = {}
         self._listeners: dict[str, set[_Local]] = {}
         self._controllers: set[str] = set()
         self._seen: set[str] = set()
@@ -116,28 +116,25 @@ class Brokers:
 
         Behind a port mapping only the port is the same: it counts unless several hosts have it.
         """
-        found = self._addresses.get(local, self._labels.get(label))
-        if found is None:
-            hosts = {each.host: broker for each, broker in self._addresses.items()}
-            on_host = {b for each, b in self._addresses.items() if each.host == local.host}
-            names = [name for name in label.split("/") if name]
-            named = {
-                broker
-                for host, broker in hosts.items()
-                for name in names
-                if host == name or host.startswith(f"{name}.")
-            }
-            on_port = {b for each, b in self._addresses.items() if each.port == local.port}
-            is_alone = len({each.host for each in self._locals() if each.port == local.port}) == 1
-            candidates = (
-                set() if local.host.startswith(LOOPBACK) else on_host,
-                named,
-                on_port if is_alone or local.host.startswith(LOOPBACK) else set(),
-            )
-            found = next((each.pop() for each in candidates if len(each) == 1), None)
+        is_loopback = local.host.startswith(LOOPBACK)
+        hosts_on_port = {each.host for each in self._locals() if each.port == local.port}
+        names = [name for name in label.split("/") if name]
+        candidates = (
+            self._addresses.get(local, set()),
+            self._labels.get(label, set()),
+            self._at(lambda each: each.host == local.host and not is_loopback),
+            self._at(lambda each: any(f"{each.host}.".startswith(f"{name}.") for name in names)),
+            self._at(lambda each: each.port == local.port and len(hosts_on_port) == 1),
+        )
+        found = next((next(iter(each)) for each in candidates if len(each) == 1), None)
         if found is not None and label:
-            self._labels[label] = found
+            self._labels.setdefault(label, set()).add(found)
         return found
+
+    def _at(self, is_there: Callable[[_Local], bool]) -> set[int]:
+        """The brokers at the addresses that a condition selects."""
+        brokers = [brokers for each, brokers in self._addresses.items() if is_there(each)]
+        return set().union(*brokers)
 
     def _by_name(self, document: Document) -> int | None:
         """The number in the name of the file, of a member of an archive, or of the directory."""
@@ -174,7 +171,7 @@ class Brokers:
             return False
         for each in brokers:
             broker = each.node_id if each.node_id >= 0 else each.broker_id
-            self._addresses[_Local(each.host, str(each.port))] = broker
+            self._addresses.setdefault(_Local(each.host, str(each.port)), set()).add(broker)
         return bool(brokers)
 
 

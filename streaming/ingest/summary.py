@@ -68,7 +68,8 @@ def nothing_read(summary: Summary) -> UserError:
     if kinds:
         kind, count = BY_NAME[kinds[0][0]], kinds[0][1]
         return UserError(
-            f"No exchange was read: {count} of {summary.lines} lines are from another kind of file: {kind.name}.",
+            f"No exchange was read: {count} of {summary.lines} lines are of another kind:"
+            f" {kind.name}.",
             kind.hint,
         )
     if summary.examples:
