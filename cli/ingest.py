@@ -157,7 +157,6 @@ def command(
     stops nothing; the exit code is then 1. As with `send` the recorded ids go along to a job, its
     answers are compared with the recorded ones, and the exit code is 1 where one differs.
     """
-    from brokertwin.streaming.ingest.kinds import BY_NAME
     from brokertwin.streaming.ingest.order import Sorter
     from brokertwin.streaming.ingest.pipeline import Reading, zone_of
     from brokertwin.streaming.ingest.summary import Summary, nothing_read
@@ -187,7 +186,7 @@ def command(
             work.summary.on_dead = _dead_letter_writer(stack.enter_context(_writer(dead_letters)))
         sorter = stack.enter_context(Sorter())
         needs = work.read(files or [], from_topic, sorter)
-        if not (work.summary.events or set(work.summary.dead) - BY_NAME.keys()):
+        if not work.summary.events:
             raise nothing_read(work.summary)
         headers = work.headers(batches or [], batches_client, needs)
         completion = work.write(sorter, headers, needs, out_file)
