@@ -158,7 +158,7 @@ def command(
     """
     from brokertwin.streaming.ingest.order import Sorter
     from brokertwin.streaming.ingest.pipeline import Reading, zone_of
-    from brokertwin.streaming.ingest.summary import Summary
+    from brokertwin.streaming.ingest.summary import Summary, nothing_read
 
     if bool(files) == bool(from_topic):
         raise UserError(
@@ -168,7 +168,7 @@ def command(
     _check_batches(batches_from, batches_config)
     is_sent = send if send is not None else out_file is None
     _check_out(out_file, is_sent, force, as_json)
-    reading = Reading(broker, zone_of(time_zone))
+    reading = Reading(broker, zone_of(time_zone), warn)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
     batches_client = _batches_client(batches_from, batches_config, settings)
     work = _Work(settings, Summary(), reading, is_sent, cluster, afresh, wait)
@@ -182,6 +182,8 @@ def command(
             work.summary.on_dead = _dead_letter_writer(stack.enter_context(_writer(dead_letters)))
         sorter = stack.enter_context(Sorter())
         needs = work.read(files or [], from_topic, sorter)
+        if not work.summary.events:
+            raise nothing_read(work.summary)
         headers = work.headers(batches or [], batches_client, needs)
         completion = work.write(sorter, headers, needs, out_file)
         work.hand_over(headers, needs, files or [])

@@ -183,7 +183,7 @@ def source_of(where: Where) -> "Iterator[Source]":
     from brokertwin.streaming.lines import size_of
 
     where.check()
-    how = Reading(where.broker, zone_of(where.time_zone))
+    how = Reading(where.broker, zone_of(where.time_zone), warn)
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:

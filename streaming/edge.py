@@ -31,7 +31,7 @@ from brokertwin.state.core.events import (
     refusal_of,
 )
 from brokertwin.state.core.schema import Int32, Int64
-from brokertwin.streaming.ingest.documents import clusters_own
+from brokertwin.streaming.ingest.documents import clusters_own, is_controllers
 from brokertwin.streaming.ingest.order import Arrivals
 from brokertwin.wording import counted
 
@@ -118,6 +118,7 @@ class Edge:
         self._cluster = cluster
         self._broker = broker
         self._now = now
+        self._controllers: set[str] = set()
 
     def event(self, document: bytes, event_id: str) -> Sendable | Refusal:
         """The event that a document stands for, or why there is none.
@@ -151,7 +152,7 @@ class Edge:
             request=outside.request,
         )
         encoded = _encoder.encode(event)
-        refusal = _check(outside, event, placed) or check_event(encoded)
+        refusal = self._check(outside, event, placed) or check_event(encoded)
         if refusal is not None:
             return refusal
         cell = placed.cell_of(event.broker)
@@ -169,29 +170,31 @@ class Edge:
             return Refusal(Reason.UNKNOWN_CLUSTER, f"this job has clusters {known}, not {name!r}")
         return placed
 
-
-def _check(outside: _Outside, event: Event, placed: Placement) -> Refusal | None:
-    """What concerns the frame of the event."""
-    internal = [name for name, own in INTERNAL_FIELDS.items() if bytes(getattr(outside, own))]
-    if outside.kind not in (Kind.REQUEST, Kind.DISCONNECT) or internal:
-        what = f"kind {outside.kind!r}" if outside.kind != Kind.REQUEST else f"`{internal[0]}`"
-        return Refusal(Reason.INTERNAL_KIND, f"{what} cannot be sent by clients")
-    if event.kind == Kind.DISCONNECT and not event.connection:
-        return Refusal(Reason.MISSING_FIELD, "no `connection` for the end of a connection")
-    own = clusters_own(outside.listener, outside.is_forwarded)
-    if own:
-        return Refusal(Reason.CLUSTERS_OWN, own)
-    if event.broker not in placed.brokers:
-        return Refusal(
-            Reason.UNKNOWN_BROKER, f"broker {event.broker} is not one of {placed.brokers}"
-        )
-    if not 0 <= event.reply_to < placed.responses_partitions:
-        return Refusal(
-            Reason.REPLY_TO,
-            f"replyTo is {event.reply_to}, but `responses` has"
-            f" {counted(placed.responses_partitions, 'partition')}",
-        )
-    return None
+    def _check(self, outside: _Outside, event: Event, placed: Placement) -> Refusal | None:
+        """What concerns the frame of the event."""
+        internal = [name for name, own in INTERNAL_FIELDS.items() if bytes(getattr(outside, own))]
+        if outside.kind not in (Kind.REQUEST, Kind.DISCONNECT) or internal:
+            what = f"kind {outside.kind!r}" if outside.kind != Kind.REQUEST else f"`{internal[0]}`"
+            return Refusal(Reason.INTERNAL_KIND, f"{what} cannot be sent by clients")
+        if event.kind == Kind.DISCONNECT and not event.connection:
+            return Refusal(Reason.MISSING_FIELD, "no `connection` for the end of a connection")
+        header = outside.request_header
+        if header is not None and is_controllers(header, bytes(outside.request)):
+            self._controllers.add(outside.listener)
+        own = clusters_own(outside.listener, outside.is_forwarded, self._controllers - {""})
+        if own:
+            return Refusal(Reason.CLUSTERS_OWN, own)
+        if event.broker not in placed.brokers:
+            return Refusal(
+                Reason.UNKNOWN_BROKER, f"broker {event.broker} is not one of {placed.brokers}"
+            )
+        if not 0 <= event.reply_to < placed.responses_partitions:
+            return Refusal(
+                Reason.REPLY_TO,
+                f"replyTo is {event.reply_to}, but `responses` has"
+                f" {counted(placed.responses_partitions, 'partition')}",
+            )
+        return None
 
 
 def check_event(document: bytes) -> Refusal | None:

@@ -1,16 +1,22 @@
 """Lines of files, compressed files and standard input, each with its place."""
 
-import gzip
+import io
+import re
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 from brokertwin.errors import UserError
+from brokertwin.streaming import unpacked
 
 STDIN = Path("-")
 LINES_BETWEEN_REPORTS = 500
+COMPRESSED = re.compile(r"\.(?:gz|bz2|xz|zst|lz4|zip)$")
 
 
 class Line(NamedTuple):
@@ -24,9 +30,9 @@ class Line(NamedTuple):
 def read_lines(
     files: Iterable[Path], on_bytes: Callable[[int], None] = lambda _: None
 ) -> Iterator[Line]:
-    """The lines of files (`.gz` too) and of standard input (`-`), one after the other.
+    """The lines of files and of standard input (`-`), one after the other.
 
-    Empty lines are passed over.
+    Compressed files are decompressed. Empty lines are left out.
 
     Args:
         files: what to read.
@@ -41,21 +47,37 @@ def read_lines(
 
 
 def lines_of(
-    path: Path, name: str, on_bytes: Callable[[int], None] = lambda _: None
+    path: Path,
+    name: str,
+    on_bytes: Callable[[int], None] = lambda _: None,
+    on_cut: Callable[[], None] = lambda: None,
 ) -> Iterator[Line]:
-    """The lines of one file that are not empty. Raises as `read_lines`."""
+    """The lines of one file that are not empty; those of an archive have its member's name, too.
+
+    Args:
+        path: the file; `-` is standard input.
+        name: its name in the lines.
+        on_bytes: is told now and then how many more bytes of the file have been read.
+        on_cut: is called if compressed data has no end: it is still being written, or was cut.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
     try:
-        for number, text in enumerate(_raw_lines(path, on_bytes), 1):
-            if text.strip():
-                yield Line(name, number, text)
-    except (OSError, EOFError) as error:
+        with _opened(path) as raw:
+            for member, lines in unpacked.members(raw, on_cut):
+                file = f"{name}/{member}" if member else name
+                for number, text in enumerate(_counted(raw, lines, on_bytes), 1):
+                    if text.strip():
+                        yield Line(file, number, text)
+    except unpacked.ERRORS as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"Cannot read {path}: {reason}.") from None
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
     """A name for each file, unique, and the same for a file and its compressed copy."""
-    names = ["stdin" if path == STDIN else path.name.removesuffix(".gz") for path in paths]
+    names = ["stdin" if path == STDIN else COMPRESSED.sub("", path.name) for path in paths]
     counts = Counter(names)
     seen: Counter[str] = Counter()
     unique = []
@@ -73,17 +95,41 @@ def size_of(paths: Iterable[Path]) -> int | None:
     return sum(path.stat().st_size for path in paths if path.is_file())
 
 
-def _raw_lines(path: Path, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
-    if path == STDIN:
-        yield from sys.stdin.buffer
+@contextmanager
+def spooled(path: Path) -> Iterator[Path]:
+    """The file; standard input as a temporary file, which can be read again."""
+    if path != STDIN:
+        yield path
         return
-    with path.open("rb") as raw:
-        unzipped: Iterable[bytes] = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-        reported = 0
-        for count, text in enumerate(unzipped, 1):
-            if count % LINES_BETWEEN_REPORTS == 0:
-                position = raw.tell()
-                on_bytes(position - reported)
-                reported = position
-            yield text
-        on_bytes(raw.tell() - reported)
+    with NamedTemporaryFile(prefix="brokertwin-stdin-") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.flush()
+        yield Path(file.name)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[io.BufferedReader]:
+    """The file; standard input stays open."""
+    if path != STDIN:
+        with path.open("rb") as raw:
+            yield raw
+    else:
+        stdin = sys.stdin.buffer
+        yield stdin if isinstance(stdin, io.BufferedReader) else io.BufferedReader(stdin)  # type: ignore[arg-type]
+
+
+def _counted(
+    raw: io.BufferedReader, lines: Iterable[bytes], on_bytes: Callable[[int], None]
+) -> Iterator[bytes]:
+    """The lines, with reports of the position in the file."""
+    if not raw.seekable():
+        yield from lines
+        return
+    reported = raw.tell()
+    for count, text in enumerate(lines, 1):
+        if count % LINES_BETWEEN_REPORTS == 0:
+            position = raw.tell()
+            on_bytes(position - reported)
+            reported = position
+        yield text
+    on_bytes(raw.tell() - reported)

@@ -64,33 +64,24 @@ class FileSink:
             self._stream: IO[bytes] = open(target, "wb")  # noqa: SIM115, PTH123
         except OSError as error:
             raise UserError(f"Cannot write to {path}: {error.strerror or error}.") from None
-        self._is_flushed = True
         self._is_zipped = path.suffix == ".gz"
         self._zip: gzip.GzipFile | None = None
 
     def write(self, documents: Sequence[bytes]) -> None:
-        """Write lines."""
+        """Write lines, so that they can be read while the capture runs and after a kill."""
         data = b"".join(document + b"\n" for document in documents)
         try:
             if self._is_zipped and self._zip is None:
                 self._zip = gzip.GzipFile("", "wb", COMPRESSION, self._stream, mtime=0)
             (self._zip or self._stream).write(data)
-            if self._zip is None:
-                self._stream.flush()
-            self._is_flushed = False
+            if self._zip is not None:
+                self._zip.flush()
+            self._stream.flush()
         except OSError as error:
             raise SinkError(error.strerror or str(error)) from None
 
     def flush(self) -> None:
-        """Hand over what the compression still holds back, once."""
-        if self._is_flushed or self._zip is None:
-            return
-        try:
-            self._zip.flush()
-            self._stream.flush()
-            self._is_flushed = True
-        except OSError as error:
-            raise SinkError(error.strerror or str(error)) from None
+        """Do nothing: lines are flushed when they are written."""
 
     def close(self) -> None:
         """Finish the file; what cannot be written any more is an error, and it is closed."""

@@ -1,111 +1,207 @@
-"""Which broker a file is of.
+"""Which broker a line of a log is of.
 
 A request log does not name its broker. In this order it is taken from
 
 1. `--broker`;
-2. the content: answers to Metadata name every broker's address, and each connection of the log says
-   on which address it came in. Behind port mapping they differ, then this finds nothing;
-3. the file's name: `broker-1.kafka-request.log`, `kafka-2/kafka-request.log`, `controller-100...`.
+2. addresses: responses to Metadata and DescribeCluster have every broker's address, and each
+   connection of the log says on which address it came in;
+3. names around the line, of a container, pod, host or file: `kafka-2  |`, `[pod/kafka-0/kafka]`;
+4. the file's name: `broker-1.kafka-request.log`, `kafka-2/kafka-request.log`, `controller-100...`.
 
-Documents of captures may name their broker themselves; where nothing does, it is broker 1.
+If nothing shows that a file has lines of several brokers, the broker of one line is that of all.
+Documents of captures may name their broker themselves; if nothing does, it is broker 1.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.streaming.ingest.request_log import MARK
-from brokertwin.streaming.lines import STDIN, Line, lines_of
+from brokertwin.streaming.ingest.documents import Document, is_controllers, listener_of
 
-LINES_LOOKED_AT_MAX = 20_000
+DOCUMENTS_LOOKED_AT_MAX = 20_000
 IN_NAME = re.compile(
     r"(?:broker|controller|kafka|node|server)[-_.]?(\d+)(?![\d.]*\d)", re.IGNORECASE
 )
-METADATA = b'"requestApiKeyName":"METADATA"'
+AT_END = re.compile(r"[-_.](\d{1,5})$")
+METADATA, DESCRIBE_CLUSTER = 3, 60
+LOOPBACK = ("127.", "0:0:0:0:0:0:0:1", "localhost")
 
 
 class _Address(msgspec.Struct, rename="camel"):
-    node_id: int
     host: str
     port: int
+    node_id: int = -1
+    broker_id: int = -1
 
 
 class _Response(msgspec.Struct):
     brokers: list[_Address] = []
 
 
-class _Logged(msgspec.Struct):
-    connection: str
-    response: _Response
+class _Local(NamedTuple):
+    """The side of the broker in a connection."""
+
+    host: str
+    port: str
 
 
-class Found(NamedTuple):
-    """A broker, and what told it: words for a message."""
-
-    broker: int
-    by: str
+_decoder = msgspec.json.Decoder(_Response)
 
 
-_decoder = msgspec.json.Decoder(_Logged)
+class Brokers:
+    """Tells the brokers of one file's lines.
 
-
-def broker_of(path: Path) -> Found | None:
-    """The broker whose request log a file is; None where neither content nor name tells.
-
-    Raises:
-        UserError: the file cannot be read.
+    Args:
+        path: the file.
+        name: its name in messages.
+        again: reads the file from its beginning once more.
     """
-    if path == STDIN:
-        return None
-    broker = by_addresses(lines_of(path, path.name))
-    if broker is not None:
-        return Found(broker, "the addresses in its Metadata answers")
-    broker = by_name(path)
-    return Found(broker, "its name") if broker is not None else None
+
+    def __init__(self, path: Path, name: str, again: Callable[[], Iterator[Document]]) -> None:
+        self._path = path
+        self._name = name
+        self._again = again
+        self._ahead: Iterator[Document] | None = None
+        self._addresses: dict[_Local, set[int]] = {}
+        self._known: dict[tuple[str, _Local], int | None] = {}
+        self._labels: dict[str, set[int]] = {}
+        self._listeners: dict[str, set[_Local]] = {}
+        self._controllers: set[str] = set()
+        self._seen: set[str] = set()
+
+    def of(self, document: Document) -> int | None:
+        """The broker of a line; None for a controller's in a file of several brokers.
+
+        Raises:
+            UserError: it cannot be told.
+        """
+        key = document.label, _local(document.connection)
+        if key not in self._known:
+            self._known[key] = self._find(document, *key)
+        return self._known[key]
+
+    def _find(self, document: Document, label: str, local: _Local) -> int | None:
+        self._note(document)
+        found = self._by_address(label, local)
+        if self._ahead is None:
+            self._ahead = islice(self._again(), DOCUMENTS_LOOKED_AT_MAX)
+        while found is None and (ahead := next(self._ahead, None)) is not None:
+            if self._note(ahead):
+                found = self._by_address(label, local)
+        if found is not None:
+            return found
+        is_of_several = self._is_of_several()
+        if not is_of_several:
+            others = {self._by_address("", each) for each in self._locals()} - {None}
+            found = others.pop() if len(others) == 1 else None
+        found = _first(
+            found,
+            number_in(label, IN_NAME),
+            None if is_of_several else self._by_name(document),
+            number_in(label, AT_END),
+        )
+        if found is None and is_of_several and listener_of(document) in self._controllers:
+            return None
+        if found is None:
+            raise _unknown(self._name, is_of_several)
+        return found
+
+    def _by_address(self, label: str, local: _Local) -> int | None:
+        """The broker at the local address of a connection, or that of the same name.
+
+        Behind a port mapping only the port is the same: it counts unless several hosts have it.
+        """
+        is_loopback = local.host.startswith(LOOPBACK)
+        hosts_on_port = {each.host for each in self._locals() if each.port == local.port}
+        names = [name for name in label.split("/") if name]
+        candidates = (
+            self._addresses.get(local, set()),
+            self._labels.get(label, set()),
+            self._at(lambda each: each.host == local.host and not is_loopback),
+            self._at(lambda each: any(f"{each.host}.".startswith(f"{name}.") for name in names)),
+            self._at(lambda each: each.port == local.port and len(hosts_on_port) == 1),
+        )
+        found = next((next(iter(each)) for each in candidates if len(each) == 1), None)
+        if found is not None and label:
+            self._labels.setdefault(label, set()).add(found)
+        return found
+
+    def _at(self, is_there: Callable[[_Local], bool]) -> set[int]:
+        """The brokers at the addresses that a condition selects."""
+        brokers = [brokers for each, brokers in self._addresses.items() if is_there(each)]
+        return set().union(*brokers)
+
+    def _by_name(self, document: Document) -> int | None:
+        """The number in the name of the file, of a member of an archive, or of the directory."""
+        found = by_name(Path(document.source))
+        return found if found is not None or str(self._path) == "-" else by_name(self._path)
+
+    def _locals(self) -> set[_Local]:
+        return set().union(*self._listeners.values())
+
+    def _is_of_several(self) -> bool:
+        """Whether something shows that the lines are of several brokers."""
+        numbers = {number for label in self._seen for number in [number_in(label, IN_NAME, AT_END)]}
+        if len(numbers - {None}) > 1:
+            return True
+        return any(
+            len({each.port for each in locals_}) > 1
+            or len({each.host for each in locals_ if not each.host.startswith(LOOPBACK)}) > 1
+            for listener, locals_ in self._listeners.items()
+            if listener
+        )
+
+    def _note(self, document: Document) -> bool:
+        """Take over what a line shows; returns whether it shows addresses of brokers."""
+        local, listener = _local(document.connection), listener_of(document)
+        self._listeners.setdefault(listener, set()).add(local)
+        self._seen.add(document.label)
+        if is_controllers(document.header, bytes(document.request)):
+            self._controllers.add(listener)
+        if document.header.request_api_key not in (METADATA, DESCRIBE_CLUSTER):
+            return False
+        try:
+            brokers = _decoder.decode(document.response).brokers
+        except (msgspec.MsgspecError, RecursionError):
+            return False
+        for each in brokers:
+            broker = each.node_id if each.node_id >= 0 else each.broker_id
+            self._addresses.setdefault(_Local(each.host, str(each.port)), set()).add(broker)
+        return bool(brokers)
 
 
 def by_name(path: Path) -> int | None:
     """The number that the file's name says, or the name of its directory."""
-    for name in (path.name, path.absolute().parent.name):
-        found = IN_NAME.search(name)
-        if found:
-            return int(found[1])
-    return None
+    return _first(*(number_in(name, IN_NAME) for name in (path.name, path.absolute().parent.name)))
 
 
-def by_addresses(lines: Iterable[Line]) -> int | None:
-    """The only broker whose address is where the log's connections came in."""
-    candidates: set[int] = set()
-    for count, line in enumerate(lines):
-        if count >= LINES_LOOKED_AT_MAX:
-            break
-        if METADATA not in line.text or MARK not in line.text:
-            continue
-        start, end = line.text.find(b"{"), line.text.rfind(b"}")
-        try:
-            logged = _decoder.decode(line.text[start : end + 1])
-        except (msgspec.MsgspecError, RecursionError):
-            continue
-        candidates = _at(logged)
-        if len(candidates) == 1:
-            return candidates.pop()
-    return None
+def number_in(name: str, *forms: re.Pattern[str]) -> int | None:
+    """The number of a broker in a name."""
+    found = next(filter(None, (form.search(name) for form in forms)), None)
+    return int(found[1]) if found is not None else None
 
 
-def _at(logged: _Logged) -> set[int]:
-    """The brokers that are at the local address of a connection; by port where hosts are names."""
-    host, _, port = logged.connection.split("-")[0].rpartition(":")
-    brokers = [broker for broker in logged.response.brokers if str(broker.port) == port]
-    same_host = {broker.node_id for broker in brokers if broker.host == host}
-    return same_host or {broker.node_id for broker in brokers}
+def _first(*numbers: int | None) -> int | None:
+    return next((number for number in numbers if number is not None), None)
 
 
-def unknown(name: str) -> UserError:
-    """The error for a request log of which nobody can tell the broker."""
+def _local(connection: str) -> _Local:
+    host, _, port = connection.split("-")[0].rpartition(":")
+    return _Local(host, port)
+
+
+def _unknown(name: str, is_of_several: bool) -> UserError:
+    if is_of_several:
+        return UserError(
+            f"{name} has lines of several brokers, and some do not show which broker they are of.",
+            "Neither addresses in Metadata responses nor names before the lines tell it. Give one"
+            " file for each broker, like broker-1.log, or --broker N if all lines are of one.",
+        )
     return UserError(
         f"Cannot tell which broker {name} belongs to: neither its Metadata responses nor its name"
         " have the id.",

@@ -5,6 +5,7 @@ tells beyond it (`listener`, `isForwarded`, `securityProtocol`, the times of the
 the log's own names.
 """
 
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,17 +15,23 @@ from brokertwin.state.core.events import Kind, RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.streaming.lines import Line
 
-CONTROLLER_LISTENER = "CONTROLLER"
-"""The listener of a KRaft controller, as Kafka's own files name it."""
+CONTROLLERS_APIS = frozenset({52, 53, 54, 59, 62, 63, 70, 73, 82})
+"""APIs that only KRaft controllers serve: quorum, registrations and heartbeats of brokers."""
 
 Fields = dict[str, msgspec.Raw]
 
 NOT_ANSWERED = msgspec.Raw(b"")
+FETCH = 1
+METADATA_LOG = b'"__cluster_metadata"', b'"AAAAAAAAAAAAAAAAAAAAAQ"'
+"""Name and topic id of the log of the controllers."""
+
 NO_API = -1
 NO_REQUEST = RequestHeader(NO_API, 0), msgspec.Raw(b"{}")
 """What stands for header and body where a connection has ended."""
 
 END = "end of a connection"
+OTHER = "another log line"
+"""Why a line is left that nothing is known of."""
 
 
 class Document(msgspec.Struct):
@@ -42,6 +49,7 @@ class Document(msgspec.Struct):
         response: the answer's body, JSON; NOT_ANSWERED where the log has none.
         rest: all other fields of the document.
         kind: a request; or that its connection has ended, which says no more than when and where.
+        label: name of a container, pod, host or file that stands around the line; may be empty.
     """
 
     place: str
@@ -55,6 +63,7 @@ class Document(msgspec.Struct):
     response: msgspec.Raw
     rest: Fields
     kind: Kind = Kind.REQUEST
+    label: str = ""
 
     @property
     def is_request(self) -> bool:
@@ -68,6 +77,10 @@ class Document(msgspec.Struct):
 
     def encoded(self) -> bytes:
         """The document, one line of JSON without its end."""
+        encoded = self._encoded()
+        return msgspec.json.format(encoded, indent=-1) if b"\n" in encoded else encoded
+
+    def _encoded(self) -> bytes:
         document: dict[str, Any] = {"id": self.place, "broker": self.broker, "time": self.time}
         if self.broker is None:
             del document["broker"]
@@ -132,12 +145,37 @@ def api_of_document(document: bytes) -> str:
     return api_name(header.request_api_key if header is not None else NO_API)
 
 
-def clusters_own(listener: str, is_forwarded: bool) -> str:
-    """Why a recorded request is none of a client's; empty where it may be one."""
+def listener_of(document: Document) -> str:
+    """The listener that the request came in on; empty if the document does not say it."""
+    listener = document.rest.get("listener")
+    return str(msgspec.json.decode(listener)) if listener is not None else ""
+
+
+def is_controllers(header: RequestHeader, request: bytes) -> bool:
+    """Whether only a controller gets such a request, so that the listener is a controller's."""
+    key = header.request_api_key
+    return key in CONTROLLERS_APIS or (key == FETCH and any(log in request for log in METADATA_LOG))
+
+
+def controllers_listeners(documents: Iterable[Document]) -> set[str]:
+    """The listeners of controllers."""
+    return {
+        listener_of(each) for each in documents if is_controllers(each.header, bytes(each.request))
+    } - {""}
+
+
+def clusters_own(listener: str, is_forwarded: bool, controllers: Collection[str]) -> str:
+    """Why a recorded request is none of a client's; empty if it may be one.
+
+    Args:
+        listener: the request came in on it.
+        is_forwarded: whether a broker forwarded it.
+        controllers: listeners of controllers.
+    """
     if is_forwarded:
         return "a copy that a broker forwarded to the controller, which the machine does itself"
-    if listener == CONTROLLER_LISTENER:
-        return f"on listener {CONTROLLER_LISTENER}: brokers and controller talk in the machine"
+    if listener in controllers:
+        return f"on listener {listener} of a controller: brokers talk to it in the machine"
     return ""
 
 

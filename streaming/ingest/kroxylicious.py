@@ -10,6 +10,9 @@ lines; what it is wrapped in depends on the proxy's log format:
 
 With a layout of the bare message there is neither time nor connection: such entries are left out.
 
+If a chain of filters has the logger twice, each entry is there twice and counts once: the request
+as the last filter saw it, the response as the first one did, which is what the broker saw.
+
 The entries have no record sets and not their sizes, no principal and no client address; bodies of
 APIs that bear credentials are withheld. Requests that the proxy sends itself have negative
 correlation ids; they are left out.
@@ -38,6 +41,14 @@ from brokertwin.streaming.lines import Line
 PENDING_MAX = 100_000
 """Requests that wait for their answers; beyond it the oldest becomes a document without one."""
 
+DONE_MAX = 10_000
+"""Complete exchanges that are remembered."""
+
+FILTERS_MS = 50
+"""A further filter logs the same request at most so much later."""
+
+REPEATED = "an entry that another filter of the proxy has logged, too"
+NO_REQUEST = "an answer whose request is not in the log"
 WITHHELD = "withheld by the proxy"
 ENTRY_START = re.compile(rb"\{\s*\"header\"")
 SESSION = re.compile(rb"\bsessionId=([^,}\s]+)")
@@ -65,7 +76,7 @@ _decoder = msgspec.json.Decoder(_Entry)
 class Wrapped(NamedTuple):
     """An entry as it lies in the log: its time in ms since 1970, its connection, its JSON.
 
-    `unit_ms` is how exact the time is.
+    `unit_ms` is how exact the time is, `label` names a container or pod around it.
     """
 
     line: Line
@@ -73,12 +84,14 @@ class Wrapped(NamedTuple):
     session: str
     entry: bytes
     unit_ms: int = 1
+    label: str = ""
 
 
 class _Request(NamedTuple):
     line: Line
     time: int
     entry: _Entry
+    label: str
 
 
 class Pairs:
@@ -86,6 +99,7 @@ class Pairs:
 
     def __init__(self) -> None:
         self._pending: dict[tuple[str, int], _Request] = {}
+        self._done: dict[tuple[str, int], _Request] = {}
 
     def take(self, wrapped: Wrapped) -> Iterator[Document | Left]:
         """What the entry completes.
@@ -118,27 +132,46 @@ class Pairs:
         for session, correlation_id in list(self._pending):
             yield self._unanswered((session, correlation_id))
 
-    def _request(self, wrapped: Wrapped, time: int, entry: _Entry) -> Iterator[Document]:
+    def _request(self, wrapped: Wrapped, time: int, entry: _Entry) -> Iterator[Document | Left]:
         key = (wrapped.session, entry.header.correlation_id)
+        before = self._pending.get(key)
+        if before is None and _is_unanswered_produce(entry):
+            before = self._done.get(key)
+        if before is not None and _is_by_another_filter(before, wrapped, time, entry):
+            if key in self._pending:
+                self._pending[key] = before._replace(entry=entry)
+            yield _left(wrapped, REPEATED, entry.header.api_key)
+            return
         if key in self._pending:
             yield self._unanswered(key)
-        self._pending[key] = _Request(wrapped.line, time, entry)
+        self._pending[key] = _Request(wrapped.line, time, entry, wrapped.label)
         if _is_unanswered_produce(entry):
             yield self._unanswered(key)
         elif len(self._pending) > PENDING_MAX:
             yield self._unanswered(next(iter(self._pending)))
 
     def _answer(self, wrapped: Wrapped, time: int, entry: _Entry) -> Document | Left:
-        request = self._pending.pop((wrapped.session, entry.header.correlation_id), None)
+        key = (wrapped.session, entry.header.correlation_id)
+        request = self._pending.pop(key, None)
         if request is None:
-            return _left(wrapped, "an answer whose request is not in the log", entry.header.api_key)
+            reason = REPEATED if key in self._done else NO_REQUEST
+            return _left(wrapped, reason, entry.header.api_key)
+        self._keep(key, request)
         answer = _without_records(entry.payload, entry.header.api_key)
         # The latest at which the answer may have come: a time without fraction is up to 1 s early.
         duration = float(max(time - request.time, 0) + wrapped.unit_ms - 1)
         return self._document(wrapped.session, request, answer, duration)
 
+    def _keep(self, key: tuple[str, int], request: _Request) -> None:
+        """Remember an exchange that is complete, for the entries of another filter."""
+        self._done.pop(key, None)
+        self._done[key] = request
+        if len(self._done) > DONE_MAX:
+            del self._done[next(iter(self._done))]
+
     def _unanswered(self, key: tuple[str, int]) -> Document:
         request = self._pending.pop(key)
+        self._keep(key, request)
         none = msgspec.Raw(b"null") if _is_unanswered_produce(request.entry) else NOT_ANSWERED
         return self._document(key[0], request, none, 0.0)
 
@@ -163,11 +196,18 @@ class Pairs:
             request=_without_records(request.entry.payload, header.api_key),
             response=answer,
             rest={"responseTime": raw(duration), "principalIsAsserted": msgspec.Raw(b"true")},
+            label=request.label,
         )
 
 
 def _left(wrapped: Wrapped, reason: str, api: str) -> Left:
     return Left(wrapped.line, reason, api=api, is_dead=False)
+
+
+def _is_by_another_filter(before: _Request, wrapped: Wrapped, time: int, entry: _Entry) -> bool:
+    """Whether a request is one that another filter has logged; both do so at about one time."""
+    is_same = before.entry.header.api_key == entry.header.api_key
+    return is_same and 0 <= time - before.time <= max(FILTERS_MS, wrapped.unit_ms)
 
 
 def _is_unanswered_produce(entry: _Entry) -> bool:

@@ -11,16 +11,19 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.streaming.ingest.batches import PRODUCE, Completion, Needs
-from brokertwin.streaming.ingest.brokers import broker_of, unknown
-from brokertwin.streaming.ingest.documents import NOT_ANSWERED, Document, Fields, redacted
-from brokertwin.streaming.ingest.order import Arrivals, Sorter
+from brokertwin.streaming.ingest.brokers import Brokers
+from brokertwin.streaming.ingest.documents import NOT_ANSWERED, Document, Fields, Left, redacted
+from brokertwin.streaming.ingest.order import LAST, Arrivals, Seen, Sorter, Turn
 from brokertwin.streaming.ingest.readers import Origin, Reader, dead_letter
 from brokertwin.streaming.ingest.summary import Summary
-from brokertwin.streaming.lines import Line, lines_of, names_of
+from brokertwin.streaming.lines import Line, lines_of, names_of, spooled
 
 FETCH = 1
 Source = Callable[[Summary], Iterator[Document]]
 """Where documents come from: files, or a topic. What of them cannot be read is told a summary."""
+
+CUT_FILE = "the compressed file has no end: it is still written, or was cut"
+REPEATED = "a copy of a line that came before"
 
 TOPIC_ID = re.compile(rb'"topicId":"([^"]{22})"')
 
@@ -31,10 +34,12 @@ class Reading(NamedTuple):
     Attributes:
         broker: whose logs they are; None: as content or name of each file tells.
         zone: of the JVMs that wrote them.
+        warn: is told what may make times wrong.
     """
 
     broker: int | None = None
     zone: tzinfo = UTC
+    warn: Callable[[str], None] = lambda _: None
 
 
 def zone_of(name: str) -> tzinfo:
@@ -63,17 +68,43 @@ def read_files(
     Raises:
         UserError: a file cannot be read, or nobody can tell whose log it is.
     """
+    seen = Seen()
     for path, name in zip(paths, names_of(paths), strict=True):
-        reader = Reader(Origin(name, reading.zone, is_qualified=len(paths) > 1))
-        found: list[int] = []
-        for document in _read(reader, lines_of(path, name, on_bytes), summary):
-            if document.broker is None and reading.broker is not None:
-                document.broker = reading.broker
-            elif document.broker is None and document.is_from_log:
-                if not found:
-                    found.append(_broker(path, name))
-                document.broker = found[0]
-            yield document
+        with spooled(path) as file:
+            yield from _read_file(file, name, reading, len(paths) > 1, seen, summary, on_bytes)
+
+
+def _read_file(
+    path: Path,
+    name: str,
+    reading: Reading,
+    is_qualified: bool,
+    seen: Seen,
+    summary: Summary,
+    on_bytes: Callable[[int], None],
+) -> Iterator[Document]:
+    """The documents of one file, each line of a log once."""
+
+    def again() -> Iterator[Document]:
+        reader = Reader(Origin(name, reading.zone, is_qualified))
+        return _read(reader, lines_of(path, name), Summary())
+
+    def cut() -> None:
+        summary.leave(Left(Line(name, 0, b""), CUT_FILE, is_dead=False))
+
+    reader = Reader(Origin(name, reading.zone, is_qualified))
+    brokers = Brokers(path, name, again)
+    for document in _read(reader, lines_of(path, name, on_bytes, cut), summary, seen):
+        if document.broker is None and reading.broker is not None:
+            document.broker = reading.broker
+        elif document.broker is None and document.is_from_log:
+            document.broker = brokers.of(document)
+        yield document
+    for zone in sorted(reader.unknown_zones):
+        reading.warn(
+            f"{name}: the time zone {zone} is not known. Its times are read as {reading.zone};"
+            " pass --time-zone if that is wrong."
+        )
 
 
 def read_lines(
@@ -86,9 +117,15 @@ def read_lines(
         yield document
 
 
-def _read(reader: Reader, lines: Iterator[Line], summary: Summary) -> Iterator[Document]:
+def _read(
+    reader: Reader, lines: Iterator[Line], summary: Summary, seen: Seen | None = None
+) -> Iterator[Document]:
+    """The documents in lines, without credentials; copies of lines are left out if `seen`."""
     for found in reader.read(summary.counted(lines)):
         if isinstance(found, Document):
+            if seen is not None and found.is_from_log and not seen.is_new(found):
+                summary.leave(Left(_line_of(found), REPEATED, is_dead=False))
+                continue
             try:
                 document = redacted(found)
             except RecursionError as error:
@@ -105,13 +142,6 @@ def _line_of(document: Document) -> Line:
     return Line(document.source, int(number) if number.isdigit() else 0, b"")
 
 
-def _broker(path: Path, name: str) -> int:
-    found = broker_of(path)
-    if found is None:
-        raise unknown(name)
-    return found.broker
-
-
 def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Needs:
     """Put documents into a sorter, and note what of the topics is needed to complete them."""
     arrivals = Arrivals()
@@ -123,8 +153,11 @@ def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Nee
         if key == FETCH:
             topic_ids.update(TOPIC_ID.findall(document.request))
         origin = "" if document.is_from_log else document.source
-        time = arrivals.time((origin, document.broker, document.connection), document.time)
-        sorter.add(time, document.encoded(), is_marked=key == PRODUCE)
+        connection = origin, document.broker, document.connection
+        number = document.header.correlation_id if document.is_request else LAST
+        time = arrivals.time(connection, document.time, number)
+        turn = Turn(hash(connection), number)
+        sorter.add(time, document.encoded(), key == PRODUCE, turn)
     needs.close()
     known = {topic_id.encode() for topic_id in needs.names}
     summary.nameless_topic_ids = len(topic_ids - known)

@@ -1,43 +1,46 @@
 """Which recording a line belongs to, and the document that it becomes.
 
-Every line is looked at by itself, so a file may mix them with other log lines:
+A file may mix several recordings with other log lines:
 
-- `Completed request:` is Kafka's request log, in text or inside a JSON layout's `message`;
-- an object with a `requestHeader`, or the `kind` of a connection's end, is a document as captures
-  have it;
-- an object whose `message` is an entry, or a line that ends where an entry begins, is Kroxylicious'
-  protocol log.
+- `Completed request:` is Kafka's request log;
+- an object with a `requestHeader`, or the `kind` of a connection's end, is a document of a capture;
+- an object that begins with `header` is an entry of Kroxylicious' protocol log.
 
-Anything else is another line of the log, where there has been one with a time; a line that should
-be one of those above and is damaged is dead.
+Each of them may stand behind prefixes, in a text of any JSON, over several lines, and cut into
+pieces by a container runtime. Any other line is counted by what it is; a line that should be one
+of those above and is damaged is dead.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, tzinfo
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
 from brokertwin.state.core.schema import Int32, Int64
-from brokertwin.streaming.ingest import kroxylicious, request_log
-from brokertwin.streaming.ingest.clock import TIMESTAMP, Clock
+from brokertwin.streaming.ingest import kroxylicious, layouts, request_log
+from brokertwin.streaming.ingest.clock import Clock
 from brokertwin.streaming.ingest.documents import (
     NO_REQUEST,
     NOT_ANSWERED,
+    OTHER,
     Document,
     Fields,
     Left,
     UnreadableError,
 )
+from brokertwin.streaming.ingest.kinds import kind_of
+from brokertwin.streaming.ingest.stamps import Stamp, stamps
 from brokertwin.streaming.lines import Line
 
-OTHER = "another log line"
 CUT = "cut"
 NOT_READ = "not legible when it was captured"
-PREFIX_BYTES_MAX = 200
-"""Where in a line its time has to begin."""
+WRAPPED_BYTES_MAX = 32 * EVENT_BYTES_MAX
+"""A result of a log search may be one JSON object with many entries."""
 
+NESTING_MAX = 8
 KNOWN = frozenset({"id", "broker", "time", "requestHeader", "request", "response", "connection"})
 
 
@@ -68,15 +71,6 @@ class _Captured(msgspec.Struct, rename="camel"):
     kind: str = Kind.REQUEST
 
 
-class _Wrapped(msgspec.Struct, rename="camel"):
-    """A line of a JSON layout: Logstash's, as Kroxylicious' and Kafka's Log4j can write it."""
-
-    message: str
-    timestamp: str = msgspec.field(name="@timestamp", default="")
-    session_id: str = ""
-    mdc: dict[str, Any] = {}
-
-
 class _Ended(msgspec.Struct, rename="camel"):
     time: Int64
     connection: str
@@ -86,12 +80,58 @@ class _Ended(msgspec.Struct, rename="camel"):
 
 _captured_decoder = msgspec.json.Decoder(_Captured)
 _ended_decoder = msgspec.json.Decoder(_Ended)
-_wrapped_decoder = msgspec.json.Decoder(_Wrapped)
 _fields_decoder = msgspec.json.Decoder(Fields)
 
 _ENDED = msgspec.json.encode(Kind.DISCONNECT)
 
+Made = Iterator[Document | Left]
+Key = tuple[object, ...]
+"""Where a continuation is looked for: names around the line, and the path in a wrapper."""
+
 _ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, UnreadableError)
+
+
+class _Around(NamedTuple):
+    """What stands around a text.
+
+    Attributes:
+        line: where it begins.
+        key: where its continuation is looked for.
+        head: prefixes of the line.
+        stamps: times in the fields of wrappers.
+        label: name of a container, pod or host.
+        session: the connection's name, by Kroxylicious.
+        depth: how many wrappers there are.
+    """
+
+    line: Line
+    key: Key
+    head: bytes = b""
+    stamps: tuple[Stamp, ...] = ()
+    label: str = ""
+    session: str = ""
+    depth: int = 0
+
+
+class _Open:
+    """A text whose JSON is not complete yet."""
+
+    def __init__(self, around: _Around, text: bytes, is_request: bool, scan: layouts.Scan) -> None:
+        self.around = around
+        self.text = bytearray(text)
+        self.scan = scan
+        self.is_request = is_request
+
+    def add(self, text: bytes) -> bool:
+        """Take the next piece; returns whether the JSON is complete."""
+        self.text += text
+        return self.scan.end_in(text) is not None
+
+    def is_ended_by(self, text: bytes) -> bool:
+        """Whether the text begins another entry."""
+        if layouts.FRESH.match(text) or (self.is_request and request_log.MARK in text):
+            return True
+        return text.startswith(b"{") and _is_object(text)
 
 
 class Reader:
@@ -105,97 +145,213 @@ class Reader:
         self._source = source
         self._clock = Clock(source.zone)
         self._pairs = kroxylicious.Pairs()
-        self._entry: _Open | None = None
-        self._is_log = False
+        self._open: dict[Key, _Open] = {}
+        self._partial: dict[Key, tuple[Line, bytes, bytearray]] = {}
+        self._heading = ""
+        self._place = ""
+        self._count = 0
 
-    def read(self, lines: Iterator[Line]) -> Iterator[Document | Left]:
+    @property
+    def unknown_zones(self) -> set[str]:
+        """Names of time zones in the log that are not known."""
+        return self._clock.unknown_zones
+
+    def read(self, lines: Iterator[Line]) -> Made:
         """What the lines become; each line is in one document or is left with a reason."""
         for line in lines:
-            try:
-                yield from self._take(line)
-            except _ERRORS as error:
-                yield dead_letter(line, error)
-        if self._entry is not None:
-            yield _abandoned(self._entry)
+            yield from self._guarded(line, self._take(line))
+        for line, head, text in self._partial.values():
+            around = _Around(line, (), head)
+            yield from self._guarded(line, self._entry(around, bytes(text)))
+        for opened in self._open.values():
+            yield _abandoned(opened)
         yield from self._pairs.rest()
 
-    def _take(self, line: Line) -> Iterator[Document | Left]:
-        if self._entry is not None:
-            yield from self._continue(self._entry, line)
-            return
-        text = line.text.strip()
-        if len(text) > EVENT_BYTES_MAX:
-            raise UnreadableError(
-                Reason.TOO_LARGE, f"{len(text)} bytes; at most {EVENT_BYTES_MAX} are read"
-            )
-        has_time = TIMESTAMP.search(text, 0, PREFIX_BYTES_MAX) is not None
-        self._is_log = self._is_log or (has_time and not text.startswith(b"{"))
-        if text == b"{" or (has_time and text.endswith(b"{")):
-            time = self._clock.ms(text[:-1])
-            self._entry = _Open(line, time, self._clock.unit_ms, bytearray(b"{"))
-            return
-        text.decode("utf-8")
-        at = -1 if text.startswith(b"{") else text.find(request_log.MARK)
-        if at >= 0:
-            yield self._completed(line, self._clock.ms(text[:at]), text[at:])
-        elif self._is_log and not text.startswith(b"{"):
-            yield Left(line, OTHER, is_dead=False)
-        else:
-            yield from self._object(line, text)
-
-    def _object(self, line: Line, text: bytes) -> Iterator[Document | Left]:
-        fields = _fields_decoder.decode(text)
-        if "reason" in fields and bytes(fields.get("request", b"null")) == b"null":
-            yield Left(line, NOT_READ, is_dead=False)
-            return
-        if bytes(fields.get("kind", b"")) == _ENDED:
-            yield self._ended(line, text)
-            return
-        if "message" not in fields or "requestHeader" in fields:
-            yield self._captured(line, text, fields)
-            return
-        wrapped = _wrapped_decoder.decode(text)
-        message = wrapped.message.encode()
-        time = self._clock.ms(wrapped.timestamp.encode())
-        if message.startswith(request_log.MARK):
-            yield self._completed(line, time, message)
-        elif kroxylicious.ENTRY_START.match(message):
-            session = wrapped.session_id or str(wrapped.mdc.get("sessionId", ""))
-            yield from self._pairs.take(kroxylicious.Wrapped(line, time, session, message))
-        else:
-            yield Left(line, OTHER, is_dead=False)
-
-    def _continue(self, entry: "_Open", line: Line) -> Iterator[Document | Left]:
-        """A further line of an entry that was begun; the brace that ends it stands first."""
-        is_first = len(entry.text) == 1
-        fits = line.text.lstrip().startswith(b'"header"') if is_first else line.text[:1] in b" }"
-        if not fits or len(entry.text) > EVENT_BYTES_MAX:
-            self._entry = None
-            yield _abandoned(entry)
-            yield from self._take(line)
-            return
-        is_last = line.text.startswith(b"}")
-        entry.text += b"}" if is_last else line.text
-        if not is_last:
-            return
-        self._entry = None
-        found = kroxylicious.SESSION.search(line.text)
-        session = found[1].decode("utf-8", "replace") if found else ""
-        wrapped = kroxylicious.Wrapped(
-            entry.line, entry.time, session, bytes(entry.text), entry.unit_ms
-        )
+    def _guarded(self, line: Line, made: Made) -> Made:
         try:
-            yield from self._pairs.take(wrapped)
+            yield from made
         except _ERRORS as error:
-            yield dead_letter(entry.line, error)
+            yield dead_letter(line, error)
 
-    def _completed(self, line: Line, time: int | None, message: bytes) -> Document:
+    def _take(self, line: Line) -> Made:
+        text = line.text.rstrip(b"\r\n")
+        if len(text) > WRAPPED_BYTES_MAX:
+            raise _too_large(len(text))
+        if b"\x1b[" in text:
+            text = layouts.COLOURS.sub(b"", text)
+        heading = layouts.heading_of(text) if text.startswith(b"==> ") else None
+        if heading is not None:
+            self._heading = heading
+            yield Left(line, OTHER, is_dead=False)
+            return
+        frame = layouts.unframed(text)
+        key = (frame.label, frame.stream)
+        head, text = frame.head, frame.text
+        if frame.is_partial or key in self._partial:
+            line, head, pieces = self._partial.pop(key, (line, head, bytearray()))
+            pieces += text
+            if frame.is_partial and len(pieces) <= WRAPPED_BYTES_MAX:
+                self._partial[key] = line, head, pieces
+                return
+            text = bytes(pieces)
+        around = _Around(line, key, head, label=frame.label or self._heading)
+        yield from self._continued(around, text)
+
+    def _continued(self, around: _Around, text: bytes) -> Made:
+        """A text that may go on with an open one."""
+        opened = self._open.pop(around.key, None)
+        if opened is None:
+            yield from self._entry(around, text)
+        elif opened.is_ended_by(text):
+            yield _abandoned(opened)
+            yield from self._entry(around, text)
+        elif opened.add(text):
+            yield from self._guarded(
+                opened.around.line, self._entry(opened.around, bytes(opened.text))
+            )
+        elif len(opened.text) > WRAPPED_BYTES_MAX:
+            yield _abandoned(opened)
+        else:
+            self._open[around.key] = opened
+
+    def _entry(self, around: _Around, text: bytes) -> Made:
+        """A text that may be an entry, or several in a row."""
+        if around.depth > NESTING_MAX:
+            raise UnreadableError("nested", f"the line is in more than {NESTING_MAX} wrappers")
+        text.decode("utf-8")
+        at = 0
+        while (start := _start(text, at)) is not None:
+            if start.quote:
+                yield from self._quoted(around, text, start)
+                return
+            scan = layouts.Scan()
+            end = _end(text, start.at, scan)
+            if end is None:
+                self._open[around.key] = _Open(around, text, start.is_request, scan)
+                return
+            part = _Part(text[at : start.at], text[start.at : end], text[end:])
+            if start.is_request:
+                yield from self._guarded(around.line, self._completed(around, part))
+            elif kroxylicious.ENTRY_START.match(part.json):
+                yield from self._guarded(around.line, self._exchanged(around, part))
+            else:
+                yield from self._guarded(around.line, self._object(around, part))
+            at = end
+        if at == 0:
+            yield self._other(around, text)
+
+    def _quoted(self, around: _Around, text: bytes, start: "_Start") -> Made:
+        """A request in a quoted text: in JSON behind a prefix, a table, or a field."""
+        around = around._replace(depth=around.depth + 1)
+        brace = text.find(b"{", 0, start.at)
+        while brace >= 0:
+            end = layouts.Scan().end_in(text, brace)
+            if (end is None or end > start.at) and start.quote != b'""':
+                if end is None:
+                    scan = layouts.Scan()
+                    scan.end_in(text, brace)
+                    self._open[around.key] = _Open(around, text, False, scan)
+                    return
+                if _is_object(text[brace:end]):
+                    part = _Part(text[:brace], text[brace:end], text[end:])
+                    yield from self._object(around, part)
+                    return
+            brace = text.find(b"{", brace + 1, start.at)
+        yield from self._entry(around, layouts.unescaped(text, start.quote))
+
+    def _completed(self, around: _Around, part: "_Part") -> Made:
+        """A line of Kafka's request log."""
+        time = self._time(around, part)
         if time is None:
             raise UnreadableError(
-                "no time", "before the request there is no time such as 2026-11-21 01:22:27,944"
+                "no time", "around the request there is no time such as 2026-11-21 01:22:27,944"
             )
-        document = request_log.document_of(line, message, time)
-        return _checked(document)
+        if len(part.json) > EVENT_BYTES_MAX:
+            raise _too_large(len(part.json))
+        made = request_log.document_of(around.line, self._placed(around.line), part.json, time)
+        if isinstance(made, Document):
+            made.label = around.label
+            _check(made)
+        yield made
+
+    def _exchanged(self, around: _Around, part: "_Part") -> Made:
+        """An entry of Kroxylicious' protocol log."""
+        found = kroxylicious.SESSION.search(part.tail)
+        session = found[1].decode("utf-8", "replace") if found else around.session
+        time = self._time(around, part)
+        entry = kroxylicious.Wrapped(
+            around.line, time, session, part.json, self._clock.unit_ms, around.label
+        )
+        yield from self._pairs.take(entry)
+
+    def _time(self, around: _Around, part: "_Part") -> int | None:
+        return self._clock.ms(around.head + part.head, part.tail, around.stamps)
+
+    def _object(self, around: _Around, part: "_Part") -> Made:
+        """A document of a capture, or JSON that wraps an entry."""
+        line = around.line
+        try:
+            fields = _fields_decoder.decode(part.json)
+        except msgspec.MsgspecError:
+            mark = part.json.find(request_log.MARK)
+            if mark < 0:
+                raise
+            bare = b"\n" + part.json[mark:]
+            yield from self._entry(around._replace(head=part.head + part.json[:mark]), bare)
+            return
+        if "reason" in fields and bytes(fields.get("request", b"null")) == b"null":
+            yield Left(line, NOT_READ, is_dead=False)
+        elif bytes(fields.get("kind", b"")) == _ENDED:
+            yield self._ended(line, part.json)
+        elif "totalTimeMs" not in fields and ("requestHeader" in fields or fields.keys() <= KNOWN):
+            yield self._captured(line, part.json, fields)
+        else:
+            yield from self._unwrapped(around, part)
+
+    def _unwrapped(self, around: _Around, part: "_Part") -> Made:
+        """The entries in a wrapper; copies in other fields, whole or cut, do not count."""
+        value = msgspec.json.decode(part.json)
+        stream = (around.key, layouts.find_field(value, "stream"))
+        before = set(self._open)
+        opened = frozenset(key[2:] for key in before if key[:2] == stream)
+        given = stamps(around.head + part.head)
+        made: list[Document | Left] = []
+        is_entry = False
+        for found in layouts.inner(value, opened):
+            is_entry = True
+            inside = around._replace(
+                key=(*stream, *found.path),
+                head=b"",
+                stamps=(*found.stamps, *around.stamps, *given),
+                label=found.label or around.label,
+                session=layouts.find_field(value, "sessionId") or around.session,
+                depth=around.depth + 1,
+            )
+            if isinstance(found.value, str):
+                text = found.value.rstrip("\r\n").encode()
+                made += self._guarded(around.line, self._continued(inside, text))
+            else:
+                body = _Part(b"", msgspec.json.encode(found.value), b"")
+                made += self._guarded(around.line, self._completed(inside, body))
+        documents = _distinct(made)
+        if documents:
+            for key in set(self._open) - before:
+                del self._open[key]
+            made = [*documents, *(each for each in made if _is_alive(each))]
+        yield from made
+        if not is_entry:
+            yield self._other(around, part.json)
+
+    def _other(self, around: _Around, text: bytes) -> Left:
+        kind = kind_of(text)
+        return Left(around.line, kind.name if kind is not None else OTHER, is_dead=False)
+
+    def _placed(self, line: Line) -> str:
+        """The id of an exchange: file and line; a further one of the line has a number."""
+        place = f"{line.file}:{line.number}"
+        self._count = self._count + 1 if place == self._place else 1
+        self._place = place
+        return place if self._count == 1 else f"{place}.{self._count}"
 
     def _captured(self, line: Line, text: bytes, fields: Fields) -> Document:
         captured = _captured_decoder.decode(text)
@@ -210,7 +366,9 @@ class Reader:
         fields["principalIsAsserted"] = msgspec.Raw(b"true")
         asked = captured.request_header, captured.request
         document = self._document(line, captured, asked, captured.response)
-        return _checked(msgspec.structs.replace(document, rest=fields))
+        document.rest = fields
+        _check(document)
+        return document
 
     def _ended(self, line: Line, text: bytes) -> Document:
         ended = _ended_decoder.decode(text)
@@ -230,7 +388,7 @@ class Reader:
         header, request = asked
         named = f"{line.file}/{said.connection}" if self._source.is_qualified else said.connection
         return Document(
-            place=said.id or f"{line.file}:{line.number}",
+            place=said.id or self._placed(line),
             source=line.file,
             time=said.time,
             broker=said.broker,
@@ -243,32 +401,101 @@ class Reader:
         )
 
 
-class _Open:
-    """An entry of which not all lines are read yet."""
+class _Part(NamedTuple):
+    """JSON in a text, and what stands before and behind it."""
 
-    def __init__(self, line: Line, time: int | None, unit_ms: int, text: bytearray) -> None:
-        self.line = line
-        self.time = time
-        self.unit_ms = unit_ms
-        self.text = text
+    head: bytes
+    json: bytes
+    tail: bytes
 
 
-def _abandoned(entry: _Open) -> Left:
-    """An entry that does not go on as entries do; where it had just begun, it was none."""
-    if len(entry.text) > 1:
-        return Left(entry.line, CUT, "the entry of a protocol log has no end")
-    if entry.time is not None:
-        return Left(entry.line, OTHER, is_dead=False)
-    return Left(entry.line, Reason.NOT_JSON, "Input data was truncated")
+class _Start(NamedTuple):
+    """Where JSON begins in a text.
+
+    Attributes:
+        at: the offset of its brace.
+        is_request: whether it is a line of Kafka's request log.
+        quote: how quotation marks are written in it if it is quoted itself; else empty.
+    """
+
+    at: int
+    is_request: bool = False
+    quote: bytes = b""
 
 
-def _checked(document: Document) -> Document:
+_QUOTE = re.compile(rb"\{\s*(\\+\"|\"\")")
+_HEADER = re.compile(rb"[^{]*(?=\{\s*\"header\")")
+
+
+def _start(text: bytes, at: int) -> _Start | None:
+    """The next JSON object that may be an entry or wrap one."""
+    opening = layouts.OPENING.match(text, at)
+    if opening is not None and (at == 0 or text[:1] in b"{["):
+        return _Start(opening.end())
+    mark = text.find(request_log.MARK, at)
+    if mark >= 0:
+        start = request_log.start_of(text, mark)
+        quote = _QUOTE.match(text, start)
+        return _Start(start, True, quote[1] if quote is not None else b"")
+    if at:
+        return None
+    header = _HEADER.match(text)
+    if header is not None:
+        return _Start(header.end())
+    return _Start(text.rstrip().rfind(b"{")) if text.rstrip().endswith(b"{") else None
+
+
+def _end(text: bytes, start: int, scan: layouts.Scan) -> int | None:
+    """The offset behind the object; None if it is not complete. Mostly the last brace ends it."""
+    last = text.rfind(b"}") + 1
+    if last > start and _is_object(text[start:last]):
+        return last
+    return scan.end_in(text, start)
+
+
+def _is_object(text: bytes) -> bool:
+    """Whether a text is one JSON object."""
+    try:
+        _fields_decoder.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
+
+
+def _distinct(made: list[Document | Left]) -> list[Document]:
+    """The documents in the fields of one wrapper, each once."""
+    found: dict[tuple[object, ...], Document] = {}
+    for each in made:
+        if isinstance(each, Document):
+            duration = bytes(each.rest.get("responseTime", b""))
+            found.setdefault((each.connection, each.header.correlation_id, duration), each)
+    return list(found.values())
+
+
+def _is_alive(made: Document | Left) -> bool:
+    return isinstance(made, Left) and not made.is_dead
+
+
+def _too_large(size: int) -> UnreadableError:
+    return UnreadableError(Reason.TOO_LARGE, f"{size} bytes; at most {EVENT_BYTES_MAX} are read")
+
+
+def _abandoned(opened: _Open) -> Left:
+    """A text that does not go on as JSON does; if it holds no entry, it is another log line."""
+    text = bytes(opened.text)
+    if opened.is_request or request_log.MARK in text or kroxylicious.ENTRY_START.search(text):
+        return Left(opened.around.line, CUT, "the JSON of the entry has no end")
+    if opened.around.depth or not text.lstrip().startswith(b"{"):
+        return Left(opened.around.line, OTHER, is_dead=False)
+    return Left(opened.around.line, Reason.NOT_JSON, "Input data was truncated")
+
+
+def _check(document: Document) -> None:
     """Raises UnreadableError where a body is none."""
     if not bytes(document.request).lstrip().startswith(b"{"):
         raise UnreadableError(Reason.WRONG_TYPE, "Expected `object` - at `$.request`")
     if bytes(document.response).lstrip()[:1] not in (b"{", b"n", b""):
         raise UnreadableError(Reason.WRONG_TYPE, "Expected `object` or null - at `$.response`")
-    return document
 
 
 def dead_letter(line: Line, error: Exception) -> Left:

@@ -11,6 +11,7 @@ Source: `RequestChannel.updateRequestMetrics`, `RequestConvertToJson` in Kafka.
 """
 
 import math
+import re
 
 import msgspec
 
@@ -18,14 +19,20 @@ from brokertwin.state.core.events import RequestHeader
 from brokertwin.streaming.ingest.documents import (
     Document,
     Fields,
+    Left,
     UnreadableError,
+    api_name,
     raw,
 )
+from brokertwin.streaming.ingest.older_names import renamed
 from brokertwin.streaming.lines import Line
 
 MARK = b"Completed request:"
 DURATION_MAX_MS = 86_400_000.0
 """A longer time to answer is taken for a mistake."""
+
+BEFORE_28 = "text request log of a Kafka before 2.8"
+NOT_LOGGED = "Kafka logged the request without its body"
 
 KNOWN = frozenset({"requestHeader", "request", "response", "connection", "totalTimeMs"})
 
@@ -38,32 +45,46 @@ class _Completed(msgspec.Struct, rename="camel"):
     response: msgspec.Raw = msgspec.Raw(b'""')
 
 
+_OLDER = re.compile(rb"(?:RequestHeader\(|Name: ?)")
 _decoder = msgspec.json.Decoder(_Completed)
 _fields_decoder = msgspec.json.Decoder(Fields)
 
 
-def document_of(line: Line, message: bytes, time: int) -> Document:
+def start_of(text: bytes, mark: int) -> int:
+    """The offset of the JSON behind the mark.
+
+    Raises:
+        UnreadableError: there is none, as in the request log of an older Kafka.
+    """
+    at = mark + len(MARK)
+    while text[at : at + 1].isspace():
+        at += 1
+    if text[at : at + 1] == b"{":
+        return at
+    if _OLDER.match(text, at):
+        raise UnreadableError(BEFORE_28, "its lines are text; Kafka 2.8 and later write JSON")
+    raise UnreadableError("cut", "the line has no whole JSON object")
+
+
+def document_of(line: Line, place: str, text: bytes, time: int) -> Document | Left:
     """The document of a completed request.
 
     Args:
         line: where it lies.
-        message: the text from `MARK` on.
+        place: its id.
+        text: the JSON object.
         time: of the line, in ms since 1970.
 
     Raises:
         UnreadableError: it is damaged.
         msgspec.MsgspecError: it is no JSON, or not of this shape.
     """
-    body = message[len(MARK) :]
-    start, end = body.find(b"{"), body.rfind(b"}")
-    if body[:13] == b"RequestHeader":
-        raise UnreadableError("the request log of a Kafka before 2.8, which is no JSON")
-    if start < 0 or end < 0:
-        raise UnreadableError("cut", "the line has no whole JSON object")
-    text = body[start : end + 1]
     completed = _decoder.decode(text)
     duration = completed.total_time_ms
     check_duration("totalTimeMs", duration)
+    header = completed.request_header
+    if _is_empty(completed.request):
+        return Left(line, NOT_LOGGED, api=api_name(header.request_api_key), is_dead=False)
     rest = _fields_decoder.decode(text)
     for name in KNOWN:
         rest.pop(name, None)
@@ -73,18 +94,32 @@ def document_of(line: Line, message: bytes, time: int) -> Document:
         "host": raw(host_of(completed.connection)),
         "principalIsAsserted": msgspec.Raw(b"true"),
     }
+    is_unanswered = _is_empty(completed.response)
+    request, response = renamed(
+        header.request_api_key,
+        completed.request,
+        msgspec.Raw(b"null") if is_unanswered else completed.response,
+    )
     return Document(
-        place=f"{line.file}:{line.number}",
+        place=place,
         source=line.file,
         time=time - math.ceil(duration),
         broker=None,
         is_from_log=True,
         connection=completed.connection,
-        header=completed.request_header,
-        request=completed.request,
-        response=_answer(completed),
+        header=header,
+        request=request,
+        response=response,
         rest=rest,
     )
+
+
+def _is_empty(body: msgspec.Raw) -> bool:
+    """Whether Kafka logged an empty text for a body.
+
+    It does so for the response of a Produce with acks 0, and for an AlterConfigs of loggers.
+    """
+    return bytes(body).strip() == b'""'
 
 
 def check_duration(name: str, ms: float) -> None:
@@ -93,12 +128,6 @@ def check_duration(name: str, ms: float) -> None:
         raise UnreadableError(
             "impossible time", f"{name} is {ms}; it is how many ms the answer took, 0 to a day"
         )
-
-
-def _answer(completed: _Completed) -> msgspec.Raw:
-    """Kafka writes an empty text where there is no answer: a Produce with acks 0."""
-    is_text = bytes(completed.response).strip() == b'""'
-    return msgspec.Raw(b"null") if is_text else completed.response
 
 
 def host_of(connection: str) -> str:

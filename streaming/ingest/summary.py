@@ -4,10 +4,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from brokertwin.streaming.ingest.documents import Document, Left
+from brokertwin.errors import UserError
+from brokertwin.streaming.ingest.documents import OTHER, Document, Left
+from brokertwin.streaming.ingest.kinds import BY_NAME
 from brokertwin.streaming.lines import Line
 
 EXAMPLES_SHOWN = 5
+NEEDED = (
+    "Needed are Kafka's request logs (kafka.request.logger at DEBUG, Kafka 2.8 or later),"
+    " Kroxylicious' protocol logs, or captures (docs/ingest.md)."
+)
 
 
 @dataclass
@@ -51,6 +57,33 @@ class Summary:
         if self.dead[left.reason] <= EXAMPLES_SHOWN:
             self.examples.append((place_of(left.line), left.reason, left.detail))
         self.on_dead(left)
+
+
+def nothing_read(summary: Summary) -> UserError:
+    """The error for input without any exchange: what it is, and what is needed instead."""
+    reasons = summary.dead + Counter(
+        {reason: count for (_, reason), count in summary.left.items() if reason != OTHER}
+    )
+    kinds = [(reason, n) for reason, n in reasons.most_common() if reason in BY_NAME]
+    if kinds:
+        kind, count = BY_NAME[kinds[0][0]], kinds[0][1]
+        return UserError(
+            f"No exchange was read: {count} of {summary.lines} lines are of another kind:"
+            f" {kind.name}.",
+            kind.hint,
+        )
+    if summary.examples:
+        place, reason, detail = summary.examples[0]
+        return UserError(
+            f"No exchange was read. The first reason: {place}: {detail or reason}.", NEEDED
+        )
+    if reasons:
+        ((reason, count),) = reasons.most_common(1)
+        return UserError(
+            f"No exchange was read. Why, for {count} of {summary.lines} lines: {reason}.", NEEDED
+        )
+    what = f"none of {summary.lines} lines is one" if summary.lines else "there are no lines"
+    return UserError(f"No exchange was read: {what}.", NEEDED)
 
 
 def place_of(line: Line) -> str:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.errors import UserError
 from brokertwin.state.core.events import Kind, RequestHeader
 from brokertwin.streaming.ingest.batches import Completion, Headers, Needs
 from brokertwin.streaming.ingest.documents import (
@@ -28,10 +27,11 @@ from brokertwin.streaming.ingest.documents import (
     Document,
     api_name,
     clusters_own,
+    controllers_listeners,
 )
-from brokertwin.streaming.ingest.order import Arrivals
+from brokertwin.streaming.ingest.order import LAST, Arrivals, in_turn
 from brokertwin.streaming.ingest.pipeline import Reading, Source, completed, read_files
-from brokertwin.streaming.ingest.summary import Summary, place_of
+from brokertwin.streaming.ingest.summary import Summary, nothing_read, place_of
 
 DEFAULT_READING = Reading()
 
@@ -76,6 +76,11 @@ class Exchange(msgspec.Struct, frozen=True):
     def version(self) -> int:
         """The API version of the request."""
         return self.header.request_api_version
+
+    @property
+    def turn(self) -> int:
+        """The place among the requests of its connection: the correlation id."""
+        return self.header.correlation_id if self.kind is Kind.REQUEST else LAST
 
     def body(self) -> Any:
         """The request's body, decoded."""
@@ -166,7 +171,9 @@ def read_from(source: Source, batches: Headers | None = None) -> Recording:
         UserError: the source cannot be read, or has no exchange.
     """
     broken: list[Broken] = []
-    summary = Summary(on_dead=lambda left: broken.append(Broken(place_of(left.line), left.detail)))
+    summary = Summary(
+        on_dead=lambda left: broken.append(Broken(place_of(left.line), left.detail or left.reason))
+    )
     documents, needs = [], Needs()
     for document in source(summary):
         needs.add(document)
@@ -178,12 +185,8 @@ def read_from(source: Source, batches: Headers | None = None) -> Recording:
         left_out[reason] += count
     broken += found.broken
     if not found.exchanges:
-        why = f" The first reason: {broken[0].place}: {broken[0].reason}." if broken else ""
-        raise UserError(
-            "The recording has no exchange to replay." + why,
-            "Each line must be an exchange in the format of Kafka's request log: time,"
-            " requestHeader, request and response.",
-        )
+        summary.left.update({("", reason): count for reason, count in found.left_out.items()})
+        raise nothing_read(summary)
     return Recording(found.exchanges, broken, left_out, found.ends)
 
 
@@ -192,13 +195,15 @@ def of_documents(documents: Iterable[Document], completion: Completion) -> Recor
     exchanges: list[Exchange] = []
     broken: list[Broken] = []
     left_out = Counter[str]()
+    documents = list(documents)
+    controllers = controllers_listeners(documents)
     for document in documents:
         if not document.is_request:
             exchanges.append(_end(document))
             continue
         try:
             line = _decoder.decode(completed(document, completion))
-            own = clusters_own(line.listener, line.is_forwarded)
+            own = clusters_own(line.listener, line.is_forwarded, controllers)
             if own:
                 left_out[own] += 1
             else:
@@ -247,7 +252,7 @@ def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
     """The exchanges of several files, each in the order of its lines, as one history."""
     arrivals = Arrivals()
     keyed = [
-        (arrivals.time(exchange.connection, exchange.time), place, exchange)
+        (arrivals.time(exchange.connection, exchange.time, exchange.turn), place, exchange)
         for place, exchange in enumerate(exchanges)
     ]
     keyed.sort(key=lambda entry: entry[:2])
@@ -255,7 +260,9 @@ def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
         exchange
         if exchange.time == time
         else msgspec.structs.replace(exchange, time=time, end=max(exchange.end, time))
-        for time, _, exchange in keyed
+        for time, _, exchange in in_turn(
+            keyed, lambda each: each[0], lambda each: (each[2].connection, each[2].turn)
+        )
     ]
 
 

@@ -170,6 +170,6 @@ def test_lines_come_from_plain_and_compressed_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "broken.gz"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
-    (tmp_path / "broken.gz").write_bytes(b"not gzip")
+    (tmp_path / "broken.gz").write_bytes(gzip.compress(b"some text")[:12] + b"no deflate data")
     with pytest.raises(UserError, match=name):
         list(read_lines([tmp_path / name]))

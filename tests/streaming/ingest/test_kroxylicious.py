@@ -167,7 +167,7 @@ def test_what_cannot_be_an_event_is_said(tmp_path: Path, line: str, reason: str)
         (wrapped(NOW, entry("QUESTION")), "wrong type"),
         (wrapped(NOW, entry("REQUEST", number=2**40)), "number out of range"),
         (wrapped(NOW, '{ "header" : 4 }'), "wrong type"),
-        (wrapped(NOW, '{ "header" : '), "not JSON"),
+        (wrapped(NOW, '{ "header" : '), "cut"),
         ("2026-11-21 12:00:00 DEBUG x - {\n" + '  "header" : {', "cut"),
     ],
 )
@@ -186,3 +186,24 @@ def test_an_entry_that_breaks_off_does_not_swallow_the_next(tmp_path: Path) -> N
     assert dict(summary.dead) == {"cut": 1}
     assert len(documents) == 216
     assert sum("response" not in json.loads(document.encoded()) for document in documents) == 1
+
+
+@pytest.mark.parametrize("api", ["METADATA", "PRODUCE"])
+def test_an_exchange_that_two_filters_log_counts_once(tmp_path: Path, api: str) -> None:
+    soon = "2026-11-21T12:00:00.003Z"
+    requests = [wrapped(time, entry("REQUEST", api, acks=0, topics=[])) for time in (NOW, soon)]
+    answers = [wrapped(LATER, entry("RESPONSE", api, topics=[1]))] * 2
+    documents, summary = read_lines(tmp_path, *requests, *(answers if api == "METADATA" else []))
+    assert len(documents) == 1
+    assert documents[0].time == 1795262400000
+    answer = {"topics": [1]} if api == "METADATA" else None
+    assert msgspec.json.decode(documents[0].response) == answer
+    assert not summary.dead
+
+
+def test_a_correlation_id_that_is_used_again_is_another_request(tmp_path: Path) -> None:
+    """Some clients number no requests."""
+    later = "2026-11-21T12:00:07.000Z"
+    lines = [wrapped(time, entry("REQUEST", "PRODUCE", 0, acks=0)) for time in (NOW, later)]
+    documents, _ = read_lines(tmp_path, *lines)
+    assert len(documents) == 2

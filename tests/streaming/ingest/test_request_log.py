@@ -33,6 +33,7 @@ LINE = (
     '"principal":"User:alice",'
     '"listener":"CLIENT","securityProtocol":"SASL_SSL"} (kafka.request.logger)'
 )
+NEXT = LINE.replace('"correlationId":2', '"correlationId":3')
 COMPLETED_MS = 1795224147944
 
 
@@ -132,8 +133,8 @@ def test_a_json_layout_is_read_too(tmp_path: Path) -> None:
     ("damaged", "reason"),
     [
         (LINE[:120], "cut"),
-        (LINE[:300], "not JSON"),
-        (LINE[:300] + "} (kafka.request.logger)", "not JSON"),
+        (LINE[:300], "cut"),
+        (LINE[:300] + "} (kafka.request.logger)", "cut"),
         (LINE.replace("8.572", "-1"), "impossible time"),
         (LINE.replace("8.572", "1e12"), "impossible time"),
         (LINE.replace('"totalTimeMs":8.572,', ""), "missing field"),
@@ -145,7 +146,7 @@ def test_a_json_layout_is_read_too(tmp_path: Path) -> None:
         (LINE.partition("DEBUG ")[2], "no time"),
         (
             "[2020-01-01 00:00:00,000] DEBUG Completed request:RequestHeader(apiKey=FETCH, ...",
-            "the request log of a Kafka before 2.8, which is no JSON",
+            "text request log of a Kafka before 2.8",
         ),
     ],
 )
@@ -153,7 +154,7 @@ def test_a_damaged_line_is_counted_and_the_next_is_read(
     tmp_path: Path, damaged: str, reason: str
 ) -> None:
     file = tmp_path / "broker-1.log"
-    file.write_text(f"{LINE}\n{damaged}\n{LINE}\n", encoding="utf-8")
+    file.write_text(f"{LINE}\n{damaged}\n{NEXT}\n", encoding="utf-8")
     documents, summary = read(file)
     assert [document.place for document in documents] == ["broker-1.log:1", "broker-1.log:3"]
     assert dict(summary.dead) == {reason: 1}
@@ -165,11 +166,11 @@ def test_other_lines_of_a_log_are_no_damage(tmp_path: Path) -> None:
     other = (
         "[2026-11-21 01:22:27,950] ERROR something (kafka.server.KafkaApis)\n\tat a.b.C(D.java:1)"
     )
-    file.write_text(f"{LINE}\n{other}\n{LINE}\n", encoding="utf-8")
+    file.write_text(f"{LINE}\n{other}\n{NEXT}\n", encoding="utf-8")
     documents, summary = read(file)
     assert len(documents) == 2
     assert not summary.dead
-    assert dict(summary.left) == {("", "another log line"): 2}
+    assert dict(summary.left) == {("", "Kafka's server.log"): 1, ("", "another log line"): 1}
 
 
 @pytest.mark.parametrize(
@@ -191,3 +192,75 @@ def test_the_zone_of_the_log_is_the_one_given() -> None:
     in_utc, _ = read(SINGLE)
     hours_ms = {there.time - here.time for there, here in zip(documents, in_utc, strict=True)}
     assert hours_ms == {-9 * 3600 * 1000}
+
+
+def test_a_request_that_kafka_logs_without_its_body_is_no_damage(tmp_path: Path) -> None:
+    """AlterConfigs of loggers: by docs/ingest.md it switches the request log on."""
+    line = LINE.replace('"request":{"topics":[]}', '"request":""')
+    line = line.replace('"requestApiKey":3', '"requestApiKey":44')
+    file = tmp_path / "broker-1.log"
+    file.write_text(f"{line}\n{LINE}\n", encoding="utf-8")
+    documents, summary = read(file)
+    assert len(documents) == 1
+    assert not summary.dead
+    reason = "Kafka logged the request without its body"
+    assert dict(summary.left) == {("INCREMENTAL_ALTER_CONFIGS", reason): 1}
+
+
+def test_a_document_of_a_pretty_printed_body_is_one_line(tmp_path: Path) -> None:
+    body = json.loads(LINE[LINE.index("{") : LINE.rindex("}") + 1])
+    file = tmp_path / "broker-1.log"
+    text = json.dumps(body, indent=2)
+    file.write_text(f"{LINE[:25]} DEBUG Completed request:{text} (x)\n", encoding="utf-8")
+    [document] = read(file)[0]
+    assert b"\n" not in document.encoded()
+    assert json.loads(document.encoded())["request"] == {"topics": []}
+
+
+def test_a_whole_second_before_the_logs_own_time_does_not_count(tmp_path: Path) -> None:
+    prefix = "2026-11-21T01:22:27+0000 kafka-0 kafka-server-start.sh[812]: "
+    file = tmp_path / "broker-1.log"
+    file.write_text(prefix + LINE + "\n", encoding="utf-8")
+    [document] = read(file)[0]
+    assert document.time == COMPLETED_MS - 9
+
+
+@pytest.mark.parametrize(
+    "zone", ["+01", "+0100", "+01:00", "CET", " CET", " Europe/Berlin", "+01:00[Europe/Berlin]"]
+)
+def test_a_zone_that_is_there_is_used(tmp_path: Path, zone: str) -> None:
+    line = LINE.replace("01:22:27,944", f"02:22:27,944{zone}")
+    assert document_of(tmp_path, line)["time"] == COMPLETED_MS - 9
+
+
+def test_the_zone_of_a_runtimes_time_is_the_logs(tmp_path: Path) -> None:
+    """The log is in the time of Kolkata; docker adds UTC, some ms later."""
+    line = LINE.replace("01:22:27,944", "06:52:27,944")
+    wrapped = json.dumps({"log": line + "\n", "time": "2026-11-21T01:22:27.951234567Z"})
+    for text in (wrapped, f"2026-11-21T01:22:27.951234567Z stdout F {line}"):
+        assert document_of(tmp_path, text)["time"] == COMPLETED_MS - 9
+
+
+def test_an_agents_time_of_another_day_says_nothing_of_the_zone(tmp_path: Path) -> None:
+    line = json.dumps({"@timestamp": "2026-11-23T19:00:00.123Z", "message": LINE})
+    assert document_of(tmp_path, line)["time"] == COMPLETED_MS - 9
+
+
+def test_a_zone_that_is_not_known_is_warned_of(tmp_path: Path) -> None:
+    told: list[str] = []
+    file = tmp_path / "broker-1.log"
+    file.write_text(LINE.replace("27,944]", "27,944 XYT]") + "\n", encoding="utf-8")
+    documents, _ = read(file, reading=Reading(warn=told.append))
+    assert [document.time for document in documents] == [COMPLETED_MS - 9]
+    assert len(told) == 1
+    assert "XYT" in told[0]
+    assert "--time-zone" in told[0]
+
+
+def test_lines_of_another_time_are_no_copies(tmp_path: Path) -> None:
+    file = tmp_path / "broker-1.log"
+    later = LINE.replace("27,944", "28,944")
+    file.write_text(f"{LINE}\n{later}\n{LINE}\n", encoding="utf-8")
+    documents, summary = read(file, file)
+    assert [document.place for document in documents] == ["broker-1.log#1:1", "broker-1.log#1:2"]
+    assert dict(summary.left) == {("", "a copy of a line that came before"): 4}
