@@ -13,13 +13,12 @@ from brokertwin.streaming.audit.finding import (
     counted,
     names_of,
     rule_of,
-    sentence,
     times,
 )
 from brokertwin.streaming.audit.history import History
 from brokertwin.streaming.audit.sessions import WINDOW_MS
 from brokertwin.streaming.explain.rules import Rule
-from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.explain.story import sentence, words
 from brokertwin.streaming.replay.recording import Exchange
 
 STORM = 5

@@ -15,7 +15,7 @@ from brokertwin.streaming.audit.finding import (
 )
 from brokertwin.streaming.audit.history import History
 from brokertwin.streaming.explain import bodies, deliveries
-from brokertwin.streaming.explain.producers import APIS
+from brokertwin.streaming.explain.epochs import APIS
 
 TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
@@ -74,10 +74,12 @@ def too_few(history: History) -> Iterator[Finding]:
 def others(history: History) -> Iterator[Finding]:
     """Every error that no other finder tells of, by API."""
     found: dict[tuple[str, int], list[Evidence]] = defaultdict(list)
+    late = producers.late(history)
     for exchange, _ in history.asked:
         elsewhere = ELSEWHERE.get(exchange.api, frozenset())
         for code in dict.fromkeys(bodies.errors(exchange.response)):
-            if code not in elsewhere:
+            is_told = code in elsewhere or (exchange.id in late and code in producers.LATE)
+            if not is_told:
                 found[exchange.api, code].append(Evidence.of(exchange))
     for (api, code), evidence in found.items():
         yield Finding(

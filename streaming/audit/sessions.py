@@ -15,13 +15,12 @@ from brokertwin.streaming.audit.finding import (
     counted,
     names_of,
     rule_of,
-    sentence,
     times,
 )
 from brokertwin.streaming.audit.history import History
 from brokertwin.streaming.explain.rules import Rule
 from brokertwin.streaming.explain.sessions import NONE
-from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.explain.story import sentence, words
 from brokertwin.streaming.replay.recording import Exchange
 
 CODES = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})

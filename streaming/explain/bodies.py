@@ -42,6 +42,9 @@ def holders(api: str, body: Any) -> list[Holder]:
         return sorted(found, key=lambda holder: holder[:2])
     if api == "ADD_PARTITIONS_TO_TXN" and body.get("transactions"):
         return [_holder(each, "") for each in body["transactions"]]
+    if api == "WRITE_TXN_MARKERS":
+        markers = body.get("markers") or ()
+        return [Holder(each["producerId"], each["producerEpoch"], None) for each in markers]
     if "v3AndBelowTransactionalId" in body:
         return [_holder(body, "v3AndBelow")]
     return [_holder(body, "")] if "transactionalId" in body else []
