@@ -46,7 +46,8 @@ BROKER_HEARTBEAT = 63
 class Sample(NamedTuple):
     """What a partition was like from a moment on, in ms since 1970.
 
-    `why` is the fact by which it changed, `place` the line that shows it.
+    `why` is the fact by which it changed, `place` the line that shows it. `is_least` is true if
+    the leader's log may have ended later than `ends` has it.
     """
 
     time: float
@@ -60,6 +61,7 @@ class Sample(NamedTuple):
     is_assumed: bool
     why: str
     place: str
+    is_least: bool = False
 
 
 class Difference(NamedTuple):
@@ -238,7 +240,9 @@ class ReplicationObserver:
 
         An answer that did not wait was read before the fetch itself counted, or a moment later by
         another thread: then it may be either (`DelayedOperationPurgatory.tryCompleteElseWatch`).
+        The log ends at the HW or later.
         """
+        is_news = known.append(told)
         if told in (known.high_watermark, before):
             self.agreed[known.topic_id, known.partition] += 1
         elif before == UNKNOWN:
@@ -249,6 +253,8 @@ class ReplicationObserver:
             self._sample(known, "adopted from an answer")
         else:
             self._differ(known, told)
+        if is_news:
+            self._follow(known, "its high watermark was told", is_news)
 
     def _is_open(self, known: Replicas, told: int) -> bool:
         """Whether the rule lacks a fact: then a HW that was told is adopted, and no verdict given.
@@ -317,7 +323,7 @@ class ReplicationObserver:
                     self._lead(known, current.leader_id, current.leader_epoch, "an error names it")
                 if not each.error_code and exchange.broker == known.leader:
                     size = sizes.get((topic_id, each.index), 0)
-                    is_news = known.append(each.base_offset + max(size, 1))
+                    is_news = known.append(each.base_offset + max(size, 1), is_exact=size > 0)
                     self._follow(known, f"records from offset {each.base_offset} on", is_news)
 
     # AlterPartition
@@ -403,7 +409,8 @@ class ReplicationObserver:
 
     def _lead(self, known: Replicas, leader: int, leader_epoch: int, why: str) -> None:
         if known.lead(leader, leader_epoch):
-            self._sample(known, f"{why}: {leader} leads in epoch {leader_epoch}")
+            who = str(leader) if leader != UNKNOWN else "no broker"
+            self._sample(known, f"{why}: {who} leads in epoch {leader_epoch}")
 
     def _in_sync(self, known: Replicas, isr: list[int], why: str) -> None:
         if set(isr) != set(known.isr):
@@ -432,11 +439,12 @@ class ReplicationObserver:
                 known.leader,
                 known.leader_epoch,
                 tuple(sorted(known.in_sync)),
-                {known.leader: known.leader_end, **known.ends},
+                known.log_ends,
                 known.high_watermark,
                 known.is_assumed,
                 why,
                 self._exchange.place,
+                known.end_is_least,
             )
         )
 
