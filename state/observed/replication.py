@@ -24,6 +24,7 @@ from brokertwin.state.fetch.fetch_bodies import FetchRequest, RequestedPartition
 from brokertwin.state.observed import exchanges as recorded
 from brokertwin.state.observed.exchanges import Exchange
 from brokertwin.state.observed.replicas import UNKNOWN, Replicas
+from brokertwin.state.observed.topic_ids import NAMELESS, names_in
 from brokertwin.state.replication.isr_controller import AlterPartitionResponse
 from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceResponse
 
@@ -41,6 +42,7 @@ CUT = "the next fetch of a follower is not in the recording"
 UNEXPLAINED = "unexplained"
 
 BROKER_HEARTBEAT = 63
+TOPIC_ID = b'"topicId"'
 
 
 class Sample(NamedTuple):
@@ -159,6 +161,8 @@ class ReplicationObserver:
             self.time, self._exchange = moment.time, moment.exchange
             key = moment.exchange.header.request_api_key
             self._has_controller = self._has_controller or key == BROKER_HEARTBEAT
+            if moment.is_answer and key not in NAMELESS and TOPIC_ID in moment.exchange.response:
+                self._name_topics(moment.exchange)
             handler = (_ANSWERED if moment.is_answer else _REQUESTED).get(key)
             if handler is None:
                 continue
@@ -167,6 +171,12 @@ class ReplicationObserver:
             except msgspec.MsgspecError:
                 self.unread[moment.exchange.header.request_api_key_name] += 1
         self.differences = [self._at_the_end(each) for each in self.differences]
+
+    def _name_topics(self, exchange: Exchange) -> None:
+        """Take the names of topic ids from a response that has both."""
+        for topic_id, name in names_in(msgspec.json.decode(exchange.response)).items():
+            self.names[topic_id] = name
+            self._ids[name] = topic_id
 
     def _at_the_end(self, found: Difference) -> Difference:
         """Explains a HW that is greater than derived: a fetch that still waits is in no log."""
@@ -389,9 +399,6 @@ class ReplicationObserver:
         for topic in exchange.answered(recorded.MetadataAnswer).topics or []:
             if topic.error_code or topic.topic_id == ZERO_UUID:
                 continue
-            if topic.name is not None:
-                self.names[topic.topic_id] = topic.name
-                self._ids[topic.name] = topic.topic_id
             for shown in topic.partitions:
                 known = self._partition((topic.topic_id, shown.partition_index))
                 known.replicas = known.replicas or shown.replica_nodes

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.logs.producer import SEQUENCE_MAX, sequence_after, sequence_before
@@ -163,6 +163,13 @@ def _of_client(
         each for each in history.epochs.given[holder.producer_id] if each.epoch <= holder.epoch
     ]
     return made._replace(client=client_of(given[-1].exchange) if given else "")
+
+
+def owned(history: History, exchange: Exchange, body: Any) -> Evidence:
+    """Evidence of a broker's own request: of the client whose producer it is about, or of none."""
+    holders = bodies.holders(exchange.api, body) if exchange.api in APIS else []
+    holder = holders[0] if len(holders) == 1 else Holder(NO_PRODUCER, -1, None)
+    return _of_client(history, exchange, holder, "")
 
 
 def timed_out(history: History) -> Iterator[Finding]:

@@ -58,6 +58,7 @@ class Producers:
 
     def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
         self.ids: set[int] = set()
+        self.topics = bodies.topic_names(exchanges)
         self.names: set[str] = set()
         self.epochs: dict[int, Given] = {}
         self.batches: dict[tuple[str, int, int], deque[Kept]] = defaultdict(
@@ -116,7 +117,11 @@ class Producers:
             return None
         response = exchange.response
         notes: list[str] = []
-        batches = [each for each in bodies.sent(body, response) if each.producer_id in self.ids]
+        batches = [
+            each._replace(topic=self.topics.get(each.topic, each.topic))
+            for each in bodies.sent(body, response)
+            if each.producer_id in self.ids
+        ]
         if exchange.api == MARKERS:
             return self._aborted(exchange)
         if exchange.api == "PRODUCE" and batches:
@@ -127,12 +132,27 @@ class Producers:
             if exchange.api == "PRODUCE" and holder.producer_id == bodies.NO_PRODUCER:
                 holder = self._of_epochs.holder(exchange, holder.name)
             is_produce = exchange.api == "PRODUCE"
-            said = _said_without_batches(response) if is_produce else _said(exchange, body, holder)
+            said = self._written(response) if is_produce else _said(exchange, body, holder)
             codes = dict.fromkeys(bodies.errors(response))
             refused = [Refused(code, self._because(code, holder, exchange)) for code in codes]
             self._note_epoch(exchange, holder, notes)
         kept = [each for each in refused if each is not None]
         return Entry.of(exchange, said, notes, kept)
+
+    def _written(self, response: Any) -> str:
+        """The partitions of a Produce whose batch headers are not recorded."""
+        places = [
+            f"{self._topic(topic)}-{each['index']}"
+            + (" refused" if each["errorCode"] else f" at offset {each['baseOffset']}")
+            for topic in (response or {}).get("responses") or ()
+            for each in topic["partitionResponses"]
+        ]
+        return f"{', '.join(places)}, without batch headers" if places else "not answered"
+
+    def _topic(self, part: Any) -> str:
+        """The topic of a part of a body, by its name if a response tells it."""
+        topic = bodies.topic_of(part)
+        return self.topics.get(topic, topic)
 
     def _aborted(self, exchange: Exchange) -> Entry | None:
         """What the coordinator aborted by itself; markers that a request led to are left out."""
@@ -279,17 +299,6 @@ def said_of_batch(batch: Sent) -> str:
         f"{batch.topic}-{batch.partition}: producer {batch.producer_id} epoch {batch.epoch},"
         f" sequences {batch.first} to {batch.last}, {became}"
     )
-
-
-def _said_without_batches(response: Any) -> str:
-    """The partitions of a Produce whose batch headers are not recorded."""
-    places = [
-        f"{bodies.topic_of(topic)}-{each['index']}"
-        + (" refused" if each["errorCode"] else f" at offset {each['baseOffset']}")
-        for topic in (response or {}).get("responses") or ()
-        for each in topic["partitionResponses"]
-    ]
-    return f"{', '.join(places)}, without batch headers" if places else "not answered"
 
 
 def _said(exchange: Exchange, body: Any, asked: Holder) -> str:

@@ -118,7 +118,7 @@ class Transactions(Producers):
             yield from self._end(exchange, "committed" if body.get("committed") else "aborted")
         elif exchange.api == "PRODUCE":
             if body.get("transactionalId"):
-                yield from self._written(exchange, body)
+                yield from self._taken(exchange, body)
         elif exchange.api == "ADD_PARTITIONS_TO_TXN":
             for place in _added(body, exchange.response, self.names):
                 yield from self._take(exchange, place)
@@ -159,16 +159,18 @@ class Transactions(Producers):
             yield f"takes in {place[0]}-{place[1]}"
         taken[place] += batches
 
-    def _written(self, exchange: Exchange, body: Any) -> Iterator[str]:
+    def _taken(self, exchange: Exchange, body: Any) -> Iterator[str]:
         """Batches in the log; those of newer clients take their partitions in (KIP-890)."""
         batches = list(bodies.sent(body, exchange.response))
         for each in batches:
             if each.producer_id in self.ids and not each.error:
-                yield from self._take(exchange, (each.topic, each.partition), 1)
-        for topic in (exchange.response or {}).get("responses") or () if not batches else ():
+                topic = self.topics.get(each.topic, each.topic)
+                yield from self._take(exchange, (topic, each.partition), 1)
+        answered = (exchange.response or {}).get("responses") or ()
+        for topic in answered if not batches else ():
             for part in topic["partitionResponses"]:
                 if not part["errorCode"]:
-                    yield from self._take(exchange, (bodies.topic_of(topic), part["index"]))
+                    yield from self._take(exchange, (self._topic(topic), part["index"]))
 
     def _offsets(self, exchange: Exchange, group: str) -> Iterator[str]:
         yield from self._begin(exchange)
