@@ -26,8 +26,9 @@ SourceText = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A directory of `offsets import`, or HOST:PORT of a cluster; for `show` and `export`"
-        " also a .csv file.",
+        help="A directory of `offsets import`, HOST:PORT of a cluster, or a file (- for standard"
+        " input) with the output of OffsetsMessageFormatter, `kafka-dump-log --offsets-decoder` or"
+        " `kcat -J`. `show` and `export` also take `kafka-consumer-groups --describe` and .csv.",
     ),
 ]
 Cluster = Annotated[str, typer.Argument(metavar="HOST:PORT", help="The cluster's address.")]
@@ -161,8 +162,6 @@ def history(
     Whose it is comes from the group's own rows in `__consumer_offsets`: who was a member then and
     had the partition. Where the cluster has compacted those away, nobody can tell.
     """
-    from brokertwin.streaming.explain.story import moment
-
     wanted = _directions(only or ())
     moves = [
         move
@@ -179,8 +178,7 @@ def history(
         say(f"{source} has nothing of that of group {group_id}; `offsets show` lists all groups.")
         return
     rows = [
-        (moment(move.row.timestamp), f"{move.key.topic}-{move.key.partition}", *_fields(move))
-        for move in moves
+        (_time_of(move), f"{move.key.topic}-{move.key.partition}", *_fields(move)) for move in moves
     ]
     show_table(("time", "partition", "from", "to", "what", "after", "by"), rows)
 
@@ -275,6 +273,8 @@ def export(
     assert to is not None
     records_at = client_of(by_time, kafka_config) if by_time else None
     target = client_of(to, to_config)
+    if records_at is None:
+        offset_restore.warn_of_other_logs(found, target, committed)
     restore = offset_restore.Restore(target, records_at, back, dry_run)
     raise typer.Exit(restore.run(committed, as_json))
 
@@ -314,10 +314,17 @@ def _fields(move: "Move") -> tuple[object, ...]:
     return before, after, move.direction.value, since, move.by
 
 
+def _time_of(move: "Move") -> str:
+    """When it was written; a `?` if the source does not show that."""
+    from brokertwin.streaming.explain.story import moment
+
+    return moment(move.row.timestamp) if move.row.timestamp >= 0 else "?"
+
+
 def _document(move: "Move") -> dict[str, object]:
     key, row = move.key, move.row
     return {
-        "time": row.timestamp,
+        "time": row.timestamp if row.timestamp >= 0 else None,
         "group": key.group,
         "topic": key.topic,
         "partition": key.partition,
@@ -328,7 +335,7 @@ def _document(move: "Move") -> dict[str, object]:
         "sinceMs": move.since_ms,
         "metadata": move.after.metadata if move.after else None,
         "by": move.by,
-        "row": f"{row.partition}/{row.offset}",
+        "row": f"{row.partition}/{row.offset}" if row.partition >= 0 else f"line {row.offset}",
     }
 
 
