@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.errors import UserError
+from brokertwin.errors import NothingRecordedError
 from brokertwin.state.core.events import Kind, RequestHeader
 from brokertwin.streaming.ingest.batches import Completion, Headers, Needs
 from brokertwin.streaming.ingest.documents import (
@@ -163,7 +163,8 @@ def read_from(source: Source, batches: Headers | None = None) -> Recording:
         batches: batch headers for Produce requests that have none.
 
     Raises:
-        UserError: the source cannot be read, or has no exchange.
+        NothingRecordedError: the source has no exchange.
+        UserError: the source cannot be read.
     """
     broken: list[Broken] = []
     summary = Summary(on_dead=lambda left: broken.append(Broken(place_of(left.line), left.detail)))
@@ -179,7 +180,7 @@ def read_from(source: Source, batches: Headers | None = None) -> Recording:
     broken += found.broken
     if not found.exchanges:
         why = f" The first reason: {broken[0].place}: {broken[0].reason}." if broken else ""
-        raise UserError(
+        raise NothingRecordedError(
             "There is no exchange to replay." + why,
             "A line is an exchange as Kafka's request log has it: time, requestHeader, request"
             " and response.",
