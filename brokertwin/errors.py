@@ -19,3 +19,7 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".rstrip()
+
+
+class NothingRecordedError(UserError):
+    """A recording that has no exchange."""

@@ -16,7 +16,7 @@ EXTRA_OF = {
     "jwt": "oauth",
     "pandas": "spark",
     "py4j": "spark",
-    "pyarrow": "spark",
+    "pyarrow": "offsets",
     "pyspark": "spark",
     "vl_convert": "report",
     "xxhash": "spark",

@@ -1,7 +1,10 @@
 """`brokertwin audit`: problems in recorded traffic, each with the lines that show it."""
 
+import os
+import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +14,7 @@ import typer
 from brokertwin.cli.options import BrokerConfig, typed_broker_settings
 from brokertwin.cli.output import out, say, show_json, warn
 from brokertwin.cli.sources import Where, source_of, with_source
+from brokertwin.errors import NothingRecordedError, UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -57,6 +61,18 @@ Decide = Annotated[
         " Requires --job or a recording that starts with its broker.",
     ),
 ]
+FollowOption = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        help="Go on until interrupted: read files that have grown again, and report findings that"
+        " are new or more frequent.",
+    ),
+]
+EveryOption = Annotated[
+    float,
+    typer.Option("--every", metavar="SECONDS", min=0.1, help="How often to look, with --follow."),
+]
 AuditJson = Annotated[bool, typer.Option("--json", help="Print one JSON line for each finding.")]
 
 
@@ -67,6 +83,8 @@ def command(
     fail_on: FailOnOption = FailOn.WARNING,
     decide: Decide = False,
     broker_config: BrokerConfig = None,
+    follow: FollowOption = False,
+    every: EveryOption = 10.0,
     as_json: AuditJson = False,
 ) -> None:
     """Report problems in recorded traffic, with the lines that show them.
@@ -83,6 +101,9 @@ def command(
     from brokertwin.streaming.audit.finders import findings, in_order
     from brokertwin.streaming.audit.reading import read_from
 
+    if follow:
+        _check_follow(where, html, decide)
+        raise typer.Exit(_exit_code(_follow(where, broker_config, every, as_json), fail_on))
     if html is not None:
         page.look()
     headers = where.headers()
@@ -105,6 +126,60 @@ def command(
         for note in notes:
             warn(note)
     raise typer.Exit(_exit_code(found, fail_on))
+
+
+def _check_follow(where: Where, html: Path | None, decide: bool) -> None:
+    """Raises UserError for options that --follow does not go with."""
+    if not where.files:
+        raise UserError("--follow is for files that grow.", "Name the files.")
+    if html is not None or decide:
+        raise UserError("--follow does not go with --html and --decide.", "Leave them out.")
+
+
+def _follow(
+    where: Where, broker_config: Path | None, every: float, as_json: bool
+) -> "list[Finding]":
+    """Report findings as files grow, until interrupted; return the last ones.
+
+    The files are read again from their beginning, because findings compare lines that lie far
+    apart. A file that has no exchange yet is waited for.
+    """
+    from brokertwin.streaming.audit.finders import findings
+    from brokertwin.streaming.audit.reading import read_from
+
+    found: list[Finding] = []
+    told: dict[tuple[str, str, int], int] = {}
+    sizes: list[tuple[int, int]] = []
+    try:
+        while True:
+            now = [(status.st_size, status.st_mtime_ns) for status in map(_status, where.files)]
+            if now != sizes:
+                sizes = now
+                with suppress(NothingRecordedError), source_of(where) as source:
+                    done = read_from(source, where.headers(), _observer(broker_config))
+                    found = findings(done.history)
+                news = [each for each in found if told.get(_key(each), 0) < each.total]
+                told |= {_key(each): each.total for each in found}
+                if as_json:
+                    for each in news:
+                        show_json(each.document(LINES))
+                elif news:
+                    _show(news)
+            time.sleep(every)
+    except KeyboardInterrupt:
+        return found
+
+
+def _status(path: Path) -> os.stat_result:
+    """Size and time of a file. Raises UserError if it cannot be read."""
+    try:
+        return path.stat()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _key(finding: "Finding") -> tuple[str, str, int]:
+    return finding.kind, finding.subject, finding.code
 
 
 def _decided(where: Where, broker_config: Path | None) -> "list[Finding]":

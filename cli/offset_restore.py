@@ -9,11 +9,13 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from brokertwin.cli.offset_sources import Source
     from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.state.groups.offset_records import OffsetKey
     from brokertwin.state.observed.offset_plan import Step
 
 INCOMPLETE = 1
+BY_TIME = "--by-time HOST:PORT of the source cluster finds each record by its time."
 
 
 class Restore(NamedTuple):
@@ -82,6 +84,43 @@ class Restore(NamedTuple):
             found = group_offsets.at_timestamps(self.target, times)
             wanted |= {key: (committed[key], found.get(at)) for at, key in places.items()}
         return wanted
+
+
+def warn_of_other_logs(
+    source: "Source", target: "ClientProperties", committed: "Mapping[OffsetKey, int]"
+) -> None:
+    """Warn if offsets of one cluster are to be committed to another one whose logs differ.
+
+    Args:
+        source: where the offsets come from; a file does not say of which cluster it is.
+        target: the cluster to commit to.
+        committed: the offsets.
+
+    Raises:
+        UserError: a cluster does not answer.
+    """
+    from brokertwin.kafka_io import group_offsets
+
+    cluster = source.cluster_id()
+    if cluster is None or cluster == group_offsets.cluster_id(target):
+        return
+    if not source.is_cluster:
+        warn(
+            f"The offsets are of cluster {cluster}, and {target.bootstrap} is another one: the same"
+            f" offset may be another record there. {BY_TIME}"
+        )
+        return
+    places = {(key.topic, key.partition) for key in committed}
+    here, there = (group_offsets.logs(each, places) for each in (source.client(), target))
+    differing = sorted(place for place in here.keys() & there.keys() if here[place] != there[place])
+    if differing:
+        (topic, number), count = differing[0], len(differing)
+        spans = [f"{first}..{last}" for first, last in (here[topic, number], there[topic, number])]
+        warn(
+            f"The logs of {count} partition{'s' * (count > 1)} differ: {topic}-{number} has offsets"
+            f" {spans[0]} at {source.text} and {spans[1]} at {target.bootstrap}. The same offset"
+            f" may be another record there. {BY_TIME}"
+        )
 
 
 def _show(steps: "list[Step]", wrong: "Mapping[OffsetKey, str]", as_json: bool) -> None:

@@ -1,6 +1,8 @@
-"""Sources of committed offsets for `brokertwin offsets`: directory, cluster or CSV file."""
+"""Sources of committed offsets for `brokertwin offsets`: directory, cluster or file."""
 
 import csv
+import gzip
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.sinks.pasted_offsets import PastedOffsets
     from brokertwin.state.groups.offset_records import OffsetKey
     from brokertwin.state.observed.offset_history import Move, Written
 
@@ -27,6 +30,8 @@ WITHOUT_GROUP = COLUMNS[1:]
 """Columns of a file of one group, as `kafka-consumer-groups --export` can write it (KIP-122)."""
 
 CSV = ".csv"
+STANDARD_INPUT = "-"
+GZIP = b"\x1f\x8b"
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 UNREAD_SHOWN = 3
 
@@ -42,7 +47,7 @@ def client_of(bootstrap: str, kafka_config: Path | None) -> "ClientProperties":
 
 
 class Source(NamedTuple):
-    """A directory of `offsets import`, a CSV file, or a cluster's address."""
+    """A directory of `offsets import`, a file, or a cluster's address."""
 
     text: str
     kafka_config: Path | None = None
@@ -53,21 +58,36 @@ class Source(NamedTuple):
         return self.text.endswith(CSV)
 
     @property
+    def is_pasted(self) -> bool:
+        """True for the output of another tool: a file, or standard input."""
+        return self.text == STANDARD_INPUT or (not self.is_csv and Path(self.text).is_file())
+
+    @property
     def is_cluster(self) -> bool:
         """True for an address."""
-        return not self.is_csv and not Path(self.text).exists() and ":" in self.text
+        return not (self.is_csv or Path(self.text).exists()) and ":" in self.text
 
     def client(self) -> "ClientProperties":
         """Return the properties for the cluster."""
         return client_of(self.text, self.kafka_config)
 
+    def cluster_id(self) -> str | None:
+        """The cluster whose offsets they are; None for a file, which does not say it."""
+        if self.is_cluster:
+            from brokertwin.kafka_io import group_offsets
+
+            return group_offsets.cluster_id(self.client())
+        if not Path(self.text).is_dir():
+            return None
+        from brokertwin.sinks.offset_history import OffsetHistoryStore
+
+        facts = OffsetHistoryStore(Path(self.text)).facts()
+        return facts.cluster.partition("/")[0] if facts is not None else None
+
     def rows(self) -> "Iterator[Written]":
         """Yield all rows. Raises UserError."""
         if self.is_csv:
-            raise UserError(
-                f"The CSV file {self.text} has offsets but no history.",
-                "Pass a cluster's address, or a directory of `brokertwin offsets import`.",
-            )
+            raise self._without_history()
         if self.is_cluster:
             from brokertwin.kafka_io import group_offsets
 
@@ -76,7 +96,7 @@ class Source(NamedTuple):
             return
         if not Path(self.text).exists():
             raise UserError(
-                f"{self.text} is neither a directory nor an address.",
+                f"{self.text} is neither a file, a directory nor an address.",
                 "Pass HOST:PORT, or create a directory with:"
                 " brokertwin offsets import HOST:PORT DIR",
             )
@@ -89,6 +109,9 @@ class Source(NamedTuple):
         """Yield the change that each row of an offset made, up to a time."""
         from brokertwin.state.observed.offset_history import OffsetHistory
 
+        if self.is_pasted:
+            yield from self._pasted_moves(until_ms)
+            return
         history = OffsetHistory()
         yield from history.read(
             row for row in self.rows() if until_ms is None or row.timestamp <= until_ms
@@ -101,6 +124,8 @@ class Source(NamedTuple):
         """Return the offsets committed at a time, of these groups or of all."""
         if self.is_csv:
             found = dict(_of_csv(Path(self.text), groups))
+        elif self.is_pasted:
+            found = self._pasted(groups, until_ms)
         else:
             found = {}
             for move in self.moves(until_ms):
@@ -112,6 +137,69 @@ class Source(NamedTuple):
                 f"List all groups with: brokertwin offsets show {self.text}",
             )
         return {key: at for key, at in found.items() if not groups or key.group in groups}
+
+    def _pasted_moves(self, until_ms: int | None) -> "Iterator[Move]":
+        from brokertwin.sinks.pasted_offsets import PastedOffsets
+
+        pasted, count = PastedOffsets(), 0
+        for move in pasted.read(_lines(self.text)):
+            count += 1
+            if until_ms is None or pasted.time <= until_ms:
+                yield move
+        self._tell_unread(pasted, count > 0)
+        if not count:
+            raise self._without_history()
+
+    def _pasted(self, groups: Collection[str], until_ms: int | None) -> "dict[OffsetKey, int]":
+        """What is committed by the output of another tool."""
+        from brokertwin.sinks.pasted_offsets import PastedOffsets
+
+        pasted = PastedOffsets(next(iter(groups)) if len(groups) == 1 else "")
+        found: dict[OffsetKey, int] = {}
+        count = 0
+        for move in pasted.read(_lines(self.text)):
+            count += 1
+            if until_ms is None or pasted.time <= until_ms:
+                move.note_in(found)
+        self._tell_unread(pasted, count > 0)
+        if pasted.described and until_ms is not None:
+            raise self._without_history()
+        return found | pasted.described
+
+    def _without_history(self) -> UserError:
+        return UserError(
+            f"{self.text} has offsets but no history.",
+            "Pass the address of a cluster, a directory of `brokertwin offsets import`, or the"
+            " output of a tool that prints __consumer_offsets.",
+        )
+
+    def _tell_unread(self, pasted: "PastedOffsets", is_read: bool) -> None:
+        """Warn of lines that could not be read. Raises UserError if there is no offset at all."""
+        if pasted.unread:
+            warn(f"{len(pasted.unread)} lines of {self.text} could not be read:")
+        for number, why in list(pasted.unread.items())[:UNREAD_SHOWN]:
+            warn(f"{self.text}:{number}: {why}")
+        if not is_read and not pasted.described:
+            raise UserError(
+                f"{self.text} has no committed offset that can be read.",
+                "It may be a directory of `brokertwin offsets import`, a .csv file, or the output"
+                " of OffsetsMessageFormatter, `kafka-dump-log --offsets-decoder`, `kcat -J`, or"
+                " `kafka-consumer-groups --describe`.",
+            )
+
+
+def _lines(text: str) -> "Iterator[str]":
+    """The lines of a file, compressed or not, or of standard input. Raises UserError."""
+    if text == STANDARD_INPUT:
+        yield from sys.stdin
+        return
+    try:
+        is_compressed = Path(text).read_bytes()[: len(GZIP)] == GZIP
+        opened = gzip.open if is_compressed else open
+        with opened(text, "rt", encoding="utf-8-sig", errors="replace") as lines:
+            yield from lines
+    except OSError as error:
+        raise UserError(f"{text} cannot be read: {error.strerror or error}.") from None
 
 
 def tell_unread(topic: str, unread: "Mapping[tuple[int, int], str]") -> None:

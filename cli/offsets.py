@@ -27,8 +27,9 @@ SourceText = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="Directory of `offsets import`, or HOST:PORT of a cluster; for `show` and `export`"
-        " also a .csv file.",
+        help="Directory of `offsets import`, HOST:PORT of a cluster, or a file (- for standard"
+        " input) with the output of OffsetsMessageFormatter, `kafka-dump-log --offsets-decoder` or"
+        " `kcat -J`. `show` and `export` also take `kafka-consumer-groups --describe` and .csv.",
     ),
 ]
 Cluster = Annotated[str, typer.Argument(metavar="HOST:PORT", help="The cluster's address.")]
@@ -164,8 +165,6 @@ def history(
     The member comes from the group's own rows in `__consumer_offsets`: the one that had the
     partition at that time. It is unknown if the cluster has compacted those rows away.
     """
-    from brokertwin.streaming.explain.story import moment
-
     wanted = _directions(only or ())
     moves = [
         move
@@ -182,8 +181,7 @@ def history(
         say(f"{source} has no such commit of group {group_id}; `offsets show` lists all groups")
         return
     rows = [
-        (moment(move.row.timestamp), f"{move.key.topic}-{move.key.partition}", *_fields(move))
-        for move in moves
+        (_time_of(move), f"{move.key.topic}-{move.key.partition}", *_fields(move)) for move in moves
     ]
     columns = ("time", "partition", "from", "to", "change", "since last", "committed by")
     show_table(columns, rows)
@@ -281,6 +279,8 @@ def export(
     assert to is not None
     records_at = client_of(by_time, kafka_config) if by_time else None
     target = client_of(to, to_config)
+    if records_at is None:
+        offset_restore.warn_of_other_logs(found, target, committed)
     restore = offset_restore.Restore(target, records_at, back, dry_run)
     raise typer.Exit(restore.run(committed, as_json))
 
@@ -321,10 +321,17 @@ def _fields(move: "Move") -> tuple[object, ...]:
     return before, after, move.direction.value, since, move.by
 
 
+def _time_of(move: "Move") -> str:
+    """When it was written; a `?` if the source does not show that."""
+    from brokertwin.streaming.explain.story import moment
+
+    return moment(move.row.timestamp) if move.row.timestamp >= 0 else "?"
+
+
 def _document(move: "Move") -> dict[str, object]:
     key, row = move.key, move.row
     return {
-        "time": row.timestamp,
+        "time": row.timestamp if row.timestamp >= 0 else None,
         "group": key.group,
         "topic": key.topic,
         "partition": key.partition,
@@ -335,7 +342,7 @@ def _document(move: "Move") -> dict[str, object]:
         "sinceMs": move.since_ms,
         "metadata": move.after.metadata if move.after else None,
         "by": move.by,
-        "row": f"{row.partition}/{row.offset}",
+        "row": f"{row.partition}/{row.offset}" if row.partition >= 0 else f"line {row.offset}",
     }
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from brokertwin.streaming.ingest.summary import Summary
 
 DIFFERS = 1
+UNKNOWN = -1
 DIFFERENCES_SHOWN = 20
 CHANGES_SHOWN = 200
 HEEDED = ("min.insync.replicas", "replica.lag.time.max.ms")
@@ -273,11 +274,11 @@ class _Report:
             (
                 clock(sample.time),
                 f"{sample.topic}-{sample.partition}",
-                sample.leader,
+                _number(sample.leader),
                 sample.leader_epoch,
                 list(sample.isr),
-                max(sample.ends.values()),
-                sample.high_watermark,
+                _end(max(sample.ends.values(), default=UNKNOWN), sample.is_least),
+                _number(sample.high_watermark),
                 sample.why,
             )
             for sample in self.samples[-CHANGES_SHOWN:]
@@ -295,15 +296,29 @@ def _state(known: "Replicas") -> dict[str, Any]:
         "leaderEpoch": known.leader_epoch,
         "replicas": known.replicas,
         "isr": sorted(known.in_sync),
-        "logEndOffsets": {known.leader: known.leader_end, **known.ends},
+        "logEndOffsets": known.log_ends,
+        "logEndIsLeast": known.end_is_least,
         "highWatermark": known.high_watermark,
         "isAssumed": known.is_assumed,
     }
 
 
 def _row(name: str, known: "Replicas") -> tuple[object, ...]:
-    ends = {known.leader: known.leader_end, **known.ends}
-    leos = " ".join(f"{broker}:{end}" for broker, end in sorted(ends.items()))
+    leos = " ".join(
+        f"{broker}:{_end(end, known.end_is_least and broker == known.led_by)}"
+        for broker, end in sorted(known.log_ends.items())
+    )
     note = "assumed" if known.is_assumed else "by rule"
     in_sync = sorted(known.in_sync)
-    return name, known.leader, known.leader_epoch, in_sync, leos, known.high_watermark, note
+    leader, high_watermark = _number(known.leader), _end(known.high_watermark, known.is_least)
+    return name, leader, known.leader_epoch, in_sync, leos or "?", high_watermark, note
+
+
+def _number(value: int) -> str:
+    """A broker or an offset; `?` if the recording does not show it."""
+    return str(value) if value != UNKNOWN else "?"
+
+
+def _end(offset: int, is_least: bool) -> str:
+    """A log end offset; `≥` if the log may end later."""
+    return f"≥{offset}" if is_least and offset != UNKNOWN else _number(offset)

@@ -128,6 +128,20 @@ def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> Found:
     return Found(logs, committed, frozenset(with_members), frozenset(sharing))
 
 
+def logs(client: ClientProperties, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+    """Start and end of the logs of those of these partitions that exist. Raises UserError."""
+    check_reachable(client.bootstrap)
+    admin = admin_client(client)
+    there = existing(admin, client)
+    wanted = {(topic, number) for topic, number in places if number < there.get(topic, 0)}
+    try:
+        starts = _listed(admin, dict.fromkeys(wanted, EARLIEST))
+        ends = _listed(admin, dict.fromkeys(wanted, LATEST))
+    except KafkaException as error:
+        raise _refused(client, error) from None
+    return {place: (starts[place], ends[place]) for place in wanted}
+
+
 def at_timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
     """The first offset of each partition whose record is not older; the log's end where none is.
 

@@ -20,7 +20,7 @@ from brokertwin.state.groups.group_records import (
     OtherRow,
     TasksRow,
 )
-from brokertwin.state.groups.offset_records import OffsetKey, OffsetValue
+from brokertwin.state.groups.offset_records import NO_TIMESTAMP, OffsetKey, OffsetValue
 
 T = TypeVar("T")
 
@@ -29,7 +29,10 @@ OUTSIDER = "an administrator, or a client that joins no group"
 
 
 class Written(NamedTuple):
-    """A row as it lies in the topic. `timestamp`: ms since 1970, when it was appended."""
+    """A row as it lies in the topic.
+
+    `timestamp`: ms since 1970, when it was appended; -1 if that is not known.
+    """
 
     partition: int
     offset: int
@@ -90,8 +93,13 @@ class Move(NamedTuple):
 
     @property
     def since_ms(self) -> int | None:
-        """How long after the commit before; None where there was none."""
-        return None if self.before is None else self.row.timestamp - self.before.commit_timestamp
+        """How long after the commit before; None if there was none, or the time is not known."""
+        if self.before is None or NO_TIMESTAMP in (
+            self.row.timestamp,
+            self.before.commit_timestamp,
+        ):
+            return None
+        return self.row.timestamp - self.before.commit_timestamp
 
 
 class _Group:

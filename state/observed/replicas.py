@@ -31,13 +31,15 @@ class Replicas(msgspec.Struct):
     Attributes:
         topic_id: of its topic.
         partition: its number.
-        leader: the broker that leads it.
+        leader: the broker that leads it; UNKNOWN also if it has lost its leader.
+        lost: the broker that led it last, if it has lost its leader.
         leader_epoch: in which leader epoch.
         replicas: the brokers that have it, as metadata lists them.
         isr: those in sync; empty until something says it, and then all replicas are taken for it.
         joining: those that the leader has asked to let in, which count for its HW at once.
         partition_epoch: that of the last change that the controller confirmed to the leader.
-        leader_end: the leader's LEO, as far as it has shown; it may be greater.
+        leader_end: the leader's LEO, as far as it has shown.
+        end_is_least: whether nothing showed that its log ended there: it may be greater.
         ends: follower to the LEO that its last fetch in this leader epoch showed.
         high_watermark: by rule.
         is_assumed: whether the HW was adopted from an answer, or follows from an ISR that was
@@ -49,12 +51,14 @@ class Replicas(msgspec.Struct):
     topic_id: Uuid
     partition: int
     leader: int = UNKNOWN
+    lost: int = UNKNOWN
     leader_epoch: int = UNKNOWN
     replicas: list[int] = []
     isr: list[int] = []
     joining: list[int] = []
     partition_epoch: int = UNKNOWN
     leader_end: int = UNKNOWN
+    end_is_least: bool = True
     ends: dict[int, int] = {}
     high_watermark: int = UNKNOWN
     is_assumed: bool = True
@@ -69,32 +73,55 @@ class Replicas(msgspec.Struct):
     @property
     def followers(self) -> set[int]:
         """The followers whose LEOs count: those in sync, and those who are being let in."""
-        return {*self.in_sync, *self.joining} - {self.leader}
+        return {*self.in_sync, *self.joining} - {self.led_by}
+
+    @property
+    def led_by(self) -> int:
+        """The broker that leads it, or led it last."""
+        return self.leader if self.leader != UNKNOWN else self.lost
+
+    @property
+    def is_least(self) -> bool:
+        """Whether the HW by rule may be greater, because it is the LEO of a leader alone."""
+        return self.end_is_least and not self.is_assumed and not self.followers
+
+    @property
+    def log_ends(self) -> dict[int, int]:
+        """Broker to the LEO that it has shown."""
+        ends = {self.led_by: self.leader_end, **self.ends}
+        return {broker: end for broker, end in ends.items() if UNKNOWN not in (broker, end)}
 
     def lead(self, leader: int, leader_epoch: int) -> bool:
         """Notes who leads in an epoch; says whether that is news.
 
         A new leader knows of no follower how far it is, and begins with the HW that it was told.
+        A partition that has lost its leader keeps its log.
         """
         if leader_epoch <= self.leader_epoch:
             return False
-        is_first = self.leader_epoch == UNKNOWN
-        if not is_first and leader != self.leader:
+        if leader != UNKNOWN and self.led_by not in (UNKNOWN, leader):
             end = self.ends.get(leader, UNKNOWN)
             told = self.told.get(leader, UNKNOWN)
-            self.leader_end = end
+            self.leader_end, self.end_is_least = end, True
             self.high_watermark = min(told, end) if end != UNKNOWN else told
             self.is_assumed = self.high_watermark == UNKNOWN
             self.ends = {}
             self.progress = {}
+        self.lost = self.led_by if leader == UNKNOWN else UNKNOWN
         self.leader, self.leader_epoch = leader, leader_epoch
         self.joining = []
         return True
 
-    def append(self, end: int) -> bool:
-        """The leader's log has reached this offset; says whether that is news."""
+    def append(self, end: int, is_exact: bool = False) -> bool:
+        """Note that the leader's log has reached an offset; return whether that is news.
+
+        Args:
+            end: the offset.
+            is_exact: whether the log ended there.
+        """
         is_news = end > self.leader_end
-        self.leader_end = max(self.leader_end, end)
+        if is_news or (is_exact and end == self.leader_end):
+            self.leader_end, self.end_is_least = end, not is_exact
         return is_news
 
     def fetched(self, follower: int, offset: int, time: float) -> bool:

@@ -24,6 +24,7 @@ from brokertwin.state.fetch.fetch_bodies import FetchRequest, RequestedPartition
 from brokertwin.state.observed import exchanges as recorded
 from brokertwin.state.observed.exchanges import Exchange
 from brokertwin.state.observed.replicas import UNKNOWN, Replicas
+from brokertwin.state.observed.topic_ids import NAMELESS, names_in
 from brokertwin.state.replication.isr_controller import AlterPartitionResponse
 from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceResponse
 
@@ -41,12 +42,14 @@ CUT = "the next fetch of a follower is not in the recording"
 UNEXPLAINED = "unexplained"
 
 BROKER_HEARTBEAT = 63
+TOPIC_ID = b'"topicId"'
 
 
 class Sample(NamedTuple):
     """What a partition was like from a moment on, in ms since 1970.
 
-    `why` is the fact by which it changed, `place` the line that shows it.
+    `why` is the fact by which it changed, `place` the line that shows it. `is_least` is true if
+    the leader's log may have ended later than `ends` has it.
     """
 
     time: float
@@ -60,6 +63,7 @@ class Sample(NamedTuple):
     is_assumed: bool
     why: str
     place: str
+    is_least: bool = False
 
 
 class Difference(NamedTuple):
@@ -157,6 +161,8 @@ class ReplicationObserver:
             self.time, self._exchange = moment.time, moment.exchange
             key = moment.exchange.header.request_api_key
             self._has_controller = self._has_controller or key == BROKER_HEARTBEAT
+            if moment.is_answer and key not in NAMELESS and TOPIC_ID in moment.exchange.response:
+                self._name_topics(moment.exchange)
             handler = (_ANSWERED if moment.is_answer else _REQUESTED).get(key)
             if handler is None:
                 continue
@@ -165,6 +171,12 @@ class ReplicationObserver:
             except msgspec.MsgspecError:
                 self.unread[moment.exchange.header.request_api_key_name] += 1
         self.differences = [self._at_the_end(each) for each in self.differences]
+
+    def _name_topics(self, exchange: Exchange) -> None:
+        """Take the names of topic ids from a response that has both."""
+        for topic_id, name in names_in(msgspec.json.decode(exchange.response)).items():
+            self.names[topic_id] = name
+            self._ids[name] = topic_id
 
     def _at_the_end(self, found: Difference) -> Difference:
         """Explains a HW that is greater than derived: a fetch that still waits is in no log."""
@@ -238,7 +250,9 @@ class ReplicationObserver:
 
         An answer that did not wait was read before the fetch itself counted, or a moment later by
         another thread: then it may be either (`DelayedOperationPurgatory.tryCompleteElseWatch`).
+        The log ends at the HW or later.
         """
+        is_news = known.append(told)
         if told in (known.high_watermark, before):
             self.agreed[known.topic_id, known.partition] += 1
         elif before == UNKNOWN:
@@ -249,6 +263,8 @@ class ReplicationObserver:
             self._sample(known, "adopted from an answer")
         else:
             self._differ(known, told)
+        if is_news:
+            self._follow(known, "its high watermark was told", is_news)
 
     def _is_open(self, known: Replicas, told: int) -> bool:
         """Whether the rule lacks a fact: then a HW that was told is adopted, and no verdict given.
@@ -317,7 +333,7 @@ class ReplicationObserver:
                     self._lead(known, current.leader_id, current.leader_epoch, "an error names it")
                 if not each.error_code and exchange.broker == known.leader:
                     size = sizes.get((topic_id, each.index), 0)
-                    is_news = known.append(each.base_offset + max(size, 1))
+                    is_news = known.append(each.base_offset + max(size, 1), is_exact=size > 0)
                     self._follow(known, f"records from offset {each.base_offset} on", is_news)
 
     # AlterPartition
@@ -383,9 +399,6 @@ class ReplicationObserver:
         for topic in exchange.answered(recorded.MetadataAnswer).topics or []:
             if topic.error_code or topic.topic_id == ZERO_UUID:
                 continue
-            if topic.name is not None:
-                self.names[topic.topic_id] = topic.name
-                self._ids[topic.name] = topic.topic_id
             for shown in topic.partitions:
                 known = self._partition((topic.topic_id, shown.partition_index))
                 known.replicas = known.replicas or shown.replica_nodes
@@ -403,7 +416,8 @@ class ReplicationObserver:
 
     def _lead(self, known: Replicas, leader: int, leader_epoch: int, why: str) -> None:
         if known.lead(leader, leader_epoch):
-            self._sample(known, f"{why}: {leader} leads in epoch {leader_epoch}")
+            who = str(leader) if leader != UNKNOWN else "no broker"
+            self._sample(known, f"{why}: {who} leads in epoch {leader_epoch}")
 
     def _in_sync(self, known: Replicas, isr: list[int], why: str) -> None:
         if set(isr) != set(known.isr):
@@ -432,11 +446,12 @@ class ReplicationObserver:
                 known.leader,
                 known.leader_epoch,
                 tuple(sorted(known.in_sync)),
-                {known.leader: known.leader_end, **known.ends},
+                known.log_ends,
                 known.high_watermark,
                 known.is_assumed,
                 why,
                 self._exchange.place,
+                known.end_is_least,
             )
         )
 

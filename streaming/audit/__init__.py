@@ -5,6 +5,7 @@ history       a recording in the order of its answers, as the finders go through
 producers     fenced producers, sequences that are missing, repeated, or written twice
 sessions      fetch sessions that were lost, and clients that open many
 groups        rebalances and who began them, members that were dropped or refused
+members       members that left and came back, joins that wait for a member id
 commits       offsets that go back, commits of members that are none any more
 lag           groups that fall behind
 replication   in-sync sets, leaders and high watermarks, as the observer follows them

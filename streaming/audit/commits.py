@@ -13,14 +13,13 @@ from brokertwin.streaming.audit.finding import (
     counted,
     names_of,
     rule_of,
-    sentence,
     times,
 )
 from brokertwin.streaming.audit.history import History
 from brokertwin.streaming.explain import bodies
 from brokertwin.streaming.explain.groups import COMMITS
 from brokertwin.streaming.explain.rules import Rule
-from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.explain.story import sentence, words
 from brokertwin.streaming.replay.recording import Exchange
 
 STALE = frozenset(

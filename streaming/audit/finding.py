@@ -127,11 +127,6 @@ def rule_of(code: int) -> Rule:
     return known or Rule(f"The broker refused it: {name}.", "Errors", f"Look up {name}.")
 
 
-def sentence(text: str) -> str:
-    """With a capital letter and a full stop."""
-    return f"{text[0].upper()}{text[1:]}."
-
-
 def names_of(names: Iterable[str]) -> str:
     """`client a`, `clients a and b`; each once, in the order given."""
     found = list(dict.fromkeys(names))

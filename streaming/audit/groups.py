@@ -13,13 +13,12 @@ from brokertwin.streaming.audit.finding import (
     counted,
     names_of,
     rule_of,
-    sentence,
     times,
 )
 from brokertwin.streaming.audit.history import History
 from brokertwin.streaming.audit.sessions import WINDOW_MS
 from brokertwin.streaming.explain.rules import Rule
-from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.explain.story import sentence, words
 from brokertwin.streaming.replay.recording import Exchange
 
 STORM = 5
@@ -55,12 +54,21 @@ DROPPED = Rule(
 
 
 class Trigger(NamedTuple):
-    """Who began a rebalance: `joined`, `left`, `dropped` or `joined again`."""
+    """Who began a rebalance: `joined`, `left`, `dropped` or `joined again`.
+
+    `reason` is what the client gave for it (KIP-800); "" if it gave none.
+    """
 
     what: str
     client: str
     member: str
     exchange: Exchange
+    reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """`a left: the consumer is being closed`."""
+        return f"{self.client} {self.what}" + (f": {self.reason}" if self.reason else "")
 
 
 class Rebalance(NamedTuple):
@@ -114,7 +122,8 @@ class Membership:
             for each in body.get("members") or [body]:
                 gone = each.get("memberId") or each.get("groupInstanceId") or ""
                 if each.get("memberId") not in refused:
-                    self.left.append(Trigger("left", client_of(exchange), gone, exchange))
+                    reason = each.get("reason") or ""
+                    self.left.append(Trigger("left", client_of(exchange), gone, exchange, reason))
         elif exchange.api in BEATS and not answer.get("errorCode"):
             epoch, asked = answer.get("memberEpoch", -1), body.get("memberEpoch", -1)
             if asked < 0:
@@ -171,7 +180,8 @@ class Membership:
         return str((exchange.response or {}).get("memberId") or exchange.body().get("memberId"))
 
     def _trigger(self, what: str, member: str, exchange: Exchange) -> Trigger:
-        return Trigger(what, self.clients.get(member, "?"), member, exchange)
+        reason = "" if what == "dropped" else exchange.body().get("reason") or ""
+        return Trigger(what, self.clients.get(member, "?"), member, exchange, reason)
 
 
 def rebalances(history: History) -> list[Rebalance]:
@@ -195,8 +205,11 @@ def storms(history: History) -> Iterator[Finding]:
         timed = sorted((e.end, r.number) for r in numbered for e in r.exchanges)
         most = _most_numbers(timed)
         triggers = [trigger for each in numbered for trigger in each.triggers]
-        counts = Counter(f"{each.client} {each.what}" for each in triggers)
-        ranked = [f"{who} {times(count)}" for who, count in counts.most_common(TRIGGERS_SHOWN)]
+        counts = Counter((each.client, each.what) for each in triggers)
+        ranked = [
+            f"{client} {what} {times(count)}{_reasons(triggers, client, what)}"
+            for (client, what), count in counts.most_common(TRIGGERS_SHOWN)
+        ]
         evidence = [
             Evidence.of(
                 exchange,
@@ -211,15 +224,21 @@ def storms(history: History) -> Iterator[Finding]:
             Severity.WARNING if most >= STORM else Severity.INFO,
             f"group {group}",
             f"{counted(len(numbered), 'generation')}, up to {most} within a minute;"
-            f" because of them: {', '.join(ranked) or 'nobody recorded'}.",
+            f" because of them: {', '.join(ranked) or 'no request recorded'}.",
             REBALANCE,
             evidence,
             often=len(numbered),
         )
 
 
+def _reasons(triggers: Sequence[Trigger], client: str, what: str) -> str:
+    """The reasons that a client gave, in parentheses."""
+    given = [e.reason for e in triggers if (e.client, e.what) == (client, what) and e.reason]
+    return f" ({'; '.join(dict.fromkeys(given))})" if given else ""
+
+
 def _because(triggers: Sequence[Trigger]) -> str:
-    said = dict.fromkeys(f"{each.client} {each.what}" for each in triggers)
+    said = dict.fromkeys(each.words for each in triggers)
     return f": {', '.join(said)}" if said else ""
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from brokertwin.state.observed.replication import ReplicationObserver
 from brokertwin.streaming.explain import bodies
+from brokertwin.streaming.explain.epochs import APIS, MARKERS, Epochs
 from brokertwin.streaming.explain.story import in_order
 from brokertwin.streaming.replay.recording import Exchange
 
@@ -36,8 +37,9 @@ class History:
 
     Attributes:
         asked: the exchanges that were answered, in the order of their answers.
-        names: topic id to name, from answers that have both.
+        names: topic id to name, from responses that have both.
         ids: the topic ids that Produce requests have in place of names.
+        epochs: the epochs of producers, and the transactions that were aborted.
     """
 
     def __init__(
@@ -51,14 +53,14 @@ class History:
         apis = {each.api for each in exchanges}
         self.asked = [Asked(*pair) for pair in in_order(exchanges, apis)]
         self._by_api: dict[str, list[Asked]] = defaultdict(list)
-        self.names: dict[str, str] = {}
+        self.names = {**self.observer.names, **bodies.topic_names(exchanges)}
         self.ids: set[str] = set()
         for asked in self.asked:
             self._by_api[asked.exchange.api].append(asked)
             if asked.exchange.api == "PRODUCE":
                 topics = asked.body.get("topicData") or ()
                 self.ids |= {topic["topicId"] for topic in topics if not topic.get("name")}
-            self.names |= bodies.topic_names(asked.exchange.api, asked.answer)
+        self.epochs = Epochs(exchanges, list(self.of(*APIS, MARKERS)))
 
     @property
     def span(self) -> tuple[float, float]:

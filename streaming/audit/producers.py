@@ -1,10 +1,10 @@
 """Findings about producers: who was fenced by whom, what is missing, repeated or written twice."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from brokertwin.state.core.errors import Error
+from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.logs.producer import SEQUENCE_MAX, sequence_after, sequence_before
 from brokertwin.streaming.audit.finding import (
     Evidence,
@@ -14,19 +14,30 @@ from brokertwin.streaming.audit.finding import (
     counted,
     names_of,
     rule_of,
-    sentence,
     times,
 )
 from brokertwin.streaming.audit.history import Asked, History
 from brokertwin.streaming.explain import bodies
 from brokertwin.streaming.explain.bodies import NO_PRODUCER, Holder, Sent
-from brokertwin.streaming.explain.producers import APIS
+from brokertwin.streaming.explain.epochs import APIS, BUMPING_VERSION, Given
+from brokertwin.streaming.explain.own_clients import is_brokers_own
+from brokertwin.streaming.explain.producers import unexplained
 from brokertwin.streaming.explain.rules import Rule
-from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.explain.story import sentence, words
 from brokertwin.streaming.replay.recording import Exchange
 
+TIMED_OUT = Rule(
+    "The coordinator aborts a transaction that is open for longer than transaction.timeout.ms,"
+    " and raises the epoch of its producer.",
+    "KIP-98, KIP-890; TransactionCoordinator.abortTimedOutTransactions",
+    "Nothing of the transaction was committed. Commit more often, or raise transaction.timeout.ms"
+    " (at most transaction.max.timeout.ms). Look for pauses between its first and last request."
+    " With transaction.version 2 a late commit gets 48 INVALID_TXN_STATE (KAFKA-20785): close the"
+    " producer and make a new one.",
+)
 FENCING = (Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED)
 OF_SEQUENCES = (Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.DUPLICATE_SEQUENCE_NUMBER)
+LATE = (*FENCING, Error.INVALID_TXN_STATE)
 CODES = frozenset({*FENCING, *OF_SEQUENCES})
 
 FIGHT = 3
@@ -62,14 +73,6 @@ REUSED = Rule(
 )
 
 
-class Given(NamedTuple):
-    """An epoch that an answer gave."""
-
-    producer_id: int
-    epoch: int
-    exchange: Exchange
-
-
 class Written(NamedTuple):
     """A batch that was answered without an error."""
 
@@ -85,48 +88,38 @@ class Written(NamedTuple):
 
 def given(history: History) -> list[Given]:
     """Every epoch that InitProducerId gave, and EndTxn from version 5 on."""
-    found = []
-    for exchange, _ in history.of("INIT_PRODUCER_ID", "END_TXN"):
-        answer = exchange.response or {}
-        producer_id, epoch = answer.get("producerId", NO_PRODUCER), answer.get("producerEpoch", -1)
-        if not answer.get("errorCode") and producer_id != NO_PRODUCER and epoch >= 0:
-            found.append(Given(producer_id, epoch, exchange))
-    return found
+    found = [each for of_id in history.epochs.given.values() for each in of_id]
+    return sorted(found, key=lambda each: each.exchange.end)
 
 
 def fenced(history: History) -> Iterator[Finding]:
-    """Producers whose epoch was too old, with all who had got a newer one by then."""
-    by_id = defaultdict(list)
-    for each in given(history):
-        by_id[each.producer_id].append(each)
+    """Producers whose epoch was too old, with what raised it as far as the recording shows."""
     found: dict[str, list[Evidence]] = defaultdict(list)
-    epochs: dict[str, set[int]] = defaultdict(set)
+    held: dict[str, list[tuple[Holder, Exchange]]] = defaultdict(list)
     for asked in history.of(*APIS):
-        for holder in _refused(asked, FENCING):
+        for holder in _refused(history, asked, FENCING):
             subject = holder.name or _id(holder)
-            newer = [
-                each
-                for each in by_id[holder.producer_id]
-                if each.epoch > holder.epoch and each.exchange.end <= asked.exchange.end
-            ]
-            said = f"has epoch {holder.epoch}"
-            if newer:
+            newer = history.epochs.newer(holder, asked.exchange)
+            timed_out = history.epochs.timed_out(holder, asked.exchange)
+            said = f"has epoch {holder.epoch}" if holder.epoch >= 0 else "its epoch is not recorded"
+            if timed_out is not None:
+                said += f"; {timed_out.words}"
+            elif newer:
                 said += f"; {newer[-1].epoch} since {words(newer[-1].exchange)}"
             by = [client_of(each.exchange) for each in newer]
-            found[subject].append(Evidence.of(asked.exchange, said, by))
-            epochs[subject].add(holder.epoch)
+            found[subject].append(_of_client(history, asked.exchange, holder, said, by))
+            held[subject].append((holder, asked.exchange))
     for subject, evidence in found.items():
-        is_fight = len(epochs[subject]) >= FIGHT
-        by = [name for each in evidence for name in each.by]
-        who = f"newer epochs went to {names_of(by)}" if by else "nobody recorded got a newer epoch"
-        end = "" if by else ": the transaction timed out, or it was before the recording"
+        epochs = {holder.epoch for holder, _ in held[subject]} - {-1}
+        is_fight = len(epochs) >= FIGHT
+        in_epochs = f" in {counted(len(epochs), 'epoch')}" if epochs else ""
         yield Finding(
             "producer-fenced",
             Severity.ERROR if is_fight else Severity.WARNING,
             f"producer {subject}",
             sentence(
-                f"{names_of(e.client for e in evidence)} was fenced {times(len(evidence))}"
-                f" in {counted(len(epochs[subject]), 'epoch')}; {who}{end}"
+                f"{_befallen(evidence)} fenced {times(len(evidence))}{in_epochs};"
+                f" {_cause(history, evidence, held[subject])}"
             ),
             rule_of(Error.INVALID_PRODUCER_EPOCH),
             evidence,
@@ -134,15 +127,134 @@ def fenced(history: History) -> Iterator[Finding]:
         )
 
 
-def _refused(asked: Asked, codes: Iterable[int]) -> Iterator[Holder]:
-    """The producers to which an answer says one of these errors; epoch -1 where none is known."""
+def _befallen(evidence: Sequence[Evidence]) -> str:
+    names = list(dict.fromkeys(each.client for each in evidence if each.client))
+    return f"{names_of(names)} {'were' if names[1:] else 'was'}" if names else "a client was"
+
+
+def _cause(
+    history: History, evidence: Sequence[Evidence], held: Sequence[tuple[Holder, Exchange]]
+) -> str:
+    """What raised the epoch of a producer that was fenced."""
+    by = [name for each in evidence for name in each.by]
+    causes = [f"newer epochs went to {names_of(by)}"] if by else []
+    aborts = [history.epochs.timed_out(*each) for each in held]
+    causes += list(dict.fromkeys(each.words for each in aborts if each is not None))
+    if causes:
+        return "; ".join(causes)
+    holder, exchange = held[0]
+    if holder.producer_id == NO_PRODUCER and holder.name is None:
+        return (
+            "the requests have no batch headers, so their producers are not known: --batches adds"
+            " the headers"
+        )
+    said = unexplained(history.epochs, holder, exchange)
+    return f"{said[0].lower()}{said[1:-1]}"
+
+
+def _of_client(
+    history: History, exchange: Exchange, holder: Holder, said: str, by: Iterable[str] = ()
+) -> Evidence:
+    """Evidence of a request; one that a broker made for a producer is its producer's."""
+    made = Evidence.of(exchange, said, by)
+    if not is_brokers_own(exchange):
+        return made
+    given = [
+        each for each in history.epochs.given[holder.producer_id] if each.epoch <= holder.epoch
+    ]
+    return made._replace(client=client_of(given[-1].exchange) if given else "")
+
+
+def owned(history: History, exchange: Exchange, body: Any) -> Evidence:
+    """Evidence of a broker's own request: of the client whose producer it is about, or of none."""
+    holders = bodies.holders(exchange.api, body) if exchange.api in APIS else []
+    holder = holders[0] if len(holders) == 1 else Holder(NO_PRODUCER, -1, None)
+    return _of_client(history, exchange, holder, "")
+
+
+def timed_out(history: History) -> Iterator[Finding]:
+    """Transactions that the coordinator aborted, because they were open for too long."""
+    found: dict[str, list[Evidence]] = defaultdict(list)
+    counts = Counter[str]()
+    for producer_id, aborts in history.epochs.aborts.items():
+        for abort in aborts:
+            if abort.is_timeout:
+                subject = abort.name or str(producer_id)
+                owner = history.epochs.owner(abort)
+                made = Evidence.of(abort.marker, abort.words)
+                client = client_of(owner) if owner is not None else ""
+                found[subject].append(made._replace(client=client))
+                counts[subject] += 1
+    for asked, holder in _too_late(history):
+        is_marked = history.epochs.timed_out(holder, asked.exchange) is not None
+        subject = holder.name or _id(holder)
+        code = bodies.errors(asked.answer)[0]
+        said = f"{asked.exchange.api} comes after it: {code} {error_name(code)}"
+        if not is_marked:  # no marker is recorded: the refusal itself shows the abort
+            open_ms, timeout_ms = history.epochs.overdue(holder, asked.exchange) or (0, 0)
+            said = (
+                f"commit refused with {code} {error_name(code)} after {open_ms} ms;"
+                f" transaction.timeout.ms is {timeout_ms} ms"
+            )
+            counts[subject] += 1
+        found[subject].append(_of_client(history, asked.exchange, holder, said))
+    for subject, evidence in found.items():
+        first = evidence[0].said
+        yield Finding(
+            "transaction-timed-out",
+            Severity.WARNING,
+            f"producer {subject}",
+            sentence(
+                f"{counted(counts[subject], 'transaction')} of {_owners(evidence)} timed out;"
+                f" first: {first}"
+            ),
+            TIMED_OUT,
+            evidence,
+            often=counts[subject],
+        )
+
+
+def _owners(evidence: Sequence[Evidence]) -> str:
+    names = [each.client for each in evidence if each.client]
+    return names_of(names) if names else "the producer"
+
+
+def _too_late(history: History) -> Iterator[tuple[Asked, Holder]]:
+    """Requests of a transaction that had timed out, refused for that."""
+    for asked in history.of(*APIS):
+        for holder in _refused(history, asked, LATE):
+            is_marked = history.epochs.timed_out(holder, asked.exchange) is not None
+            if is_marked or _is_overdue_commit(history, asked, holder):
+                yield asked, holder
+
+
+def _is_overdue_commit(history: History, asked: Asked, holder: Holder) -> bool:
+    """Whether a commit got the error that only an abort by the coordinator gives (KAFKA-20785)."""
+    return (
+        asked.exchange.api == "END_TXN"
+        and asked.exchange.version >= BUMPING_VERSION
+        and bool(asked.body.get("committed"))
+        and asked.answer.get("errorCode") == Error.INVALID_TXN_STATE
+        and history.epochs.overdue(holder, asked.exchange) is not None
+    )
+
+
+def late(history: History) -> set[str]:
+    """The places of requests that `timed_out` tells of."""
+    return {asked.exchange.id for asked, _ in _too_late(history)}
+
+
+def _refused(history: History, asked: Asked, codes: Iterable[int]) -> Iterator[Holder]:
+    """The producers that got one of these errors; epoch -1 if the recording does not show it."""
     exchange, body = asked
     if exchange.api == "PRODUCE":
         name = body.get("transactionalId")
         batches = list(bodies.sent(body, exchange.response))
         found = [Holder(b.producer_id, b.epoch, name) for b in batches if b.error in codes]
         wanted = {*bodies.errors(exchange.response)}.intersection(codes)
-        yield from dict.fromkeys(found) or ([Holder(NO_PRODUCER, -1, name)] if wanted else [])
+        yield from dict.fromkeys(found) or (
+            [history.epochs.holder(exchange, name)] if wanted else []
+        )
     elif {*bodies.errors(exchange.response)}.intersection(codes):
         yield from bodies.holders(exchange.api, body)[:1]
 
@@ -296,4 +408,4 @@ def _finding(
     return Finding(kind, severity, subject, sentence(said), rule, evidence)
 
 
-FINDERS = (fenced, sequences, written, skipped, reused, went_back)
+FINDERS = (fenced, timed_out, sequences, written, skipped, reused, went_back)

@@ -15,7 +15,8 @@ from brokertwin.streaming.audit.finding import (
 )
 from brokertwin.streaming.audit.history import History
 from brokertwin.streaming.explain import bodies, deliveries
-from brokertwin.streaming.explain.producers import APIS
+from brokertwin.streaming.explain.epochs import APIS
+from brokertwin.streaming.explain.own_clients import is_brokers_own
 
 TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
@@ -73,19 +74,23 @@ def too_few(history: History) -> Iterator[Finding]:
 
 def others(history: History) -> Iterator[Finding]:
     """Every error that no other finder tells of, by API."""
-    found: dict[tuple[str, int], list[Evidence]] = defaultdict(list)
-    for exchange, _ in history.asked:
+    found: dict[tuple[str, int, bool], list[Evidence]] = defaultdict(list)
+    late = producers.late(history)
+    for exchange, body in history.asked:
         elsewhere = ELSEWHERE.get(exchange.api, frozenset())
         for code in dict.fromkeys(bodies.errors(exchange.response)):
-            if code not in elsewhere:
-                found[exchange.api, code].append(Evidence.of(exchange))
-    for (api, code), evidence in found.items():
+            if code in elsewhere or (exchange.id in late and code in producers.LATE):
+                continue
+            is_own = is_brokers_own(exchange)
+            line = producers.owned(history, exchange, body) if is_own else Evidence.of(exchange)
+            found[exchange.api, code, is_own and not line.client].append(line)
+    for (api, code, is_own), evidence in found.items():
+        who = "brokers" if is_own else names_of(each.client for each in evidence)
         yield Finding(
             "refused",
-            _severity(code),
+            min(_severity(code), Severity.INFO) if is_own else _severity(code),
             f"{api} {error_name(code)}",
-            f"{counted(len(evidence), 'answer')} to {names_of(e.client for e in evidence)}."
-            f" {rule_of(code).why}",
+            f"{counted(len(evidence), 'response')} to {who}. {rule_of(code).why}",
             rule_of(code),
             evidence,
             code,

@@ -15,13 +15,13 @@ from brokertwin.streaming.audit.finding import (
     counted,
     names_of,
     rule_of,
-    sentence,
     times,
 )
 from brokertwin.streaming.audit.history import History
+from brokertwin.streaming.explain.own_clients import is_brokers_own
 from brokertwin.streaming.explain.rules import Rule
 from brokertwin.streaming.explain.sessions import NONE
-from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.explain.story import sentence, words
 from brokertwin.streaming.replay.recording import Exchange
 
 CODES = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
@@ -112,7 +112,7 @@ def lost(history: History) -> Iterator[Finding]:
     """Sessions that were not known any more (70) or asked out of turn (71), by client."""
     found: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in events(history):
-        if event.what in ("lost", "out of turn"):
+        if event.what in ("lost", "out of turn") and not is_brokers_own(event.exchange):
             found[event.what, client_of(event.exchange)].append(event)
     for (what, client), group in found.items():
         evidence = [Evidence.of(each.exchange, each.said, each.by) for each in group]
@@ -146,7 +146,7 @@ def churn(history: History) -> Iterator[Finding]:
     """Clients that open many sessions a minute."""
     opened: dict[str, list[Exchange]] = defaultdict(list)
     for event in events(history):
-        if event.what == "opened":
+        if event.what == "opened" and not is_brokers_own(event.exchange):
             opened[client_of(event.exchange)].append(event.exchange)
     for client, exchanges in opened.items():
         most, members = busiest([(each.end, each) for each in exchanges], MANY, WINDOW_MS)
@@ -191,7 +191,8 @@ def without_room(history: History) -> Iterator[Finding]:
         answer = exchange.response or {}
         asks = body.get("sessionEpoch", FINAL_EPOCH) == INITIAL_EPOCH
         is_held_back = answer.get("throttleTimeMs") or answer.get("errorCode")
-        if asks and not is_held_back and answer.get("sessionId") == NONE:
+        is_without = asks and not is_held_back and answer.get("sessionId") == NONE
+        if is_without and not is_brokers_own(exchange):
             found[client_of(exchange)].append(Evidence.of(exchange))
     for client, evidence in found.items():
         said = f"Client {client} asked for a fetch session {times(len(evidence))} and got none."

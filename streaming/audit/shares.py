@@ -14,14 +14,13 @@ from brokertwin.streaming.audit.finding import (
     counted,
     names_of,
     rule_of,
-    sentence,
     times,
 )
 from brokertwin.streaming.audit.history import History
 from brokertwin.streaming.explain import deliveries
 from brokertwin.streaming.explain.deliveries import Before, Deliveries, Given
 from brokertwin.streaming.explain.rules import Rule
-from brokertwin.streaming.explain.story import words
+from brokertwin.streaming.explain.story import sentence, words
 
 OF_SESSIONS = frozenset(
     {

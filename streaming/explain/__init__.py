@@ -2,6 +2,8 @@
 
 bodies       what requests and answers say of producers
 producers    the walk over a recording: epochs and who holds them, batches, and what errors come of
+epochs       which responses gave epochs, and which transactions the coordinator aborted
+own_clients  which requests a broker made, and no client
 transactions the same for a transactional id: what each transaction took in, how it ended
 partitions   the same for a partition: leaders, in-sync sets, high watermarks, producers
 partition_parts  what of a body is about one partition

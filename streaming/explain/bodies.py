@@ -1,14 +1,13 @@
 """What requests and answers say of producers; bodies are those of Kafka's request log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from brokertwin.state.logs.producer import sequence_after
+from brokertwin.state.observed import topic_ids
+from brokertwin.streaming.replay.recording import Exchange
 
 NO_PRODUCER = -1
-
-NAMING = ("METADATA", "CREATE_TOPICS", "DESCRIBE_TOPIC_PARTITIONS")
-"""The APIs whose answers have names and ids of topics."""
 
 
 class Holder(NamedTuple):
@@ -42,6 +41,9 @@ def holders(api: str, body: Any) -> list[Holder]:
         return sorted(found, key=lambda holder: holder[:2])
     if api == "ADD_PARTITIONS_TO_TXN" and body.get("transactions"):
         return [_holder(each, "") for each in body["transactions"]]
+    if api == "WRITE_TXN_MARKERS":
+        markers = body.get("markers") or ()
+        return [Holder(each["producerId"], each["producerEpoch"], None) for each in markers]
     if "v3AndBelowTransactionalId" in body:
         return [_holder(body, "v3AndBelow")]
     return [_holder(body, "")] if "transactionalId" in body else []
@@ -98,15 +100,13 @@ def _holder(body: Any, prefix: str) -> Holder:
     )
 
 
-def topic_names(api: str, response: Any) -> dict[str, str]:
-    """Topic id to name, where an answer has both."""
-    if api not in NAMING:
-        return {}
-    return {
-        topic["topicId"]: topic["name"]
-        for topic in (response or {}).get("topics") or ()
-        if topic.get("topicId") and topic.get("name")
-    }
+def topic_names(exchanges: Iterable[Exchange]) -> dict[str, str]:
+    """Topic id to name, from every response that has both."""
+    found: dict[str, str] = {}
+    for each in exchanges:
+        if each.header.request_api_key not in topic_ids.NAMELESS:
+            found |= topic_ids.names_in(each.response)
+    return found
 
 
 def topic_of(part: Any) -> str:

@@ -90,7 +90,7 @@ def producers_of(exchange: Exchange) -> list[str]:
         dict.fromkeys(
             holder.name or str(holder.producer_id)
             for holder in producers.holders_of(exchange, exchange.body())
-            if holder.producer_id != bodies.NO_PRODUCER
+            if holder.name or holder.producer_id != bodies.NO_PRODUCER
         )
     )
 

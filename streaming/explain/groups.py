@@ -4,7 +4,7 @@ It follows what the broker answered, in the order of the answers. Heartbeats tha
 left out: a rebalance shows in those that did not.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from brokertwin.state.core.errors import Error
@@ -66,6 +66,7 @@ class Groups:
             known = {body.get("groupId") for _, body in asked} - {None}
             raise absent("group", key, sorted(known))
         self._shared = Shared(exchanges, self._asked)
+        self._names = bodies.topic_names(exchanges)
         self._joins = [
             each
             for each, _ in self._asked
@@ -93,7 +94,7 @@ class Groups:
         notes = list(self._changed(exchange, body, response or {}, bool(codes)))
         if exchange.api in QUIET and not refused and not notes:
             return None
-        return Entry.of(exchange, _said(exchange, body), notes, refused)
+        return Entry.of(exchange, _said(exchange, body, self._names), notes, refused)
 
     def _changed(
         self, exchange: Exchange, body: Any, response: Any, is_refused: bool
@@ -104,9 +105,9 @@ class Groups:
         elif exchange.api == "JOIN_GROUP" and not is_refused:
             yield from self._join(exchange, body, response)
         elif exchange.api == "LEAVE_GROUP" and not is_refused:
-            for member in _leaving(body):
+            for member, reason in _leaving(body):
                 self._leave(member, exchange)
-                yield f"member {member} has left"
+                yield f"member {member} has left" + (f": {reason}" if reason else "")
         elif exchange.api in deliveries.APIS:
             yield from self._shared.notes(exchange, body)
         elif exchange.api in BEATS and not is_refused:
@@ -114,8 +115,9 @@ class Groups:
         elif exchange.api == "OFFSET_DELETE" and not is_refused:
             for topic in body.get("topics") or ():
                 for partition in topic["partitions"]:
-                    place = f"{topic['name']}-{partition['partitionIndex']}"
-                    self.offsets.pop((topic["name"], partition["partitionIndex"]), None)
+                    name = named(topic, self._names)
+                    place = f"{name}-{partition['partitionIndex']}"
+                    self.offsets.pop((name, partition["partitionIndex"]), None)
                     yield f"the offset of {place} is deleted"
 
     def _join(self, exchange: Exchange, body: Any, response: Any) -> Iterable[str]:
@@ -178,9 +180,9 @@ class Groups:
         }
         for topic in body.get("topics") or ():
             for partition in topic["partitions"]:
-                place = bodies.topic_of(topic), partition["partitionIndex"]
-                if place not in taken:
+                if (bodies.topic_of(topic), partition["partitionIndex"]) not in taken:
                     continue
+                place = named(topic, self._names), partition["partitionIndex"]
                 offset, former = partition["committedOffset"], self.offsets.get(place)
                 self.offsets[place] = Committed(offset, exchange)
                 if former is not None and offset < former.offset:
@@ -233,12 +235,22 @@ class Groups:
         return min(causes, key=lambda each: each.time, default=None)
 
 
-def _leaving(body: Any) -> list[str]:
-    members = [each["memberId"] for each in body.get("members") or ()]
-    return members or [body.get("memberId") or ""]
+def _leaving(body: Any) -> list[tuple[str, str]]:
+    """The members that leave, each with the reason that its client gives (KIP-800)."""
+    members = [
+        (each.get("memberId") or each.get("groupInstanceId") or "", each.get("reason") or "")
+        for each in body.get("members") or ()
+    ]
+    return members or [(body.get("memberId") or "", "")]
 
 
-def _said(exchange: Exchange, body: Any) -> str:
+def named(topic: Any, names: Mapping[str, str]) -> str:
+    """The topic of a part of a body, by its name if a response tells it."""
+    found = bodies.topic_of(topic)
+    return names.get(found, found)
+
+
+def _said(exchange: Exchange, body: Any, names: Mapping[str, str]) -> str:
     """A request in words."""
     member = body.get("memberId") or ""
     found = [f"member {member}"] if member else []
@@ -247,7 +259,7 @@ def _said(exchange: Exchange, body: Any) -> str:
         found.append(f"generation {epoch}")
     if exchange.api in COMMITS:
         found += [
-            f"{bodies.topic_of(topic)}-{each['partitionIndex']} at {each['committedOffset']}"
+            f"{named(topic, names)}-{each['partitionIndex']} at {each['committedOffset']}"
             for topic in body.get("topics") or ()
             for each in topic["partitions"]
         ]

@@ -98,14 +98,25 @@ class Partitions:
     def ending(self) -> list[str]:
         """Leader, in-sync set, ends and high watermark, and each producer's last batch."""
         known = self.known
-        ends = {known.leader: known.leader_end, **known.ends}
+        ends = {
+            broker: f"{end} or later" if broker == known.led_by and known.end_is_least else str(end)
+            for broker, end in known.log_ends.items()
+        }
         told = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
         assumed = " (as it was told, or by an in-sync set that nothing tells)"
-        by_rule = assumed if known.is_assumed else ""
+        is_known = known.high_watermark != UNKNOWN
+        how = assumed if known.is_assumed else " or later" if known.is_least else ""
+        high_watermark = f"{known.high_watermark}{how}" if is_known else "not recorded"
         led = f"{self.key} is led by broker {known.leader} in epoch {known.leader_epoch}"
+        if known.leader == UNKNOWN:
+            led = f"{self.key} has no leader in epoch {known.leader_epoch}"
+            if known.lost != UNKNOWN:
+                led += f"; broker {known.lost} led it last"
+            elif known.leader_epoch == UNKNOWN:
+                led = f"the recording does not show who leads {self.key}"
         lines = [
             f"{led}; in sync are {_listed(known.in_sync)}",
-            f"log ends: {told}; high watermark {known.high_watermark}{by_rule}",
+            f"log ends: {told or 'not recorded'}; high watermark {high_watermark}",
         ]
         return lines + [
             f"producer {number} epoch {batch.epoch} wrote last sequences {batch.first} to"
@@ -146,9 +157,8 @@ class Partitions:
     def _replicated(self, place: str) -> Iterator[str]:
         """Leaders and in-sync sets that are news."""
         for former, sample in self._led.get(place, []):
-            if sample.leader != UNKNOWN:
-                was = f", before it broker {former.leader}" if former is not None else ""
-                yield f"broker {sample.leader} leads in epoch {sample.leader_epoch}{was}"
+            was = f", before it {_named(former.leader)}" if former is not None else ""
+            yield f"{_named(sample.leader)} leads in epoch {sample.leader_epoch}{was}"
         for former, sample in self._in_sync.get(place, []):
             was_in = former.isr if former is not None else sample.isr
             moved = [f"broker {each} left" for each in sorted(set(was_in) - set(sample.isr))]
@@ -218,17 +228,9 @@ class Partitions:
     ) -> str:
         if code in OF_LEADERS:
             led = self._latest(self._led, seen.made)
-            if led is None or led.leader == UNKNOWN:
-                return ""
             parts = parts_of(request, self.topics, self.number)
             asked = next((part.get("currentLeaderEpoch", UNKNOWN) for part in parts), UNKNOWN)
-            of = f" for epoch {asked}" if asked != UNKNOWN else ""
-            shown = f"as {led.place} shows first ({clock(led.time)})"
-            if led.leader == seen.broker:
-                leads = f"it leads in epoch {led.leader_epoch}, {shown}"
-                return f"Broker {seen.broker} was asked{of}; {leads}, and had not heard of it yet."
-            leads = f"broker {led.leader} leads in epoch {led.leader_epoch}, {shown}"
-            return f"Broker {seen.broker} was asked{of}; {leads}."
+            return _because_of_leader(code, seen.broker, asked, led)
         if code in TOO_FEW:
             told = self._latest(self._in_sync, seen.made)
             if told is None:
@@ -254,12 +256,53 @@ class Partitions:
         return self._stories[producer_id].get(place, "")
 
 
+def _because_of_leader(code: int, broker: int, asked: int, led: Sample | None) -> str:
+    """Why a broker refused a request as to its leader or leader epoch.
+
+    Args:
+        code: the error.
+        broker: the broker.
+        asked: the leader epoch of the request; UNKNOWN if it has none.
+        led: the newest leader that the recording shows by then.
+    """
+    of = f" for epoch {asked}" if asked != UNKNOWN else ""
+    request = f"Broker {broker} was asked{of}"
+    epoch = led.leader_epoch if led is not None else UNKNOWN
+    if code == Error.FENCED_LEADER_EPOCH and epoch <= asked:
+        return (
+            f"{request}, and is in a newer epoch that the recording does not show. The epoch rises"
+            " when a leader is elected, and when the only replica in sync shuts down."
+        )
+    if code == Error.UNKNOWN_LEADER_EPOCH and epoch < asked:
+        return f"{request}, and had not heard of it yet; the recording does not show who leads it."
+    if led is None or epoch == UNKNOWN:
+        return ""
+    shown = f"as {led.place} shows first ({clock(led.time)})"
+    if led.leader != broker:
+        return f"{request}; {_named(led.leader)} leads in epoch {epoch}, {shown}."
+    leads = f"{request}; it leads in epoch {epoch}, {shown}"
+    if code == Error.NOT_LEADER_OR_FOLLOWER:
+        return f"{leads}. It had not heard of that yet, or has lost the leadership since."
+    if code == Error.UNKNOWN_LEADER_EPOCH:
+        return f"{leads}, and had not heard of it yet."
+    return f"{leads}."
+
+
+def _named(broker: int) -> str:
+    return f"broker {broker}" if broker != UNKNOWN else "no broker"
+
+
 def _moved(samples: Sequence[Sample]) -> Iterator[str]:
     """How far the log and its high watermark are after an exchange."""
     if samples:
         ends = [end for end in samples[-1].ends.values() if end != UNKNOWN]
         if ends:
-            yield f"the log ends at {max(ends)}, high watermark {samples[-1].high_watermark}"
+            sample = samples[-1]
+            later = " or later" if sample.is_least else ""
+            told = sample.high_watermark
+            is_alone = sample.is_least and not sample.is_assumed and len(sample.isr) <= 1
+            high_watermark = f"{told}{later if is_alone else ''}" if told != UNKNOWN else "unknown"
+            yield f"the log ends at {max(ends)}{later}, high watermark {high_watermark}"
 
 
 News = dict[str, list[tuple[Sample | None, Sample]]]

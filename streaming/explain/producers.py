@@ -12,16 +12,17 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import BATCHES_KEPT, SEQUENCE_MAX, sequence_before
 from brokertwin.streaming.explain import bodies
 from brokertwin.streaming.explain.bodies import Holder, Sent
-from brokertwin.streaming.explain.story import Entry, Refused, absent, in_order, words
+from brokertwin.streaming.explain.epochs import APIS, MARKERS, Abort, Epochs
+from brokertwin.streaming.explain.story import (
+    Entry,
+    Refused,
+    absent,
+    in_order,
+    sentence,
+    words,
+)
 from brokertwin.streaming.replay.recording import Exchange
 
-APIS = frozenset(
-    {
-        *("INIT_PRODUCER_ID", "PRODUCE", "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"),
-        *("TXN_OFFSET_COMMIT", "END_TXN"),
-    }
-)
-"""The APIs that name a producer."""
 OF_EPOCHS = (Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED)
 
 
@@ -57,13 +58,15 @@ class Producers:
 
     def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
         self.ids: set[int] = set()
+        self.topics = bodies.topic_names(exchanges)
         self.names: set[str] = set()
         self.epochs: dict[int, Given] = {}
         self.batches: dict[tuple[str, int, int], deque[Kept]] = defaultdict(
             lambda: deque(maxlen=BATCHES_KEPT)
         )
         self._fencing: dict[str, Exchange] = {}
-        self._asked = in_order(exchanges, APIS)
+        self._asked = in_order(exchanges, APIS | {MARKERS})
+        self._of_epochs = Epochs(exchanges, self._asked)
         self._find(key)
 
     def story(self) -> list[Entry]:
@@ -89,15 +92,24 @@ class Producers:
 
     def _find(self, key: str) -> None:
         """Which producer ids and names the key stands for."""
-        known: dict[int, str | None] = {}
-        for exchange, body in self._asked:
-            for holder in holders_of(exchange, body):
-                known[holder.producer_id] = holder.name or known.get(holder.producer_id)
-        known.pop(bodies.NO_PRODUCER, None)
-        self.ids = {each for each, name in known.items() if key in (str(each), name)}
-        self.names = {name for each in self.ids if (name := known[each])}
-        if not self.ids:
-            raise absent("producer", key, sorted({name or str(i) for i, name in known.items()}))
+        known = dict.fromkeys(
+            (holder.producer_id, holder.name)
+            for exchange, body in self._asked
+            for holder in holders_of(exchange, body)
+        )
+        names = {producer_id: name for producer_id, name in known if name}
+        of_key = {name for producer_id, name in known if key in (str(producer_id), name)}
+        self.names = {name for name in of_key if name}
+        self.ids = {
+            producer_id
+            for producer_id, _ in known
+            if producer_id != bodies.NO_PRODUCER
+            and (key == str(producer_id) or names.get(producer_id) == key)
+        }
+        self.names |= {names[each] for each in self.ids if each in names}
+        if not self.ids and not self.names:
+            shown = {names.get(i) or name or str(i) for i, name in known}
+            raise absent("producer", key, sorted(shown - {str(bodies.NO_PRODUCER)}))
 
     def _entry(self, exchange: Exchange, body: Any) -> Entry | None:
         mine = [each for each in holders_of(exchange, body) if self._is_mine(each)]
@@ -105,17 +117,57 @@ class Producers:
             return None
         response = exchange.response
         notes: list[str] = []
-        if exchange.api == "PRODUCE":
-            batches = [each for each in bodies.sent(body, response) if each.producer_id in self.ids]
-            said = "; ".join(map(said_of_batch, batches)) or "not answered"
+        batches = [
+            each._replace(topic=self.topics.get(each.topic, each.topic))
+            for each in bodies.sent(body, response)
+            if each.producer_id in self.ids
+        ]
+        if exchange.api == MARKERS:
+            return self._aborted(exchange)
+        if exchange.api == "PRODUCE" and batches:
+            said = "; ".join(map(said_of_batch, batches))
             refused = [self._of_batch(each, exchange, notes) for each in batches]
         else:
-            said = _said(exchange, body, mine[0])
+            holder = mine[0]
+            if exchange.api == "PRODUCE" and holder.producer_id == bodies.NO_PRODUCER:
+                holder = self._of_epochs.holder(exchange, holder.name)
+            is_produce = exchange.api == "PRODUCE"
+            said = self._written(response) if is_produce else _said(exchange, body, holder)
             codes = dict.fromkeys(bodies.errors(response))
-            refused = [Refused(code, self._because(code, mine[0], exchange)) for code in codes]
-            self._note_epoch(exchange, mine[0], notes)
+            refused = [Refused(code, self._because(code, holder, exchange)) for code in codes]
+            self._note_epoch(exchange, holder, notes)
         kept = [each for each in refused if each is not None]
         return Entry.of(exchange, said, notes, kept)
+
+    def _written(self, response: Any) -> str:
+        """The partitions of a Produce whose batch headers are not recorded."""
+        places = [
+            f"{self._topic(topic)}-{each['index']}"
+            + (" refused" if each["errorCode"] else f" at offset {each['baseOffset']}")
+            for topic in (response or {}).get("responses") or ()
+            for each in topic["partitionResponses"]
+        ]
+        return f"{', '.join(places)}, without batch headers" if places else "not answered"
+
+    def _topic(self, part: Any) -> str:
+        """The topic of a part of a body, by its name if a response tells it."""
+        topic = bodies.topic_of(part)
+        return self.topics.get(topic, topic)
+
+    def _aborted(self, exchange: Exchange) -> Entry | None:
+        """What the coordinator aborted by itself; markers that a request led to are left out."""
+        found = self._aborts_by(exchange)
+        if not found:
+            return None
+        return Entry.of(exchange, "; ".join(sorted(each.words for each in found)), [], [])
+
+    def _aborts_by(self, exchange: Exchange) -> list[Abort]:
+        return [
+            each
+            for producer_id in sorted(self.ids)
+            for each in self._of_epochs.aborts[producer_id]
+            if each.marker is exchange and each.asked is None
+        ]
 
     def _is_mine(self, holder: Holder) -> bool:
         return holder.producer_id in self.ids or holder.name in self.names
@@ -182,36 +234,57 @@ class Producers:
         )
 
     def _because(self, code: int, asked: Holder, exchange: Exchange) -> str:
-        """Who is to blame for an error about an epoch."""
-        if code not in OF_EPOCHS:
+        """What an error about an epoch, or about a transaction that has ended, comes of."""
+        is_commit = exchange.api == "END_TXN" and bool(exchange.body().get("committed"))
+        is_ended = code == Error.INVALID_TXN_STATE and is_commit
+        if code not in OF_EPOCHS and not is_ended:
             return ""
-        given = self.epochs.get(asked.producer_id)
         client = f"client {exchange.header.client_id or '?'}"
-        if given is not None and given.epoch > asked.epoch:
-            return f"{given.words} bumped the epoch to {given.epoch}; {client} has {asked.epoch}."
+        timed_out = self._of_epochs.timed_out(asked, exchange)
+        if timed_out is not None:
+            return sentence(timed_out.words)
+        given = self.epochs.get(asked.producer_id)
+        if given is not None and given.epoch > asked.epoch and not is_ended:
+            has = f"{client} has {asked.epoch}" if asked.epoch >= 0 else f"{client} has another one"
+            return f"{given.words} bumped the epoch to {given.epoch}; {has}."
         if given is not None and given.epoch < asked.epoch:
             return (
-                f"{client} has epoch {asked.epoch}, which nobody was given: the last one is"
+                f"{client} has epoch {asked.epoch}, which no response gave: the last one is"
                 f" {given.epoch}, by {given.words}."
             )
         fencing = next((self._fencing[n] for n in sorted(self.names) if n in self._fencing), None)
         if fencing is not None:
             return (
                 f"{words(fencing)} has fenced it. That request is answered 51"
-                " (CONCURRENT_TRANSACTIONS) until the open transaction is aborted."
+                " CONCURRENT_TRANSACTIONS until the open transaction is aborted."
             )
+        return unexplained(self._of_epochs, asked, exchange)
+
+
+def unexplained(epochs: Epochs, asked: Holder, exchange: Exchange) -> str:
+    """What is known if no response with a newer epoch is recorded."""
+    overdue = epochs.overdue(asked, exchange)
+    if overdue is not None:
+        open_ms, timeout_ms = overdue
         return (
-            f"No request of the recording gave producer {asked.producer_id} an epoch above"
-            f" {asked.epoch}. The coordinator raises it by itself when a transaction takes longer"
-            " than transaction.timeout.ms; or it happened before the recording."
+            f"The transaction had been open for {open_ms} ms, longer than transaction.timeout.ms"
+            f" ({timeout_ms} ms): the coordinator has probably aborted it. The recording has no"
+            " marker of that."
         )
+    return (
+        "The recording does not show the newer epoch. The transaction may have timed out"
+        " (transaction.timeout.ms), or another producer may have got the epoch in a part that is"
+        " not recorded."
+    )
 
 
 def holders_of(exchange: Exchange, body: Any) -> list[Holder]:
     """Who a request says it is, and for InitProducerId who it becomes."""
-    if exchange.api not in APIS:
+    if exchange.api not in APIS | {MARKERS}:
         return []
     found = bodies.holders(exchange.api, body)
+    if exchange.api == "PRODUCE" and not found and body.get("transactionalId"):
+        found = [Holder(bodies.NO_PRODUCER, -1, body["transactionalId"])]
     answer: Any = exchange.response or {}
     if exchange.api == "INIT_PRODUCER_ID" and not answer.get("errorCode"):
         name = found[0].name if found else None

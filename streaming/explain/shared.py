@@ -26,9 +26,7 @@ class Shared:
     def __init__(
         self, exchanges: Sequence[Exchange], asked: Sequence[tuple[Exchange, Any]]
     ) -> None:
-        self._names: dict[str, str] = {}
-        for each in exchanges:
-            self._names |= bodies.topic_names(each.api, each.response)
+        self._names = bodies.topic_names(exchanges)
         self._seen = Deliveries(asked)
         self._sessions: dict[tuple[int, str], Exchange] = {}
         self._closed: dict[tuple[int, str], Exchange] = {}

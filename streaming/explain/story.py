@@ -149,6 +149,11 @@ def words(exchange: Exchange) -> str:
     return f"client {client}'s {exchange.api} at {clock(exchange.time)} ({exchange.id})"
 
 
+def sentence(text: str) -> str:
+    """Add a capital letter and a full stop."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def clock(time: float) -> str:
     """The time of day of ms since 1970, in UTC, to the ms."""
     return moment(time).partition(" ")[2]

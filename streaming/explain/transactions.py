@@ -14,7 +14,8 @@ import msgspec
 from brokertwin.errors import UserError
 from brokertwin.state.core.errors import Error
 from brokertwin.streaming.explain import bodies
-from brokertwin.streaming.explain.producers import Producers
+from brokertwin.streaming.explain.epochs import MARKERS
+from brokertwin.streaming.explain.producers import Producers, holders_of
 from brokertwin.streaming.explain.story import Entry, words
 from brokertwin.streaming.replay.recording import Exchange
 
@@ -31,6 +32,7 @@ class Transaction(msgspec.Struct):
         groups: the groups whose offsets belong to it.
         ended: the request that ended it; None while it is open.
         became: `committed` or `aborted`; "" while it is open.
+        why: how the coordinator came to abort it by itself; "" if a request ended it.
     """
 
     number: int
@@ -41,6 +43,7 @@ class Transaction(msgspec.Struct):
     groups: dict[str, None]
     ended: Exchange | None = None
     became: str = ""
+    why: str = ""
 
     @property
     def words(self) -> str:
@@ -52,6 +55,8 @@ class Transaction(msgspec.Struct):
         held = ", ".join([*places, *offsets]) or "nothing"
         if self.ended is None:
             return f"{of}: open since {words(self.began)}; {held}"
+        if self.why:
+            return f"{of}: {self.why}; {held}"
         return f"{of}: {self.became} after {self.lasted_ms} ms by {words(self.ended)}; {held}"
 
     @property
@@ -102,13 +107,18 @@ class Transactions(Producers):
     def _follow(self, exchange: Exchange, body: Any, entry: Entry) -> Iterator[str]:
         """Takes what an answer changes; gives back what is worth saying of it."""
         codes = {each.code for each in entry.refused}
-        if exchange.api == "INIT_PRODUCER_ID":
+        if exchange.api == MARKERS:
+            known = self._open
+            if known is not None:
+                known.why = self._aborts_by(exchange)[0].words
+                yield from self._end(exchange, "aborted")
+        elif exchange.api == "INIT_PRODUCER_ID":
             yield from self._init(exchange, codes)
         elif exchange.api == "END_TXN" and not codes:
             yield from self._end(exchange, "committed" if body.get("committed") else "aborted")
         elif exchange.api == "PRODUCE":
             if body.get("transactionalId"):
-                yield from self._written(exchange, body)
+                yield from self._taken(exchange, body)
         elif exchange.api == "ADD_PARTITIONS_TO_TXN":
             for place in _added(body, exchange.response, self.names):
                 yield from self._take(exchange, place)
@@ -125,7 +135,7 @@ class Transactions(Producers):
         known = self._open
         if known is None:
             if is_asked:
-                yield f"no transaction is open in the recording: it is {became} again, or empty"
+                yield f"no transaction is open in the recording: {became} again, or empty"
             return
         known.ended, known.became = exchange, became
         by = "" if is_asked else ", by whoever came next"
@@ -133,8 +143,10 @@ class Transactions(Producers):
 
     def _begin(self, exchange: Exchange) -> Iterator[str]:
         if self._open is None:
-            holders = bodies.holders(exchange.api, exchange.body())
+            holders = holders_of(exchange, exchange.body())
             mine = next((h for h in holders if self._is_mine(h)), bodies.Holder(-1, -1, None))
+            if mine.producer_id == bodies.NO_PRODUCER:
+                mine = self._of_epochs.holder(exchange, mine.name)
             number = len(self.told) + 1
             made = Transaction(number, mine.producer_id, mine.epoch, exchange, Counter(), {})
             self.told.append(made)
@@ -147,11 +159,18 @@ class Transactions(Producers):
             yield f"takes in {place[0]}-{place[1]}"
         taken[place] += batches
 
-    def _written(self, exchange: Exchange, body: Any) -> Iterator[str]:
+    def _taken(self, exchange: Exchange, body: Any) -> Iterator[str]:
         """Batches in the log; those of newer clients take their partitions in (KIP-890)."""
-        for each in bodies.sent(body, exchange.response):
+        batches = list(bodies.sent(body, exchange.response))
+        for each in batches:
             if each.producer_id in self.ids and not each.error:
-                yield from self._take(exchange, (each.topic, each.partition), 1)
+                topic = self.topics.get(each.topic, each.topic)
+                yield from self._take(exchange, (topic, each.partition), 1)
+        answered = (exchange.response or {}).get("responses") or ()
+        for topic in answered if not batches else ():
+            for part in topic["partitionResponses"]:
+                if not part["errorCode"]:
+                    yield from self._take(exchange, (self._topic(topic), part["index"]))
 
     def _offsets(self, exchange: Exchange, group: str) -> Iterator[str]:
         yield from self._begin(exchange)

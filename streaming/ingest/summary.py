@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from brokertwin.errors import UserError
+from brokertwin.errors import NothingRecordedError, UserError
 from brokertwin.streaming.ingest.documents import OTHER, Document, Left
 from brokertwin.streaming.ingest.kinds import BY_NAME
 from brokertwin.streaming.lines import Line
@@ -74,16 +74,16 @@ def nothing_read(summary: Summary) -> UserError:
         )
     if summary.examples:
         place, reason, detail = summary.examples[0]
-        return UserError(
+        return NothingRecordedError(
             f"No exchange was read. The first reason: {place}: {detail or reason}.", NEEDED
         )
     if reasons:
         ((reason, count),) = reasons.most_common(1)
-        return UserError(
+        return NothingRecordedError(
             f"No exchange was read. Why, for {count} of {summary.lines} lines: {reason}.", NEEDED
         )
     what = f"none of {summary.lines} lines is one" if summary.lines else "there are no lines"
-    return UserError(f"No exchange was read: {what}.", NEEDED)
+    return NothingRecordedError(f"No exchange was read: {what}.", NEEDED)
 
 
 def place_of(line: Line) -> str:

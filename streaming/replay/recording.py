@@ -168,7 +168,8 @@ def read_from(source: Source, batches: Headers | None = None) -> Recording:
         batches: batch headers for Produce requests that have none.
 
     Raises:
-        UserError: the source cannot be read, or has no exchange.
+        NothingRecordedError: the source has no exchange.
+        UserError: the source cannot be read.
     """
     broken: list[Broken] = []
     summary = Summary(

@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +105,41 @@ def test_answers_are_held_against_the_rules_where_the_recording_begins_with_its_
     assert "baseOffset is 7, by the rules 2" in differing["what"]
     whole = brokertwin("audit", ERRORS, *rules, "--json", cwd=empty_directory)
     assert "answer-differs" not in whole.stdout
+
+
+def test_follow_reports_what_is_new_in_a_file_that_grows(empty_directory: Path) -> None:
+    file = empty_directory / "growing.jsonl"
+    lines = gzip.decompress(ERRORS.read_bytes()).splitlines(keepends=True)
+    file.write_bytes(b"")
+    command = [sys.executable, "-m", "brokertwin", "audit", str(file), "--follow", "--json"]
+    with subprocess.Popen(
+        [*command, "--every", "0.1", "--fail-on", "never"], stdout=subprocess.PIPE, text=True
+    ) as audit:
+        assert audit.stdout is not None
+        file.write_bytes(b"".join(lines[:40]))
+        first = json.loads(audit.stdout.readline())
+        with file.open("ab") as grown:
+            grown.write(b"".join(lines[40:]))
+        later = [json.loads(audit.stdout.readline())]
+        while (later[-1]["kind"], later[-1]["subject"]) != (first["kind"], first["subject"]):
+            later.append(json.loads(audit.stdout.readline()))
+        audit.send_signal(signal.SIGINT)
+        assert audit.wait(60) == 0
+    assert first["kind"] == "producer-fenced"
+    assert later[-1]["count"] > first["count"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--job",), "--follow is for files that grow."),
+        ((ERRORS, "--decide"), "--follow does not go with --html and --decide."),
+        (("gone.log",), "gone.log cannot be read: No such file"),
+    ],
+)
+def test_follow_refuses_what_it_cannot_follow(
+    words: tuple[object, ...], said: str, empty_directory: Path
+) -> None:
+    done = brokertwin("audit", *words, "--follow", cwd=empty_directory)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())

@@ -1,5 +1,6 @@
 """`brokertwin offsets`: from rows that a real broker has written, and between two real ones."""
 
+import gzip
 import json
 import re
 import time
@@ -121,7 +122,7 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("history", "FILE.csv", "g"), "has offsets but no history"),
-        (("show", "nowhere"), "nowhere is neither a directory nor an address"),
+        (("show", "nowhere"), "nowhere is neither a file, a directory nor an address"),
         (("show", "."), ". has no offsets"),
         (("show", "ONE.csv"), "If the file has no group column, add --group GROUP"),
         (("export", RECORDED, "--csv", "no/where.csv"), "Cannot write to no/where.csv: No such"),
@@ -216,7 +217,14 @@ def test_offsets_go_from_one_real_cluster_to_another(
     (deleted,) = admin.delete_records([TopicPartition(topic, 0, 50)]).values()
     assert deleted.result(PATIENCE_S).low_watermark == 50
     dry = ("offsets", "export", backup, "--json", "--to", other, "--dry-run", "--group", past)
-    as_they_are = documents(brokertwin(*dry, "--group", moving).stdout)
+    unwarned = brokertwin(*dry, "--group", moving)
+    assert f"and {other} is another one" in unwarned.stderr
+    assert "--by-time HOST:PORT" in unwarned.stderr
+    of_cluster = ("offsets", "export", kafka, *dry[3:])
+    spans = f"{topic}-0 has offsets 0..20 at {kafka} and 50..120 at {other}"
+    assert spans in brokertwin(*of_cluster).stderr.replace("\n", " ")
+    assert "differ" not in brokertwin(*of_cluster[:4], "--to", kafka, "--dry-run").stderr
+    as_they_are = documents(unwarned.stdout)
     assert [d["verdict"] for d in as_they_are] == ["before the log's start", "past the log's end"]
     (by_time,) = documents(brokertwin(*dry, "--by-time", kafka).stdout)
     assert by_time["verdict"] == "no record to go by", "it was past the end where it comes from"
@@ -330,3 +338,46 @@ def test_a_jobs_own_topic_is_kept_and_says_whose_a_commit_was(kafka: str, tmp_pa
     refused = brokertwin("offsets", "import", kafka, backup)
     assert refused.returncode == 2
     assert "Use one directory for each cluster." in refused.stderr
+
+
+FORMATTED = (
+    "[parcels,scans,{}]::OffsetAndMetadata(offset={}, leaderEpoch=Optional[2], metadata=,"
+    " commitTimestamp=166135176{}150, expireTimestamp=None)\n"
+)
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_output_of_the_formatter_is_a_source(tmp_path: Path, is_compressed: bool) -> None:
+    file = tmp_path / "pasted.txt"
+    text = FORMATTED.format(0, 6, 8) + FORMATTED.format(1, 3, 8) + FORMATTED.format(0, 2, 9)
+    file.write_bytes(gzip.compress(text.encode()) if is_compressed else text.encode())
+    moves = documents(brokertwin("offsets", "history", file, "parcels", "--json").stdout)
+    assert [(m["partition"], m["after"], m["direction"], m["row"]) for m in moves] == [
+        *((0, 6, "first", "line 1"), (1, 3, "first", "line 2"), (0, 2, "back", "line 3")),
+    ]
+    assert {str(m["by"]) for m in moves} == {"not in this output"}
+    shown = documents(brokertwin("offsets", "show", file, "--json").stdout)
+    assert [(d["partition"], d["offset"]) for d in shown] == [(0, 2), (1, 3)]
+    earlier = ("offsets", "show", file, "--at", "2022-08-24T14:36:08.500", "--json")
+    assert [d["offset"] for d in documents(brokertwin(*earlier).stdout)] == [6, 3]
+
+
+def test_a_described_group_is_shown_and_has_no_history(tmp_path: Path) -> None:
+    file = tmp_path / "described.txt"
+    columns = "TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
+    file.write_text(f"\n{columns}\nscans 0 6 9 3 reader-1-5d66 /10.0.0.9 reader-1\n")
+    (shown,) = documents(brokertwin("offsets", "show", file, "--group", "parcels", "--json").stdout)
+    assert (shown["group"], shown["topic"], shown["offset"]) == ("parcels", "scans", 6)
+    history = brokertwin("offsets", "history", file, "parcels")
+    assert history.returncode != 0
+    nameless = brokertwin("offsets", "show", file)
+    assert "--group" in nameless.stderr.replace("\n", " ")
+    assert nameless.returncode == 2
+
+
+def test_a_file_without_offsets_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "server.log"
+    file.write_text("[2026-11-26 20:17:48,602] INFO started (kafka.server.KafkaServer)\n")
+    done = brokertwin("offsets", "show", file)
+    assert done.returncode == 2
+    assert "has no committed offset that can be read" in done.stderr

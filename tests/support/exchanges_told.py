@@ -46,16 +46,46 @@ class Told:
         """What a finder finds."""
         return list(finder(History(self.exchanges)))
 
-    def init(self, client: str, epoch: int, error: int = 0, **when: int) -> None:
+    def init(
+        self, client: str, epoch: int, error: int = 0, timeout_ms: int | None = None, **when: int
+    ) -> None:
         """An InitProducerId that gets an epoch."""
         asked = {"transactionalId": "tx", "producerId": -1, "producerEpoch": -1}
+        asked |= {"transactionTimeoutMs": timeout_ms} if timeout_ms is not None else {}
         answer = {"errorCode": error, "producerId": PRODUCER, "producerEpoch": epoch}
         self.add(client, "INIT_PRODUCER_ID", asked, answer, **when)
 
-    def end_txn(self, client: str, epoch: int, error: int = 0, committed: bool = True) -> None:
+    def end_txn(
+        self, client: str, epoch: int, error: int = 0, committed: bool = True, **when: int
+    ) -> None:
         """An EndTxn."""
         asked = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": epoch}
-        self.add(client, "END_TXN", asked | {"committed": committed}, {"errorCode": error})
+        self.add(client, "END_TXN", asked | {"committed": committed}, {"errorCode": error}, **when)
+
+    def take_in(self, client: str, epoch: int, error: int = 0, **when: int) -> None:
+        """An AddPartitionsToTxn of version 4 or later."""
+        producer = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": epoch}
+        topics = [{"name": TOPIC, "partitions": [0]}]
+        result = {"partitionIndex": 0, "partitionErrorCode": error}
+        became = [{"name": TOPIC, "resultsByPartition": [result]}]
+        asked = {"transactions": [{**producer, "verifyOnly": False, "topics": topics}]}
+        answer = {"resultsByTransaction": [{"transactionalId": "tx", "topicResults": became}]}
+        self.add(client, "ADD_PARTITIONS_TO_TXN", asked, {"errorCode": 0, **answer}, **when)
+
+    def abort_marker(self, epoch: int, broker: int = 1, **when: int) -> None:
+        """A WriteTxnMarkers that a coordinator sends to abort a transaction."""
+        topics = [{"name": TOPIC, "partitionIndexes": [0]}]
+        marker = {"producerId": PRODUCER, "producerEpoch": epoch, "transactionResult": False}
+        client = f"broker-{broker}-txn-marker-sender"
+        asked = {"markers": [{**marker, "topics": topics, "coordinatorEpoch": 0}]}
+        self.add(client, "WRITE_TXN_MARKERS", asked, {"markers": []}, **when)
+
+    def write(self, client: str, error: int = 0, name: str | None = "tx", **when: int) -> None:
+        """A Produce as a request log has it: without batch headers."""
+        sent = {"name": TOPIC, "partitionData": [{"index": 0, "recordsSizeInBytes": 70}]}
+        became = {"index": 0, "errorCode": error, "baseOffset": -1 if error else 4}
+        answer = {"responses": [{"name": TOPIC, "partitionResponses": [became]}]}
+        self.add(client, "PRODUCE", {"transactionalId": name, "topicData": [sent]}, answer, **when)
 
     def produce(
         self, first: int, offset: int, count: int = 1, error: int = 0, topic_id: str = ""

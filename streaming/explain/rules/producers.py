@@ -62,11 +62,16 @@ RULES: dict[int, Rule] = {
         COORDINATOR,
     ),
     Error.INVALID_TXN_STATE: Rule(
-        "The transaction is not in a state in which this may be asked.",
-        "KIP-98; TransactionMetadata, UnifiedLog.analyzeAndValidateProducerState",
-        "Begin a transaction before writing, and do not end one twice.",
-        "A client that commits after it has aborted, or writes to a partition that it has not"
-        " added.",
+        "The transaction is not in a state that allows the request. With transaction.version 2 a"
+        " commit gets this error if the coordinator has aborted the transaction before, because it"
+        " was open for longer than transaction.timeout.ms (KAFKA-20785).",
+        "KIP-98, KIP-890, KAFKA-20785; TransactionCoordinator.endTransaction, TransactionMetadata,"
+        " UnifiedLog.analyzeAndValidateProducerState",
+        "On a commit: compare the time since the transaction began with transaction.timeout.ms."
+        " After a time-out nothing was committed; close the producer, make a new one, and repeat"
+        " the transaction. Otherwise: begin a transaction before writing, and end it once.",
+        "A client whose transaction timed out before its commit; one that commits after it has"
+        " aborted, or writes to a partition that it has not added.",
         COORDINATOR,
     ),
     Error.CONCURRENT_TRANSACTIONS: Rule(

@@ -82,9 +82,7 @@ def test_an_end_without_a_transaction_is_said_to_be_one() -> None:
     told = Told()
     told.init("a", 0)
     told.end_txn("a", 0, committed=False)
-    assert story(told)[0][1] == [
-        "no transaction is open in the recording: it is aborted again, or empty"
-    ]
+    assert story(told)[0][1] == ["no transaction is open in the recording: aborted again, or empty"]
 
 
 def test_what_another_broker_only_verifies_is_not_taken_in() -> None:

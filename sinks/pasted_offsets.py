@@ -1,0 +1,265 @@
+"""Committed offsets in the output of other tools: pasted, or saved to a file.
+
+    OffsetsMessageFormatter        lines of kafka-console-consumer, text or JSON
+    kafka-dump-log                 with --offsets-decoder, of Kafka 1 to 4
+    kcat -J                        messages of __consumer_offsets
+    kafka-consumer-groups          with --describe: offsets without a history
+
+Each line is looked at by itself, so other lines in between do no harm. Line numbers stand for the
+places in the log that most of these outputs lack.
+
+Source: OffsetsMessageFormatter, DumpLogSegments, GroupMetadataManager.formatRecordKeyAndValue,
+OffsetAndMetadata.toString and ConsumerGroupCommand in Kafka 0.10 to 4.3; kcat's json.c.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from brokertwin.state.groups import offset_records
+from brokertwin.state.groups.offset_records import NO_TIMESTAMP, OffsetKey, OffsetValue
+from brokertwin.state.observed.offset_history import Move, Written
+
+NOT_SHOWN = "not in this output"
+"""Who committed an offset: only the cluster's own rows of groups say it."""
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+NO_EPOCH = -1
+OF_OFFSETS = {0, 1}
+"""The versions of a key in `__consumer_offsets` that are an offset's."""
+
+LOST = "\ufffd"
+"""What kcat puts in place of bytes that are no UTF-8."""
+
+FORMATTED = re.compile(r"\[(?P<group>.*),(?P<topic>[\w.-]+),(?P<partition>\d+)\]::(?P<value>.*)")
+VALUE = re.compile(
+    r"(?:OffsetAndMetadata)?\(offset=(?P<offset>-?\d+),"
+    r" leaderEpoch=Optional\w*(?:\[(?P<epoch>\d+)\]|\.empty), metadata=(?P<metadata>.*?),"
+    r" commitTimestamp(?:Ms)?=(?P<commit>-?\d+), .*"
+)
+OLD_VALUE = re.compile(
+    r"\[?Offset(?:And)?Metadata\[(?P<offset>-?\d+),(?P<metadata>.*?)\]?,"
+    r"CommitTime (?P<commit>-?\d+),ExpirationTime .*"
+)
+"""`OffsetAndMetadata.toString` from Kafka 2.0 on, and before."""
+
+GONE = {"NULL", "null", "<DELETE>", ""}
+
+DUMPED = re.compile(
+    r"(?:\| ?)?(?:base)?[oO]ffset: (?P<at>\d+) .*?(?:CreateTime|LogAppendTime): (?P<time>-?\d+)"
+    r"(?P<rest>.*)"
+)
+DUMPED_KEY = re.compile(r".*? key: (?P<key>.*?) payload: ?(?P<payload>.*)")
+DECODED_KEY = re.compile(
+    r"offset_commit::group=(?P<group>.*),partition=(?P<topic>[\w.-]+)-(?P<partition>\d+)"
+    r"|offset::(?P<old_group>.*):(?P<old_topic>[\w.-]+):(?P<old_partition>\d+)"
+)
+DECODED_VALUE = re.compile(r"(?:offset=)?(?P<offset>-?\d+)(?:,metadata=(?P<metadata>.*))?")
+DUMPING = re.compile(r"Dumping .*__consumer_offsets-(?P<partition>\d+)/.*")
+BATCH = re.compile(
+    r".* producerId: (?P<producer>-?\d+) .*isTransactional: (?P<transactional>\w+).*"
+)
+MARKER = re.compile(r".* endTxnMarker: (?P<type>COMMIT|ABORT).*")
+
+HEADER = re.compile(r"(GROUP\s+)?TOPIC\s+PARTITION\s+CURRENT-OFFSET\s.*")
+NO_MEMBERS = re.compile(
+    r"(?:Warning: )?Consumer group '(?P<group>.*)' (?:has no active members|is rebalancing)\."
+)
+NO_OFFSET = "-"
+
+
+class PastedOffsets:
+    """Reads lines and remembers the offsets that are committed after them.
+
+    Args:
+        group: whose the rows are of a table without a column GROUP.
+
+    Attributes:
+        offsets: what is committed after the lines so far.
+        described: the offsets of tables, which have no history.
+        unread: why lines could not be read, by their numbers.
+        time: of the last line that has one, in ms since 1970.
+    """
+
+    def __init__(self, group: str = "") -> None:
+        self.offsets: dict[OffsetKey, OffsetValue] = {}
+        self.described: dict[OffsetKey, int] = {}
+        self.unread: dict[int, str] = {}
+        self.time = NO_TIMESTAMP
+        self._group = group
+        self._partition = -1
+        self._columns: list[str] = []
+        self._producer: int | None = None
+        self._pending: dict[int, list[tuple[Written, OffsetKey, OffsetValue | None]]]
+        self._pending = defaultdict(list)
+
+    def read(self, lines: Iterable[str]) -> Iterator[Move]:
+        """What each line of an offset did. Commits of aborted transactions did nothing."""
+        for number, line in enumerate(lines, 1):
+            text = line.strip().removeprefix("\ufeff")
+            try:
+                yield from self._read(number, text)
+            except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+                self.unread[number] = str(error) or type(error).__name__
+
+    def _read(self, number: int, text: str) -> Iterator[Move]:
+        if text.startswith("{"):
+            yield from self._document(number, msgspec.json.decode(text))
+        elif found := FORMATTED.fullmatch(text):
+            key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
+            value = None if found["value"] in GONE else _value(found["value"])
+            yield self._moved(_at(number, value), key, value)
+        elif found := DUMPING.fullmatch(text):
+            self._partition = int(found["partition"])
+        elif found := DUMPED.fullmatch(text):
+            yield from self._dumped(number, text, found)
+        elif HEADER.fullmatch(text):
+            self._columns = text.split()
+        elif found := NO_MEMBERS.fullmatch(text):
+            self._group, self._columns = found["group"], []
+        elif not text:
+            self._columns = []
+        elif self._columns:
+            self._described(text.split())
+
+    def _moved(self, row: Written, key: OffsetKey, value: OffsetValue | None) -> Move:
+        self.time = row.timestamp if row.timestamp != NO_TIMESTAMP else self.time
+        before = self.offsets.pop(key, None)
+        if value is not None:
+            self.offsets[key] = value
+        return Move(row, key, before, value, NOT_SHOWN)
+
+    # JSON
+
+    def _document(self, number: int, document: Any) -> Iterator[Move]:
+        key = document.get("key")
+        if isinstance(key, dict):
+            said = _json_offset(key, document.get("value"))
+            if said is not None:
+                yield self._moved(_at(number, said[1]), *said)
+        elif isinstance(key, str) and document.get("topic") == CONSUMER_OFFSETS:
+            yield from self._of_kcat(document)
+
+    def _of_kcat(self, document: Any) -> Iterator[Move]:
+        if LOST in document["key"]:
+            raise ValueError("kcat -J has lost bytes of the key: it prints them as U+FFFD")
+        key = offset_records.decode_key(document["key"].encode())
+        if key is not None:
+            time = document.get("ts", NO_TIMESTAMP)
+            row = Written(document["partition"], document["offset"], time, b"", None)
+            yield self._moved(row, key, _value_of_kcat(document.get("payload"), time))
+
+    # kafka-dump-log
+
+    def _dumped(self, number: int, text: str, found: re.Match[str]) -> Iterator[Move]:
+        """A line of a batch, a record, or a marker that ends a transaction."""
+        if batch := BATCH.fullmatch(text):
+            is_transactional = batch["transactional"] == "true"
+            self._producer = int(batch["producer"]) if is_transactional else None
+        elif marker := MARKER.fullmatch(text):
+            held = self._pending.pop(self._producer if self._producer is not None else -1, [])
+            yield from (self._moved(*each) for each in held if marker["type"] == "COMMIT")
+        elif record := DUMPED_KEY.fullmatch(found["rest"]):
+            said = _dumped_offset(record["key"], record["payload"], int(found["time"]))
+            if said is None:
+                return
+            row = Written(self._partition, int(found["at"]), int(found["time"]), b"", None)
+            if self._producer is None:
+                yield self._moved(row, *said)
+            else:
+                self._pending[self._producer].append((row, *said))
+
+    # kafka-consumer-groups --describe
+
+    def _described(self, parts: list[str]) -> None:
+        """A row of a table; a group may have spaces in its name."""
+        extra = len(parts) - len(self._columns)
+        if extra < 0:
+            raise ValueError("the row has fewer fields than the table has columns")
+        row = dict(
+            zip(self._columns, [" ".join(parts[: extra + 1]), *parts[extra + 1 :]], strict=True)
+        )
+        group = row.get("GROUP", self._group)
+        if not group:
+            raise ValueError("the table has no column GROUP: --group names the group")
+        if row["CURRENT-OFFSET"] != NO_OFFSET:
+            key = OffsetKey(group, row["TOPIC"], int(row["PARTITION"]))
+            self.described[key] = int(row["CURRENT-OFFSET"])
+
+
+def _at(number: int, value: OffsetValue | None) -> Written:
+    """A line that does not show where in the log it lies."""
+    time = value.commit_timestamp if value is not None else NO_TIMESTAMP
+    return Written(-1, number, time, b"", None)
+
+
+def _value(text: str) -> OffsetValue:
+    found = VALUE.fullmatch(text) or OLD_VALUE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not an offset as Kafka prints it: {text}")
+    named = found.groupdict()
+    epoch, metadata = named.get("epoch"), named["metadata"]
+    return OffsetValue(
+        int(named["offset"]),
+        int(epoch) if epoch is not None else NO_EPOCH,
+        "" if metadata == "NO_METADATA" else metadata,
+        int(named["commit"]),
+    )
+
+
+def _json_offset(key: Any, value: Any) -> tuple[OffsetKey, OffsetValue | None] | None:
+    """Key and value as Kafka 4 prints them; None for what is not an offset's."""
+    if int(key.get("type", key.get("version", -1))) not in OF_OFFSETS:
+        return None
+    of = key["data"]
+    made = OffsetKey(of["group"], of["topic"], of["partition"])
+    if value is None or value.get("data") is None:
+        return made, None
+    said = value["data"]
+    return made, OffsetValue(
+        said["offset"],
+        said.get("leaderEpoch", NO_EPOCH),
+        said.get("metadata") or "",
+        said.get("commitTimestamp", said.get("timestamp", NO_TIMESTAMP)),
+    )
+
+
+def _dumped_offset(
+    key: str, payload: str, time: int
+) -> tuple[OffsetKey, OffsetValue | None] | None:
+    """A record of kafka-dump-log; None for what is not an offset's."""
+    if key.startswith("{"):
+        value = msgspec.json.decode(payload) if payload.startswith("{") else None
+        return _json_offset(msgspec.json.decode(key), value)
+    found = DECODED_KEY.fullmatch(key)
+    if found is None:
+        return None
+    made = OffsetKey(
+        found["group"] or found["old_group"],
+        found["topic"] or found["old_topic"],
+        int(found["partition"] or found["old_partition"]),
+    )
+    if payload in GONE:
+        return made, None
+    value = DECODED_VALUE.fullmatch(payload)
+    if value is None:
+        raise ValueError(f"not an offset as kafka-dump-log prints it: {payload}")
+    return made, OffsetValue(int(value["offset"]), NO_EPOCH, value["metadata"] or "", time)
+
+
+def _value_of_kcat(payload: str | None, time: int) -> OffsetValue | None:
+    """The value of a message; time and metadata may have lost bytes, the offset may not."""
+    if payload is None:
+        return None
+    if LOST not in payload:
+        return offset_records.decode_value(payload.encode())
+    whole = payload.partition(LOST)[0].encode()
+    if len(whole) < 10:
+        raise ValueError("kcat -J has lost bytes of the offset: it prints them as U+FFFD")
+    version, offset = int.from_bytes(whole[:2]), int.from_bytes(whole[2:10], signed=True)
+    has_epoch = version >= 3 and len(whole) >= 14
+    epoch = int.from_bytes(whole[10:14], signed=True) if has_epoch else NO_EPOCH
+    return OffsetValue(offset, epoch, "", time)

@@ -1,0 +1,32 @@
+"""Names of topic ids: every part of a body that has both tells one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from brokertwin.state.core.schema import ZERO_UUID
+
+NAMELESS = frozenset({0, 1, 8, 9, 56, 63, 68, 76, 78, 79})
+"""The keys of frequent APIs whose responses have topic ids and no names beside them."""
+
+NAMES = ("name", "topicName", "topic")
+"""The fields that Kafka's schemas have for a topic's name."""
+
+
+def names_in(body: Any) -> dict[str, str]:
+    """Topic id to name, from all parts of a decoded body."""
+    return dict(_found(body))
+
+
+def _found(part: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(part, list):
+        for each in part:
+            yield from _found(each)
+    elif isinstance(part, dict):
+        topic_id = part.get("topicId")
+        if topic_id and topic_id != ZERO_UUID and not part.get("errorCode"):
+            name = next((part[field] for field in NAMES if part.get(field)), None)
+            if isinstance(name, str):
+                yield topic_id, name
+        for value in part.values():
+            if isinstance(value, dict | list):
+                yield from _found(value)
