@@ -14,11 +14,14 @@ from typing import NamedTuple
 import pytest
 
 from brokertwin.gateway.answers import Address
+from brokertwin.gateway.engine import now_ms
+from brokertwin.gateway.local_engine import LocalEngine
 from brokertwin.kafka_io import properties
 from tests.conformance.transcript import REGISTRY
 from tests.support.changed_scenarios import AGAIN, NAMES, WHOLE, Changes, played
 from tests.support.gateways import running_gateway
-from tests.support.goldens import real_broker, source_of, tape
+from tests.support.goldens import IS_LIVE, real_broker, source_of, tape
+from tests.support.stepped_clock import SkippingClock
 from tests.support.walk_sides import seeds
 
 SCENARIOS = 60
@@ -82,9 +85,9 @@ def name_of(seed: int) -> str:
     return REPEATED[turn] if is_repeated else Random(seed).choice(NAMES)
 
 
-def play(name: str, seed: int, address: Address) -> Played:
+def play(name: str, seed: int, address: Address, clock: SkippingClock | None = None) -> Played:
     changes, errors = Changes(f"{seed} {name}", *RATES[seed % len(RATES)]), Counter[str]()
-    transcript = played(name, changes, *address, errors)
+    transcript = played(name, changes, address, errors, clock)
     return Played([*changes.made], dict(errors), transcript)
 
 
@@ -94,12 +97,17 @@ def test_changed_scenarios_have_the_transcripts_of_a_real_broker(real: Address) 
     again, reached = 0, Counter[str]()
     walks = seeds(SCENARIOS)
     given = properties.read(PROPERTIES)
-    with tape("scenarios/changed", given) as recording, running_gateway(given) as gateway:
+    clock = None if IS_LIVE else SkippingClock()
+    engine_type = partial(LocalEngine, clock=clock or now_ms)
+    with (
+        tape("scenarios/changed", given) as recording,
+        running_gateway(given, engine_type=engine_type) as gateway,
+    ):
         for seed in walks:
             name = name_of(seed)
             asked = [name, seed, RATES, source_of(REGISTRY[name]["fn"], Changes)]
             for attempt in range(TRIES):
-                ours = play(name, seed, gateway.addresses[1])
+                ours = play(name, seed, gateway.addresses[1], clock)
                 theirs = Played(*recording.answer(asked, partial(play, name, seed, real)))
                 again += attempt > 0
                 if ours.transcript == theirs.transcript:

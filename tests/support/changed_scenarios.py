@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+from brokertwin.gateway.answers import Address
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.conformance import runs, wire
 from tests.conformance.harness import S
 from tests.conformance.transcript import REGISTRY, RETRY, codes
+from tests.support.stepped_clock import SkippingClock
 
 WHOLE = "to its end"
 """How a transcript ends that no odd answer has cut."""
@@ -39,6 +41,9 @@ VERSIONS = {
 
 AGAIN = "comes again behind step"
 """How what is made of a scenario names a request that was sent again."""
+
+SKIPPED_S = 0.002
+"""How long a wait takes that our clock skips."""
 
 LATE = 4
 """So many steps later, at most, a request comes again."""
@@ -158,6 +163,16 @@ class ChangedScenario(S):
     changes: Changes
     met: Counter[str]
     steps: list[Any]
+    clock: SkippingClock | None
+
+    def sleep(self, sec: float) -> None:
+        """Wait, or have our clock skip the time."""
+        if self.clock is None:
+            super().sleep(sec)
+            return
+        self.clock.skipped_ms += int(sec * 1000)
+        self.deadline -= sec
+        super().sleep(SKIPPED_S)
 
     def call(self, conn: Any, api: str, version: int, body: Any, *how: Any, **named: Any) -> Any:
         answer = super().call(conn, api, version, body, *how, **named)
@@ -179,11 +194,25 @@ class ChangedScenario(S):
         return answer
 
 
-def played(name: str, changes: Changes, host: str, port: int, met: Counter[str]) -> list[str]:
-    """The transcript, and how it ended; `met` counts the errors of each API."""
+def played(
+    name: str,
+    changes: Changes,
+    address: Address,
+    met: Counter[str],
+    clock: SkippingClock | None = None,
+) -> list[str]:
+    """Return the transcript and how it ended.
+
+    Args:
+        name: the scenario's.
+        changes: what is changed in its requests.
+        address: the broker's.
+        met: counts the errors of each API.
+        clock: our broker's, if its time can be skipped.
+    """
     limit = REGISTRY[name]["limit"]
-    context = ChangedScenario(host, port, name, uuid.uuid4().hex[:6], PATIENCE, limit)
-    context.changes, context.met, context.steps = changes, met, []
+    context = ChangedScenario(*address, name, uuid.uuid4().hex[:6], PATIENCE, limit)
+    context.changes, context.met, context.steps, context.clock = changes, met, [], clock
     ended = WHOLE
     try:
         REGISTRY[name]["fn"](context)

@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,7 +136,8 @@ def kinds_of_same_rows(
         real = [(row.key, row.value) for row in group_offsets.rows(client, {})]
         theirs = map(_without_drawn, _rows_of(groups, real))
         own, other = ([*map(comparable, read_by_kafka(side))] for side in (ours, theirs))
-        assert own == other
+        differing = [pair for pair in zip_longest(own, other) if pair[0] != pair[1]]
+        assert not differing, f"{len(differing)} rows, ours first: {differing[0]}"
         return ours
 
     recorded = recording.answer(["rows", groups], ask)

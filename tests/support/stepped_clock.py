@@ -1,4 +1,4 @@
-"""Clocks for our broker: one that a test moves on, and one that is faster than the machine's."""
+"""Clocks for our broker that a test moves on, or that are faster than the machine's."""
 
 import time
 from collections.abc import Callable
@@ -24,6 +24,17 @@ class SteppedClock:
         """Return the time."""
         self.now += self.tick_ms
         return self.now
+
+
+class SkippingClock:
+    """The machine's time in ms since 1970 and what a test has skipped."""
+
+    def __init__(self) -> None:
+        self.skipped_ms = 0
+
+    def __call__(self) -> int:
+        """Return the time."""
+        return now_ms() + self.skipped_ms
 
 
 def fast_clock(factor: int) -> Callable[[], int]:
