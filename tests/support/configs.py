@@ -35,12 +35,22 @@ class Real:
         return self.client.call(api, version, body)
 
 
+class EdgelessClient(Client):
+    """A connection that leaves out settings which depend on the machine."""
+
+    def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        answer = super().call(api, version, body)
+        if api == "DESCRIBE_CONFIGS":
+            answer["results"] = without_edge(answer["results"])
+        return answer
+
+
 class Recorded(Real):
     """A real broker whose responses are on a track of a golden."""
 
     def __init__(self, address: Address, track: Track) -> None:
         self.track = track
-        self.live = Client(address) if IS_LIVE else None
+        self.live = EdgelessClient(address) if IS_LIVE else None
         self.client = TapedConnection(track, self.live)
         self.seen: dict[tuple[tuple[int, str], ...], list[dict[str, Any]]] = {}
 
@@ -69,10 +79,15 @@ def describe(
     ask = one.call if isinstance(one, Client) else one.request
     answer = ask("DESCRIBE_CONFIGS", version, {"resources": asked, **options})
     assert answer["throttleTimeMs"] == 0
-    for result in answer["results"]:
-        result["configs"] = [each for each in result["configs"] if each["name"] not in OF_THE_EDGE]
-    results: list[dict[str, Any]] = answer["results"]
-    return results
+    return without_edge(answer["results"])
+
+
+def without_edge(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return described resources without the settings in `OF_THE_EDGE`."""
+    return [
+        {**each, "configs": [of for of in each["configs"] if of["name"] not in OF_THE_EDGE]}
+        for each in results
+    ]
 
 
 def assert_same(both: Both, *resources: tuple[int, str], **options: Any) -> list[dict[str, Any]]:
