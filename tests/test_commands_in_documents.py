@@ -294,7 +294,11 @@ def test_what_is_not_typed_stands_in_a_page_and_has_a_test_elsewhere(text: str) 
         subprocess.run([*shlex.split(text), "--dry-run"], cwd=ROOT, check=True, capture_output=True)
 
 
-PLAIN = {". .venv/bin/activate", "docker compose", "pre-commit install"}
+PLAIN = {
+    ". .venv/bin/activate",
+    "docker compose -f docker/compose.yaml down --volumes",
+    "pre-commit install",
+}
 """Calls of other programs that need no check."""
 
 WITHIN = [each for page in DOCUMENTS for each in inline(page)]
