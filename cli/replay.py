@@ -71,7 +71,7 @@ Out = Annotated[
     Path | None,
     typer.Option(
         "--out",
-        metavar="FILE",
+        metavar="FILE|-",
         help="Write a JSON line for each exchange: client, time, verdict, response.",
     ),
 ]

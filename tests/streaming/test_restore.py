@@ -153,7 +153,7 @@ def test_a_checkpoint_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     shot = taken(tmp_path)
     with pytest.raises(UserError, match="already exists") as refused:
         restore(shot.path, tmp_path / "former")
-    assert "not there yet" in refused.value.hint
+    assert "does not exist yet" in refused.value.hint
     (tmp_path / "empty").mkdir()
     restore(shot.path, tmp_path / "empty")
     with pytest.raises(UserError, match="already exists"):
