@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
-from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
+from brokertwin.cli.options import (
+    Bootstrap,
+    ConfigFile,
+    KafkaConfig,
+    Prefix,
+    Snapshots,
+    settings_of,
+)
 from brokertwin.cli.output import err, out, say, show_json
 from brokertwin.errors import UserError
 from brokertwin.extras import need
@@ -25,6 +32,9 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {"info": 1, "warning": 1, "critical": 3}
 """As in `brokertwin audit`. Code 2 is reserved for usage errors."""
+
+
+BUILT_IN = "default"
 
 
 class On(StrEnum):
@@ -47,11 +57,11 @@ Source = Annotated[
 ]
 OnOption = Annotated[On, typer.Option("--on", help="What to check.")]
 Suite = Annotated[
-    Path | None,
+    str,
     typer.Option(
         "--suite",
-        metavar="FILE",
-        help="Use this suite (great-expectations JSON or YAML) instead of the built-in one.",
+        metavar="default|FILE",
+        help="Use the built-in suite or your own (great-expectations JSON or YAML).",
     ),
 ]
 From = Annotated[
@@ -78,7 +88,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON line for each
 def command(
     source: Source = None,
     on: OnOption = On.SNAPSHOT,
-    suite: Suite = None,
+    suite: Suite = BUILT_IN,
     first: From = None,
     last: To = None,
     docs: Docs = None,
@@ -86,6 +96,7 @@ def command(
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
     prefix: Prefix = None,
+    snapshots: Snapshots = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
@@ -101,8 +112,14 @@ def command(
     need("`brokertwin check`", "great_expectations", "pandas", "pyarrow")
     from brokertwin.sinks import checks
 
-    settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
-    given = checks.read_suite(suite) if suite is not None else None
+    settings = settings_of(
+        config,
+        bootstrap=bootstrap,
+        kafka_config=kafka_config,
+        prefix=prefix,
+        snapshots=snapshots,
+    )
+    given = checks.read_suite(Path(suite)) if suite != BUILT_IN else None
     if on is not On.SNAPSHOT and source is not None:
         raise UserError(
             f"Cannot combine SOURCE {source} with --on {on}, which checks topics.",

@@ -65,7 +65,7 @@ Cancel = Annotated[
 ]
 Principal = Annotated[
     str,
-    typer.Option("--principal", metavar="USER", help="Principal that makes the request, for ACLs."),
+    typer.Option("--principal", metavar="TYPE:NAME", help="Principal of the request, for ACLs."),
 ]
 All = Annotated[bool, typer.Option("--all", help="Also show Kafka's internal topics.")]
 

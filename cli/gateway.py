@@ -64,7 +64,7 @@ EngineOption = Annotated[
 Brokers = Annotated[
     int | None,
     typer.Option(
-        "--brokers", min=1, max=100, metavar="N", help="Number of brokers, with --engine local; 1."
+        "--brokers", min=1, max=100, metavar="N", help="Brokers, with --engine local; default: 1."
     ),
 ]
 Cluster = Annotated[
@@ -107,7 +107,7 @@ AnswerTimeout = Annotated[
         min=1,
         metavar="SECONDS",
         help="With --engine spark: close connections whose requests have waited this long for the"
-        " job; 60.",
+        " job; default: 60.",
     ),
 ]
 

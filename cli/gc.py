@@ -35,7 +35,7 @@ OlderThan = Annotated[
         help="Delete only batches older than TIME, at least 10 minutes: 900s, 30m, 1h, 2d.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, only.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")]
 Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark master for reading.")]
 
 

@@ -54,6 +54,14 @@ Checkpoint = Annotated[
     Path | None,
     typer.Option("--checkpoint", metavar="DIR", help="The job's checkpoint directory."),
 ]
+Snapshots = Annotated[
+    Path | None,
+    typer.Option(
+        "--snapshots",
+        metavar="DIR",
+        help="Directory of snapshots; default: HOME/snapshots/PREFIX.",
+    ),
+]
 AsOf = Annotated[
     str | None,
     typer.Option(

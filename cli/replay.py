@@ -71,7 +71,7 @@ Out = Annotated[
     Path | None,
     typer.Option(
         "--out",
-        metavar="FILE",
+        metavar="FILE|-",
         help="Write a JSON line for each exchange: client, time, verdict, response.",
     ),
 ]
@@ -190,12 +190,8 @@ def command(
     from brokertwin.streaming.replay.search import Limits
     from brokertwin.streaming.replay.timing import TOLERANCES
 
-    if as_json and out == STANDARD_OUTPUT:
-        raise UserError(
-            "Cannot combine --json with `--out -`: both write to standard output.",
-            "Pass a file to --out, or leave out --json.",
-        )
     spark = engine is Engine.SPARK
+    _check_output(out, as_json)
     kind = _kind_of(_Asked(state, until, diff, out, spark, compare, check, keep, begin_from))
     apis = _apis(only)
     begins = kept_states.begin(begin_from)
@@ -232,6 +228,15 @@ def command(
             report.show_summary(err, history.exchanges, answers)
     if not is_fine:
         raise typer.Exit(DIFFERS)
+
+
+def _check_output(out: Path | None, as_json: bool) -> None:
+    """Raise UserError if --out and --json write to the same place."""
+    if as_json and out == STANDARD_OUTPUT:
+        raise UserError(
+            "Cannot combine --json with `--out -`: both write to standard output.",
+            "Pass a file to --out, or leave out --json.",
+        )
 
 
 def compared_again(where: Where, broker_config: Path | None) -> "list[Compared]":

@@ -263,8 +263,7 @@ def command(
     if not ended.is_clean:
         warn(f"micro-batch {ended.planned} was not committed; it runs again at the next start")
         raise typer.Exit(NOT_CLEAN)
-    batches = counted(ended.committed + 1, "micro-batch", "micro-batches")
-    say_at(f"{batches}, all committed")
+    say_at(f"{counted(ended.committed + 1, 'micro-batch', 'micro-batches')}, all committed")
 
 
 class _Shown(NamedTuple):

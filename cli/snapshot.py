@@ -12,6 +12,7 @@ from brokertwin.cli.options import (
     ConfigFile,
     KafkaConfig,
     Prefix,
+    Snapshots,
     group,
     settings_of,
 )
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
 
 app = group()
 
-Directory = Annotated[
-    Path | None,
-    typer.Option(
-        "--snapshots",
-        metavar="DIR",
-        help="Directory of snapshots; default: HOME/snapshots/PREFIX.",
-    ),
-]
 Batch = Annotated[
     int | None,
     typer.Option("--batch", metavar="N", help="State after micro-batch N; default: the newest."),
@@ -83,7 +76,7 @@ def snapshot_command() -> None:
 def take(
     checkpoint: Checkpoint = None,
     batch: Batch = None,
-    snapshots: Directory = None,
+    snapshots: Snapshots = None,
     suite: Suite = None,
     prefix: Prefix = None,
     master: Master = "local[1]",
@@ -117,7 +110,7 @@ def take(
 
 @app.command("list")
 def list_command(
-    snapshots: Directory = None,
+    snapshots: Snapshots = None,
     prefix: Prefix = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -141,7 +134,7 @@ def list_command(
 @app.command()
 def show(
     name: Name = None,
-    snapshots: Directory = None,
+    snapshots: Snapshots = None,
     prefix: Prefix = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -170,7 +163,7 @@ def show(
 def restore(
     checkpoint: NewCheckpoint,
     name: Name = None,
-    snapshots: Directory = None,
+    snapshots: Snapshots = None,
     prefix: Prefix = None,
     to_prefix: ToPrefix = None,
     config: ConfigFile = None,
@@ -196,7 +189,7 @@ def reshard(
     cells: Cells,
     checkpoint: NewCheckpoint,
     name: Name = None,
-    snapshots: Directory = None,
+    snapshots: Snapshots = None,
     prefix: Prefix = None,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,

@@ -28,7 +28,7 @@ BEFORE_FACTS = {LOCK_NAME, f".{FILE_NAME}.new", "lost+found"}
 """What may lie in the directory of a checkpoint that is not made yet."""
 
 
-ANEW = "choose another --checkpoint and --prefix"
+ANEW = "pass another --checkpoint and --prefix"
 CHANGES = {
     "cells": "create another checkpoint with `brokertwin snapshot reshard`",
     "shuffle_partitions": "create another checkpoint with `brokertwin snapshot restore`",

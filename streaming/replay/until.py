@@ -56,7 +56,7 @@ def events_around(documents: Sequence[bytes], place: str) -> tuple[list[bytes], 
         event = decode_event(document)
         if isinstance(event, Event) and event.id == wanted:
             return list(documents[:number]), list(documents[: number + 1])
-    raise UserError(f"{place} was not handled: its connection was lost, or it is no exchange.")
+    raise UserError(f"{place} was not handled: its connection was lost, or it is not an exchange.")
 
 
 def requests_in(documents: Sequence[bytes]) -> int:

@@ -46,7 +46,7 @@ def test_logs_of_a_cluster_become_one_file_in_order(empty_directory: Path) -> No
     out = done.stdout.decode()
     assert "read 3,123 lines" in out
     assert "added batch headers to 592 partitions of Produce requests" in out
-    assert "wrote 3123 documents" in out
+    assert "wrote 3,123 documents" in out
     produced = [one for one in written if one["requestHeader"]["requestApiKey"] == 0]
     assert all(one["request"]["topicData"][0]["partitionData"][0]["batches"] for one in produced)
 

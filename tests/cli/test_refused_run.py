@@ -101,7 +101,7 @@ def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
     file.write_text("mine")
     [message, hint] = refused(tmp_path, "--checkpoint", str(file))
     assert message == f"--checkpoint {file} is a file."
-    assert hint == "Choose another --checkpoint."
+    assert hint == "Pass a directory."
     assert file.read_text() == "mine"
 
 

@@ -28,5 +28,5 @@ def test_only_a_file_of_its_own_is_written_over(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_the_users_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="Cannot write to"):
         broker_facts.write(tmp_path / "nowhere" / "a.properties", {})

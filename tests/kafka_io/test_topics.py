@@ -203,7 +203,7 @@ def names_of(bench: JobBench, prefix: str) -> set[str]:
 def test_a_run_that_is_refused_has_created_no_topic(bench: JobBench, tmp_path: Path) -> None:
     prepare(bench)
     prefix = f"{bench.prefix}y"
-    with pytest.raises(UserError, match="made with prefix"):
+    with pytest.raises(UserError, match="created with prefix"):
         prepare(bench, prefix=prefix)
     assert names_of(bench, prefix) == set()
     create(bench, f"{prefix}.responses", partitions=7)

@@ -100,7 +100,7 @@ def test_a_snapshot_that_was_interrupted_leaves_the_one_before(
 def test_a_manifest_must_be_one(tmp_path: Path, text: str) -> None:
     path = tmp_path / "offsets-1.json"
     path.write_text(text)
-    with pytest.raises(SnapshotError, match="is no snapshot manifest"):
+    with pytest.raises(SnapshotError, match="is not a snapshot manifest"):
         offsets_snapshot.read_manifest(path)
 
 
@@ -112,7 +112,7 @@ def test_a_missing_or_changed_file_is_found(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match="its SHA-256 is"):
         offsets_snapshot.verify(path)
     data.unlink()
-    with pytest.raises(SnapshotError, match="it is missing"):
+    with pytest.raises(SnapshotError, match="the file is missing"):
         offsets_snapshot.read_rows(path)
 
 
@@ -121,7 +121,7 @@ def test_a_manifest_that_tells_of_other_rows_is_found(tmp_path: Path) -> None:
     manifest = offsets_snapshot.read_manifest(path)
     other = msgspec.structs.replace(manifest, row_count=2)
     path.write_bytes(msgspec.json.encode(other))
-    with pytest.raises(SnapshotError, match="it has 1 rows, not 2"):
+    with pytest.raises(SnapshotError, match="it has 1 row, not 2"):
         offsets_snapshot.verify(path)
 
 

@@ -181,7 +181,7 @@ def check(cluster: Cluster) -> None:
 def test_a_cluster_has_at_most_one_cell_for_each_broker() -> None:
     assert cells_of("a", 3, [1, 2, 101]) == list(CELLS)
     assert {cluster_of(cell) for cell in (*CELLS, "a")} == {"a"}
-    with pytest.raises(UserError, match="cells = 4"):
+    with pytest.raises(UserError, match="4 cells but only 3 brokers"):
         cells_of("a", 4, [1, 2, 101])
 
 

@@ -120,4 +120,4 @@ def test_a_version_that_is_not_known_is_refused(tmp_path: Path, version: int, to
     facts.write(directory, msgspec.structs.replace(known, state_version=version))
     with pytest.raises(UserError, match=told) as refused:
         state_reader.read_cells(directory)
-    assert re.search("newer one|empty --checkpoint", refused.value.hint)
+    assert re.search("newer brokertwin|empty --checkpoint", refused.value.hint)

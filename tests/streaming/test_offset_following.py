@@ -133,4 +133,4 @@ def test_a_query_that_cannot_begin_is_told_and_tried_again_later() -> None:
     query.look()
     query.stop()
     assert len(calls) == len(warnings) == 1
-    assert "The job goes on." in warnings[0]
+    assert "The job continues." in warnings[0]

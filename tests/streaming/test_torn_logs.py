@@ -47,7 +47,7 @@ def test_a_torn_file_goes_wherever_it_is_cut(
     said: list[str] = []
     torn_logs.mend(checkpoint, said.append)
     assert batches(checkpoint) == left
-    assert [each.partition(" ")[0] for each in said] == [f"{log}/1"]
+    assert [each.partition(",")[0] for each in said] == [f"removed {log}/1"]
     assert not (checkpoint / log / ".1.crc").exists()
 
 

@@ -65,7 +65,7 @@ def test_settings_of_the_recorded_broker_may_be_given() -> None:
         "select partitions from topics where topic = '__consumer_offsets'"
     )
     assert internal.to_pylist() == [{"partitions": 7}]
-    with pytest.raises(UserError, match=r"Broker settings: .*no\.such"):
+    with pytest.raises(UserError, match=r"Invalid broker settings: .*no\.such"):
         tables.read(CAPTURE, broker_settings={"no.such": "1"})
 
 
@@ -111,7 +111,7 @@ def test_a_time_means_the_newest_batch_that_began_by_then(tmp_path: Path) -> Non
 
     assert [batch(Moment(ms=NOON_MS + ms)) for ms in (0, 999, 1000, 9999)] == [3, 3, 4, 4]
     assert (batch(None), batch(Moment(batch=3))) == (4, 3)
-    with pytest.raises(UserError, match=r"no state of 2026-11-22 12:00:00.122") as told:
+    with pytest.raises(UserError, match=r"no state at 2026-11-22 12:00:00.122") as told:
         batch(Moment(ms=NOON_MS - 1))
     assert told.value.hint == "Its oldest micro-batch, 3, started at 2026-11-22 12:00:00.123+00:00."
     with pytest.raises(UserError, match="no state of micro-batch 5"):
@@ -142,7 +142,7 @@ def test_what_is_no_state_is_refused_with_words(tmp_path: Path, replayed: Tables
     ]:
         with pytest.raises(UserError, match=words):
             tables.read(source)
-    with pytest.raises(UserError, match="noon is neither a micro-batch nor a time"):
+    with pytest.raises(UserError, match="'noon' is neither a micro-batch nor a time"):
         tables.moment_of("noon", UTC)
     with pytest.raises(UserError, match="There is no table log"):
         replayed.arrow("log")
@@ -154,7 +154,7 @@ def test_what_is_no_state_is_refused_with_words(tmp_path: Path, replayed: Tables
         ("select", "Parser Error", "without SQL"),
         ("select nope from groups", "nope", "without SQL"),
         ("from offset_", "offset_ does not exist", "There are topics, partitions, "),
-        ("-- nothing", "gives no rows", "select"),
+        ("-- nothing", "is not a query", "SELECT"),
     ],
 )
 def test_a_query_that_cannot_be_is_explained(

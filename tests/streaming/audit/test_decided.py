@@ -38,6 +38,6 @@ def test_a_recording_that_ends_early_accuses_nobody(size: int | None) -> None:
 
 def test_one_that_does_not_begin_with_its_broker_is_not_held_to_the_rules() -> None:
     later = compared_history(recorded(CAPTURE).exchanges[60:])
-    with pytest.raises(UserError, match="does not begin with its broker") as error:
+    with pytest.raises(UserError, match="does not start with its broker") as error:
         list(differing(later))
     assert "--broker-config" in (error.value.hint or "")

@@ -74,7 +74,7 @@ def test_a_topic_or_partition_that_is_not_there_has_no_entry(
 
 
 def test_a_broker_that_is_not_there_is_the_users_error() -> None:
-    with pytest.raises(UserError, match="localhost:1 does not answer"):
+    with pytest.raises(UserError, match="localhost:1 did not respond"):
         batch_reader.read(
             ClientProperties({"bootstrap.servers": "localhost:1"}), {TopicPartition("a", 0): {1}}
         )

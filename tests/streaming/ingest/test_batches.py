@@ -139,8 +139,8 @@ def test_all_of_a_real_log_is_completed_by_what_the_tool_prints() -> None:
     ("name", "text", "message"),
     [
         ("x.tsv", "baseOffset\tlastOffset\n", "does not name its partition"),
-        ("orders-0.tsv", "baseOffset\tlastOffset\n1\tx\n", "no batch"),
-        ("orders-0.tsv", "baseOffset\tlastOffset\n1\n", "no batch"),
+        ("orders-0.tsv", "baseOffset\tlastOffset\n1\tx\n", "as a batch"),
+        ("orders-0.tsv", "baseOffset\tlastOffset\n1\n", "as a batch"),
         ("any.txt", "hello\n", "has no batch"),
     ],
 )

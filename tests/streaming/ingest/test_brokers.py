@@ -162,7 +162,7 @@ def unknown_log(directory: Path) -> Path:
 
 
 def test_a_log_of_nobody_knows_which_broker_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"which broker requests\.log is of") as raised:
+    with pytest.raises(UserError, match=r"which broker requests\.log belongs to") as raised:
         read(unknown_log(tmp_path))
     assert "--broker" in raised.value.hint
 

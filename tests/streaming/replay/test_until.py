@@ -53,7 +53,7 @@ def test_a_time_without_a_zone_is_in_the_one_given() -> None:
 
 @pytest.mark.parametrize("until", ["a:7", "noon", "12:00"])
 def test_anything_else_says_what_is_wanted(until: str) -> None:
-    with pytest.raises(UserError, match=f"--until {until} is neither"):
+    with pytest.raises(UserError, match=f"--until: '{until}' is neither"):
         events_until(EVENTS, until, UTC)
 
 
@@ -65,5 +65,5 @@ def test_a_request_has_events_before_it_and_is_the_next_one(place: str, count: i
 
 
 def test_what_is_not_decided_has_no_state_around_it() -> None:
-    with pytest.raises(UserError, match="c:7 is not decided"):
+    with pytest.raises(UserError, match="c:7 was not handled"):
         events_around(EVENTS, "c:7")
