@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
 from typing import Any, NamedTuple
 
-from tests.support.goldens import Track
+from tests.support.goldens import IS_LIVE, Track
 from tests.support.patience import PATIENCE_S
 from tests.support.tool_sides import AGAIN_S, ASIDE, LOOKED_FOR_S
 
@@ -21,6 +21,7 @@ OWN = re.compile(
 )
 """Fields of what no two brokers share; and what is asked of voters, of which a gateway has none."""
 
+REPLAYED_FOR_S = 5
 AT = re.compile(r" at 0x[0-9a-f]+")
 LOG_DIR = re.compile(r"^/.*/data$")
 
@@ -114,13 +115,12 @@ def ask_ours(
     real: Any, ours: Any, bootstraps: Sequence[str], steps: Sequence[Call | Act], track: Track
 ) -> Iterator[Found]:
     """Make the calls on our side; the real one's answers are recorded on a track."""
-
     asked = [plain(each) for each in steps]  # kafka-python alters some when it is called
 
     def recorded(number: int, step: Call) -> Any:
         return track.answer([number, asked[number]], lambda: answer(real, step))
 
-    return _ask(recorded, ours, bootstraps, steps)
+    return _ask(recorded, ours, bootstraps, steps, LOOKED_FOR_S if IS_LIVE else REPLAYED_FOR_S)
 
 
 def _ask(
@@ -128,6 +128,7 @@ def _ask(
     ours: Any,
     bootstraps: Sequence[str],
     steps: Sequence[Call | Act],
+    looked_for_s: float = LOOKED_FOR_S,
 ) -> Iterator[Found]:
     """Looking is tried again, because a broker learns of changes late."""
     with ThreadPoolExecutor() as pool:
@@ -135,7 +136,7 @@ def _ask(
             if not isinstance(step, Call):
                 list(pool.map(step, bootstraps))
                 continue
-            deadline = time.monotonic() + LOOKED_FOR_S
+            deadline = time.monotonic() + looked_for_s
             while True:
                 expected = pool.submit(real, number, step)
                 found = answer(ours, step)
