@@ -25,7 +25,9 @@ from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from tests.support.browsers import browser
 from tests.support.examples import ARE_NEW, examples
-from tests.support.goldens import MODE, real_broker
+from tests.support.goldens import MODE, Tape, Track, real_broker, tape
+
+
 from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
@@ -268,6 +270,19 @@ def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     """A real broker for recorded comparisons; started only if `GOLDENS` asks for one."""
     with real_broker(tmp_path_factory.mktemp("real") / "kafka") as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def module_tape(request: pytest.FixtureRequest) -> Iterator[Tape]:
+    """The recording of a module: the golden that its constant GOLDEN names."""
+    with tape(request.module.GOLDEN) as recording:
+        yield recording
+
+
+@pytest.fixture
+def track(module_tape: Tape, request: pytest.FixtureRequest) -> Track:
+    """A test's own track in the recording of its module."""
+    return module_tape.track(request.node.name)
 
 
 @pytest.fixture

@@ -1,21 +1,21 @@
-"""What admin clients of others are told by a gateway is what a real broker tells them.
+"""Admin clients of others return with a gateway what they return with a real broker.
 
 Each method of kafka-python's, of confluent-kafka's and of Java's. Names, ids, times and the order
 within lists are aside; the tools' tests hold the order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
-from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
-from tests.support.admin_sides import Act, Call, ask_all, differing
+from tests.support.admin_sides import Act, Call, ask_all, ask_ours, differing
 from tests.support.admin_steps import (
     NOT_CALLED,
     NOT_CALLED_OF_JAVA,
@@ -27,23 +27,16 @@ from tests.support.admin_steps import (
     with_records,
 )
 from tests.support.gateways import running_gateway
+from tests.support.goldens import IS_LIVE, KEEPING, properties_of, real_broker, tape
 from tests.support.java_admin import AdminProcess, JavaAdmin
 from tests.support.tool_steps import SETTINGS
 
-pytestmark = pytest.mark.kafka
 
-
-@pytest.fixture(scope="module")
-def bootstraps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """A real broker, and a gateway that has its settings."""
-    kafka = EmbeddedKafka(tmp_path_factory.mktemp("admin") / "kafka", default_home())
-    try:
-        real = kafka.start(SETTINGS)
-        given = properties.read(kafka.home / "server.properties")
-        with running_gateway(given) as gateway:
-            yield real, gateway.bootstrap
-    finally:
-        kafka.stop()
+@pytest.fixture
+def gateway() -> Iterator[str]:
+    """Where a gateway is reached that has a real broker's settings."""
+    with running_gateway(properties_of(SETTINGS)) as running:
+        yield running.bootstrap
 
 
 @contextmanager
@@ -60,17 +53,28 @@ def of_confluent(bootstrap: str) -> Iterator[AdminClient]:
     yield AdminClient({"bootstrap.servers": bootstrap})
 
 
+@pytest.mark.compares
 @pytest.mark.filterwarnings("ignore:.* deprecated:DeprecationWarning")
 @pytest.mark.parametrize(
-    ("made", "steps"), [(of_python, OF_KAFKA_PYTHON), (of_confluent, OF_CONFLUENT)]
+    ("name", "made", "steps"),
+    [("kafka_python", of_python, OF_KAFKA_PYTHON), ("confluent", of_confluent, OF_CONFLUENT)],
 )
-def test_each_method_tells_what_it_tells_of_a_real_broker(
-    bootstraps: tuple[str, str],
+def test_each_method_returns_what_a_real_broker_makes_it_return(
+    gateway: str,
+    name: str,
     made: Callable[[str], AbstractContextManager[Any]],
     steps: Sequence[Call | Act],
+    tmp_path: Path,
 ) -> None:
-    with made(bootstraps[0]) as real, made(bootstraps[1]) as ours:
-        found = differing(ask_all((real, ours), bootstraps, steps))
+    with ExitStack() as stack:
+        recording = stack.enter_context(tape(f"cluster/admin_{name}", SETTINGS))
+        address = stack.enter_context(real_broker(tmp_path / "kafka", SETTINGS))
+        real, bootstraps = None, [gateway]
+        if IS_LIVE:
+            bootstraps.append(f"{address.host}:{address.port}")
+            real = stack.enter_context(made(bootstraps[1]))
+        ours = stack.enter_context(made(gateway))
+        found = differing(ask_ours(real, ours, bootstraps, steps, recording))
     assert not found, "\n".join(found)
 
 
@@ -91,12 +95,18 @@ ACTS = {
 }
 
 
-def test_each_method_of_java_tells_what_it_tells_of_a_real_broker(
-    bootstraps: tuple[str, str],
+@pytest.mark.kafka
+def test_each_method_of_java_returns_what_it_returns_with_a_real_broker(
+    gateway: str, tmp_path: Path
 ) -> None:
-    with AdminProcess(bootstraps, ACTS) as java:
-        admins = [JavaAdmin(java, side) for side in range(len(bootstraps))]
-        found = differing(ask_all(admins, bootstraps, java.steps))
-        called = {step.method for step in java.steps if isinstance(step, Call)}
-        assert called == java.methods - NOT_CALLED_OF_JAVA.keys()
+    broker = EmbeddedKafka(tmp_path / "kafka", default_home())
+    try:
+        bootstraps = broker.start({**KEEPING, **SETTINGS}), gateway
+        with AdminProcess(bootstraps, ACTS) as java:
+            admins = [JavaAdmin(java, side) for side in range(len(bootstraps))]
+            found = differing(ask_all(admins, bootstraps, java.steps))
+            called = {step.method for step in java.steps if isinstance(step, Call)}
+            assert called == java.methods - NOT_CALLED_OF_JAVA.keys()
+    finally:
+        broker.stop()
     assert not found, "\n".join(found)

@@ -1,5 +1,7 @@
 """Key and trust stores that a listener is given while it runs: taken and refused as by Kafka's."""
 
+import json
+import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
@@ -16,10 +18,11 @@ from tests.gateway.test_key_stores import keytool
 from tests.support.certificates import Authority, hidden, of_pkcs12
 from tests.support.configs import BROKER, alter
 from tests.support.gateways import Client, running_gateway
+from tests.support.goldens import IS_LIVE, Tape, Track, tape
 from tests.support.listening_kafkas import ListeningKafka
 from tests.support.patience import wait_until
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.compares
 
 PREFIX = "listener.name.ssl.ssl."
 SECRET, OTHER = "store secret", "another secret"
@@ -29,7 +32,7 @@ Changes = Mapping[str, str | None]
 class Files:
     """Stores in a directory; texts name them by `@NAME`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, recording: Tape) -> None:
         self.directory = directory
         self.authority = Authority()
         broker = self.authority.issue("broker")
@@ -50,11 +53,19 @@ class Files:
         (directory / "ca.pem").write_text(self.authority.certificate)
         (directory / "garbage").write_bytes(b"nonsense")
         (directory / "empty").write_bytes(b"")
+        for name, make in {"made.jks": self._made, "trust.jks": self._trust}.items():
+            (directory / name).write_bytes(recording.drawn(name, make))
+
+    def _made(self) -> bytes:
         pair = ("-genkeypair", "-keyalg", "EC", "-alias", "Broker", "-keypass", "key secret")
-        names = ("-dname", "CN=broker", "-ext", "SAN=DNS:localhost")
-        keytool(directory, *pair, *names, "-storetype", "JKS", "-keystore", "made.jks")
+        names = ("-dname", "CN=broker", "-ext", "SAN=DNS:localhost", "-validity", "36500")
+        keytool(self.directory, *pair, *names, "-storetype", "JKS", "-keystore", "made.jks")
+        return (self.directory / "made.jks").read_bytes()
+
+    def _trust(self) -> bytes:
         trusted = ("-importcert", "-alias", "ca", "-file", "ca.pem", "-keystore", "trust.jks")
-        keytool(directory, *trusted, "-storetype", "JKS")
+        keytool(self.directory, *trusted, "-storetype", "JKS")
+        return (self.directory / "trust.jks").read_bytes()
 
     def text(self, text: str | None) -> str | None:
         """A value in which files are named."""
@@ -162,49 +173,63 @@ TAKEN: dict[str, list[tuple[Changes, str]]] = {
 
 
 class Pair:
-    """A real broker and a gateway that were started with the same stores."""
+    """A real broker and a gateway that were started with the same stores.
 
-    def __init__(self, files: Files, kind: str, stack: ExitStack) -> None:
+    Attributes:
+        track: has the real broker's answers.
+    """
+
+    def __init__(self, files: Files, kind: str, stack: ExitStack, recording: Tape) -> None:
         given = files.settings(STARTS[kind])
         assert None not in given.values()
         started = {name: text for name, text in given.items() if text is not None}
-        self.files = files
-        self.kafka = ListeningKafka(files.directory / kind, "SSL", started)
-        stack.callback(self.kafka.stop)
-        self.kafka.start()
+        self.files, self.kind, self.recording = files, kind, recording
+        self.track: Track = recording
         self.trust = ssl.create_default_context(cadata=files.authority.certificate)
-        self.kind = kind
         self.given = {
             name.removeprefix("listener.name.ssl."): text for name, text in started.items()
         }
         self.secrets = files.directory / f"{kind}.json"
         self.security = Security.of(SecurityProtocol.SSL, self.given, secrets=self.secrets)
         self.running = stack.enter_context(running_gateway(security=self.security))
-        address = self.running.addresses[1]
-        self.ours = Address("localhost", address.port)
-        self.theirs = Address("localhost", self.kafka.port)
-        self.clients = (
-            stack.enter_context(Client(self.ours, tls=self.trust)),
-            stack.enter_context(self.kafka.client()),
-        )
+        self.ours = Address("localhost", self.running.addresses[1].port)
+        self.client = stack.enter_context(Client(self.ours, tls=self.trust))
+        if IS_LIVE:
+            kafka = ListeningKafka(files.directory / kind, "SSL", started)
+            stack.callback(kafka.stop)
+            kafka.start()
+            self.theirs = Address("localhost", kafka.port)
+            self.their_client = stack.enter_context(kafka.client())
 
     def shown(self) -> list[str | None]:
         """Which of the certificates a new connection to each meets."""
+        theirs = self.track.answer("certificate", lambda: self._shown_at(self.theirs))
+        return [self._shown_at(self.ours), theirs]
+
+    def _shown_at(self, address: Address) -> str | None:
         known = {
             ssl.PEM_cert_to_DER_cert(identity.certificate): name
             for name, identity in self.files.names.items()
         }
-        return [known.get(served_at(address)) for address in (self.ours, self.theirs)]
+        return known.get(served_at(address))
 
     def alter(self, changes: Changes, validate_only: bool = False) -> list[Any]:
         """What both say."""
+        theirs = self.track.answer(
+            [changes, validate_only],
+            lambda: self._altered(self.their_client, changes, validate_only),
+        )
+        return [self._altered(self.client, changes, validate_only), theirs]
+
+    def _altered(self, client: Client, changes: Changes, validate_only: bool) -> Any:
         wanted = [
-            (BROKER, "1", [(name.removeprefix("+"), int(text is None), text)])
+            (name.removeprefix("+"), int(text is None), text)
             for name, text in self.files.settings(changes).items()
         ]
-        one = [(BROKER, "1", [change for _, _, (change,) in wanted])]
         api = "INCREMENTAL_ALTER_CONFIGS"
-        return [alter(each, api, 1, one, validate_only) for each in self.clients]
+        answer = alter(client, api, 1, [(BROKER, "1", wanted)], validate_only)
+        place = re.compile(re.escape(str(self.files.directory)) + "/?")
+        return json.loads(place.sub("@", json.dumps(answer)))
 
 
 def served_at(address: Address) -> bytes:
@@ -216,21 +241,30 @@ def served_at(address: Address) -> bytes:
 
 
 @pytest.fixture(scope="module", params=STARTS)
-def pair(
+def module_pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
     with ExitStack() as stack:
-        yield Pair(Files(tmp_path_factory.mktemp("stores")), request.param, stack)
+        recording = stack.enter_context(tape(f"access/altered_stores_{request.param}"))
+        files = Files(tmp_path_factory.mktemp("stores"), recording)
+        yield Pair(files, request.param, stack, recording)
 
 
-def test_each_change_is_judged_as_by_the_real_broker(pair: Pair) -> None:
+@pytest.fixture
+def pair(module_pair: Pair, request: pytest.FixtureRequest) -> Pair:
+    """Both brokers; the real one's answers to each test are a track of their own."""
+    module_pair.track = module_pair.recording.track(request.node.name)
+    return module_pair
+
+
+def test_each_change_is_accepted_or_refused_as_by_a_real_broker(pair: Pair) -> None:
     for changes in REFUSED_OR_NOT:
         ours, theirs = pair.alter(changes, validate_only=True)
         assert ours == theirs, changes
 
 
-def test_what_is_altered_is_served_as_by_the_real_broker(pair: Pair) -> None:
-    """Whatever both say of a change, the next connection meets the same certificate at both."""
+def test_an_altered_store_is_served_as_by_a_real_broker(pair: Pair) -> None:
+    """After each change the next connection meets the same certificate at both."""
     assert pair.shown() == ["first", "first"]
     for changes, shown in TAKEN[pair.kind]:
         ours, theirs = pair.alter(changes)

@@ -1,4 +1,4 @@
-"""Levels of loggers through the gateway, against a real broker, and what is then written."""
+"""Levels of loggers through the gateway, compared with Kafka's, and what is then written."""
 
 import logging
 from collections.abc import Iterator
@@ -12,7 +12,9 @@ from brokertwin.gateway.answers import Address
 from brokertwin.gateway.broker_loggers import LOGGERS
 from brokertwin.settings import Settings
 from tests.support.gateways import Client, running_gateway
+from tests.support.goldens import Track
 
+GOLDEN = "configs/broker_loggers"
 LOGGER, TOPIC = 8, 2
 SET, DELETE, APPEND, SUBTRACT, UNKNOWN = 0, 1, 2, 3, 9
 OURS, THEIRS = "brokertwin.gateway", "state.change.logger"
@@ -103,12 +105,11 @@ ALTERATIONS: list[tuple[list[Any], dict[str, Any]]] = [
 ]
 
 
-def test_levels_are_described_and_altered_as_by_kafka(kafka: str) -> None:
-    host, _, port = kafka.rpartition(":")
+def test_levels_are_described_and_altered_like_kafkas(real_kafka: Address, track: Track) -> None:
     with (
         running_gateway() as gateway,
         gateway.client() as ours,
-        Client(Address(host, int(port))) as theirs,
+        track.connection(lambda: Client(real_kafka)) as theirs,
     ):
         sides = [Side(theirs, THEIRS), Side(ours, OURS)]
         for side in sides:  # both as if nobody had altered anything

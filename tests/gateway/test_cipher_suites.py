@@ -1,8 +1,7 @@
-"""`ssl.cipher.suites` on a gateway's port, against a real broker that has the same."""
+"""`ssl.cipher.suites` of a gateway, compared with a real broker that has the same setting."""
 
 import socket
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,8 @@ from brokertwin.gateway.answers import Address
 from brokertwin.gateway.cipher_suites import OF_TLS_1_3
 from brokertwin.gateway.security import Security
 from brokertwin.gateway.security_protocol import SecurityProtocol
-from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.settings import default_home
 from tests.support.gateways import running_gateway
+from tests.support.goldens import golden, real_broker
 from tests.support.secured_kafkas import stores
 
 ECDSA = "TLS_ECDHE_ECDSA_WITH_"
@@ -54,17 +52,12 @@ def settings(directory: Path, suites: str) -> dict[str, str]:
     return {**stores(directory), **place, "ssl.cipher.suites": suites}
 
 
-@pytest.fixture(scope="module")
-def kafka_agreed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    directory = tmp_path_factory.mktemp("ciphers")
-    broker = EmbeddedKafka(directory / "broker", default_home())
+def ask_kafka(directory: Path) -> list[str]:
+    """What a real broker agrees to."""
     given = {"listener.security.protocol.map": "CLIENT:SSL,CONTROLLER:PLAINTEXT"}
-    try:
-        bootstrap = broker.start({**settings(directory, f"{GCM},{CHACHA}"), **given})
-        host, _, port = bootstrap.rpartition(":")
-        yield all_agreed(Address(host, int(port)))
-    finally:
-        broker.stop()
+    given |= settings(directory, f"{GCM},{CHACHA}")
+    with real_broker(directory / "broker", given) as address:
+        return all_agreed(address)
 
 
 def ours(directory: Path, suites: str) -> list[str]:
@@ -73,12 +66,12 @@ def ours(directory: Path, suites: str) -> list[str]:
         return all_agreed(running.addresses[1])
 
 
-@pytest.mark.kafka
-def test_the_ciphers_that_are_named_are_spoken_as_by_kafka(
-    kafka_agreed: list[str], tmp_path: Path
-) -> None:
-    assert ours(tmp_path, f"{GCM},{CHACHA}") == kafka_agreed
-    assert kafka_agreed == [OFFERED[0], "none", "none", OFFERED[3], "none"]
+@pytest.mark.compares
+def test_named_ciphers_are_accepted_like_kafkas(tmp_path: Path) -> None:
+    asked = [GCM, CHACHA, OFFERED]
+    theirs = golden("access/cipher_suites", lambda: ask_kafka(tmp_path), scenario=asked)
+    assert ours(tmp_path, f"{GCM},{CHACHA}") == theirs
+    assert theirs == [OFFERED[0], "none", "none", OFFERED[3], "none"]
 
 
 def test_a_version_without_a_cipher_is_not_spoken(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Client metrics: a real 4.3.1 and a gateway are asked the same by clients, and answer alike.
+"""Client metrics: the gateway answers clients like a real 4.3.1.
 
 An id that a broker has drawn has no two alike; the id of what its client is subscribed to is told
 without it, as that of the metrics alone.
@@ -8,8 +8,7 @@ import gzip
 import re
 import time
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import lz4.frame
@@ -22,6 +21,7 @@ from brokertwin.state.core.java_hashes import uuid_hash
 from brokertwin.state.core.schema import ZERO_UUID
 from tests.support.configs import DELETE, METRICS, SET, Change, Real, alter
 from tests.support.gateways import Client, running_gateway
+from tests.support.goldens import golden
 from tests.support.patience import wait_until
 
 ONE, NONE = "AAAAAAAAAAAAAAAAAAAAAQ", "none"
@@ -261,27 +261,22 @@ def _connections(talk: Talk) -> None:
 PARTS = (_instances, _compressed, _subscriptions, _connections)
 
 
-@pytest.fixture(scope="module")
-def gateway() -> Iterator[Address]:
-    with running_gateway() as running:
-        yield running.addresses[1]
+def talk(address: Address) -> list[tuple[str, Any]]:
+    """Everything that is asked of a broker, and its answers."""
+    found = Talk(address)
+    found.forget_subscriptions()
+    for part in PARTS:
+        part(found)
+    found.forget_subscriptions()
+    found.close()
+    return found.said
 
 
-@pytest.mark.kafka
 @pytest.mark.clients
-def test_clients_are_answered_as_by_a_real_broker(kafka: str, gateway: Address) -> None:
-    host, _, port = kafka.rpartition(":")
-    talks = [Talk(Address(host, int(port))), Talk(gateway)]
-
-    def tell(talk: Talk) -> None:
-        talk.forget_subscriptions()
-        for part in PARTS:
-            part(talk)
-        talk.forget_subscriptions()
-        talk.close()
-
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(tell, talks))
-    real, ours = (talk.said for talk in talks)
+def test_telemetry_requests_get_kafkas_responses(real_kafka: Address) -> None:
+    with running_gateway() as running:
+        ours = talk(running.addresses[1])
+    asked = [what for what, _ in ours]
+    real = golden("telemetry/client_metrics", lambda: talk(real_kafka), scenario=asked)
     for expected, found in zip(real, ours, strict=True):
         assert found == expected

@@ -17,9 +17,6 @@ import pytest
 from kafka.record.memory_records import MemoryRecords
 
 from brokertwin.gateway import internal_batches
-from brokertwin.gateway.answers import Address
-from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.settings import default_home
 from brokertwin.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,
@@ -31,6 +28,7 @@ from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.replication import internal_logs
 from brokertwin.state.replication.internal_logs import Left
 from tests.support.gateways import Client, Running, running_gateway
+from tests.support.goldens import golden, real_broker
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.stopping_brokers import bootstrap_of
 
@@ -48,10 +46,11 @@ Row = tuple[int, bytes | None, bytes | None]
 
 
 class Told(NamedTuple):
-    """What the topics hold, and how a consumer finds them."""
+    """What the topics hold, how a consumer finds them, and the APIs that were asked, in order."""
 
     rows: dict[str, list[Row]]
     ends: dict[str, int]
+    asked: list[str]
 
 
 class Side:
@@ -61,9 +60,12 @@ class Side:
         self._clients = clients
         self._broker = next(iter(clients))
         self._masks: dict[bytes, bytes] = {}
+        self._asked: list[str] = []
 
     def call(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
         """The answer, when there is one without a passing error."""
+        if self._asked[-1:] != [f"{api} {version}"]:  # not a poll
+            self._asked.append(f"{api} {version}")
         found: list[dict[str, Any]] = []
 
         def is_answered() -> bool:
@@ -191,7 +193,7 @@ class Side:
                 if not batch.is_control_batch
                 for each in batch
             ]
-        return Told(rows, ends)
+        return Told(rows, ends, self._asked)
 
     def _plain(self, octets: bytes | None, began: int) -> bytes | None:
         if octets is None:
@@ -263,15 +265,21 @@ def ours(gateway: Running) -> Told:
             client.close()
 
 
-@pytest.mark.kafka
-def test_the_topics_hold_what_a_real_brokers_hold(ours: Told, tmp_path: Path) -> None:
-    broker = EmbeddedKafka(tmp_path, default_home())
-    try:
-        host, _, port = broker.start(ONE).rpartition(":")
-        with Client(Address(host, int(port)), PATIENCE_S) as client:
-            real = Side({1: client}).play()
-    finally:
-        broker.stop()
+def ask_kafka(home: Path) -> Told:
+    """What a real broker's topics hold."""
+    with real_broker(home, ONE) as address, Client(address, PATIENCE_S) as client:
+        return Side({1: client}).play()
+
+
+@pytest.mark.compares
+def test_internal_topics_have_the_rows_of_a_real_broker(ours: Told, tmp_path: Path) -> None:
+    said = golden(
+        "logs/internal_topics",
+        lambda: ask_kafka(tmp_path / "kafka"),
+        scenario=ours.asked,
+        settings=ONE,
+    )
+    real = Told(*said)
     for topic in (TRANSACTIONS, SHARES, OFFSETS):
         assert ours.rows[topic] == real.rows[topic], topic
     assert ours.ends == real.ends

@@ -1,11 +1,13 @@
-"""Listeners that are opened and closed while a broker runs, at a gateway and at a real broker."""
+"""Listeners that are opened and closed while a broker runs, compared with a real broker."""
 
+import json
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,11 +18,13 @@ from brokertwin.kafka_io.kafka_broker import HOST, _free_port
 from tests.support.certificates import Authority, of_pkcs12
 from tests.support.configs import BROKER, DELETE, SET, alter
 from tests.support.gateways import Client, running_gateway
+from tests.support.goldens import IS_LIVE, Tape, Track, tape
 from tests.support.listening_kafkas import PROTOCOLS, ListeningKafka
 from tests.support.patience import wait_until
 
 MAP = f"{PROTOCOLS},SECOND:PLAINTEXT,THIRD:PLAINTEXT,SECURE:SSL"
-TOPIC = "known"
+TOPIC, GOLDEN = "known", "access/listeners"
+STORE = re.compile(r"/[^ \"]*\.p12")
 PASSWORD = "store secret"
 ASKED: list[tuple[str, int, dict[str, Any]]] = [
     ("METADATA", 8, {"topics": [{"name": TOPIC}], "allowAutoTopicCreation": False}),
@@ -48,7 +52,8 @@ class Side:
             (name.replace("_", "."), DELETE if text is None else SET, text)
             for name, text in changes.items()
         ]
-        return alter(self.client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", wanted)])
+        answer = alter(self.client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", wanted)])
+        return json.loads(STORE.sub("STORE", json.dumps(answer)))
 
     def told(self, name: str, tls: ssl.SSLContext | None = None) -> list[Any]:
         """What a client that comes by a listener is told of brokers, without ids."""
@@ -76,101 +81,141 @@ def authority() -> Authority:
     return Authority()
 
 
+class Both(NamedTuple):
+    """A gateway and a real broker, or the recording of one's answers on a track."""
+
+    ours: Side
+    real: Side | None
+    recording: Tape
+    track: Track
+
+    @property
+    def sides(self) -> list[Side]:
+        """Those that are there."""
+        return [self.ours] if self.real is None else [self.ours, self.real]
+
+    def told(self, name: str, tls: ssl.SSLContext | None = None) -> None:
+        """Clients that come by a listener are told the same."""
+        self._same(["told", name], lambda side: side.told(name, tls))
+
+    def alter(self, *names: str, **changes: str | None) -> Any:
+        """Let these listeners be there besides the first one, and change other settings."""
+        asked = [names, {name: bool(text) for name, text in changes.items()}]
+        return self._same(
+            asked, lambda side: side.alter(listeners=side.listening(*names), **changes)
+        )
+
+    def set(self, **changes: str | None) -> Any:
+        """Change settings; None for the value of the start."""
+        asked = {name: bool(text) for name, text in changes.items()}
+        return self._same(asked, lambda side: side.alter(**changes))
+
+    def _same(self, asked: object, ask: Callable[[Side], Any]) -> Any:
+        def ask_real() -> Any:
+            assert self.real is not None
+            return ask(self.real)
+
+        ours, theirs = ask(self.ours), self.track.answer(asked, ask_real)
+        assert ours == theirs
+        return ours
+
+
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    """A gateway and a real broker, both with the listener PLAINTEXT, advertised, and a topic."""
+def module_both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """Both with the listener PLAINTEXT, advertised, and a topic."""
     with ExitStack() as stack:
+        recording = stack.enter_context(tape(GOLDEN, {"listener.security.protocol.map": MAP}))
         settings = {"listener.security.protocol.map": MAP, "listeners": "PLAINTEXT://:9092"}
         settings |= {"advertised.listeners": "PLAINTEXT://localhost:9092"}
         security = Security.of(SecurityProtocol.PLAINTEXT, settings)
         running = stack.enter_context(running_gateway(settings, security=security))
-        given = {"listener.security.protocol.map": MAP}
-        kafka = ListeningKafka(tmp_path_factory.mktemp("listening"), "PLAINTEXT", given)
-        stack.callback(kafka.stop)
-        kafka.start()
-        at = Address(HOST, kafka.port)
-        sides = (
-            Side(stack.enter_context(running.client()), settings["listeners"]),
-            Side(stack.enter_context(Client(at)), kafka.given["listeners"]),
-        )
-        for side in sides:
+        ours = Side(stack.enter_context(running.client()), settings["listeners"])
+        real = None
+        if IS_LIVE:
+            given = {"listener.security.protocol.map": MAP}
+            kafka = ListeningKafka(tmp_path_factory.mktemp("listening"), "PLAINTEXT", given)
+            stack.callback(kafka.stop)
+            kafka.start()
+            client = stack.enter_context(Client(Address(HOST, kafka.port)))
+            real = Side(client, kafka.given["listeners"])
+        both = Both(ours, real, recording, recording)
+        for side in both.sides:
             side.client.topic(TOPIC)
-        yield sides
+        yield both
 
 
-def of_both(both: tuple[Side, Side], ask: Callable[[Side], Any]) -> Any:
-    """What both say alike."""
-    ours, theirs = map(ask, both)
-    assert ours == theirs
-    return ours
+@pytest.fixture
+def both(module_both: Both, request: pytest.FixtureRequest) -> Both:
+    """Both; the real broker's answers to each test are a track of their own."""
+    return module_both._replace(track=module_both.recording.track(request.node.name))
 
 
-def wait_for(both: tuple[Side, Side], *names: str) -> None:
+def wait_for(both: Both, *names: str) -> None:
     """These listeners are open, and no others."""
-    for side in both:
+    for side in both.sides:
         wait_until(lambda side=side: {n for n in side.ports if side.is_open(n)} == set(names))
 
 
-@pytest.mark.kafka
-def test_listeners_open_and_close_as_those_of_the_real_broker(both: tuple[Side, Side]) -> None:
+@pytest.mark.compares
+def test_listeners_open_and_close_like_kafkas(both: Both) -> None:
     wait_for(both)
-    of_both(both, lambda side: side.alter(listeners=side.listening("SECOND")))
+    both.alter("SECOND")
     wait_for(both, "SECOND")
-    of_both(both, lambda side: side.told("SECOND"))
+    both.told("SECOND")
     with ExitStack() as stack:
-        places = [Address(HOST, side.ports["SECOND"]) for side in both]
+        places = [Address(HOST, side.ports["SECOND"]) for side in both.sides]
         connected = [stack.enter_context(Client(place)) for place in places]
-        assert [each.call("METADATA", 12)["brokers"] for each in connected] == [[], []]
-        of_both(both, lambda side: side.alter(listeners=side.listening("SECOND", "THIRD")))
+        assert not any(each.call("METADATA", 12)["brokers"] for each in connected)
+        both.alter("SECOND", "THIRD")
         wait_for(both, "SECOND", "THIRD")
-        assert [each.call("METADATA", 12)["brokers"] for each in connected] == [[], []]
-        of_both(both, lambda side: side.alter(listeners=side.listening("THIRD")))
+        assert not any(each.call("METADATA", 12)["brokers"] for each in connected)
+        both.alter("THIRD")
         wait_for(both, "THIRD")
         assert all(each.is_closed() for each in connected)
-    of_both(both, lambda side: side.told("THIRD"))
-    brokers = [side.client.call("METADATA", 12)["brokers"] for side in both]
-    assert [len(each) for each in brokers] == [1, 1], "who comes by the advertised one is told"
-    of_both(both, lambda side: side.alter(listeners=None))
+    both.told("THIRD")
+    brokers = [side.client.call("METADATA", 12)["brokers"] for side in both.sides]
+    assert {len(each) for each in brokers} == {1}, "the advertised listener is returned"
+    both.set(listeners=None)
     wait_for(both)
 
 
-@pytest.mark.kafka
-def test_a_port_that_is_taken_is_not_opened_and_the_change_holds(both: tuple[Side, Side]) -> None:
+@pytest.mark.compares
+def test_listener_of_a_port_in_use_stays_closed_and_the_change_holds(both: Both) -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         taken.listen()
-        for side in both:
+        for side in both.sides:
             side.ports["THIRD"] = taken.getsockname()[1]
-        of_both(both, lambda side: side.alter(listeners=side.listening("SECOND", "THIRD")))
+        both.alter("SECOND", "THIRD")
         wait_for(both, "SECOND", "THIRD")  # another one has THIRD's port
-        of_both(both, lambda side: side.told("SECOND"))
+        both.told("SECOND")
     wait_for(both, "SECOND")
-    of_both(both, lambda side: side.alter(listeners=None))
+    both.set(listeners=None)
     wait_for(both)
 
 
-@pytest.mark.kafka
-def test_a_listener_of_tls_is_opened_with_stores_of_its_own(
-    both: tuple[Side, Side], authority: Authority, tmp_path: Path
+@pytest.mark.compares
+def test_tls_listener_is_opened_with_its_own_stores(
+    both: Both, authority: Authority, tmp_path: Path
 ) -> None:
     store, prefix = tmp_path / "broker.p12", "listener.name.secure.ssl."
     trust = ssl.create_default_context(cadata=authority.certificate)
     store.write_bytes(of_pkcs12(authority.issue("broker"), PASSWORD))
     own = {"location": str(store), "password": PASSWORD, "type": "PKCS12"}
     stores = {f"{prefix}keystore.{name}": text for name, text in own.items()}
-    of_both(both, lambda side: side.alter(listeners=side.listening("SECURE"), **stores))
+    both.alter("SECURE", **stores)
     wait_for(both, "SECURE")
-    of_both(both, lambda side: side.told("SECURE", trust))
-    said = of_both(both, lambda side: side.alter(**{f"{prefix}keystore.password": "wrong"}))
+    both.told("SECURE", trust)
+    said = both.set(**{f"{prefix}keystore.password": "wrong"})
     assert said["responses"][0]["errorCode"]
     store.with_name("dn.p12").write_bytes(of_pkcs12(authority.issue("someone"), PASSWORD))
     other = {f"{prefix}keystore.location": str(store.with_name("dn.p12"))}
-    said = of_both(both, lambda side: side.alter(**other))
+    said = both.set(**other)
     assert "DistinguishedName" in said["responses"][0]["errorMessage"]
-    of_both(both, lambda side: side.told("SECURE", trust))
-    said = of_both(both, lambda side: side.alter(listeners=None, **dict.fromkeys(stores)))
+    both.told("SECURE", trust)
+    said = both.set(listeners=None, **dict.fromkeys(stores))
     assert said["responses"][0]["errorCode"], "its key store stays as long as it is there"
-    of_both(both, lambda side: side.alter(listeners=None))
+    both.set(listeners=None)
     wait_for(both)
-    ours = both[0].alter(**dict.fromkeys(stores))
+    ours = both.ours.alter(**dict.fromkeys(stores))
     assert not ours["responses"][0]["errorCode"], "Kafka still has the stores of what it closed"

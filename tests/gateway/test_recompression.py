@@ -1,6 +1,6 @@
 """Batches are kept in the codec of their topic, as by a real broker (`compression.type`)."""
 
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from brokertwin.state.configs.codecs import Codec
 from tests.support.batches import CODECS, batch
 from tests.support.configs import BROKER, SET
 from tests.support.gateways import Client, running_gateway
+from tests.support.goldens import KEEPING, WRITTEN_MS, Track
 from tests.support.patience import wait_until
 
+GOLDEN = "logs/recompression"
 ASKED = {"uncompressed": "none", **{name: name for name in CODECS if name != "none"}}
 VALUES = (b"one" * 300, b"two", b"", b"three" * 20_000)
 TOO_EARLY = {3, 6}
@@ -37,9 +39,14 @@ def produced(client: Client, topic: str, data: bytes) -> dict[str, Any]:
     return answers[-1]
 
 
-def kept(client: Client, topic: str, codec: str) -> tuple[dict[str, Any], bytes]:
-    """What was kept of a batch that came in a codec: its header and its records."""
-    answer = produced(client, topic, batch(*VALUES, codec=codec))
+def made(codec: str) -> bytes:
+    """A batch in a codec; its bytes may differ each time."""
+    return batch(*VALUES, codec=codec, timestamps=[WRITTEN_MS] * len(VALUES))
+
+
+def kept(client: Client, topic: str, data: bytes) -> tuple[dict[str, Any], bytes]:
+    """What was kept of a batch: its header and its records."""
+    answer = produced(client, topic, data)
     assert answer["errorCode"] == 0, answer
     data = bytes(client.fetch(topic, answer["baseOffset"])["records"])
     found = records.parse(data)
@@ -59,35 +66,39 @@ def alter(client: Client, kind: int, name: str, **configs: str) -> None:
     assert answer["responses"][0]["errorCode"] == 0, answer
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("asked", [*ASKED, "producer"])
-def test_batches_are_kept_as_by_a_real_broker(kafka: str, asked: str) -> None:
-    host, _, port = kafka.rpartition(":")
-    with running_gateway() as gateway:
+def test_batches_are_stored_in_the_topics_codec_like_kafkas(
+    real_kafka: Address, track: Track, asked: str
+) -> None:
+    data = [track.drawn(codec, partial(made, codec)) for codec in CODECS]
+    with running_gateway(KEEPING) as gateway:
         found = []
-        for client in (Client(Address(host, int(port))), gateway.client()):
+        for client in (track.connection(lambda: Client(real_kafka)), gateway.client()):
             with client:
-                topic = f"kept-{asked}-{time.time_ns()}"
+                topic = f"kept-{asked}"
                 client.topic(topic, compression_type=asked)
-                found.append([kept(client, topic, codec) for codec in CODECS])
+                found.append([kept(client, topic, each) for each in data])
         assert found[1] == found[0]
         expected = [ASKED.get(asked, codec) for codec in CODECS]
         assert [header["compressionType"] for header, _ in found[1]] == expected
 
 
-@pytest.mark.kafka
-def test_the_size_that_came_and_the_one_that_is_kept_are_bounded(kafka: str) -> None:
-    host, _, port = kafka.rpartition(":")
-    smaller = {name: batch(b"a" * 1000, codec=name) for name in ("none", "gzip")}
-    with running_gateway() as gateway:
+def test_received_and_stored_sizes_are_limited_like_kafkas(
+    real_kafka: Address, track: Track
+) -> None:
+    smaller = [
+        track.drawn(codec, partial(batch, b"a" * 1000, codec=codec, timestamps=[WRITTEN_MS]))
+        for codec in ("none", "gzip")
+    ]
+    with running_gateway(KEEPING) as gateway:
         found = []
-        for client in (Client(Address(host, int(port))), gateway.client()):
+        for client in (track.connection(lambda: Client(real_kafka)), gateway.client()):
             with client:
                 for asked in ("gzip", "uncompressed"):
                     configs = {"compression_type": asked, "max_message_bytes": "500"}
-                    topic = f"bounded-{asked}-{time.time_ns()}"
+                    topic = f"bounded-{asked}"
                     client.topic(topic, **configs)
-                    for data in smaller.values():
+                    for data in smaller:
                         answer = produced(client, topic, data)
                         found.append((asked, answer["errorCode"]))
     assert found[4:] == found[:4]
@@ -98,10 +109,10 @@ def test_the_brokers_setting_holds_where_the_topic_has_none() -> None:
     with running_gateway({"compression.type": "gzip"}) as gateway, gateway.client() as client:
         client.topic("plain")
         client.topic("own", compression_type="lz4")
-        assert kept(client, "plain", "none")[0]["compressionType"] == "gzip"
-        assert kept(client, "own", "none")[0]["compressionType"] == "lz4"
+        assert kept(client, "plain", made("none"))[0]["compressionType"] == "gzip"
+        assert kept(client, "own", made("none"))[0]["compressionType"] == "lz4"
         alter(client, BROKER, "", compression_type="zstd")
-        assert kept(client, "plain", "none")[0]["compressionType"] == "zstd"
+        assert kept(client, "plain", made("none"))[0]["compressionType"] == "zstd"
 
 
 def test_a_repeated_batch_is_one_of_an_idempotent_producer() -> None:
@@ -118,7 +129,7 @@ def test_the_codec_stays_after_a_restart(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     with running_gateway(journal=journal) as gateway, gateway.client() as client:
         client.topic("logged", compression_type="snappy")
-        before = kept(client, "logged", "none")
+        before = kept(client, "logged", made("none"))
     with running_gateway(journal=journal) as gateway, gateway.client() as client:
         data = bytes(client.fetch("logged", 0)["records"])
     found = records.parse(data).batches[0]

@@ -1,10 +1,10 @@
-"""Users' credentials through the API: in effect at once, and told as a real broker tells them."""
+"""Users' SCRAM credentials through the API: in effect at once, and described like Kafka's."""
 
 import hashlib
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka.admin import (
@@ -15,13 +15,16 @@ from confluent_kafka.admin import (
 )
 
 from brokertwin.gateway import credentials, scram_users
+from brokertwin.gateway.answers import Address
 from brokertwin.gateway.credentials import Credentials
 from tests.conformance import wire
 from tests.gateway.test_security import users, with_sasl
 from tests.support import sasl
 from tests.support.gateways import Running, running_gateway
+from tests.support.goldens import Connection, Track
 from tests.support.patience import wait_until
 
+GOLDEN = "access/scram_users"
 SALT, SALTED = b"salt" * 4, b"w" * 32
 SHA_256, SHA_512 = 1, 2
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -89,10 +92,10 @@ def by_user(answer: dict[str, Any]) -> dict[str, Any]:
     return {**answer, "results": results}
 
 
-@pytest.mark.kafka
-def test_a_real_broker_answers_alike(kafka: str, tmp_path: Path) -> None:
-    host, _, port = kafka.rpartition(":")
-    real, known = wire.Conn(host, int(port)), Credentials(users(tmp_path))
+def test_credentials_are_altered_and_described_like_kafkas(
+    real_kafka: Address, track: Track, tmp_path: Path
+) -> None:
+    real, known = track.connection(lambda: connected(real_kafka)), Credentials(users(tmp_path))
     forget(real)
     for step in STEPS:
         if "users" in step:
@@ -105,12 +108,16 @@ def test_a_real_broker_answers_alike(kafka: str, tmp_path: Path) -> None:
     real.close()
 
 
-def told(real: wire.Conn, step: dict[str, Any]) -> dict[str, Any]:
+def connected(address: Address) -> Connection:
+    return cast(Connection, wire.Conn(*address))
+
+
+def told(real: Connection, step: dict[str, Any]) -> dict[str, Any]:
     """What the real broker describes: it hears of a change from its controller, a little later."""
     return by_user(real.call("DescribeUserScramCredentials", 0, step))
 
 
-def forget(real: wire.Conn) -> None:
+def forget(real: Connection) -> None:
     """Nobody is there, be it of a test that has failed."""
     there = told(real, describing())["results"].items()
     gone = [deletion(user, e["mechanism"]) for user, each in there for e in each["credentialInfos"]]

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
 from typing import Any, NamedTuple
 
+from tests.support.goldens import IS_LIVE, Track
 from tests.support.patience import PATIENCE_S
 from tests.support.tool_sides import AGAIN_S, ASIDE, LOOKED_FOR_S
 
@@ -19,6 +20,10 @@ OWN = re.compile(
     r"|(Add|Remove)RaftVoter)"
 )
 """Fields of what no two brokers share; and what is asked of voters, of which a gateway has none."""
+
+REPLAYED_FOR_S = 5
+AT = re.compile(r" at 0x[0-9a-f]+")
+LOG_DIR = re.compile(r"^/.*/data$")
 
 
 class Call(NamedTuple):
@@ -64,7 +69,7 @@ def plain(told: Any) -> Any:
         return told
     if hasattr(told, "__dict__") and vars(told):
         return plain(vars(told))
-    text = str(told)
+    text = AT.sub("", LOG_DIR.sub("LOG DIR", str(told)))
     for pattern, word in ASIDE:
         text = re.sub(pattern, word, text)
     return text
@@ -101,20 +106,45 @@ class Found(NamedTuple):
 def ask_all(
     admins: Sequence[Any], bootstraps: Sequence[str], steps: Sequence[Call | Act]
 ) -> Iterator[Found]:
-    """Make the calls on both sides; looking is tried again, as a broker learns of changes late."""
+    """Make the calls on both sides, the real one first."""
+    real, ours = admins
+    return _ask(lambda _, step: answer(real, step), ours, bootstraps, steps)
+
+
+def ask_ours(
+    real: Any, ours: Any, bootstraps: Sequence[str], steps: Sequence[Call | Act], track: Track
+) -> Iterator[Found]:
+    """Make the calls on our side; the real one's answers are recorded on a track."""
+    asked = [plain(each) for each in steps]  # kafka-python alters some when it is called
+
+    def recorded(number: int, step: Call) -> Any:
+        return track.answer([number, asked[number]], lambda: answer(real, step))
+
+    return _ask(recorded, ours, bootstraps, steps, LOOKED_FOR_S if IS_LIVE else REPLAYED_FOR_S)
+
+
+def _ask(
+    real: Callable[[int, Call], Any],
+    ours: Any,
+    bootstraps: Sequence[str],
+    steps: Sequence[Call | Act],
+    looked_for_s: float = LOOKED_FOR_S,
+) -> Iterator[Found]:
+    """Looking is tried again, because a broker learns of changes late."""
     with ThreadPoolExecutor() as pool:
-        for step in steps:
+        for number, step in enumerate(steps):
             if not isinstance(step, Call):
                 list(pool.map(step, bootstraps))
                 continue
-            deadline = time.monotonic() + LOOKED_FOR_S
+            deadline = time.monotonic() + looked_for_s
             while True:
-                real, ours = pool.map(answer, admins, (step, step))
+                expected = pool.submit(real, number, step)
+                found = answer(ours, step)
                 is_over = not LOOKS.match(step.method) or time.monotonic() > deadline
-                if real == ours or is_over:
+                if expected.result() == found or is_over:
                     break
                 time.sleep(AGAIN_S)
-            yield Found(step, real, ours)
+            yield Found(step, expected.result(), found)
 
 
 def differing(found: Iterable[Found]) -> list[str]:
