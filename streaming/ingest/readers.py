@@ -423,7 +423,7 @@ class _Start(NamedTuple):
     quote: bytes = b""
 
 
-_QUOTE = re.compile(rb"\{\s*(\\+\"|\"\")")
+_QUOTE = re.compile(rb"\{\s*(\\+\"|\"\"|&quot;|&#34;)")
 _HEADER = re.compile(rb"[^{]*(?=\{\s*\"header\")")
 
 

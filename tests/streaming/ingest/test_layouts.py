@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from brokertwin.streaming.ingest.documents import Document
 from brokertwin.streaming.ingest.order import Sorter
 from brokertwin.streaming.ingest.pipeline import Reading, sort
 from brokertwin.streaming.ingest.stamps import stamp_of
 from brokertwin.streaming.ingest.summary import Summary
+from tests.support.examples import examples
 from tests.support.log_layouts import LAYOUTS, Layout, Logged
 from tests.support.requestlogs import logs_of, read
 
@@ -81,6 +84,40 @@ def test_a_layout_changes_nothing(tmp_path: Path, expected: list[Any], layout: L
     assert sorted(by_connection, key=lambda each: each[0]) == sorted(
         ([each[name] for name in key] for each in expected), key=lambda each: each[0]
     )
+
+
+BETWEEN = (
+    b"",
+    b"[2026-11-21 01:20:27,135] INFO Stabilized group g (kafka.coordinator.group.GroupCoordinator)\n",
+    b"java.io.IOException: broken pipe\n\tat a.b.C(D.java:1)\n\t... 3 more\n",
+    b'{"@timestamp": "2026-11-21T01:20:27.135Z", "message": "started", "kind": "Event"}\n',
+    b"advertised.listeners = {\n",
+    b"[\n",
+    b"timestamp,message\n",
+)
+
+
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_mixture_of_layouts_changes_nothing(
+    tmp_path: Path, expected: list[Any], data: st.DataObject
+) -> None:
+    """Each line in a layout of its own, in any order, some twice, with other lines between."""
+    order = data.draw(st.permutations(range(LINES)))
+    twice = data.draw(st.sets(st.integers(0, LINES - 1), max_size=9))
+    content = b""
+    for number in [*order, *twice]:
+        layout = LAYOUTS[data.draw(st.sampled_from(list(LAYOUTS)))]
+        content += data.draw(st.sampled_from(BETWEEN)) + layout([LOG[number]]).rstrip() + b"\n"
+    file = tmp_path / "requests.log"
+    file.write_bytes(content)
+    documents, summary = read(file, reading=Reading(broker=1))
+    assert not summary.dead, summary.examples
+    assert sorted(map(str, in_order(documents))) == sorted(map(str, expected))
+    turns: dict[str, list[int]] = {}
+    for each in in_order(documents):
+        turns.setdefault(each["connection"], []).append(each["requestHeader"]["correlationId"])
+    assert all(numbers == sorted(numbers) for numbers in turns.values())
 
 
 def tarred(data: bytes) -> bytes:
