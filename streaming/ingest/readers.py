@@ -131,6 +131,10 @@ class _Open:
         """Whether the text begins another entry."""
         if layouts.FRESH.match(text) or (self.is_request and request_log.MARK in text):
             return True
+        if _UNQUOTED.search(text) is not None:
+            return True  # in a field it would have escapes
+        if self.text.rstrip().endswith(b"{") and text.strip()[:1] not in (b'"', b"}"):
+            return True
         return text.startswith(b"{") and _is_object(text)
 
 
@@ -423,6 +427,7 @@ class _Start(NamedTuple):
     quote: bytes = b""
 
 
+_UNQUOTED = re.compile(request_log.MARK + rb"\s*\{\s*\"(?!\")")
 _QUOTE = re.compile(rb"\{\s*(\\+\"|\"\"|&quot;|&#34;)")
 _HEADER = re.compile(rb"[^{]*(?=\{\s*\"header\")")
 

@@ -88,7 +88,7 @@ def test_a_layout_changes_nothing(tmp_path: Path, expected: list[Any], layout: L
 
 BETWEEN = (
     b"",
-    b"[2026-11-21 01:20:27,135] INFO Stabilized group g (kafka.coordinator.group.GroupCoordinator)\n",
+    b"[2026-11-21 01:20:27,135] INFO Elected (kafka.coordinator.group.GroupCoordinator)\n",
     b"java.io.IOException: broken pipe\n\tat a.b.C(D.java:1)\n\t... 3 more\n",
     b'{"@timestamp": "2026-11-21T01:20:27.135Z", "message": "started", "kind": "Event"}\n',
     b"advertised.listeners = {\n",
