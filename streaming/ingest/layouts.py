@@ -131,7 +131,7 @@ class Scan:
         while at < len(text):
             if self._is_inside:
                 at = _end_of(_INSIDE, text, at)
-                self._is_escaped = text[at:] == b"\\"
+                self._is_escaped = at == len(text) - 1 and text.endswith(b"\\")
                 self._is_inside = text[at : at + 1] != b'"'
                 at += 1
                 continue
