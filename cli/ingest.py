@@ -42,8 +42,8 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="FILE…|-",
-        help="Kafka's request logs, Kroxylicious' protocol logs, captures; also mixed, also .gz;"
-        " - is standard input.",
+        help="Kafka's request logs in any layout, Kroxylicious' protocol logs, captures; also"
+        " mixed and compressed. - is standard input.",
     ),
 ]
 FromTopic = Annotated[
@@ -59,8 +59,8 @@ Broker = Annotated[
     typer.Option(
         "--broker",
         metavar="ID",
-        help="Whose logs these are. Without it the Metadata answers in a file tell, else its name:"
-        " broker-1.log, controller-100.log.",
+        help="The broker of these logs. By default it is found by the addresses in Metadata"
+        " responses, names before the lines (kafka-1  |), or the file's name (broker-1.log).",
     ),
 ]
 TimeZone = Annotated[
@@ -68,7 +68,7 @@ TimeZone = Annotated[
     typer.Option(
         "--time-zone",
         metavar="NAME",
-        help="Zone of the JVM that wrote the log, like Europe/Berlin: its lines don't say.",
+        help="Zone of times without one, like Europe/Berlin: that of the JVM that wrote the log.",
     ),
 ]
 Batches = Annotated[

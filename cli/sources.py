@@ -32,7 +32,7 @@ Files = Annotated[
     typer.Argument(
         metavar="FILE",
         help="Recorded exchanges: captures, Kafka's request logs (of all brokers, and of the"
-        " controller where there is one), Kroxylicious' protocol logs; also .gz.",
+        " controller where there is one), Kroxylicious' protocol logs; also compressed.",
     ),
 ]
 Topic = Annotated[
