@@ -43,8 +43,8 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="FILE…|-",
-        help="Kafka request logs, Kroxylicious protocol logs and captures, in any mix; also .gz;"
-        " - is standard input.",
+        help="Kafka's request logs in any layout, Kroxylicious' protocol logs, captures; also"
+        " mixed and compressed. - is standard input.",
     ),
 ]
 FromTopic = Annotated[
@@ -60,8 +60,8 @@ Broker = Annotated[
     typer.Option(
         "--broker",
         metavar="ID",
-        help="Broker id of the logs. Default: from Metadata responses in a file, or its name:"
-        " broker-1.log, controller-100.log.",
+        help="The broker of these logs. By default it is found by the addresses in Metadata"
+        " responses, names before the lines (kafka-1  |), or the file's name (broker-1.log).",
     ),
 ]
 TimeZone = Annotated[
@@ -69,7 +69,7 @@ TimeZone = Annotated[
     typer.Option(
         "--time-zone",
         metavar="NAME",
-        help="Time zone of the log's JVM, such as Europe/Berlin, because its lines have none.",
+        help="Zone of times without one, like Europe/Berlin: that of the JVM that wrote the log.",
     ),
 ]
 Batches = Annotated[

@@ -32,8 +32,8 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="FILE",
-        help="Recordings: captures, Kafka request logs (of all brokers and controllers),"
-        " Kroxylicious protocol logs; also .gz.",
+        help="Recorded exchanges: captures, Kafka's request logs (of all brokers, and of the"
+        " controller where there is one), Kroxylicious' protocol logs; also compressed.",
     ),
 ]
 Topic = Annotated[

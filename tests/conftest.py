@@ -26,8 +26,6 @@ from brokertwin.settings import default_home
 from tests.support.browsers import browser
 from tests.support.examples import ARE_NEW, examples
 from tests.support.goldens import MODE, Tape, Track, real_broker, tape
-
-
 from tests.support.sources import ROOT
 
 if TYPE_CHECKING:

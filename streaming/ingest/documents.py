@@ -77,8 +77,7 @@ class Document(msgspec.Struct):
 
     def encoded(self) -> bytes:
         """The document, one line of JSON without its end."""
-        encoded = self._encoded()
-        return msgspec.json.format(encoded, indent=-1) if b"\n" in encoded else encoded
+        return compact(self._encoded())
 
     def _encoded(self) -> bytes:
         document: dict[str, Any] = {"id": self.place, "broker": self.broker, "time": self.time}
@@ -177,6 +176,12 @@ def clusters_own(listener: str, is_forwarded: bool, controllers: Collection[str]
     if listener in controllers:
         return f"on listener {listener} of a controller: brokers talk to it in the machine"
     return ""
+
+
+def compact(document: bytes) -> bytes:
+    """JSON on one line, without the space that printing for people adds."""
+    is_printed = b"\n" in document or b'": ' in document
+    return msgspec.json.format(document, indent=-1) if is_printed else document
 
 
 def raw(value: Any) -> msgspec.Raw:

@@ -69,6 +69,15 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
         (rb"\[(?:Consumer|Producer|AdminClient|ShareConsumer) clientId=", rb"kafka\.clients\."),
     ),
     (
+        "log of a Go or Python client",
+        _CLIENT,
+        (
+            rb"<BrokerConnection ",
+            rb"\b(?:aio)?kafka\.(?:conn|client|coordinator|cluster|consumer|producer)[\w.]*[:\s]",
+            rb"\[sarama\]|client/(?:metadata|coordinator|brokers?) |consumergroup/|\bkgo\b",
+        ),
+    ),
+    (
         "rows of __consumer_offsets, by kcat or by a formatter of the console consumer",
         _OFFSETS,
         (
@@ -81,12 +90,20 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     (
         "output of kafka-consumer-groups.sh --describe",
         _OFFSETS,
-        (rb"^GROUP +TOPIC +PARTITION", rb"^\S+ +\S+ +\d+ +[\d-]+ +[\d-]+ +[\d-]+ "),
+        (
+            rb"^GROUP +(?:TOPIC|CONSUMER-ID|COORDINATOR)",
+            rb"^\S+ +\S+ +\d+ +[\d-]+ +[\d-]+ +[\d-]+ ",
+        ),
     ),
     (
         "output of kcat -J",
         "It holds records, no requests. " + _REQUEST_LOG,
         (rb'^\{"topic":"(?!__consumer_offsets)[^"]*","partition":\d+,"offset":\d+',),
+    ),
+    (
+        "output of kafka-topics.sh or kafka-get-offsets.sh",
+        "It holds no requests. " + _REQUEST_LOG,
+        (rb"^\s*Topic: \S+\s+(?:TopicId|Partition): ", rb"^[\w.-]+:\d+:\d+$"),
     ),
     (
         "output of kafka-dump-log.sh",

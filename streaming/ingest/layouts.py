@@ -4,6 +4,7 @@ Nothing here knows a particular agent. A prefix is recognised by its form, and a
 JSON with a text in it that is an entry; times and names are taken from the fields beside it.
 """
 
+import html
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ DEPTH_MAX = 20
 
 FRAMES_MAX = 4
 LABEL_CHARACTERS_MAX = 200
+BYTES_MIN = 20
+"""From so many numbers on, a list of numbers is a text: journald writes some texts so."""
 
 COLOURS = re.compile(rb"\x1b\[[\d;]*[A-Za-z]")
 OPENING = re.compile(rb"[\s\[,]*(?=\{)")
@@ -36,11 +39,14 @@ _FRAMES = (
     ),
     re.compile(rb"(?:" + _TIME + rb" )?\{(?P<label>\w+=\"[^{}]*)\} +"),
     re.compile(rb"(?P<label>[\w./-]+\.(?:log|txt)[\w.-]*):(?:\d+:)? ?(?=\[?\d{4}|\{)"),
-    re.compile(rb"(?P<label>[\w.-]*\d) (?:[^\w\s]{1,3} )?[\w.-]+ (?=\[?\d{4}-|\{)"),
+    re.compile(
+        rb"(?:" + _TIME + rb" )?(?P<label>[\w.-]*[A-Za-z][\w.-]*\d)"
+        rb" (?:(?:[^\w\s]{1,3} )?[\w.-]+ )?(?=\[?\d{4}-|\{)"
+    ),
     re.compile(_TIME + rb" (?=\[?\d{4}-|\{|Completed)"),
 )
 """CRI; `kubectl logs --prefix`; `docker compose logs`; syslog and journal; `logcli`; `grep`;
-`stern`; `docker logs -t` and `kubectl logs --timestamps`."""
+`stern` and `aws logs tail`; `docker logs -t` and `kubectl logs --timestamps`."""
 
 _HEADING = re.compile(rb"==> (.+) <==\s*$")
 _TIME_KEY = re.compile(r"time|date|instant|epoch|^_?ts$|^@?t$|^\$date$", re.IGNORECASE)
@@ -125,7 +131,7 @@ class Scan:
         while at < len(text):
             if self._is_inside:
                 at = _end_of(_INSIDE, text, at)
-                self._is_escaped = text[at:] == b"\\"
+                self._is_escaped = at == len(text) - 1 and text.endswith(b"\\")
                 self._is_inside = text[at : at + 1] != b'"'
                 at += 1
                 continue
@@ -148,7 +154,9 @@ def _end_of(form: re.Pattern[bytes], text: bytes, at: int) -> int:
 def unescaped(text: bytes, quote: bytes) -> bytes:
     """The text without one level of escapes; `quote` is how a quotation mark is written in it."""
     if quote == b'""':
-        return text.replace(b'""', b'"')
+        return text.replace(quote, b'"')
+    if quote.startswith(b"&"):
+        return html.unescape(text.decode()).encode()
     return _ESCAPED.sub(_letter, text)
 
 
@@ -205,6 +213,10 @@ def inner(
         for name, part in value.items():
             yield from inner(part, opened, around._replace(path=(*path, name)))
     elif isinstance(value, list) and len(path) < DEPTH_MAX:
+        if len(value) > BYTES_MIN and all(isinstance(part, int) for part in value):
+            text = bytes(part & 255 for part in value).decode("utf-8", "replace")
+            yield from inner(text, opened, around)
+            return
         fields = _fields(value)
         if fields is not None:
             yield from inner(fields, opened, around)

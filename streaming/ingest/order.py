@@ -20,9 +20,7 @@ from itertools import groupby
 from types import TracebackType
 from typing import IO, NamedTuple, Self, TypeVar
 
-import msgspec
-
-from brokertwin.streaming.ingest.documents import Document
+from brokertwin.streaming.ingest.documents import Document, compact
 
 RUN_BYTES = 64 * 1024 * 1024
 """Documents of so many bytes are held in memory at a time."""
@@ -54,7 +52,7 @@ class Seen:
         header = document.header
         what = zlib.crc32(b"%d %d" % (header.correlation_id, header.request_api_key))
         for body in (document.request, document.response):
-            what = zlib.crc32(_compact(bytes(body)), what)
+            what = zlib.crc32(compact(bytes(body)), what)
         number = (document.time & _LOW) << 32 | what
         held = self._held.setdefault(document.connection, array("Q"))
         at = bisect_left(held, number) if held and number <= held[-1] else len(held)
@@ -62,11 +60,6 @@ class Seen:
             return False
         held.insert(at, number)
         return True
-
-
-def _compact(body: bytes) -> bytes:
-    """A body without line breaks between its fields, which some tools add."""
-    return msgspec.json.format(body, indent=-1) if b"\n" in body else body
 
 
 class Arrivals:

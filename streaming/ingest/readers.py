@@ -12,7 +12,7 @@ of those above and is damaged is dead.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, tzinfo
 from typing import NamedTuple
 
@@ -41,6 +41,12 @@ WRAPPED_BYTES_MAX = 32 * EVENT_BYTES_MAX
 """A result of a log search may be one JSON object with many entries."""
 
 NESTING_MAX = 8
+BRACES_MAX = 8
+"""So many braces before a quoted request are tried as the beginning of what wraps it."""
+
+TAIL_BYTES = 500
+"""How much of the text behind an entry is looked at."""
+
 KNOWN = frozenset({"id", "broker", "time", "requestHeader", "request", "response", "connection"})
 
 
@@ -130,6 +136,10 @@ class _Open:
     def is_ended_by(self, text: bytes) -> bool:
         """Whether the text begins another entry."""
         if layouts.FRESH.match(text) or (self.is_request and request_log.MARK in text):
+            return True
+        if _UNQUOTED.search(text) is not None:
+            return True  # in a field it would have escapes
+        if self.text.rstrip().endswith(b"{") and text.strip()[:1] not in (b'"', b"}"):
             return True
         return text.startswith(b"{") and _is_object(text)
 
@@ -225,11 +235,11 @@ class Reader:
                 yield from self._quoted(around, text, start)
                 return
             scan = layouts.Scan()
-            end = _end(text, start.at, scan)
+            end = _end(text, start.at, scan) if at == 0 else scan.end_in(text, start.at)
             if end is None:
                 self._open[around.key] = _Open(around, text, start.is_request, scan)
                 return
-            part = _Part(text[at : start.at], text[start.at : end], text[end:])
+            part = _Part(text[at : start.at], text[start.at : end], text[end : end + TAIL_BYTES])
             if start.is_request:
                 yield from self._guarded(around.line, self._completed(around, part))
             elif kroxylicious.ENTRY_START.match(part.json):
@@ -243,21 +253,25 @@ class Reader:
     def _quoted(self, around: _Around, text: bytes, start: "_Start") -> Made:
         """A request in a quoted text: in JSON behind a prefix, a table, or a field."""
         around = around._replace(depth=around.depth + 1)
-        brace = text.find(b"{", 0, start.at)
-        while brace >= 0:
-            end = layouts.Scan().end_in(text, brace)
-            if (end is None or end > start.at) and start.quote != b'""':
-                if end is None:
-                    scan = layouts.Scan()
-                    scan.end_in(text, brace)
-                    self._open[around.key] = _Open(around, text, False, scan)
-                    return
-                if _is_object(text[brace:end]):
-                    part = _Part(text[:brace], text[brace:end], text[end:])
-                    yield from self._object(around, part)
-                    return
+        unfinished: _Open | None = None
+        brace = -1
+        for _ in range(BRACES_MAX if start.quote != b'""' else 0):
             brace = text.find(b"{", brace + 1, start.at)
-        yield from self._entry(around, layouts.unescaped(text, start.quote))
+            if brace < 0:
+                break
+            scan = layouts.Scan()
+            end = scan.end_in(text, brace)
+            if end is None:
+                unfinished = unfinished or _Open(around, text, False, scan)
+            elif end > start.at and _is_object(text[brace:end]):
+                part = _Part(text[:brace], text[brace:end], text[end : end + TAIL_BYTES])
+                yield from self._object(around, part)
+                return
+        plain = layouts.unescaped(text, start.quote)
+        if unfinished is not None and not _is_complete(plain):
+            self._open[around.key] = unfinished
+        else:
+            yield from self._entry(around, plain)
 
     def _completed(self, around: _Around, part: "_Part") -> Made:
         """A line of Kafka's request log."""
@@ -315,7 +329,7 @@ class Reader:
         before = set(self._open)
         opened = frozenset(key[2:] for key in before if key[:2] == stream)
         given = stamps(around.head + part.head)
-        made: list[Document | Left] = []
+        made: list[tuple[Key, Document | Left]] = []
         is_entry = False
         for found in layouts.inner(value, opened):
             is_entry = True
@@ -329,16 +343,17 @@ class Reader:
             )
             if isinstance(found.value, str):
                 text = found.value.rstrip("\r\n").encode()
-                made += self._guarded(around.line, self._continued(inside, text))
+                entries = self._guarded(around.line, self._continued(inside, text))
             else:
                 body = _Part(b"", msgspec.json.encode(found.value), b"")
-                made += self._guarded(around.line, self._completed(inside, body))
+                entries = self._guarded(around.line, self._completed(inside, body))
+            made += ((found.path, each) for each in entries)
         documents = _distinct(made)
         if documents:
             for key in set(self._open) - before:
                 del self._open[key]
-            made = [*documents, *(each for each in made if _is_alive(each))]
-        yield from made
+            yield from documents
+        yield from (each for _, each in made if _is_left(each, is_dead_too=not documents))
         if not is_entry:
             yield self._other(around, part.json)
 
@@ -423,14 +438,16 @@ class _Start(NamedTuple):
     quote: bytes = b""
 
 
-_QUOTE = re.compile(rb"\{\s*(\\+\"|\"\")")
+_UNQUOTED = re.compile(request_log.MARK + rb"\s*\{\s*\"(?!\")")
+_LIST = re.compile(rb"\s*[{\[]")
+_QUOTE = re.compile(rb"\{\s*(\\+\"|\"\"|&quot;|&#34;)")
 _HEADER = re.compile(rb"[^{]*(?=\{\s*\"header\")")
 
 
 def _start(text: bytes, at: int) -> _Start | None:
     """The next JSON object that may be an entry or wrap one."""
     opening = layouts.OPENING.match(text, at)
-    if opening is not None and (at == 0 or text[:1] in b"{["):
+    if opening is not None and (at == 0 or _LIST.match(text)):
         return _Start(opening.end())
     mark = text.find(request_log.MARK, at)
     if mark >= 0:
@@ -462,18 +479,27 @@ def _is_object(text: bytes) -> bool:
     return True
 
 
-def _distinct(made: list[Document | Left]) -> list[Document]:
-    """The documents in the fields of one wrapper, each once."""
-    found: dict[tuple[object, ...], Document] = {}
-    for each in made:
+def _is_complete(text: bytes) -> bool:
+    """Whether the request in a text has its end there."""
+    start = _start(text, 0)
+    return start is not None and layouts.Scan().end_in(text, start.at) is not None
+
+
+def _distinct(made: Sequence[tuple[Key, Document | Left]]) -> list[Document]:
+    """The documents in a wrapper; what another field has, too, counts once."""
+    found: dict[tuple[object, ...], Key] = {}
+    kept = []
+    for path, each in made:
         if isinstance(each, Document):
             duration = bytes(each.rest.get("responseTime", b""))
-            found.setdefault((each.connection, each.header.correlation_id, duration), each)
-    return list(found.values())
+            what = (each.connection, each.header.correlation_id, duration)
+            if found.setdefault(what, path) == path:
+                kept.append(each)
+    return kept
 
 
-def _is_alive(made: Document | Left) -> bool:
-    return isinstance(made, Left) and not made.is_dead
+def _is_left(made: Document | Left, is_dead_too: bool) -> bool:
+    return isinstance(made, Left) and (is_dead_too or not made.is_dead)
 
 
 def _too_large(size: int) -> UnreadableError:

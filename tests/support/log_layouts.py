@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from html import escape
 from typing import Any, NamedTuple
 
 Layout = Callable[[Sequence["Logged"]], bytes]
@@ -135,6 +136,30 @@ LAYOUTS: dict[str, Layout] = {
     "epoch s with fraction": lines(lambda line: f"{line.time / 1000:.3f} {line.message}"),
     "time behind": lines(lambda line: f"DEBUG {line.message} at {line.iso}"),
     "MDC behind": lines(lambda line: f"{line.text} {{requestId=7, user={{}}}}"),
+    "XML": lines(
+        lambda line: f'<Event timeMillis="{line.time}"><Message>{escape(line.message)}</Message>'
+    ),
+    "XML with CDATA": lines(
+        lambda line: f'<Event timeMillis="{line.time}"><![CDATA[{line.message}]]></Event>'
+    ),
+    "Logstash rubydebug": lines(
+        lambda line: "\n".join(
+            [
+                "{",
+                f'  "@timestamp" => {line.iso},',
+                f'  "message" => {json.dumps(line.message)}',
+                "}",
+            ]
+        )
+    ),
+    "journal as JSON": objects(
+        lambda line: {"__REALTIME_TIMESTAMP": f"{line.time}000", "MESSAGE": line.message}
+    ),
+    "journal as JSON of bytes": objects(
+        lambda line: {"__REALTIME_TIMESTAMP": f"{line.time}000", "MESSAGE": [*line.text.encode()]}
+    ),
+    "aws logs tail": lines(lambda line: f"{line.iso} kafka-1 {line.text}"),
+    "quoted mail": lines(lambda line: f"> {line.text}"),
     "two on a line": lambda log: " ".join(line.text for line in log).encode(),
     "colours": lines(lambda line: f"\x1b[36mkafka-1  | \x1b[0m{line.text}"),
     "Windows line ends": lambda log: b"\r\n".join(line.text.encode() for line in log),

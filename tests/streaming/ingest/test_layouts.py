@@ -10,6 +10,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from brokertwin.streaming.ingest.order import Sorter
 from brokertwin.streaming.ingest.pipeline import Reading, sort
 from brokertwin.streaming.ingest.stamps import stamp_of
 from brokertwin.streaming.ingest.summary import Summary
+from tests.support.examples import examples
 from tests.support.log_layouts import LAYOUTS, Layout, Logged
 from tests.support.requestlogs import logs_of, read
 
@@ -81,6 +83,40 @@ def test_a_layout_changes_nothing(tmp_path: Path, expected: list[Any], layout: L
     assert sorted(by_connection, key=lambda each: each[0]) == sorted(
         ([each[name] for name in key] for each in expected), key=lambda each: each[0]
     )
+
+
+BETWEEN = (
+    b"",
+    b"[2026-11-21 01:20:27,135] INFO Elected (kafka.coordinator.group.GroupCoordinator)\n",
+    b"java.io.IOException: broken pipe\n\tat a.b.C(D.java:1)\n\t... 3 more\n",
+    b'{"@timestamp": "2026-11-21T01:20:27.135Z", "message": "started", "kind": "Event"}\n',
+    b"advertised.listeners = {\n",
+    b"[\n",
+    b"timestamp,message\n",
+)
+
+
+@pytest.mark.parametrize("seed", range(examples(8)))
+def test_any_mixture_of_layouts_changes_nothing(
+    tmp_path: Path, expected: list[Any], seed: int
+) -> None:
+    """Each line in a layout of its own, in any order, some twice, with other lines between."""
+    random = Random(seed)
+    order = random.sample(range(LINES), LINES) + random.sample(range(LINES), 9)
+    content = b""
+    for number in order:
+        layout = random.choice(list(LAYOUTS.values()))
+        content += random.choice(BETWEEN) + layout([LOG[number]]).rstrip() + b"\n"
+    file = tmp_path / "requests.log"
+    file.write_bytes(content)
+    documents, summary = read(file, reading=Reading(broker=1))
+    found = in_order(documents)
+    assert not summary.dead, summary.examples
+    assert sorted(map(str, found)) == sorted(map(str, expected))
+    turns: dict[str, list[int]] = {}
+    for each in found:
+        turns.setdefault(each["connection"], []).append(each["requestHeader"]["correlationId"])
+    assert all(numbers == sorted(numbers) for numbers in turns.values())
 
 
 def tarred(data: bytes) -> bytes:
