@@ -55,6 +55,9 @@ def test_reasons_of_clients_are_shown() -> None:
     story = Groups(told.exchanges, GROUP).story()
     assert "member b has left: the consumer is being closed" in story[2].notes
     assert "reason: rebalance enforced by user" in story[-1].said
+    told.add("b", "HEARTBEAT", {"groupId": GROUP, "memberId": "b"}, {"errorCode": 25})
+    (refused,) = Groups(told.exchanges, GROUP).story()[-1].refused
+    assert refused.because.endswith("(h:2000) (the consumer is being closed).")
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,15 @@ def test_producer_without_batch_headers_is_known_by_its_transactional_id() -> No
     )
 
 
+def test_producer_whose_init_is_not_recorded_is_known_by_its_requests() -> None:
+    told = Told()
+    told.take_in("blue", 0)
+    told.init("green", 2)
+    told.write("blue", Error.INVALID_PRODUCER_EPOCH)
+    (found,) = told.found(producers.fenced)
+    assert (found.by, found.evidence[0].said[:13]) == (["green"], "has epoch 0; ")
+
+
 def test_two_producers_of_one_client_id_are_told_apart_by_what_the_connection_wrote() -> None:
     told = Told()
     told.init("app", 0)
