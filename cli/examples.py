@@ -17,6 +17,7 @@ EXAMPLES = {
     ),
     "kafka stop": ("brokertwin kafka stop",),
     "kafka status": ("brokertwin kafka status --json",),
+    "kafka tools": ("brokertwin kafka tools kafka-topics --bootstrap-server kafka:9092 --list",),
     "run": (
         "brokertwin run",
         "brokertwin run --bootstrap kafka:9092 --cluster shop --http-listen 0.0.0.0:9404",

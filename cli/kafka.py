@@ -34,6 +34,21 @@ Properties = Annotated[
     typer.Option("--property", metavar="NAME=VALUE", help="Broker property; repeatable."),
 ]
 
+RequestLog = Annotated[
+    bool,
+    typer.Option(
+        "--request-log", help="Write every request to kafka-request.log, for `audit` and `explain`."
+    ),
+]
+ToolName = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="Like kafka-topics; without it all tools are listed."),
+]
+ToolWords = Annotated[
+    list[str] | None, typer.Argument(metavar="ARGUMENT", help="Arguments of the tool.")
+]
+PASSED_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
 
 @app.callback()
 def kafka_command() -> None:
@@ -48,6 +63,7 @@ def kafka_command() -> None:
 def start(
     data_dir: DataDir = None,
     properties: Properties = None,
+    request_log: RequestLog = False,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -61,7 +77,9 @@ def start(
         )
     checked_broker_settings(given)
     broker = _broker(data_dir, config)
-    broker.start(given, say)
+    broker.start(given, say, request_log)
+    if request_log:
+        say(f"requests are logged in {broker.request_log}")
     _show(broker.status(), as_json)
 
 
@@ -83,6 +101,23 @@ def status(data_dir: DataDir = None, config: ConfigFile = None, as_json: AsJson 
     _show(now, as_json)
     if not now.running:
         raise typer.Exit(NOT_RUNNING)
+
+
+@app.command(context_settings=PASSED_ON)
+def tools(name: ToolName = None, words: ToolWords = None) -> None:
+    """Run one of Kafka's own command-line tools, fetched once; its exit code is this command's.
+
+    Everything behind the name goes to the tool: `brokertwin kafka tools kafka-topics --help`.
+    """
+    from brokertwin.kafka_io import kafka_tools
+
+    if name is None:
+        for each in kafka_tools.CLASSES:
+            typer.echo(each)
+        return
+    settings = settings_of(None)
+    code = kafka_tools.run(name, words or (), settings.home, settings.ivy_settings, say)
+    raise typer.Exit(code)
 
 
 def _broker(data_dir: Path | None, config: Path | None) -> "EmbeddedKafka":

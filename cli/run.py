@@ -330,7 +330,7 @@ def _query(
     look: "Callable[[], None]",
 ) -> "Ended":
     """Run the query and call `look` regularly. Exits if the query fails."""
-    from brokertwin.streaming import runner
+    from brokertwin.streaming import damaged_files, runner
 
     def looked() -> None:
         watched.pulse.beat()
@@ -339,7 +339,8 @@ def _query(
     try:
         return runner.run(job, stop, available_now, observe, session, looked)
     except runner.QueryFailed as failed:
-        show_error(UserError(f"The streaming query failed: {failed}"))
+        found = next(damaged_files.damaged(job.settings.checkpoint_dir), None)
+        show_error(found.error() if found else UserError(f"The streaming query failed: {failed}"))
         raise typer.Exit(NOT_CLEAN) from None
     finally:
         watched.pulse.stopping()

@@ -69,6 +69,16 @@ _PROBE_HEADER = {"requestApiKey": API_VERSIONS, "requestApiVersion": 0, "clientI
 
 _log = structlog.get_logger("brokertwin.gateway")
 
+TELL_S = 60.0
+OTHER_CELLS = "the job has other cells than when this gateway started: restart the gateway"
+MISPLACED = frozenset(
+    {
+        *(Reason.WRONG_KEY, Reason.WRONG_PARTITION, Reason.UNKNOWN_CLUSTER),
+        *(Reason.UNKNOWN_BROKER, Reason.REPLY_TO),
+    }
+)
+"""Why a job refuses what a gateway of another placement writes, as after `snapshot reshard`."""
+
 
 class _Waiting(NamedTuple):
     """What was written about a broker and is not answered."""
@@ -148,6 +158,7 @@ class SparkEngine:
         self._told: ToldSettings | None = None
         self._question = ""
         self._asked_at = -SETTINGS_S
+        self._told_misplaced_at = -TELL_S
         self._watching: asyncio.Task[None] | None = None
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -303,8 +314,18 @@ class SparkEngine:
             waiting = self._waiting.get(event_id)
             if waiting is not None and not waiting.future.done():
                 waiting.future.set_result(answer)
-                if (answer.error or {}).get("reason") == Reason.BROKER_STOPPED:
+                reason = (answer.error or {}).get("reason")
+                if reason == Reason.BROKER_STOPPED:
                     self.heed_broker(waiting.broker, True)
+                elif reason in MISPLACED:
+                    self._tell_misplaced(answer.error or {})
+
+    def _tell_misplaced(self, error: Mapping[str, object]) -> None:
+        """Log, once a minute, that the job has other cells than when this gateway started."""
+        assert self._loop is not None
+        if self._loop.time() - self._told_misplaced_at >= TELL_S:
+            self._told_misplaced_at = self._loop.time()
+            _log.error(OTHER_CELLS, cluster=self.cluster, **error)
 
     async def _watch(self) -> None:
         """Take Kafka's word on what was written, and notice when the job is silent."""

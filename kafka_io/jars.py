@@ -19,6 +19,7 @@ from brokertwin.kafka_io.java import java_executable
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"
 LOG4J_VERSION = "2.25.4"  # the one that this Kafka depends on
+BINDING = ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)
 DESCRIPTOR = "ivy.xml"
 TAIL_LINES = 15
 FETCHED = re.compile(
@@ -56,8 +57,12 @@ class JarSet:
 
 def kafka_jars() -> JarSet:
     """Apache Kafka's broker, with the logging binding that its release ships beside it."""
-    binding = ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)
-    return JarSet("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION, also=(binding,))
+    return JarSet("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION, also=(BINDING,))
+
+
+def tools_jars() -> JarSet:
+    """Apache Kafka's command-line tools."""
+    return JarSet("org.apache.kafka", "kafka-tools", KAFKA_VERSION, also=(BINDING,))
 
 
 def connector_jars() -> JarSet:

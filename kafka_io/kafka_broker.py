@@ -7,6 +7,7 @@ localhost only, on free ports, and keeps everything in one directory:
     log4j2.properties  how it logs
     kafka.pid          which process it is: pid, start time
     kafka.log, kafka.out   its log; what the JVM itself printed
+    kafka-request.log      its requests, if it was started with a request log
     data/              the logs of the partitions
 """
 
@@ -96,6 +97,25 @@ rootLogger.level = info
 rootLogger.appenderRef.file.ref = file
 """
 
+REQUEST_LOG4J = """\
+appender.request.type = RollingFile
+appender.request.name = request
+appender.request.fileName = ${sys:kafka.logs.dir}/kafka-request.log
+appender.request.filePattern = ${sys:kafka.logs.dir}/kafka-request-%i.log
+appender.request.layout.type = PatternLayout
+appender.request.layout.pattern = [%d] %p %m (%c)%n
+appender.request.policies.type = Policies
+appender.request.policies.size.type = SizeBasedTriggeringPolicy
+appender.request.policies.size.size = 100MB
+appender.request.strategy.type = DefaultRolloverStrategy
+appender.request.strategy.max = 3
+logger.request.name = kafka.request.logger
+logger.request.level = debug
+logger.request.additivity = false
+logger.request.appenderRef.request.ref = request
+"""
+"""What writes a request log that `audit` and `explain` read."""
+
 
 @dataclass(frozen=True)
 class BrokerStatus:
@@ -146,6 +166,7 @@ class EmbeddedKafka:
     ) -> None:
         self.home = home.absolute()
         self.log_file = self.home / "kafka.log"
+        self.request_log = self.home / "kafka-request.log"
         self._jars_home = jars_home
         self._ivy_settings = ivy_settings
         self._properties = self.home / "server.properties"
@@ -158,12 +179,14 @@ class EmbeddedKafka:
         self,
         settings: Mapping[str, str] | None = None,
         say: Callable[[str], None] = lambda _: None,
+        request_log: bool = False,
     ) -> str:
         """Start the broker and wait until it answers; a running one is left as it is.
 
         Args:
             settings: broker properties, by Kafka's names, over `DEFAULTS`.
             say: is told what takes long.
+            request_log: whether every request is written to `request_log`.
 
         Returns:
             The bootstrap address, `localhost:port`.
@@ -180,22 +203,30 @@ class EmbeddedKafka:
                 "Leave it out of --property.",
             )
         with self._lock():
-            return self._start(settings, say)
+            return self._start(settings, say, request_log)
 
-    def _start(self, settings: dict[str, str], say: Callable[[str], None]) -> str:
+    def _start(
+        self, settings: dict[str, str], say: Callable[[str], None], request_log: bool
+    ) -> str:
         if self._process() is not None:
-            return self._already_running(settings)
+            return self._already_running(settings, request_log)
         java = java_executable()
         files = jars.fetch(jars.kafka_jars(), self._jars_home, self._ivy_settings, say)
         command = [java, *self._classes(java, files[0].parent)]
-        (self.home / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
+        log4j = LOG4J + (REQUEST_LOG4J if request_log else "")
+        (self.home / "log4j2.properties").write_text(log4j, encoding="utf-8")
         former = self._bootstrap_of_last_start()
         for attempt in range(1, START_ATTEMPTS + 1):
             self._write_properties(settings)
             self._format(command)
-            process = self._launch([*command, HEAP, *self._java_options()])
-            if self._wait_until_started(process, last=attempt == START_ATTEMPTS):
-                break
+            try:
+                process = self._launch([*command, HEAP, *self._java_options()])
+                if self._wait_until_started(process, last=attempt == START_ATTEMPTS):
+                    break
+            except KeyboardInterrupt:
+                self.stop()
+                say("interrupted: the broker that was starting is stopped")
+                raise
         now = self._bootstrap_of_last_start() or ""
         if former not in (None, now):
             say(f"{former} is in use by another process; the broker listens on {now}")
@@ -233,12 +264,25 @@ class EmbeddedKafka:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """One start at a time, over all processes."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        with (self.home / "start.lock").open("w") as file:
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+            file = (self.home / "start.lock").open("w")
+        except OSError as error:
+            raise UserError(
+                f"The broker's directory {self.home} cannot be written: {error.strerror}.",
+                "Name another one with --data-dir.",
+            ) from None
+        with file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _already_running(self, settings: dict[str, str]) -> str:
+    def _already_running(self, settings: dict[str, str], request_log: bool) -> str:
+        log4j = _text(self.home / "log4j2.properties")
+        if request_log and REQUEST_LOG4J not in log4j:
+            raise UserError(
+                "The embedded broker runs already, without a request log.",
+                "Stop it first: brokertwin kafka stop",
+            )
         now = properties.read(self._properties)
         different = sorted(name for name, value in settings.items() if now.get(name) != value)
         if different:

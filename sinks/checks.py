@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 KEY = ["cluster", "group", "topic", "partition"]
 EXAMPLES_MAX = 5
+OF_COLUMNS = ("expect_table_columns_to_match_ordered_list", "expect_column_to_exist")
+"""The expectations that a column exists."""
 DEFAULT = "default"
 """Names our own suite where a file's path names another."""
 
@@ -39,7 +41,7 @@ class Finding(NamedTuple):
         expectation: its type in great-expectations, such as `expect_column_values_to_be_between`.
         columns: the columns that it looks at; empty for the table.
         unexpected: how many rows do not meet it; 0 where rows are not what it counts.
-        examples: some of the values, as text.
+        examples: some of the values, as text; or that a column does not exist.
         severity: critical, warning or info.
     """
 
@@ -76,7 +78,7 @@ def told(finding: Finding) -> str:
     """A finding in a few words."""
     what = " ".join((finding.expectation, ", ".join(finding.columns))).strip()
     if not finding.unexpected:
-        return f"{what} is not met"
+        return f"{what}: {finding.examples[0]}" if finding.examples else f"{what} is not met"
     rows = "1 row" if finding.unexpected == 1 else f"{finding.unexpected:,} rows"
     return f"{what}: {rows}, such as {', '.join(finding.examples)}"
 
@@ -160,7 +162,7 @@ def _check(frame: "pd.DataFrame", document: Document, docs: bool) -> Checked:
     batch = batches.get_batch({"dataframe": frame})
     suite = _suite(document)
     result = batch.validate(suite)
-    findings = [_finding(each) for each in result.results if not each.success]
+    findings = [_finding(each, frame.columns) for each in result.results if not each.success]
     html = _page(result) if docs else ""
     return Checked(len(suite.expectations), findings, len(frame), html)
 
@@ -249,15 +251,20 @@ def _page(result: Any) -> str:
     return data_docs.self_contained(page)
 
 
-def _finding(result: Any) -> Finding:
-    settings = result.expectation_config.kwargs
-    columns = settings.get("column_list") or [settings.get("column")]
+def _finding(result: Any, there: Iterable[str]) -> Finding:
+    """An expectation that is not met; `there` are the columns of the rows."""
+    config = result.expectation_config
+    named = [config.kwargs.get(key) for key in ("column", "column_A", "column_B")]
+    columns = [name for name in [*(config.kwargs.get("column_list") or ()), *named] if name]
     found = result.result
-    values = found.get("partial_unexpected_list") or []
+    values = [str(value) for value in found.get("partial_unexpected_list") or ()][:EXAMPLES_MAX]
+    missing = [name for name in columns if name not in set(there)]
+    if missing and config.type not in OF_COLUMNS:
+        values = [f"there is no column {', '.join(missing)}"]
     return Finding(
-        expectation=result.expectation_config.type,
-        columns=[column for column in columns if column is not None],
+        expectation=config.type,
+        columns=columns,
         unexpected=int(found.get("unexpected_count") or 0),
-        examples=[str(value) for value in values][:EXAMPLES_MAX],
-        severity=str(getattr(result.expectation_config.severity, "value", "critical")),
+        examples=values,
+        severity=str(getattr(config.severity, "value", "critical")),
     )

@@ -12,6 +12,7 @@ Source: OffsetsMessageFormatter, DumpLogSegments, GroupMetadataManager.formatRec
 OffsetAndMetadata.toString and ConsumerGroupCommand in Kafka 0.10 to 4.3; kcat's json.c.
 """
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -25,6 +26,13 @@ from brokertwin.state.observed.offset_history import Move, Written
 
 NOT_SHOWN = "not in this output"
 """Who committed an offset: only the cluster's own rows of groups say it."""
+
+DECODER = json.JSONDecoder()
+LONGEST = 1_000_000
+"""Characters of a document, at most; group metadata may be long."""
+
+UNENDED = "Unterminated string"
+CUT = "the JSON document is cut"
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 NO_EPOCH = -1
@@ -93,6 +101,7 @@ class PastedOffsets:
         self._partition = -1
         self._columns: list[str] = []
         self._producer: int | None = None
+        self._begun, self._begun_at = "", 0
         self._pending: dict[int, list[tuple[Written, OffsetKey, OffsetValue | None]]]
         self._pending = defaultdict(list)
 
@@ -101,14 +110,17 @@ class PastedOffsets:
         for number, line in enumerate(lines, 1):
             text = line.strip().removeprefix("\ufeff")
             try:
-                yield from self._read(number, text)
+                if self._begun or text.startswith("{"):
+                    yield from self._documents(number, text)
+                else:
+                    yield from self._read(number, text)
             except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
                 self.unread[number] = str(error) or type(error).__name__
+        if self._begun:
+            self.unread[self._begun_at] = CUT
 
     def _read(self, number: int, text: str) -> Iterator[Move]:
-        if text.startswith("{"):
-            yield from self._document(number, msgspec.json.decode(text))
-        elif found := FORMATTED.fullmatch(text):
+        if found := FORMATTED.fullmatch(text):
             key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
             value = None if found["value"] in GONE else _value(found["value"])
             yield self._moved(_at(number, value), key, value)
@@ -133,6 +145,26 @@ class PastedOffsets:
         return Move(row, key, before, value, NOT_SHOWN)
 
     # JSON
+
+    def _documents(self, number: int, text: str) -> Iterator[Move]:
+        """A line of JSON: several documents without a space, one, or a part of one."""
+        if text.startswith('{"') and self._begun.count("\n") == 1:
+            self.unread[self._begun_at], self._begun = CUT, ""  # a document begins anew
+        if not self._begun:
+            self._begun_at = number
+        self._begun += f"{text}\n"
+        while self._begun.startswith("{"):
+            try:
+                document, end = DECODER.raw_decode(self._begun)
+            except json.JSONDecodeError as error:
+                is_cut = error.pos >= len(self._begun.rstrip()) or error.msg.startswith(UNENDED)
+                if not is_cut or len(self._begun) > LONGEST:
+                    self._begun = ""
+                    raise
+                return
+            self._begun = self._begun[end:].lstrip()
+            yield from self._document(number, document)
+        self._begun = ""
 
     def _document(self, number: int, document: Any) -> Iterator[Move]:
         key = document.get("key")

@@ -26,7 +26,15 @@ from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.core import waiting
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Tables
-from brokertwin.streaming import checkpoint_log, facts, job, measures, state_reader, torn_logs
+from brokertwin.streaming import (
+    checkpoint_log,
+    damaged_files,
+    facts,
+    job,
+    measures,
+    state_reader,
+    torn_logs,
+)
 from brokertwin.streaming.clock import Clock, now_ms
 from brokertwin.streaming.measures import Counts, Progress, progress_of
 from brokertwin.streaming.read_ahead import ReadAhead, reading_ahead
@@ -117,6 +125,7 @@ def prepared(
         names = [name for each in placed for name in each.cells]
         facts.check(checkpoint, settings, names, topics.check(client, settings))
         torn_logs.mend(checkpoint, say)
+        damaged_files.check_metadata(checkpoint)
         _upgrade(checkpoint, say)
         topic_id = topics.prepare(client, settings, say)
         _check_events_are_there(client, settings, say)

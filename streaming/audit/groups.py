@@ -180,7 +180,7 @@ class Membership:
         return str((exchange.response or {}).get("memberId") or exchange.body().get("memberId"))
 
     def _trigger(self, what: str, member: str, exchange: Exchange) -> Trigger:
-        reason = "" if what == "dropped" else exchange.body().get("reason") or ""
+        reason = exchange.body().get("reason") or "" if what == "joined again" else ""
         return Trigger(what, self.clients.get(member, "?"), member, exchange, reason)
 
 

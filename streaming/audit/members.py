@@ -117,6 +117,9 @@ def came_back(history: History) -> Iterator[Finding]:
         seconds = (exchange.time - last.exchange.end) / 1000
         reason = f" ({last.reason})" if last.reason else ""
         said = f"left by {last.exchange.id}{reason}, and came back after {seconds:.1f} s"
+        limit_ms = exchange.body().get("rebalanceTimeoutMs", -1)
+        if limit_ms >= 0 and not last.reason:
+            said += f"; its rebalance timeout (max.poll.interval.ms) is {limit_ms} ms"
         found[key].append(Evidence.of(exchange, said))
         if not last.reason:
             without_reason.add(key)

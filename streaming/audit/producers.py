@@ -279,7 +279,8 @@ def sequences(history: History) -> Iterator[Finding]:
                 found[batch.error, subject].append(Evidence.of(exchange, said))
         nameless = {*bodies.errors(exchange.response)}.intersection(OF_SEQUENCES)
         for code in nameless - {batch.error for batch in batches}:
-            found[code, "producer ?"].append(Evidence.of(exchange))
+            subject = f"producer {body.get('transactionalId') or '?'}"
+            found[code, subject].append(Evidence.of(exchange))
     for (code, subject), evidence in found.items():
         is_gap = code == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
         who = names_of(each.client for each in evidence)

@@ -163,7 +163,9 @@ class Epochs:
         if not first and len([each for each in own if each.former < 0]) > 1:
             own = []  # several producers of one client id: the request may be of any
         if not own:
-            return Holder(known[-1].producer_id, -1, name)
+            used = self._used_by(exchange, name)
+            is_same = used.producer_id == known[-1].producer_id
+            return used if is_same else Holder(known[-1].producer_id, -1, name)
         held = first[-1] if first else own[0]
         for each in own[own.index(held) + 1 :]:
             if each.former == held.epoch:

@@ -58,6 +58,7 @@ class Groups:
         self._begun: Exchange | None = None
         self._members: dict[str, Exchange] = {}
         self._gone: dict[str, Exchange] = {}
+        self._reasons: dict[str, str] = {}
         self._left: Exchange | None = None
         self._told: set[tuple[str, int, str]] = set()
         asked = in_order(exchanges, APIS)
@@ -107,6 +108,7 @@ class Groups:
         elif exchange.api == "LEAVE_GROUP" and not is_refused:
             for member, reason in _leaving(body):
                 self._leave(member, exchange)
+                self._reasons[member] = f" ({reason})" if reason else ""
                 yield f"member {member} has left" + (f": {reason}" if reason else "")
         elif exchange.api in deliveries.APIS:
             yield from self._shared.notes(exchange, body)
@@ -211,7 +213,8 @@ class Groups:
             return f"{instance} is held by {words(later[-1])}." if later else ""
         if code == Error.UNKNOWN_MEMBER_ID:
             if member in self._gone:
-                return f"The member has left: {words(self._gone[member])}."
+                reason = self._reasons.get(member, "")
+                return f"The member has left: {words(self._gone[member])}{reason}."
             if member in self._members:
                 return (
                     f"The member joined by {words(self._members[member])}, and its session has"

@@ -76,10 +76,7 @@ class Producers:
 
     def ending(self) -> list[str]:
         """Who has which epoch, and the last five batches of each partition."""
-        lines = [
-            f"producer {producer_id} is in epoch {given.epoch} since {given.words}"
-            for producer_id, given in sorted(self.epochs.items())
-        ]
+        lines = self._in_epochs()
         for (topic, partition, producer_id), kept in sorted(self.batches.items()):
             batches = ", ".join(
                 f"{each.batch.first} to {each.batch.last} at offset {each.batch.offset}"
@@ -88,6 +85,18 @@ class Producers:
             if batches:
                 of = f"producer {producer_id}, last sequences in {topic}-{partition}"
                 lines.append(f"{of}: {batches}")
+        return lines
+
+    def _in_epochs(self) -> list[str]:
+        """Which epoch each producer is in: a response gave it, or abort markers show it."""
+        lines = []
+        for producer_id, given in sorted(self.epochs.items()):
+            epoch, since = given.epoch, given.words
+            aborts = self._of_epochs.aborts[producer_id]
+            newest = max(aborts, key=lambda each: each.epoch, default=None)
+            if newest is not None and newest.epoch > epoch:
+                epoch, since = newest.epoch, words(newest.marker)
+            lines.append(f"producer {producer_id} is in epoch {epoch} since {since}")
         return lines
 
     def _find(self, key: str) -> None:

@@ -87,11 +87,7 @@ class Transactions(Producers):
 
     def ending(self) -> list[str]:
         """Each transaction, and who has which epoch."""
-        epochs = [
-            f"producer {producer_id} is in epoch {given.epoch} since {given.words}"
-            for producer_id, given in sorted(self.epochs.items())
-        ]
-        return [each.words for each in self.told] + epochs
+        return [each.words for each in self.told] + self._in_epochs()
 
     @property
     def _open(self) -> Transaction | None:

@@ -29,7 +29,7 @@ from brokertwin.errors import UserError
 from brokertwin.gateway import answer_reader, spark_engine
 from brokertwin.gateway.engine import EdgeRequest, UnansweredError
 from brokertwin.gateway.protocol.frames import decode_response
-from brokertwin.gateway.spark_engine import THROTTLE_MAX_MS, SparkEngine
+from brokertwin.gateway.spark_engine import OTHER_CELLS, THROTTLE_MAX_MS, SparkEngine
 from brokertwin.kafka_io import placement, topics
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topic_reader import ID_HEADER, Row, consumer, is_end, row_of
@@ -37,10 +37,11 @@ from brokertwin.kafka_io.topic_writer import NewRow, write_all
 from brokertwin.kafka_io.topics import full_name
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.output_rows import Refused
 from brokertwin.state.core import outputs
 from brokertwin.state.core.api import NotBuilt
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind
+from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.streaming import job
 from tests.support.batches import batch
@@ -318,6 +319,25 @@ def test_a_dead_letter_is_an_error_answer(
         (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
         assert (topic["name"], topic["errorCode"]) == ("any", error)
         hand_driven.stop()
+
+
+def test_gateway_of_an_older_placement_says_that_it_has_to_restart(
+    hand_driven: HandDrivenJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Any:
+        raise Refused(Reason.WRONG_KEY, "no cell of this job has the key 'a.9'")
+
+    api = msgspec.structs.replace(BUILT[METADATA], handle=fails)
+    monkeypatch.setitem(BUILT, METADATA, api)
+    hand_driven.start()
+    with capture_logs() as logs, serving(engine_of(hand_driven)) as running:
+        with running.client() as client:
+            for _ in range(2):
+                (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
+                assert topic["errorCode"] != Error.NONE
+        hand_driven.stop()
+    (told,) = [log for log in logs if log["event"] == OTHER_CELLS]
+    assert told["detail"] == "no cell of this job has the key 'a.9'"
 
 
 def test_an_event_that_kafka_does_not_take_closes_its_connection(

@@ -70,3 +70,12 @@ def test_nothing_is_sent_and_nothing_is_left_behind(
     assert reached == []
     assert [path.name for path in tmp_path.iterdir()] == ["snapshots"]
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_suite_that_names_a_missing_column_says_so(tmp_path: Path) -> None:
+    offsets_snapshot.write(tmp_path, 1, [GOOD], {}, 1)
+    kwargs = {"column": "lag", "min_value": 0}
+    wanted = [{"type": "expect_column_values_to_be_between", "kwargs": kwargs}]
+    suite = {"name": "mine", "expectations": wanted}
+    result = checks.check_snapshot(offsets_snapshot.manifest_path(tmp_path, 1), suite)
+    assert result.critical == ["expect_column_values_to_be_between lag: there is no column lag"]

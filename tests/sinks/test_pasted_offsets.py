@@ -85,6 +85,24 @@ def test_json_of_kafka_4(kind: object) -> None:
     assert list(pasted.unread) == [4]
 
 
+@pytest.mark.parametrize("layout", ["joined", "indented", "cut"])
+def test_json_in_other_layouts(layout: str) -> None:
+    """The formatter of Kafka 4.3 writes no line ends; `jq` indents."""
+    key = {"type": 1, "data": {"group": "parcels", "topic": "scans", "partition": 0}}
+    documents = [
+        {"key": key, "value": {"version": 4, "data": {"offset": at, "commitTimestamp": AT}}}
+        for at in (6, 2)
+    ]
+    indent = 2 if layout == "indented" else None
+    texts = [json.dumps(each, indent=indent) for each in documents]
+    if layout == "cut":
+        texts.insert(1, texts[0][:40])
+    text = ("" if layout == "joined" else "\n").join(texts)
+    moves, pasted = read("$ cat", *text.splitlines())
+    assert [offset for _, offset, _ in moves] == [6, 2]
+    assert pasted.unread == ({3: "the JSON document is cut"} if layout == "cut" else {})
+
+
 @pytest.mark.parametrize(
     ("record", "offset"),
     [

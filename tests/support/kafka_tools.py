@@ -9,16 +9,14 @@ from typing import NamedTuple, Self
 
 from brokertwin.kafka_io import jars
 from brokertwin.kafka_io.java import java_executable
+from brokertwin.kafka_io.kafka_tools import PACKAGE
 from brokertwin.settings import default_home
 
 TIMEOUT_S = 600
 STEP_TIMEOUT_S = 60
 DRIVER = Path(__file__).with_name("KafkaTools.java")
-PACKAGE = "org.apache.kafka.tools"
 
-
-BINDING = ("org.apache.logging.log4j", "log4j-slf4j-impl", jars.LOG4J_VERSION)
-TOOLS = jars.JarSet("org.apache.kafka", "kafka-tools", jars.KAFKA_VERSION, also=(BINDING,))
+TOOLS = jars.tools_jars()
 STREAMS, *CONNECT = (
     jars.JarSet("org.apache.kafka", name, jars.KAFKA_VERSION)
     for name in ("kafka-streams", "connect-runtime", "connect-file")

@@ -55,6 +55,9 @@ def test_reasons_of_clients_are_shown() -> None:
     story = Groups(told.exchanges, GROUP).story()
     assert "member b has left: the consumer is being closed" in story[2].notes
     assert "reason: rebalance enforced by user" in story[-1].said
+    told.add("b", "HEARTBEAT", {"groupId": GROUP, "memberId": "b"}, {"errorCode": 25})
+    (refused,) = Groups(told.exchanges, GROUP).story()[-1].refused
+    assert refused.because.endswith("(h:2000) (the consumer is being closed).")
 
 
 @pytest.mark.parametrize(
@@ -95,10 +98,14 @@ def test_member_of_the_consumer_protocol_that_left_and_came_back() -> None:
     told = Told()
     for epoch in (0, -1, 0):
         asked = {"groupId": GROUP, "memberId": "m", "memberEpoch": epoch}
+        asked |= {"rebalanceTimeoutMs": 6000}
         answer = {"errorCode": 0, "memberId": "m", "memberEpoch": epoch}
         told.add("a", "CONSUMER_GROUP_HEARTBEAT", asked, answer)
     (found,) = told.found(members.came_back)
-    assert found.evidence[0].said == "left by h:1000, and came back after 1.0 s"
+    assert found.evidence[0].said == (
+        "left by h:1000, and came back after 1.0 s; its rebalance timeout (max.poll.interval.ms) is"
+        " 6000 ms"
+    )
 
 
 def handed_out(told: Told, member: str, timeout_ms: int) -> None:

@@ -101,7 +101,13 @@ def test_story_of_a_transaction_says_who_aborted_it() -> None:
     entries = {each.api: each for each in found.story()}
     assert entries["WRITE_TXN_MARKERS"].said == ABORTED
     assert entries["END_TXN"].refused[0].because == f"The{ABORTED[3:]}."
-    assert found.ending()[0] == f"transaction 1, producer 7 epoch 0: {ABORTED}; orders-0"
+    assert found.ending() == [
+        f"transaction 1, producer 7 epoch 0: {ABORTED}; orders-0",
+        (
+            "producer 7 is in epoch 1 since client broker-1-txn-marker-sender's WRITE_TXN_MARKERS"
+            " at 12:00:12.000 (h:12000)"
+        ),
+    ]
 
 
 def test_producer_without_batch_headers_is_known_by_its_transactional_id() -> None:
@@ -115,6 +121,15 @@ def test_producer_without_batch_headers_is_known_by_its_transactional_id() -> No
     assert found.evidence[0].said == (
         "has epoch 0; 2 since client green's INIT_PRODUCER_ID at 12:00:02.000 (h:2000)"
     )
+
+
+def test_producer_whose_init_is_not_recorded_is_known_by_its_requests() -> None:
+    told = Told()
+    told.take_in("blue", 0)
+    told.init("green", 2)
+    told.write("blue", Error.INVALID_PRODUCER_EPOCH)
+    (found,) = told.found(producers.fenced)
+    assert (found.by, found.evidence[0].said[:13]) == (["green"], "has epoch 0; ")
 
 
 def test_two_producers_of_one_client_id_are_told_apart_by_what_the_connection_wrote() -> None:

@@ -1,0 +1,93 @@
+"""Kafka's own command-line tools, run from its jars: no Kafka has to be installed."""
+
+import difflib
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import jars
+from brokertwin.kafka_io.java import java_executable
+
+PACKAGE = "org.apache.kafka.tools"
+CLASSES = {
+    "kafka-acls": "AclCommand",
+    "kafka-broker-api-versions": "BrokerApiVersionsCommand",
+    "kafka-client-metrics": "ClientMetricsCommand",
+    "kafka-cluster": "ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "consumer.ConsoleConsumer",
+    "kafka-console-producer": "ConsoleProducer",
+    "kafka-console-share-consumer": "consumer.ConsoleShareConsumer",
+    "kafka-consumer-groups": "consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": "ConsumerPerformance",
+    "kafka-delegation-tokens": "DelegationTokenCommand",
+    "kafka-delete-records": "DeleteRecordsCommand",
+    "kafka-dump-log": "DumpLogSegments",
+    "kafka-e2e-latency": "EndToEndLatency",
+    "kafka-features": "FeatureCommand",
+    "kafka-get-offsets": "GetOffsetShell",
+    "kafka-groups": "GroupsCommand",
+    "kafka-jmx": "JmxTool",
+    "kafka-leader-election": "LeaderElectionCommand",
+    "kafka-log-dirs": "LogDirsCommand",
+    "kafka-metadata-quorum": "MetadataQuorumCommand",
+    "kafka-producer-perf-test": "ProducerPerformance",
+    "kafka-reassign-partitions": "reassign.ReassignPartitionsCommand",
+    "kafka-replica-verification": "ReplicaVerificationTool",
+    "kafka-share-groups": "consumer.group.ShareGroupCommand",
+    "kafka-streams-application-reset": "StreamsResetter",
+    "kafka-streams-groups": "streams.StreamsGroupCommand",
+    "kafka-topics": "TopicCommand",
+    "kafka-transactions": "TransactionsCommand",
+    "kafka-verifiable-consumer": "VerifiableConsumer",
+    "kafka-verifiable-producer": "VerifiableProducer",
+}
+"""Name of a script in Kafka's `bin` to the class that it runs, in `PACKAGE` or with its own one."""
+
+
+def class_of(name: str) -> str:
+    """The class of a tool, named with or without `kafka-` and `.sh`.
+
+    Raises:
+        UserError: there is no such tool.
+    """
+    plain = name.removesuffix(".sh")
+    known = CLASSES.get(plain) or CLASSES.get(f"kafka-{plain}")
+    if known is None:
+        near = difflib.get_close_matches(plain, CLASSES, 1)
+        hint = f"Did you mean {near[0]}?" if near else "Without a name all are listed."
+        raise UserError(f"Kafka has no tool {name}.", hint)
+    return known if known.startswith("kafka.") else f"{PACKAGE}.{known}"
+
+
+def run(
+    name: str,
+    words: Sequence[str],
+    jars_home: Path,
+    ivy_settings: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Run a tool, with this process's standard streams; return its exit code.
+
+    Args:
+        name: of the tool.
+        words: its arguments.
+        jars_home: the directory of `Settings.home`, where the jars lie.
+        ivy_settings: an Ivy settings file for fetching them, if a mirror is to be used.
+        say: receives what takes long.
+
+    Raises:
+        UserError: no such tool, no Java, or the jars cannot be fetched.
+    """
+    wanted = class_of(name)
+    sets = [jars.tools_jars()]
+    sets += [jars.kafka_jars()] if wanted.startswith("kafka.") else []
+    found = [jar for each in sets for jar in jars.fetch(each, jars_home, ivy_settings, say)]
+    path = ":".join(map(str, found))
+    command = [java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", path, wanted]
+    with subprocess.Popen([*command, *words]) as tool:
+        try:
+            return tool.wait()
+        except KeyboardInterrupt:  # the tool has got the signal, too
+            return tool.wait()
