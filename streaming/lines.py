@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.streaming import unpacked
@@ -114,8 +114,8 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
         with path.open("rb") as raw:
             yield raw
     else:
-        stdin = sys.stdin.buffer
-        yield stdin if isinstance(stdin, io.BufferedReader) else io.BufferedReader(stdin)  # type: ignore[arg-type]
+        stdin: Any = sys.stdin.buffer
+        yield stdin if isinstance(stdin, io.BufferedReader) else io.BufferedReader(stdin)
 
 
 def _counted(

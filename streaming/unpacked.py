@@ -77,7 +77,8 @@ def _zipped(raw: IO[bytes]) -> Iterator[tuple[str, Iterable[bytes]]]:
         names = [each for each in archive.namelist() if not each.endswith("/")]
         for name in names:
             with archive.open(name) as member:
-                for _, lines in members(io.BufferedReader(member), lambda: None):  # type: ignore[arg-type]
+                inner = io.BufferedReader(member)  # type: ignore[arg-type]
+                for _, lines in members(inner, lambda: None):
                     yield (name if len(names) > 1 else ""), lines
 
 
@@ -86,7 +87,8 @@ def _in_tar(stream: IO[bytes]) -> Iterator[tuple[str, Iterable[bytes]]]:
         for each in archive:
             member = archive.extractfile(each)
             if member is not None:
-                for _, lines in members(io.BufferedReader(member), lambda: None):  # type: ignore[arg-type]
+                inner = io.BufferedReader(member)  # type: ignore[arg-type]
+                for _, lines in members(inner, lambda: None):
                     yield each.name, lines
 
 

@@ -40,7 +40,7 @@ def test_who_was_fenced_and_why_in_ten_minutes(tmp_path: Path) -> None:
     assert f"{refused} 47 INVALID_PRODUCER_EPOCH because client billing-pod-2's" in explained
     assert "bumped the epoch to 2; client billing-pod-1 has 0." in explained
     assert "use each id in one instance only" in explained
-    assert meant.startswith("# 47 INVALID_PRODUCER_EPOCH")
+    assert meant.startswith("47 INVALID_PRODUCER_EPOCH")
 
 
 def test_what_the_readme_shows_is_what_is_said(tmp_path: Path) -> None:

@@ -124,7 +124,9 @@ def test_an_error_has_its_page(empty_directory: Path) -> None:
     by_name = brokertwin("explain", "error", "invalid_producer_epoch", cwd=empty_directory)
     by_code = brokertwin("explain", "error", 47, cwd=empty_directory)
     assert by_name.stdout == by_code.stdout
-    assert by_name.stdout.startswith("47 INVALID_PRODUCER_EPOCH\n\nThe broker knows a newer epoch")
+    assert by_name.stdout.startswith(
+        "47 INVALID_PRODUCER_EPOCH\n\nThe request has an older producer epoch"
+    )
     parts = ("Retriable: no", "Source: KIP-98", "Cause: ", "What to do: ", "In a recording: ")
     assert [part for part in parts if f"\n{part}" not in by_name.stdout] == []
     assert not set("`|#[]").intersection(by_name.stdout), "no Markdown on a terminal"

@@ -6,6 +6,7 @@ the same. A recording has the states in which nothing more happens by itself. Ou
 during a replay and moves on until our broker is in the recorded state.
 """
 
+import time
 from collections.abc import Iterator
 
 from brokertwin.gateway.protocol.frames import decode_response
@@ -25,6 +26,10 @@ WITHOUT = ("Dead", "Empty")
 NOBODY: Body = {"groupState": "Dead", "members": []}
 STEP_MS, LOOKS = 50, 400
 """How much of our time passes after a look, and how often a replay looks at most."""
+
+LOOKS_BEFORE_STEP, LOOK_PAUSE_S = 10, 0.005
+"""Our broker gets this many looks before its time passes: a response may still be on its way, and
+sessions of 150 ms must not expire for that."""
 
 Quiet = tuple[Body, dict[str, Body], int]
 """The group, the responses that have come by place, and how many phases have ended with time."""
@@ -186,9 +191,11 @@ class WaitingSides:
         return real.group, come, self._walk.short_phases
 
     def _is_as(self, come: dict[str, Body]) -> bool:
-        """Look at our broker; let its time pass if it is not in the recorded state yet."""
-        self._ours.look()
-        if self._ours.group == self._real.group and self._ours.come.keys() == come.keys():
-            return True
+        """Look at our broker; let its time pass if it does not come to the recorded state."""
+        for _ in range(LOOKS_BEFORE_STEP):
+            self._ours.look()
+            if self._ours.group == self._real.group and self._ours.come.keys() == come.keys():
+                return True
+            time.sleep(LOOK_PAUSE_S)
         self._clock.now += STEP_MS
         return False
