@@ -42,7 +42,7 @@ GRACE_MS = 2_000
 class Given(NamedTuple):
     """An epoch that a response gave to a client.
 
-    `former` is the epoch that the request had; -1 for a producer that begins anew.
+    `former` is the epoch that the request had; -1 for a new producer.
     """
 
     producer_id: int
@@ -106,7 +106,7 @@ class Abort(NamedTuple):
 
 
 class _Requests(NamedTuple):
-    """What was asked about one producer, in the order of the responses."""
+    """The requests of one producer, in the order of their responses."""
 
     begun: list[Begun]
     ended: list[Exchange]
@@ -151,7 +151,7 @@ class Epochs:
         """The producer of a request that has a transactional id and no batch headers.
 
         Its epoch is the one that the same client had when a Produce of the connection succeeded
-        last, and what that client has made of it since. It is -1 if that is not recorded.
+        last, raised by its own requests since then. If that is not recorded, it is -1.
         """
         known = [each for each in self._ids[name or ""] if each.exchange.end <= exchange.end]
         if not known:

@@ -103,7 +103,7 @@ class Partitions:
             for broker, end in known.log_ends.items()
         }
         told = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
-        assumed = " (as it was told, or by an in-sync set that nothing tells)"
+        assumed = " (from a response, or assumed because the in-sync set is not recorded)"
         is_known = known.high_watermark != UNKNOWN
         how = assumed if known.is_assumed else " or later" if known.is_least else ""
         high_watermark = f"{known.high_watermark}{how}" if is_known else "not recorded"
