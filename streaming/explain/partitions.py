@@ -300,8 +300,8 @@ def _moved(samples: Sequence[Sample]) -> Iterator[str]:
             sample = samples[-1]
             later = " or later" if sample.is_least else ""
             told = sample.high_watermark
-            is_alone = sample.is_least and not sample.is_assumed and len(sample.isr) <= 1
-            high_watermark = f"{told}{later if is_alone else ''}" if told != UNKNOWN else "unknown"
+            hw_later = " or later" if sample.is_hw_least else ""
+            high_watermark = f"{told}{hw_later}" if told != UNKNOWN else "unknown"
             yield f"the log ends at {max(ends)}{later}, high watermark {high_watermark}"
 
 
