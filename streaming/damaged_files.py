@@ -11,7 +11,7 @@ from brokertwin.streaming import store_files
 
 METADATA = "metadata"
 HINT = (
-    "Restore a snapshot with `brokertwin snapshot restore` (docs/operations.md), or start anew with"
+    "Restore a snapshot with `brokertwin snapshot restore` (docs/operations.md), or start with"
     " another --checkpoint."
 )
 

@@ -44,6 +44,7 @@ class Replicas(msgspec.Struct):
         high_watermark: by rule.
         is_assumed: whether the HW was adopted from an answer, or follows from an ISR that was
             assumed.
+        answered: the HW that the leader's last response had.
         told: broker to the HW that it was last told as a follower.
         progress: follower to how it kept up in this leader epoch.
     """
@@ -62,6 +63,7 @@ class Replicas(msgspec.Struct):
     ends: dict[int, int] = {}
     high_watermark: int = UNKNOWN
     is_assumed: bool = True
+    answered: int = UNKNOWN
     told: dict[int, int] = {}
     progress: dict[int, Progress] = {}
 
@@ -83,7 +85,8 @@ class Replicas(msgspec.Struct):
     @property
     def is_least(self) -> bool:
         """Whether the HW by rule may be greater, because it is the LEO of a leader alone."""
-        return self.end_is_least and not self.is_assumed and not self.followers
+        is_derived = not self.is_assumed and self.high_watermark != self.answered
+        return self.end_is_least and is_derived and not self.followers
 
     @property
     def log_ends(self) -> dict[int, int]:
@@ -105,6 +108,7 @@ class Replicas(msgspec.Struct):
             self.leader_end, self.end_is_least = end, True
             self.high_watermark = min(told, end) if end != UNKNOWN else told
             self.is_assumed = self.high_watermark == UNKNOWN
+            self.answered = UNKNOWN
             self.ends = {}
             self.progress = {}
         self.lost = self.led_by if leader == UNKNOWN else UNKNOWN

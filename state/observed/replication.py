@@ -49,7 +49,7 @@ class Sample(NamedTuple):
     """What a partition was like from a moment on, in ms since 1970.
 
     `why` is the fact by which it changed, `place` the line that shows it. `is_least` is true if
-    the leader's log may have ended later than `ends` has it.
+    the leader's log may have ended later than `ends` has it, `is_hw_least` the same of the HW.
     """
 
     time: float
@@ -64,6 +64,7 @@ class Sample(NamedTuple):
     why: str
     place: str
     is_least: bool = False
+    is_hw_least: bool = False
 
 
 class Difference(NamedTuple):
@@ -252,6 +253,7 @@ class ReplicationObserver:
         another thread: then it may be either (`DelayedOperationPurgatory.tryCompleteElseWatch`).
         The log ends at the HW or later.
         """
+        known.answered = told
         is_news = known.append(told)
         if told in (known.high_watermark, before):
             self.agreed[known.topic_id, known.partition] += 1
@@ -452,6 +454,7 @@ class ReplicationObserver:
                 why,
                 self._exchange.place,
                 known.end_is_least,
+                known.is_least,
             )
         )
 

@@ -149,6 +149,11 @@ def waiting(history: History) -> Iterator[Finding]:
             kept_ms = body.get("sessionTimeoutMs", 0)
             pending[group].append(Pending(answer["memberId"], exchange, kept_ms))
         elif not answer.get("errorCode"):
+            pending[group] = [
+                each
+                for each in pending[group]
+                if each.exchange.end + each.session_timeout_ms + NEAR_MS >= exchange.end
+            ]
             for each in pending[group]:
                 user = used.get((group, each.member))
                 expires = each.exchange.end + each.session_timeout_ms

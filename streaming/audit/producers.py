@@ -240,7 +240,7 @@ def _is_overdue_commit(history: History, asked: Asked, holder: Holder) -> bool:
 
 
 def late(history: History) -> set[str]:
-    """The places of requests that `timed_out` tells of."""
+    """The places of requests that `timed_out` reports."""
     return {asked.exchange.id for asked, _ in _too_late(history)}
 
 

@@ -9,8 +9,10 @@ Source: TransactionCoordinator.endTransaction, abortTimedOutTransactions, KIP-89
 """
 
 import re
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from brokertwin.state.core.errors import Error
@@ -19,6 +21,9 @@ from brokertwin.streaming.explain.bodies import NO_PRODUCER, Holder
 from brokertwin.streaming.explain.own_clients import is_brokers_own
 from brokertwin.streaming.explain.story import clock, in_order, words
 from brokertwin.streaming.replay.recording import Exchange
+
+Client = tuple[str | None, str]
+"""A client, as far as its id and host show it."""
 
 MARKERS = "WRITE_TXN_MARKERS"
 APIS = frozenset(
@@ -42,7 +47,7 @@ GRACE_MS = 2_000
 class Given(NamedTuple):
     """An epoch that a response gave to a client.
 
-    `former` is the epoch that the request had; -1 for a producer that begins anew.
+    `former` is the epoch that the request had; -1 for a new producer.
     """
 
     producer_id: int
@@ -106,7 +111,7 @@ class Abort(NamedTuple):
 
 
 class _Requests(NamedTuple):
-    """What was asked about one producer, in the order of the responses."""
+    """The requests of one producer, in the order of their responses."""
 
     begun: list[Begun]
     ended: list[Exchange]
@@ -133,8 +138,11 @@ class Epochs:
         self.names: dict[int, str] = {}
         self.aborts: dict[int, list[Abort]] = defaultdict(list)
         self._ids: dict[str, list[Given]] = defaultdict(list)
+        self._ids_of: dict[str, set[int]] = defaultdict(set)
+        self._own: dict[tuple[str, Client], list[Given]] = defaultdict(list)
         self._written: dict[tuple[str, str], list[Exchange]] = defaultdict(list)
-        self._used: dict[str, list[tuple[Exchange, Holder]]] = defaultdict(list)
+        self._used: dict[tuple[str, Client], dict[Holder, Exchange]] = defaultdict(dict)
+        self._first: dict[int, Exchange] = {}
         self._timeouts: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._requests: dict[int, _Requests] = defaultdict(lambda: _Requests([], [], []))
         self._spans: dict[int, tuple[int, int]] = {}
@@ -143,6 +151,10 @@ class Epochs:
             self._spans[each.broker] = min(first, each.time), max(last, each.end)
         for exchange, body in asked:
             self._take(exchange, body)
+        for requests in self._requests.values():
+            requests.begun.sort(key=lambda each: each.exchange.time)
+            requests.ended.sort(key=_end)
+            requests.aborting.sort(key=_time)
         for exchange, body in asked:
             if exchange.api == MARKERS:
                 self._take_markers(exchange, body)
@@ -151,23 +163,24 @@ class Epochs:
         """The producer of a request that has a transactional id and no batch headers.
 
         Its epoch is the one that the same client had when a Produce of the connection succeeded
-        last, and what that client has made of it since. It is -1 if that is not recorded.
+        last, raised by its own requests since then. If that is not recorded, it is -1.
         """
-        known = [each for each in self._ids[name or ""] if each.exchange.end <= exchange.end]
-        if not known:
+        known = self._ids[name or ""]
+        count = bisect_right(known, exchange.end, key=_given_at)
+        if not count:
             return self._used_by(exchange, name)
-        own = [each for each in known if _is_same(each.exchange, exchange)]
+        own = self._own[name or "", _client(exchange)]
+        own_count = bisect_right(own, exchange.end, key=_given_at)
         of_connection = self._written[name or "", exchange.connection]
-        written = [each for each in of_connection if each.end <= exchange.time]
-        first = [each for each in own if written and each.exchange.end <= written[-1].end]
-        if not first and len([each for each in own if each.former < 0]) > 1:
-            own = []  # several producers of one client id: the request may be of any
-        if not own:
-            used = self._used_by(exchange, name)
-            is_same = used.producer_id == known[-1].producer_id
-            return used if is_same else Holder(known[-1].producer_id, -1, name)
-        held = first[-1] if first else own[0]
-        for each in own[own.index(held) + 1 :]:
+        written = bisect_right(of_connection, exchange.time, key=_end)
+        first = bisect_right(own, of_connection[written - 1].end, key=_given_at) if written else 0
+        if not first and sum(each.former < 0 for each in own[:own_count]) > 1:
+            own_count = 0  # several producers of one client id: the request may be of any
+        if not own_count:
+            used, newest = self._used_by(exchange, name), known[count - 1].producer_id
+            return used if used.producer_id == newest else Holder(newest, -1, name)
+        held = own[max(first - 1, 0)]
+        for each in own[max(first, 1) : own_count]:
             if each.former == held.epoch:
                 held = each
         return Holder(held.producer_id, held.epoch, name)
@@ -177,15 +190,15 @@ class Epochs:
 
         The epoch is that of the client's own requests if all of them have the same.
         """
-        used = [
-            (each, holder)
-            for each, holder in self._used[name or ""]
-            if each.end <= exchange.end and not bodies.errors(each.response)
-        ]
-        own = {holder for each, holder in used if _is_same(each, exchange)}
-        if len(own) == 1:
-            return own.pop()
-        ids = {holder.producer_id for _, holder in used}
+        own = list(islice(self._used[name or "", _client(exchange)].items(), 2))
+        before = [holder for holder, first in own if first.end <= exchange.end]
+        if len(before) == 1:
+            return before[0]
+        ids = {
+            producer_id
+            for producer_id, known in self.names.items()
+            if known == name and self._first[producer_id].end <= exchange.end
+        }
         return Holder(ids.pop() if len(ids) == 1 else NO_PRODUCER, -1, name)
 
     def owner(self, abort: Abort) -> Exchange | None:
@@ -194,7 +207,8 @@ class Epochs:
         found = [e.exchange for e in self.given[abort.producer_id] if e.epoch == epoch]
         found += [
             each
-            for each, holder in self._used[abort.name or ""]
+            for (name, _), used in self._used.items()
+            for holder, each in (used.items() if name == abort.name else ())
             if holder[:2] == (abort.producer_id, epoch) and not is_brokers_own(each)
         ]
         return found[0] if found else None
@@ -250,23 +264,30 @@ class Epochs:
         if (is_init or exchange.api == "END_TXN") and not code:
             self._give(exchange, body, answer)
         for holder in self._holders(exchange, body):
-            requests = self._requests[holder.producer_id]
             if holder.name:
                 self.names[holder.producer_id] = holder.name
-                if holder.epoch >= 0:
-                    self._used[holder.name].append((exchange, holder))
-            if exchange.api == "END_TXN" and not code:
-                requests.ended.append(exchange)
-                if not body.get("committed"):
-                    requests.aborting.append(exchange)
-            elif is_init and code in (Error.NONE, Error.CONCURRENT_TRANSACTIONS):
+                self._first.setdefault(holder.producer_id, exchange)
+                if holder.epoch >= 0 and not bodies.errors(exchange.response):
+                    self._used[holder.name, _client(exchange)].setdefault(holder, exchange)
+            self._note(self._requests[holder.producer_id], exchange, body, holder)
+
+    def _note(self, requests: _Requests, exchange: Exchange, body: Any, holder: Holder) -> None:
+        """Note whether a request began or ended a transaction, or asked for its abort."""
+        code = (exchange.response or {}).get("errorCode", Error.NONE)
+        is_init, name = exchange.api == "INIT_PRODUCER_ID", body.get("transactionalId")
+        if exchange.api == "END_TXN" and not code:
+            requests.ended.append(exchange)
+            if not body.get("committed"):
                 requests.aborting.append(exchange)
-                if not code:
-                    requests.ended.append(exchange)
-            elif not is_init and exchange.api in APIS and _is_taken(exchange, body, holder):
+        elif is_init and code in (Error.NONE, Error.CONCURRENT_TRANSACTIONS):
+            requests.aborting.append(exchange)
+            if not code:
+                requests.ended.append(exchange)
+        elif not is_init and exchange.api in APIS and _is_taken(exchange, body, holder):
+            if _is_first(requests, holder.epoch):
                 requests.begun.append(Begun(exchange, holder.epoch))
-                if exchange.api == "PRODUCE" and name:
-                    self._written[name, exchange.connection].append(exchange)
+            if exchange.api == "PRODUCE" and name:
+                self._written[name, exchange.connection].append(exchange)
 
     def _give(self, exchange: Exchange, body: Any, answer: Any) -> None:
         producer_id, epoch = answer.get("producerId", NO_PRODUCER), answer.get("producerEpoch", -1)
@@ -277,7 +298,10 @@ class Epochs:
             self.given[producer_id].append(made)
             if name:
                 self.names[producer_id] = name
+                self._first.setdefault(producer_id, exchange)
                 self._ids[name].append(made)
+                self._ids_of[name].add(producer_id)
+                self._own[name, _client(exchange)].append(made)
 
     def _holders(self, exchange: Exchange, body: Any) -> Iterator[Holder]:
         """The producers of a request, by transactional id if it has nothing else."""
@@ -288,7 +312,7 @@ class Epochs:
         if exchange.api == "PRODUCE" and not found and name:
             found = [self.holder(exchange, name)]
         if exchange.api == "INIT_PRODUCER_ID" and name:
-            found = [Holder(i, -1, name) for i in {each.producer_id for each in self._ids[name]}]
+            found = [Holder(producer_id, -1, name) for producer_id in self._ids_of[name]]
         yield from (each for each in found if each.producer_id != NO_PRODUCER)
 
     def _take_markers(self, exchange: Exchange, body: Any) -> None:
@@ -297,7 +321,7 @@ class Epochs:
             known = self.aborts[producer_id]
             if not marker["transactionResult"] and epoch not in {each.epoch for each in known}:
                 known.append(self._abort(producer_id, epoch, exchange))
-            self._requests[producer_id].ended.append(exchange)
+            insort(self._requests[producer_id].ended, exchange, key=_end)
 
     def _abort(self, producer_id: int, epoch: int, marker: Exchange) -> Abort:
         requests, name = self._requests[producer_id], self.names.get(producer_id)
@@ -305,8 +329,10 @@ class Epochs:
         coordinator = int(sender[1]) if sender is not None else None
         began = self._open(requests, marker.time)
         since = began.exchange.time if began is not None else 0
-        asking = [each for each in requests.aborting if since <= each.time <= marker.end]
-        asked = marker if coordinator is None else (asking[-1] if asking else None)
+        count = bisect_right(requests.aborting, marker.end, key=_time)
+        last = requests.aborting[count - 1] if count else None
+        asked = last if last is not None and last.time >= since else None
+        asked = marker if coordinator is None else asked
         timeout_ms = self._timeout_of(name, since) if began is not None else None
         is_timeout = (
             coordinator is not None
@@ -321,9 +347,11 @@ class Epochs:
 
     def _open(self, requests: _Requests, time: int) -> Begun | None:
         """What began the transaction that is open at a time."""
-        since = max((each.end for each in requests.ended if each.end <= time), default=0)
-        found = [each for each in requests.begun if since <= each.exchange.time <= time]
-        return min(found, key=lambda each: each.exchange.time, default=None)
+        count = bisect_right(requests.ended, time, key=_end)
+        since = requests.ended[count - 1].end if count else 0
+        at = bisect_left(requests.begun, since, key=lambda each: each.exchange.time)
+        begun = requests.begun[at] if at < len(requests.begun) else None
+        return begun if begun is not None and begun.exchange.time <= time else None
 
     def _timeout_of(self, name: str | None, time: int) -> int | None:
         before = [timeout for at, timeout in self._timeouts[name or ""] if at <= time]
@@ -339,9 +367,31 @@ def epochs_of(exchanges: Sequence[Exchange]) -> Epochs:
     return Epochs(exchanges, in_order(exchanges, APIS | {MARKERS}))
 
 
+def _client(exchange: Exchange) -> Client:
+    return exchange.header.client_id, exchange.host
+
+
 def _is_same(one: Exchange, other: Exchange) -> bool:
-    """Whether two requests are of the same client, as far as id and host show it."""
-    return (one.header.client_id, one.host) == (other.header.client_id, other.host)
+    return _client(one) == _client(other)
+
+
+def _given_at(given: Given) -> int:
+    return given.exchange.end
+
+
+def _end(exchange: Exchange) -> int:
+    return exchange.end
+
+
+def _time(exchange: Exchange) -> int:
+    return exchange.time
+
+
+def _is_first(requests: _Requests, epoch: int) -> bool:
+    """Whether no transaction of an epoch is open yet."""
+    if not requests.begun or requests.begun[-1].epoch != epoch:
+        return True
+    return bool(requests.ended) and requests.ended[-1].end >= requests.begun[-1].exchange.end
 
 
 def _is_taken(exchange: Exchange, body: Any, holder: Holder) -> bool:

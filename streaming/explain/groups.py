@@ -248,7 +248,7 @@ def _leaving(body: Any) -> list[tuple[str, str]]:
 
 
 def named(topic: Any, names: Mapping[str, str]) -> str:
-    """The topic of a part of a body, by its name if a response tells it."""
+    """The topic of a part of a body, by its name if a response has it."""
     found = bodies.topic_of(topic)
     return names.get(found, found)
 

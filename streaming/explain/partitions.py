@@ -103,7 +103,7 @@ class Partitions:
             for broker, end in known.log_ends.items()
         }
         told = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
-        assumed = " (as it was told, or by an in-sync set that nothing tells)"
+        assumed = " (from a response, or assumed because the in-sync set is not recorded)"
         is_known = known.high_watermark != UNKNOWN
         how = assumed if known.is_assumed else " or later" if known.is_least else ""
         high_watermark = f"{known.high_watermark}{how}" if is_known else "not recorded"
@@ -300,8 +300,8 @@ def _moved(samples: Sequence[Sample]) -> Iterator[str]:
             sample = samples[-1]
             later = " or later" if sample.is_least else ""
             told = sample.high_watermark
-            is_alone = sample.is_least and not sample.is_assumed and len(sample.isr) <= 1
-            high_watermark = f"{told}{later if is_alone else ''}" if told != UNKNOWN else "unknown"
+            hw_later = " or later" if sample.is_hw_least else ""
+            high_watermark = f"{told}{hw_later}" if told != UNKNOWN else "unknown"
             yield f"the log ends at {max(ends)}{later}, high watermark {high_watermark}"
 
 

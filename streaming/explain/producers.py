@@ -100,7 +100,7 @@ class Producers:
         return lines
 
     def _find(self, key: str) -> None:
-        """Which producer ids and names the key stands for."""
+        """Find the producer ids and transactional ids of the key."""
         known = dict.fromkeys(
             (holder.producer_id, holder.name)
             for exchange, body in self._asked
@@ -159,12 +159,12 @@ class Producers:
         return f"{', '.join(places)}, without batch headers" if places else "not answered"
 
     def _topic(self, part: Any) -> str:
-        """The topic of a part of a body, by its name if a response tells it."""
+        """The topic of a part of a body, by its name if a response has it."""
         topic = bodies.topic_of(part)
         return self.topics.get(topic, topic)
 
     def _aborted(self, exchange: Exchange) -> Entry | None:
-        """What the coordinator aborted by itself; markers that a request led to are left out."""
+        """Entry of an abort by the coordinator itself; None for markers that a request led to."""
         found = self._aborts_by(exchange)
         if not found:
             return None
@@ -264,14 +264,14 @@ class Producers:
         fencing = next((self._fencing[n] for n in sorted(self.names) if n in self._fencing), None)
         if fencing is not None:
             return (
-                f"{words(fencing)} has fenced it. That request is answered 51"
-                " CONCURRENT_TRANSACTIONS until the open transaction is aborted."
+                f"{words(fencing)} has fenced it. That request gets"
+                " 51 CONCURRENT_TRANSACTIONS until the open transaction is aborted."
             )
         return unexplained(self._of_epochs, asked, exchange)
 
 
 def unexplained(epochs: Epochs, asked: Holder, exchange: Exchange) -> str:
-    """What is known if no response with a newer epoch is recorded."""
+    """Explain a refusal if no response with a newer epoch is recorded."""
     overdue = epochs.overdue(asked, exchange)
     if overdue is not None:
         open_ms, timeout_ms = overdue
@@ -288,7 +288,7 @@ def unexplained(epochs: Epochs, asked: Holder, exchange: Exchange) -> str:
 
 
 def holders_of(exchange: Exchange, body: Any) -> list[Holder]:
-    """Who a request says it is, and for InitProducerId who it becomes."""
+    """The producers of a request; for InitProducerId also the one that it gets."""
     if exchange.api not in APIS | {MARKERS}:
         return []
     found = bodies.holders(exchange.api, body)
@@ -311,7 +311,7 @@ def said_of_batch(batch: Sent) -> str:
 
 
 def _said(exchange: Exchange, body: Any, asked: Holder) -> str:
-    """A request in words, and what it brought."""
+    """A request in words, with its result."""
     said = f"{asked.name}" if asked.name else "no transactional id"
     if asked.producer_id != bodies.NO_PRODUCER:
         said += f", producer {asked.producer_id} epoch {asked.epoch}"

@@ -174,6 +174,13 @@ def test_log_without_batch_headers_ends_at_the_high_watermark_or_later(tmp_path:
     assert found.ending()[1].startswith("log ends: broker 1 10 or later; high watermark 10")
 
 
+def test_high_watermark_of_a_response_is_exact(tmp_path: Path) -> None:
+    found = lines(tmp_path, metadata(1, 0), fetch(0, 0))
+    assert found.story()[1].said == "the log ends at 0 or later, high watermark 0"
+    assert found.ending()[1].startswith("log ends: broker 1 0 or later; high watermark 0")
+    assert "high watermark 0 or later" not in found.ending()[1]
+
+
 def test_log_with_batch_headers_ends_where_the_last_batch_ends(tmp_path: Path) -> None:
     found = lines(tmp_path, metadata(1, 0), produce(0, count=10), fetch(0, 10))
     assert found.ending()[1] == "log ends: broker 1 10; high watermark 10"
