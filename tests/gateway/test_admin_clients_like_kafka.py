@@ -67,7 +67,7 @@ def test_each_method_returns_what_a_real_broker_makes_it_return(
     tmp_path: Path,
 ) -> None:
     with ExitStack() as stack:
-        recording = stack.enter_context(tape(f"cluster/admin_{name}", SETTINGS))
+        recording = stack.enter_context(tape(f"admin_clients/{name}", SETTINGS))
         address = stack.enter_context(real_broker(tmp_path / "kafka", SETTINGS))
         real, bootstraps = None, [gateway]
         if IS_LIVE:

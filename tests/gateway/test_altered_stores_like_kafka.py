@@ -245,7 +245,7 @@ def module_pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
     with ExitStack() as stack:
-        recording = stack.enter_context(tape(f"access/altered_stores_{request.param}"))
+        recording = stack.enter_context(tape(f"altered_stores/{request.param}"))
         files = Files(tmp_path_factory.mktemp("stores"), recording)
         yield Pair(files, request.param, stack, recording)
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import lz4.frame
-import pytest
 import snappy
 import zstandard
 
@@ -272,7 +271,6 @@ def talk(address: Address) -> list[tuple[str, Any]]:
     return found.said
 
 
-@pytest.mark.clients
 def test_telemetry_requests_get_kafkas_responses(real_kafka: Address) -> None:
     with running_gateway() as running:
         ours = talk(running.addresses[1])

@@ -1,9 +1,8 @@
-"""Client quotas through the gateway, against a real broker that is asked the same."""
+"""Client quotas through the gateway, compared with a real broker."""
 
 import time
 import uuid
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
@@ -14,9 +13,11 @@ from brokertwin.gateway.answers import Address
 from brokertwin.state.core.errors import Error
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway
+from tests.support.goldens import Track
 from tests.support.patience import wait_until
 from tests.support.settled import settle
 
+GOLDEN = "configs/client_quotas"
 RATE = 1700.0
 """Two records in the ten windows are a little too many: the wait is less than two seconds."""
 RECORD = b"x" * 10_000
@@ -24,22 +25,26 @@ TOLERANCE_MS = 1_500
 """Rates are taken over windows, which begin when they do: a second more or less of ten."""
 
 
+Ask = Callable[[Client], Any]
+Both = Callable[..., tuple[Any, Any]]
+
+
 @pytest.fixture
-def both(kafka: str) -> Iterator[list[Client]]:
-    """A raw connection to a real broker, and one to a gateway, of a client that is new to both."""
-    name = fresh("tester")
-    with (
-        running_gateway() as gateway,
-        Client(address_of(kafka), name=name) as real,
-        Client(gateway.addresses[1], name=name) as ours,
-    ):
-        forget(real)
-        yield [real, ours]
+def both(real_kafka: Address, track: Track) -> Both:
+    """Ask a gateway and a real broker, as a client that is new to both; the real one first."""
 
+    def asked(ask: Ask, *scenario: object) -> tuple[Any, Any]:
+        def ask_real() -> Any:
+            with Client(real_kafka, name=fresh("tester")) as real:
+                forget(real)
+                return ask(real)
 
-def address_of(bootstrap: str) -> Address:
-    host, _, port = bootstrap.rpartition(":")
-    return Address(host, int(port))
+        real = track.answer([ask.__name__, *scenario], ask_real)
+        name = fresh("tester")
+        with running_gateway() as gateway, Client(gateway.addresses[1], name=name) as ours:
+            return real, ask(ours)
+
+    return asked
 
 
 def fresh(name: str) -> str:
@@ -137,17 +142,19 @@ FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
 ]
 
 
-def test_quotas_are_altered_and_described_as_by_kafka(both: list[Client]) -> None:
-    real, ours = ([altered(client, entity, **op) for entity, op in ALTERATIONS] for client in both)
+def altered_and_described(client: Client) -> list[Any]:
+    """What is said to all alterations and filters; no quota is left."""
+    found: list[Any] = [altered(client, entity, **op) for entity, op in ALTERATIONS]
+    wait_for(client, entities=4)
+    found += [describe(client, *filters, strict=strict) for filters, strict in FILTERS]
+    assert [alter(client, e, **{**op, "remove": True}) for e, op in ALTERATIONS[:4]] == [0] * 4
+    wait_for(client, entities=0)
+    return found
+
+
+def test_quotas_are_altered_and_described_like_kafkas(both: Both) -> None:
+    real, ours = both(altered_and_described, ALTERATIONS, FILTERS)
     assert ours == real
-    for client in both:
-        wait_for(client, entities=4)
-    for filters, strict in FILTERS:
-        described = [describe(client, *filters, strict=strict) for client in both]
-        assert described[1] == described[0], filters
-    for client in both:
-        assert [alter(client, e, **{**op, "remove": True}) for e, op in ALTERATIONS[:4]] == [0] * 4
-        wait_for(client, entities=0)
 
 
 def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
@@ -174,9 +181,9 @@ def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
     return found
 
 
-def test_a_consumer_that_is_too_fast_is_throttled_as_by_kafka(both: list[Client]) -> None:
-    with ThreadPoolExecutor() as pool:
-        real, ours = pool.map(throttled_reading, both)
+@pytest.mark.full
+def test_a_consumer_above_its_quota_is_throttled_like_kafkas(both: Both) -> None:
+    real, ours = both(throttled_reading)
     assert ours == real
     assert any(is_throttled for _, _, is_throttled, _ in ours)
 
@@ -217,9 +224,9 @@ def is_produced(client: Client, body: dict[str, Any]) -> bool:
     return not answer["errorCode"]
 
 
-def test_what_is_around_the_records_counts_as_by_kafka(both: list[Client]) -> None:
-    with ThreadPoolExecutor() as pool:
-        real, ours = pool.map(throttled_small_records, both)
+@pytest.mark.full
+def test_the_overhead_of_responses_counts_like_kafkas(both: Both) -> None:
+    real, ours = both(throttled_small_records)
     assert ours[0] == real[0]
     assert ours[1][0] == real[1][0] == 0
     took_ms = ours[2] + real[2]
@@ -245,9 +252,9 @@ def throttled_writing(client: Client) -> tuple[list[int], float]:
     return found, (answered - began) * 1000
 
 
-def test_a_producer_that_is_too_fast_is_throttled_as_by_kafka(both: list[Client]) -> None:
-    with ThreadPoolExecutor() as pool:
-        (real, real_took_ms), (ours, took_ms) = pool.map(throttled_writing, both)
+@pytest.mark.full
+def test_a_producer_above_its_quota_is_throttled_like_kafkas(both: Both) -> None:
+    (real, real_took_ms), (ours, took_ms) = both(throttled_writing)
     assert [ms > 0 for ms in ours] == [ms > 0 for ms in real] == [False, True]
     tolerance_ms = TOLERANCE_MS + took_ms + real_took_ms
     assert all(abs(a - b) < tolerance_ms for a, b in zip(real, ours, strict=True)), (real, ours)
@@ -271,14 +278,14 @@ def silent_for_ms(client: Client) -> float:
     return silent_ms
 
 
-def test_who_writes_with_acks_0_too_fast_is_not_heard_as_by_kafka(both: list[Client]) -> None:
-    with ThreadPoolExecutor() as pool:
-        real, ours = pool.map(silent_for_ms, both)
+@pytest.mark.full
+def test_a_producer_with_acks_0_above_its_quota_is_muted_like_kafkas(both: Both) -> None:
+    real, ours = both(silent_for_ms)
     assert min(real, ours) > TOLERANCE_MS
     assert abs(real - ours) < TOLERANCE_MS, (real, ours)
 
 
-def test_a_throttled_client_is_not_heard_for_a_while() -> None:
+def test_a_throttled_client_is_muted() -> None:
     with running_gateway() as gateway, gateway.client() as client:
         client.topic("t")
         client.produce("t", batch(RECORD))
@@ -336,9 +343,9 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
     return found
 
 
-def test_who_creates_partitions_too_fast_is_refused_as_by_kafka(both: list[Client]) -> None:
-    with ThreadPoolExecutor() as pool:
-        real, ours = pool.map(throttled_creation, both)
+@pytest.mark.full
+def test_partitions_created_above_the_quota_are_refused_like_kafkas(both: Both) -> None:
+    real, ours = both(throttled_creation)
     assert [codes for _, codes in ours] == [codes for _, codes in real]
     assert [codes for _, codes in real[1:5]] == [[0, 89, 89], [0], [89], [0]]
     assert all(abs(a[0] - b[0]) < TOLERANCE_MS for a, b in zip(real, ours, strict=True))
@@ -379,9 +386,9 @@ def throttled_asking(client: Client) -> list[tuple[int, bool]]:
     return found
 
 
-def test_who_asks_for_more_time_than_its_quota_is_not_heard_as_by_kafka(both: list[Client]) -> None:
-    with ThreadPoolExecutor() as pool:
-        real, ours = pool.map(throttled_asking, both)
+@pytest.mark.full
+def test_a_client_above_its_request_time_quota_is_muted_like_kafkas(both: Both) -> None:
+    real, ours = both(throttled_asking)
     assert ours == real == [(1000, True)] * 3
 
 
@@ -417,13 +424,15 @@ def connecting(address: Address, source: str) -> tuple[list[float], float]:
         return [*found, held_for_s(address, source)], took_s
 
 
-@pytest.mark.usefixtures("both")
-def test_an_address_that_connects_too_fast_is_held_and_closed_as_by_kafka(kafka: str) -> None:
+@pytest.mark.full
+def test_an_address_that_connects_too_fast_is_held_and_closed_like_kafkas(
+    real_kafka: Address, track: Track
+) -> None:
     chance = Random()
     source = f"127.{chance.randrange(1, 255)}.{chance.randrange(256)}.{chance.randrange(1, 255)}"
-    with running_gateway() as gateway, ThreadPoolExecutor() as pool:
-        addresses = address_of(kafka), gateway.addresses[1]
-        (real, real_took_s), (ours, took_s) = pool.map(connecting, addresses, (source, source))
+    real, real_took_s = track.answer("connecting", lambda: connecting(real_kafka, source))
+    with running_gateway() as gateway:
+        ours, took_s = connecting(gateway.addresses[1], source)
     assert [held > 0 for held in ours] == [held > 0 for held in real]
     assert sum(held > 0 for held in real) == 1
     assert abs(max(real) - max(ours)) < TOLERANCE_MS / 1000
@@ -459,8 +468,12 @@ def slow_ones(address: Address) -> float:
     return sum(waited[-3:])
 
 
-def test_connections_that_come_too_fast_have_their_turn_later_as_by_kafka(kafka: str) -> None:
-    with running_gateway() as gateway, ThreadPoolExecutor() as pool:
-        real, ours = pool.map(slow_ones, (address_of(kafka), gateway.addresses[1]))
+@pytest.mark.full
+def test_connections_that_come_too_fast_wait_for_their_turn_like_kafkas(
+    real_kafka: Address, track: Track
+) -> None:
+    real = track.answer("slow ones", lambda: slow_ones(real_kafka))
+    with running_gateway() as gateway:
+        ours = slow_ones(gateway.addresses[1])
     assert min(real, ours) > 3 * WAITS_S, "one after the other, and all are served"
     assert abs(real - ours) < 2 * TOLERANCE_MS / 1000

@@ -27,6 +27,7 @@ from tests.support import sasl
 from tests.support.batches import CODECS, batch
 from tests.support.examples import examples
 from tests.support.gateways import Client, Running, produce_body, running_gateway
+from tests.support.goldens import golden
 from tests.support.patience import wait_until
 
 MIB = 1 << 20
@@ -41,20 +42,22 @@ def gateway() -> Iterator[Running]:
         yield running
 
 
-@pytest.mark.kafka
-def test_a_string_longer_than_kafka_reads_closes_the_connection_as_there(
-    kafka: str, gateway: Running
-) -> None:
-    """INIT_PRODUCER_ID v4; an id of 32,767 bytes is read."""
+def sends_long_ids(address: Address) -> list[bool]:
+    """INIT_PRODUCER_ID v4: an id of 32,767 bytes is answered, one more closes the connection."""
     head = struct.pack(">hhih", 22, 4, 7, -1) + b"\0"
     tail = struct.pack(">iqh", 60_000, -1, -1) + b"\0"
-    host, _, port = kafka.rpartition(":")
-    for address in (Address(host, int(port)), gateway.addresses[1]):
-        with Client(address) as client:
-            client.send_frame(head + b"\x80\x80\2" + b"x" * 32_767 + tail)
-            assert client.receive()[:4] == struct.pack(">i", 7)
-            client.send_frame(head + b"\x81\x80\2" + b"x" * 32_768 + tail)
-            assert client.is_closed()
+    with Client(address) as client:
+        client.send_frame(head + b"\x80\x80\2" + b"x" * 32_767 + tail)
+        is_answered = client.receive()[:4] == struct.pack(">i", 7)
+        client.send_frame(head + b"\x81\x80\2" + b"x" * 32_768 + tail)
+        return [is_answered, client.is_closed()]
+
+
+def test_a_string_that_is_too_long_closes_the_connection_like_kafkas(
+    real_kafka: Address, gateway: Running
+) -> None:
+    real = golden("access/long_strings", lambda: sends_long_ids(real_kafka), scenario=[22, 4])
+    assert sends_long_ids(gateway.addresses[1]) == real == [True, True]
 
 
 def check_alive(running: Running) -> None:
