@@ -114,8 +114,7 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
         with path.open("rb") as raw:
             yield raw
     else:
-        stdin = sys.stdin.buffer
-        yield stdin if isinstance(stdin, io.BufferedReader) else io.BufferedReader(stdin)  # type: ignore[arg-type]
+        yield unpacked.buffered(sys.stdin.buffer)
 
 
 def _counted(
