@@ -27,7 +27,7 @@ DOCUMENTS_LOOKED_AT_MAX = 20_000
 IN_NAME = re.compile(
     r"(?:broker|controller|kafka|node|server)[-_.]?(\d+)(?![\d.]*\d)", re.IGNORECASE
 )
-AT_END = re.compile(r"[-_.](\d{1,5})$")
+AT_END = re.compile(r"^[A-Za-z_./-]*[-_.](\d{1,5})$")
 METADATA, DESCRIBE_CLUSTER = 3, 60
 LOOPBACK = ("127.", "0:0:0:0:0:0:0:1", "localhost")
 
@@ -68,7 +68,7 @@ class Brokers:
         self._again = again
         self._ahead: Iterator[Document] | None = None
         self._addresses: dict[_Local, set[int]] = {}
-        self._known: dict[tuple[str, _Local], int | None] = {}
+        self._known: dict[tuple[str, str, _Local], int | None] = {}
         self._labels: dict[str, set[int]] = {}
         self._listeners: dict[str, set[_Local]] = {}
         self._controllers: set[str] = set()
@@ -80,9 +80,10 @@ class Brokers:
         Raises:
             UserError: it cannot be told.
         """
-        key = document.label, _local(document.connection)
+        label, local = document.label, _local(document.connection)
+        key = document.source, label, local
         if key not in self._known:
-            self._known[key] = self._find(document, *key)
+            self._known[key] = self._find(document, label, local)
         return self._known[key]
 
     def _find(self, document: Document, label: str, local: _Local) -> int | None:
@@ -102,7 +103,8 @@ class Brokers:
         found = _first(
             found,
             number_in(label, IN_NAME),
-            None if is_of_several else self._by_name(document),
+            None if document.source == self._name else by_name(Path(document.source)),
+            None if is_of_several else by_name(self._path),
             number_in(label, AT_END),
         )
         if found is None and is_of_several and listener_of(document) in self._controllers:
@@ -135,11 +137,6 @@ class Brokers:
         """The brokers at the addresses that a condition selects."""
         brokers = [brokers for each, brokers in self._addresses.items() if is_there(each)]
         return set().union(*brokers)
-
-    def _by_name(self, document: Document) -> int | None:
-        """The number in the name of the file, of a member of an archive, or of the directory."""
-        found = by_name(Path(document.source))
-        return found if found is not None or str(self._path) == "-" else by_name(self._path)
 
     def _locals(self) -> set[_Local]:
         return set().union(*self._listeners.values())
