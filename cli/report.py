@@ -85,7 +85,7 @@ def command(
     """
     from brokertwin.state.observed.replication import ReplicationObserver
     from brokertwin.streaming.ingest.pipeline import Reading, zone_of
-    from brokertwin.streaming.ingest.summary import Summary
+    from brokertwin.streaming.ingest.summary import Summary, nothing_read
     from brokertwin.streaming.lines import size_of
     from brokertwin.streaming.observed import plots
     from brokertwin.streaming.observed.exchanges import exchanges_of
@@ -101,11 +101,13 @@ def command(
         observer.observe(
             exchanges_of(
                 files,
-                Reading(broker, zone_of(time_zone)),
+                Reading(broker, zone_of(time_zone), warn),
                 summary,
                 lambda size: bar.advance(task, size),
             )
         )
+    if not summary.events:
+        raise nothing_read(summary)
     report = _Report(observer, summary, partitions or [])
     checked = report.check(_checkpoints(checkpoints or []))
     if plot is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.streaming import unpacked
@@ -59,16 +59,25 @@ def lines_of(
         name: its name in the lines.
         on_bytes: is told now and then how many more bytes of the file have been read.
         on_cut: is called if compressed data has no end: it is still being written, or was cut.
+            Then an unfinished last line is left out.
 
     Raises:
         UserError: the file cannot be read.
     """
+    is_cut = False
+
+    def cut() -> None:
+        nonlocal is_cut
+        is_cut = True
+        on_cut()
+
     try:
         with _opened(path) as raw:
-            for member, lines in unpacked.members(raw, on_cut):
+            for member, lines in unpacked.members(raw, cut):
                 file = f"{name}/{member}" if member else name
                 for number, text in enumerate(_counted(raw, lines, on_bytes), 1):
-                    if text.strip():
+                    is_unfinished = is_cut and not text.endswith(b"\n")
+                    if text.strip() and not is_unfinished:
                         yield Line(file, number, text)
     except unpacked.ERRORS as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -114,8 +123,7 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
         with path.open("rb") as raw:
             yield raw
     else:
-        stdin: Any = sys.stdin.buffer
-        yield stdin if isinstance(stdin, io.BufferedReader) else io.BufferedReader(stdin)
+        yield unpacked.buffered(sys.stdin.buffer)
 
 
 def _counted(

@@ -77,8 +77,7 @@ def _zipped(raw: IO[bytes]) -> Iterator[tuple[str, Iterable[bytes]]]:
         names = [each for each in archive.namelist() if not each.endswith("/")]
         for name in names:
             with archive.open(name) as member:
-                inner = io.BufferedReader(member)  # type: ignore[arg-type]
-                for _, lines in members(inner, lambda: None):
+                for _, lines in members(buffered(member), lambda: None):
                     yield (name if len(names) > 1 else ""), lines
 
 
@@ -87,8 +86,7 @@ def _in_tar(stream: IO[bytes]) -> Iterator[tuple[str, Iterable[bytes]]]:
         for each in archive:
             member = archive.extractfile(each)
             if member is not None:
-                inner = io.BufferedReader(member)  # type: ignore[arg-type]
-                for _, lines in members(inner, lambda: None):
+                for _, lines in members(buffered(member), lambda: None):
                     yield each.name, lines
 
 
@@ -140,6 +138,11 @@ def _utf_16(head: bytes) -> str:
     if len(odd) > 1 and not any(odd) and all(even):
         return "utf-16-le"
     return "utf-16-be" if len(odd) > 1 and not any(even) and all(odd) else ""
+
+
+def buffered(stream: Any) -> io.BufferedReader:
+    """A stream of bytes as one whose beginning can be looked at."""
+    return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
 
 
 class _Chunked(io.RawIOBase):

@@ -13,7 +13,7 @@ Documents of captures may name their broker themselves; if nothing does, it is b
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,7 @@ DOCUMENTS_LOOKED_AT_MAX = 20_000
 IN_NAME = re.compile(
     r"(?:broker|controller|kafka|node|server)[-_.]?(\d+)(?![\d.]*\d)", re.IGNORECASE
 )
-AT_END = re.compile(r"[-_.](\d{1,5})$")
+AT_END = re.compile(r"^[A-Za-z_./-]*[-_.](\d{1,5})$")
 METADATA, DESCRIBE_CLUSTER = 3, 60
 LOOPBACK = ("127.", "0:0:0:0:0:0:0:1", "localhost")
 
@@ -68,7 +68,7 @@ class Brokers:
         self._again = again
         self._ahead: Iterator[Document] | None = None
         self._addresses: dict[_Local, set[int]] = {}
-        self._known: dict[tuple[str, _Local], int | None] = {}
+        self._known: dict[tuple[str, str, _Local], int | None] = {}
         self._labels: dict[str, set[int]] = {}
         self._listeners: dict[str, set[_Local]] = {}
         self._controllers: set[str] = set()
@@ -80,35 +80,37 @@ class Brokers:
         Raises:
             UserError: it cannot be told.
         """
-        key = document.label, _local(document.connection)
+        label, local = document.label, _local(document.connection)
+        key = document.source, label, local
         if key not in self._known:
-            self._known[key] = self._find(document, *key)
+            self._known[key] = self._find(document, label, local)
         return self._known[key]
 
     def _find(self, document: Document, label: str, local: _Local) -> int | None:
-        self._note(document)
+        self.note(document)
         found = self._by_address(label, local)
         if self._ahead is None:
             self._ahead = islice(self._again(), DOCUMENTS_LOOKED_AT_MAX)
         while found is None and (ahead := next(self._ahead, None)) is not None:
-            if self._note(ahead):
+            if self.note(ahead):
                 found = self._by_address(label, local)
         if found is not None:
             return found
-        is_of_several = self._is_of_several()
-        if not is_of_several:
+        several = self.is_of_several()
+        if not several:
             others = {self._by_address("", each) for each in self._locals()} - {None}
             found = others.pop() if len(others) == 1 else None
         found = _first(
             found,
             number_in(label, IN_NAME),
-            None if is_of_several else self._by_name(document),
+            None if document.source == self._name else by_name(Path(document.source)),
+            None if several else by_name(self._path),
             number_in(label, AT_END),
         )
-        if found is None and is_of_several and listener_of(document) in self._controllers:
+        if found is None and several and listener_of(document) in self._controllers:
             return None
         if found is None:
-            raise _unknown(self._name, is_of_several)
+            raise _unknown(self._name, several)
         return found
 
     def _by_address(self, label: str, local: _Local) -> int | None:
@@ -136,27 +138,22 @@ class Brokers:
         brokers = [brokers for each, brokers in self._addresses.items() if is_there(each)]
         return set().union(*brokers)
 
-    def _by_name(self, document: Document) -> int | None:
-        """The number in the name of the file, of a member of an archive, or of the directory."""
-        found = by_name(Path(document.source))
-        return found if found is not None or str(self._path) == "-" else by_name(self._path)
-
     def _locals(self) -> set[_Local]:
         return set().union(*self._listeners.values())
 
-    def _is_of_several(self) -> bool:
+    def is_of_several(self) -> bool:
         """Whether something shows that the lines are of several brokers."""
         numbers = {number for label in self._seen for number in [number_in(label, IN_NAME, AT_END)]}
         if len(numbers - {None}) > 1:
             return True
         return any(
             len({each.port for each in locals_}) > 1
-            or len({each.host for each in locals_ if not each.host.startswith(LOOPBACK)}) > 1
+            or any(len(hosts) > 1 for hosts in _by_family(locals_))
             for listener, locals_ in self._listeners.items()
             if listener
         )
 
-    def _note(self, document: Document) -> bool:
+    def note(self, document: Document) -> bool:
         """Take over what a line shows; returns whether it shows addresses of brokers."""
         local, listener = _local(document.connection), listener_of(document)
         self._listeners.setdefault(listener, set()).add(local)
@@ -173,6 +170,13 @@ class Brokers:
             broker = each.node_id if each.node_id >= 0 else each.broker_id
             self._addresses.setdefault(_Local(each.host, str(each.port)), set()).add(broker)
         return bool(brokers)
+
+
+def _by_family(locals_: Iterable[_Local]) -> tuple[set[str], set[str]]:
+    """The hosts of IPv4 and of IPv6: a broker may have one of each."""
+    hosts = {each.host for each in locals_ if not each.host.startswith(LOOPBACK)}
+    six = {host for host in hosts if ":" in host}
+    return hosts - six, six
 
 
 def by_name(path: Path) -> int | None:

@@ -22,7 +22,7 @@ BYTES_MIN = 20
 """From so many numbers on, a list of numbers is a text: journald writes some texts so."""
 
 COLOURS = re.compile(rb"\x1b\[[\d;]*[A-Za-z]")
-OPENING = re.compile(rb"[\s\[,]*(?=\{)")
+OPENING = re.compile(rb"[\s\[,]*(?=\{\s*(?:[\"}]|$))")
 """What may stand before the objects of a list."""
 
 FRESH = re.compile(rb"\s*\[?\d{4}[-/.]\d\d[-/.]\d\d[ T]\d\d:")

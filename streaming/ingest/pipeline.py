@@ -97,9 +97,15 @@ def _read_file(
     for document in _read(reader, lines_of(path, name, on_bytes, cut), summary, seen):
         if document.broker is None and reading.broker is not None:
             document.broker = reading.broker
+            brokers.note(document)
         elif document.broker is None and document.is_from_log:
             document.broker = brokers.of(document)
         yield document
+    if reading.broker is not None and brokers.is_of_several():
+        reading.warn(
+            f"{name} seems to have lines of several brokers. All are read as those of broker"
+            f" {reading.broker}: leave out --broker to tell them apart."
+        )
     for zone in sorted(reader.unknown_zones):
         reading.warn(
             f"{name}: the time zone {zone} is not known. Its times are read as {reading.zone};"

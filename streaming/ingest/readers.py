@@ -318,6 +318,8 @@ class Reader:
         elif bytes(fields.get("kind", b"")) == _ENDED:
             yield self._ended(line, part.json)
         elif "totalTimeMs" not in fields and ("requestHeader" in fields or fields.keys() <= KNOWN):
+            if len(part.json) > EVENT_BYTES_MAX:
+                raise _too_large(len(part.json))
             yield self._captured(line, part.json, fields)
         else:
             yield from self._unwrapped(around, part)

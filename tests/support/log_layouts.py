@@ -160,6 +160,21 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "aws logs tail": lines(lambda line: f"{line.iso} kafka-1 {line.text}"),
     "quoted mail": lines(lambda line: f"> {line.text}"),
+    "MDC before": lines(lambda line: f"{{requestId=7}} {line.text}"),
+    "MDC of JSON behind": lines(lambda line: f'{line.text} {{"a": {{"b": 1}}}}'),
+    "12 hours": lines(
+        lambda line: f"{line.at('.', '%b %d, %Y %I:%M:%S')} {line.moment:%p} {line.message}"
+    ),
+    "three levels of JSON": objects(
+        lambda line: {"a": json.dumps({"b": json.dumps({"ts": line.time, "m": line.message})})}
+    ),
+    "semicolons": lines(lambda line: f'{line.iso};"{line.message.replace(chr(34), chr(34) * 2)}"'),
+    "bulk": lines(
+        lambda line: (
+            '{"index": {"_index": "x"}}\n'
+            + json.dumps({"@timestamp": line.iso, "message": line.message})
+        )
+    ),
     "two on a line": lambda log: " ".join(line.text for line in log).encode(),
     "colours": lines(lambda line: f"\x1b[36mkafka-1  | \x1b[0m{line.text}"),
     "Windows line ends": lambda log: b"\r\n".join(line.text.encode() for line in log),

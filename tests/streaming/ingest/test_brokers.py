@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -120,8 +121,20 @@ def test_lines_of_several_brokers_that_nothing_tells_apart_are_refused(tmp_path:
     with pytest.raises(UserError, match=r"broker-1\.log has lines of several brokers") as raised:
         read(file)
     assert "--broker" in raised.value.hint
-    documents, _ = read(file, reading=Reading(broker=4))
+    told: list[str] = []
+    documents, _ = read(file, reading=Reading(broker=4, warn=told.append))
     assert {document.broker for document in documents} == {4}
+    assert len(told) == 1
+    assert "lines of several brokers" in told[0]
+
+
+def test_members_of_an_archive_have_names(tmp_path: Path) -> None:
+    file = tmp_path / "logs.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        for node, lines in logs().items():
+            change = in_containers("localhost")
+            archive.writestr(f"{node}.log", "\n".join(change(node, line) for line in lines))
+    assert counted(file) == EXPECTED
 
 
 def test_a_controller_is_known_by_its_requests(tmp_path: Path) -> None:

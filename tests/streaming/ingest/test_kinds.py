@@ -42,7 +42,7 @@ def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path: Path, kind: str
     assert raised.value.hint
 
 
-@pytest.mark.parametrize("command", ["ingest", "audit", "replay"])
+@pytest.mark.parametrize("command", ["ingest", "audit", "replay", "report"])
 def test_commands_refuse_it_with_an_exit_code(
     tmp_path: Path, empty_directory: Path, command: str
 ) -> None:

@@ -161,5 +161,6 @@ def test_a_compressed_file_without_its_end_is_read_as_far_as_it_goes(tmp_path: P
     file.write_bytes(gzip.compress(PLAIN)[:-2000])
     documents, summary = read(file, reading=Reading(broker=1))
     assert 0 < len(documents) < LINES
+    assert not summary.dead
     [cut] = [reason for _, reason in summary.left]
     assert "has no end" in cut
