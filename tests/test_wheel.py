@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from packaging.metadata import Metadata
 
+import brokertwin
 from brokertwin.extras import EXTRA_OF
 from tests.support.environments import build_wheel, environment_with, install
 from tests.support.patience import PATIENCE_S
@@ -262,7 +263,11 @@ def test_a_command_says_in_one_sentence_which_extra_it_needs(
     files = [str(CAPTURE)] if words[0] == "replay" else []
     done = call(light_python, *words, *files, cwd=tmp_path)
     name = " ".join(words)
-    needs = f"`brokertwin {name}` needs pyspark: pip install 'brokertwin[spark]'\n"
+    needs = (
+        f"`brokertwin {name}` needs the package pyspark, which the extra 'spark' installs.\n"
+        "Install it with: pip install '.[spark]' in a clone of the repository, or pip install"
+        f" 'brokertwin-{brokertwin.__version__}-py3-none-any.whl[spark]'\n"
+    )
     assert (done.returncode, done.stdout, done.stderr.removeprefix(FETCHING)) == (2, "", needs)
 
 

@@ -133,7 +133,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as directory:
             is_found = outcome(mutant, Path(directory)) == 1
         missed += not is_found
-        sys.stdout.write(f"{'found' if is_found else 'not found':<10} {mutant.rule}\n")
+        sys.stdout.write(f"{'found' if is_found else 'NOT FOUND':<10} {mutant.rule}\n")
         sys.stdout.flush()
     sys.stdout.write(f"{len(wanted) - missed} of {len(wanted)} found\n")
     return 1 if missed or not wanted else 0
