@@ -206,7 +206,7 @@ class Connection(asyncio.Protocol):
         while len(buffer) >= SIZE_BYTES and len(self._frames) < self._frames_ahead():
             size = int.from_bytes(buffer[:SIZE_BYTES], "big", signed=True)
             if not 0 < size <= most:
-                self._failure = ClosedError(f"a frame of {size} bytes exceeds the limit of {most}")
+                self._failure = ClosedError(f"invalid frame size {size}; the limit is {most}")
                 buffer.clear()
                 self._wake()
                 return

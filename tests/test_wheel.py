@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from packaging.metadata import Metadata
 
+import brokertwin
 from brokertwin.extras import EXTRA_OF
 from tests.support.environments import build_wheel, environment_with, install
 from tests.support.patience import PATIENCE_S
@@ -263,8 +264,9 @@ def test_command_without_its_extra_names_the_extra(
     done = call(light_python, *words, *files, cwd=tmp_path)
     name = " ".join(words)
     needs = (
-        f"`brokertwin {name}` needs pyspark.\n"
-        "Install brokertwin with the extra spark; in a clone: pip install -e '.[spark]'\n"
+        f"`brokertwin {name}` needs the package pyspark, which the extra 'spark' installs.\n"
+        "Install it with: pip install '.[spark]' in a clone of the repository, or pip install"
+        f" 'brokertwin-{brokertwin.__version__}-py3-none-any.whl[spark]'\n"
     )
     assert (done.returncode, done.stdout, done.stderr.removeprefix(FETCHING)) == (2, "", needs)
 

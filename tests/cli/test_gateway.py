@@ -115,7 +115,7 @@ def test_what_was_answered_outlives_kills_while_the_journal_is_compacted(tmp_pat
         (("--advertise", "host:99999"), "Invalid value of --advertise: 'host:99999'."),
         (("--set", "num.partition=3"), "Did you mean num.partitions"),
         (("--listen", "0.0.0.0:9092"), "Add --advertise HOST:PORT"),
-        (("--journal", "/proc/none/journal"), "cannot be opened"),
+        (("--journal", "/proc/none/journal"), "Cannot open the journal"),
         (("--journal-fsync", "1s"), "--journal-fsync requires --journal"),
         (("--journal", "j", "--journal-fsync", "soon"), "Pass always, never, or a time"),
         (("--prefix", "jobs"), "Cannot combine --prefix with --engine local"),

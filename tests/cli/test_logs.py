@@ -129,5 +129,5 @@ def test_the_local_gateway_logs_as_the_settings_say(monkeypatch: pytest.MonkeyPa
         assert process.stderr is not None
         said = json.loads(process.stderr.readline())
     assert said["event"] == "connection closed"
-    assert said["reason"].startswith("a frame of 2147483647 bytes")
+    assert said["reason"].startswith("invalid frame size 2147483647")
     assert said["broker"] == 1

@@ -80,9 +80,9 @@ def test_files_that_are_no_use(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(UserError, match="no client could authenticate"):
         Credentials(tmp_path / "empty")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="Cannot read"):
         Credentials(tmp_path)
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="Cannot write to"):
         write(tmp_path / "none" / "users", [])
 
 

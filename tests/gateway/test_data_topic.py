@@ -158,7 +158,7 @@ async def test_a_partition_that_does_not_answer_holds_up_no_other(bench: JobBenc
         await asyncio.sleep(0)
         there = asyncio.ensure_future(rows.read(Place(locator.partition, locator.offset)))
         await asyncio.wait([lost, there])
-        with pytest.raises(OSError, match="cannot be read"):
+        with pytest.raises(OSError, match="cannot read"):
             await lost
         if there.exception() is None:
             break

@@ -83,7 +83,7 @@ def test_a_journal_has_one_holder(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be opened"):
+    with pytest.raises(UserError, match="Cannot open the journal"):
         Journal(tmp_path)
 
 

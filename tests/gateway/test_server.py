@@ -538,7 +538,7 @@ def test_the_advertised_address_takes_the_place_of_the_real_one() -> None:
 def test_a_port_that_is_taken_is_an_error_with_a_hint(gateway: Running) -> None:
     engine = LocalEngine("another", [1], BrokerSettings())
     second = Gateway(engine, gateway.addresses[1])
-    with pytest.raises(UserError, match="cannot be listened on"):
+    with pytest.raises(UserError, match="Cannot listen on"):
         asyncio.run(second.start())
 
 

@@ -103,7 +103,7 @@ def wait_until_gone(bench: JobBench, name: str) -> None:
 
 
 def test_kafka_that_does_not_answer_is_named(bench: JobBench) -> None:
-    with pytest.raises(UserError, match="localhost:1 does not answer"):
+    with pytest.raises(UserError, match="localhost:1 did not respond"):
         prepare(bench, bootstrap="localhost:1")
 
 

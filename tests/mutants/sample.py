@@ -208,7 +208,7 @@ def main() -> int:
             found[by == AGREEMENT] += bool(by)
             if not by:
                 where = f"{change.file}:{change.line}"
-                sys.stdout.write(f"not found  {where}  {change.before}  ->  {change.after}\n")
+                sys.stdout.write(f"NOT FOUND  {where}  {change.before}  ->  {change.after}\n")
                 sys.stdout.flush()
         sys.stdout.write(
             f"{room}: {found.total()} of {len(tried)} found, {found[True]} of them by recordings\n"

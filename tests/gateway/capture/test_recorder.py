@@ -146,7 +146,7 @@ def test_a_recording_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="Cannot write to .*: No such file or directory"):
+    with pytest.raises(UserError, match=r"Cannot write to .*: No such file or directory"):
         FileSink(tmp_path / "nowhere" / "file.jsonl")
     full = FileSink(Path("/dev/full"))
     with pytest.raises(SinkError, match="No space left on device"):

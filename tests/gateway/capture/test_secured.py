@@ -221,6 +221,6 @@ def test_a_broker_that_is_not_trusted_is_not_spoken_to(secured: Secured, tmp_pat
 
 def test_certificates_that_cannot_be_read_are_said() -> None:
     given = {"security.protocol": "SSL", "ssl.truststore.location": "/nowhere/trust.pem"}
-    with pytest.raises(UserError, match="certificates for TLS: No such file"):
+    with pytest.raises(UserError, match="Could not read the certificates for TLS: No such file"):
         ClientProperties(given).ssl_context()
     assert ClientProperties({}).ssl_context() is None
