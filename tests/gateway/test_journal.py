@@ -439,4 +439,4 @@ def test_a_damaged_column_of_a_snapshot_is_told_with_what_to_do(column: str) -> 
     table = msgspec.json.encode({"table": ["logs", column]})
     with pytest.raises(UserError, match=r"The snapshot in the journal is damaged") as told:
         journal_snapshot.read(head, lambda: table)
-    assert "Restore it" in told.value.hint
+    assert "Restore the journal" in told.value.hint

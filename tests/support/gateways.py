@@ -159,7 +159,7 @@ class Client:
 
     def is_silent(self, for_s: float) -> bool:
         """Whether nothing comes in this time."""
-        return not select.select([self._socket], [], [], for_s)[0]
+        return not self._is_ready(for_s * 1000)
 
     def receive(self) -> bytes:
         """The next frame. Raises ConnectionError where the gateway has closed."""
@@ -175,9 +175,12 @@ class Client:
 
     def has_something(self) -> bool:
         """Whether there is something to read by now, be it the end."""
+        return self._is_ready(0)
+
+    def _is_ready(self, within_ms: float) -> bool:
         ready = select.poll()  # select() knows no descriptor above 1,023
         ready.register(self._socket, select.POLLIN)
-        return bool(ready.poll(0))
+        return bool(ready.poll(within_ms))
 
     def _exactly(self, size: int) -> bytes:
         found = b""
