@@ -347,6 +347,7 @@ class _Work:
                 for _ in kept:
                     pass
             else:
+                self._edge.controllers |= self.summary.controllers
                 events = self._events(kept, self._edge)
                 produce(self.client(), self.settings.prefix, events, self.tally)
         return completion

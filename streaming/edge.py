@@ -105,6 +105,10 @@ class Edge:
         cluster: the cluster of documents that name none; None where the job has several.
         broker: the broker of documents that name none; None: the cluster's first.
         now: gives the time, in ms since 1970, for documents that have none.
+
+    Attributes:
+        controllers: listeners of controllers: requests on them are the cluster's own. Requests
+            that only a controller gets add theirs.
     """
 
     def __init__(
@@ -118,7 +122,7 @@ class Edge:
         self._cluster = cluster
         self._broker = broker
         self._now = now
-        self._controllers: set[str] = set()
+        self.controllers: set[str] = set()
 
     def event(self, document: bytes, event_id: str) -> Sendable | Refusal:
         """The event that a document stands for, or why there is none.
@@ -180,8 +184,8 @@ class Edge:
             return Refusal(Reason.MISSING_FIELD, "no `connection` for the end of a connection")
         header = outside.request_header
         if header is not None and is_controllers(header, bytes(outside.request)):
-            self._controllers.add(outside.listener)
-        own = clusters_own(outside.listener, outside.is_forwarded, self._controllers - {""})
+            self.controllers.add(outside.listener)
+        own = clusters_own(outside.listener, outside.is_forwarded, self.controllers - {""})
         if own:
             return Refusal(Reason.CLUSTERS_OWN, own)
         if event.broker not in placed.brokers:

@@ -32,7 +32,7 @@ _TIME = rb"\d{4}-\d\d-\d\d[ T][\d:]{8}(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _FRAMES = (
     re.compile(_TIME + rb" (?P<stream>stdout|stderr) (?P<part>[PF])(?::\S+)? ?"),
     re.compile(rb"\[?pod/(?P<label>[^/\] ]+)/[^\] ]*\]? "),
-    re.compile(rb"(?P<label>[\w.@/-]*[A-Za-z][\w.@/-]*) *\| ?"),
+    re.compile(rb"(?![\d.-]+ *\|)(?P<label>[\w.@/-]{1,100}) {0,40}\| ?"),
     re.compile(
         rb"(?:<\d+>)?(?:1 )?(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}(?: \d{4})?|" + _TIME + rb")"
         rb" (?P<label>[\w.-]+) [\w./@-]+\[\d+\]: "
@@ -40,8 +40,8 @@ _FRAMES = (
     re.compile(rb"(?:" + _TIME + rb" )?\{(?P<label>\w+=\"[^{}]*)\} +"),
     re.compile(rb"(?P<label>[\w./-]+\.(?:log|txt)[\w.-]*):(?:\d+:)? ?(?=\[?\d{4}|\{)"),
     re.compile(
-        rb"(?:" + _TIME + rb" )?(?P<label>[\w.-]*[A-Za-z][\w.-]*\d)"
-        rb" (?:(?:[^\w\s]{1,3} )?[\w.-]+ )?(?=\[?\d{4}-|\{)"
+        rb"(?:" + _TIME + rb" )?(?![\d.-]+ )(?P<label>[\w.-]{1,100}\d)"
+        rb" (?:(?:[^\w\s]{1,3} )?[\w.-]{1,100} )?(?=\[?\d{4}-|\{)"
     ),
     re.compile(_TIME + rb" (?=\[?\d{4}-|\{|Completed)"),
 )

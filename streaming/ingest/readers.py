@@ -127,10 +127,12 @@ class _Open:
         self.text = bytearray(text)
         self.scan = scan
         self.is_request = is_request
+        self._is_bare = text.rstrip().endswith(b"{")
 
     def add(self, text: bytes) -> bool:
         """Take the next piece; returns whether the JSON is complete."""
         self.text += text
+        self._is_bare = False
         return self.scan.end_in(text) is not None
 
     def is_ended_by(self, text: bytes) -> bool:
@@ -139,7 +141,7 @@ class _Open:
             return True
         if _UNQUOTED.search(text) is not None:
             return True  # in a field it would have escapes
-        if self.text.rstrip().endswith(b"{") and text.strip()[:1] not in (b'"', b"}"):
+        if self._is_bare and text.strip()[:1] not in (b'"', b"}"):
             return True
         return text.startswith(b"{") and _is_object(text)
 

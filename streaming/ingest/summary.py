@@ -5,7 +5,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from brokertwin.errors import NothingRecordedError, UserError
-from brokertwin.streaming.ingest.documents import OTHER, Document, Left
+from brokertwin.streaming.ingest.documents import (
+    OTHER,
+    Document,
+    Left,
+    is_controllers,
+    listener_of,
+)
 from brokertwin.streaming.ingest.kinds import BY_NAME
 from brokertwin.streaming.lines import Line
 
@@ -27,6 +33,7 @@ class Summary:
         dead: damaged lines, by reason.
         examples: (place, reason, detail) of the first dead lines of each reason.
         nameless_topic_ids: topic ids in requests for which no answer shows a name.
+        controllers: listeners of controllers.
         on_dead: is told of each dead line.
     """
 
@@ -36,6 +43,7 @@ class Summary:
     dead: Counter[str] = field(default_factory=Counter)
     examples: list[tuple[str, str, str]] = field(default_factory=list)
     nameless_topic_ids: int = 0
+    controllers: set[str] = field(default_factory=set)
     on_dead: Callable[[Left], None] = lambda _: None
 
     def counted(self, lines: Iterator[Line]) -> Iterator[Line]:
@@ -47,6 +55,8 @@ class Summary:
     def made(self, document: Document) -> None:
         """Count a document."""
         self.events[document.api] += 1
+        if is_controllers(document.header, bytes(document.request)):
+            self.controllers.add(listener_of(document))
 
     def leave(self, left: Left) -> None:
         """Count a line that became none."""
