@@ -152,6 +152,9 @@ def brokertwin_command(
     tests, or run the broker's coordination state (producers, fetch sessions, groups) as a Spark
     Structured Streaming job. Settings precedence: flags, BROKERTWIN_… variables, brokertwin.toml.
     """
+    from brokertwin.cli import output
+
+    output.fit()
 
 
 def main() -> None:

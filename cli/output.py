@@ -23,9 +23,18 @@ out = Console()
 err = Console(stderr=True)
 """Standard error: progress, warnings, errors."""
 
-for console in (out, err):
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = PLAIN_WIDTH
+
+def fit() -> None:
+    """Set the width of both consoles: `COLUMNS`, else the terminal's, else `PLAIN_WIDTH`."""
+    columns = os.environ.get("COLUMNS", "")
+    for console in (out, err):
+        if columns.isdigit():
+            console.width = int(columns)
+        elif not console.is_terminal:
+            console.width = PLAIN_WIDTH
+
+
+fit()
 
 
 def show_error(error: UserError) -> None:
