@@ -92,7 +92,7 @@ def ask(server: HostInfo, question: Question) -> Answer:
         connection.request("GET", question.path)
         answer: Answer = json.loads(connection.getresponse().read())
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return question.told() | {"error": f"{server} does not answer: {error}"}
+        return question.told() | {"error": f"{server} did not respond: {error}"}
     finally:
         connection.close()
     return answer

@@ -119,7 +119,7 @@ def test_what_was_answered_outlives_kills_while_the_journal_is_compacted(tmp_pat
         (("--journal-fsync", "1s"), "--journal-fsync requires --journal"),
         (("--journal", "j", "--journal-fsync", "soon"), "Pass always, never, or a time"),
         (("--prefix", "jobs"), "Cannot combine --prefix with --engine local"),
-        (("--engine", "spark", "--brokers", "2"), "are in the topic brokertwin.placement"),
+        (("--engine", "spark", "--brokers", "2"), "brokertwin.placement has the job's brokers"),
         (("--engine", "spark", "--journal", "file"), "the checkpoint has the job's state"),
     ],
 )

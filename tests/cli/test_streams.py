@@ -75,7 +75,7 @@ def test_tables_are_joined_and_wrong_topics_refused(gateway: Running) -> None:
 def test_who_is_not_there_does_not_answer() -> None:
     gone = brokertwin("streams", "ask", f"localhost:{free_port()}", "counts", "the")
     assert gone.returncode == 1
-    assert "does not answer" in json.loads(gone.stdout)["error"]
+    assert "did not respond" in json.loads(gone.stdout)["error"]
     wrong = brokertwin("streams", "ask", "nowhere", "counts", "the")
     assert (wrong.returncode, "Invalid address 'nowhere'." in wrong.stderr) == (2, True)
 
