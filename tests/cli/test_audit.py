@@ -19,11 +19,9 @@ WARNINGS = CAPTURES / "admin_kp.jsonl.gz"
 INFO = CAPTURES / "group_kp.jsonl.gz"
 
 
-def test_a_table_of_80_columns_by_severity(
-    empty_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    done = brokertwin("audit", CAPTURES / "raw_produce_errors.jsonl.gz", cwd=empty_directory)
+def test_a_table_of_80_columns_by_severity(empty_directory: Path) -> None:
+    file = CAPTURES / "raw_produce_errors.jsonl.gz"
+    done = brokertwin("audit", file, cwd=empty_directory, COLUMNS="80")
     assert done.returncode == 3
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80

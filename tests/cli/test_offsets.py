@@ -47,9 +47,9 @@ def test_a_history_says_who_moved_it_and_how_far(group: str) -> None:
     assert all(re.match(r".+ \(client reader at .+\), generation \d", str(m["by"])) for m in moves)
 
 
-def test_a_history_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    done = brokertwin("offsets", "history", RECORDED, "classic", "--only", "back")
+def test_a_history_fits_80_columns() -> None:
+    words = ("offsets", "history", RECORDED, "classic", "--only", "back")
+    done = brokertwin(*words, COLUMNS="80")
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "back" in done.stdout
     assert "forth" not in done.stdout
