@@ -24,7 +24,7 @@ pytestmark = pytest.mark.processes
 
 CAPTURE = ROOT / "tests" / "captures" / "fetch_session_assign.jsonl.gz"
 WAIT_S = PATIENCE_S
-FETCHING = "fetching kafka_2.13 4.3.1\n"
+FETCHING = "downloading kafka_2.13 4.3.1\n"
 """`kafka start` asks for PySpark only where the jars are not there yet."""
 
 

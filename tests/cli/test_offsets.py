@@ -207,7 +207,7 @@ def test_offsets_go_from_one_real_cluster_to_another(
     assert int(first.stderr.split()[0]) >= 3
     commit(kafka, moving, topic, 4)
     again = brokertwin("offsets", "import", kafka, backup)
-    assert re.match(r"[1-9]\d* rows", again.stderr), "others may have committed, too"
+    assert re.match(r"[1-9]\d* rows?", again.stderr), "others may have committed, too"
     moves = documents(brokertwin("offsets", "history", backup, moving, "--json").stdout)
     assert [(m["after"], m["direction"]) for m in moves] == [
         *((15, "first"), (3, "back"), (4, "forth")),

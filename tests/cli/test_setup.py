@@ -66,9 +66,9 @@ def lines_told(lines: list[str]) -> list[str]:
 
 
 EXPECTED = [
-    "fetching spark-sql-kafka-0-10_2.13 4.0.0",
+    "downloading spark-sql-kafka-0-10_2.13 4.0.0",
     "spark-sql-kafka-0-10_2.13-4.0.0.jar",
-    "fetching kafka_2.13 4.3.1",
+    "downloading kafka_2.13 4.3.1",
     "kafka_2.13-4.3.1.jar",
     f"log4j-slf4j-impl-{jars.LOG4J_VERSION}.jar",
 ]
