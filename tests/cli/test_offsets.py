@@ -243,7 +243,7 @@ def test_offsets_go_from_one_real_cluster_to_another(
     assert verdicts == [(at_end, 120, "fine"), (moving, 104, "fine")]
     assert brokertwin("offsets", "show", other, "--json").stdout == "", "nothing is written"
     done = brokertwin(*to)
-    assert (done.returncode, done.stderr) == (0, "2 written, 0 not, 2 in all\n")
+    assert (done.returncode, done.stderr) == (0, "2 offsets written, 0 refused, 2 in total\n")
     shown = documents(brokertwin("offsets", "show", other, "--json").stdout)
     assert [(d["group"], d["offset"]) for d in shown] == [(at_end, 120), (moving, 104)]
 
