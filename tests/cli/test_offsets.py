@@ -291,7 +291,7 @@ def test_a_group_with_members_is_left_alone(kafka: str, tmp_path: Path) -> None:
     file.write_text("".join(f"{group}{kind},{group},0,0\n" for kind in ("", "-share", "-streams")))
     done = brokertwin("offsets", "export", file, "--to", kafka, "--json")
     consumer.close()
-    assert (done.returncode, done.stderr) == (1, "0 written, 3 not, 3 in all\n")
+    assert (done.returncode, done.stderr) == (1, "0 offsets written, 3 refused, 3 in total\n")
     assert [d["verdict"] for d in documents(done.stdout)] == [
         *("the group has members", "a share group", "the group has members"),
     ]
