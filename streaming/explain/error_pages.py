@@ -63,21 +63,19 @@ def page(code: int, example: str = "") -> str:
         example: what `explain` says of one in a recording.
     """
     rule = RULES[code]
-    again = "yes" if code in RETRIABLE else "no"
     file = f"[`{rule.file}`](../../{rule.file})" if rule.file else "never returned by brokertwin"
-    facts = {
-        "source in Kafka": rule.source,
-        "source in brokertwin": file,
-        "retriable": again,
-    }
-    rows = [f"| {name} | {fact} |" for name, fact in facts.items()]
+    story = _story_of(code)
+    facts = [
+        "Retriable." if code in RETRIABLE else "Not retriable.",
+        f"Timeline: `explain {story}`." if story else "",
+        f"Source: {', '.join(each for each in (rule.source, file) if each)}.",
+    ]
     parts = [
         f"# {code} {name_of(code)}",
         rule.why,
-        "\n".join(["| | |", "|---|---|", *rows]),
         f"**Cause.** {rule.who}",
         f"**What to do.** {rule.do}",
-        f"**In a recording.** {_told_by(code)}",
+        " ".join(each for each in facts if each),
     ]
     if example:
         parts.append(f"```text\n{example}\n```")
@@ -101,13 +99,14 @@ def text(code: int) -> str:
 def index() -> str:
     """The list of all pages, as Markdown."""
     rows = "".join(
-        f"| {code} | [{name_of(code)}]({name_of(code)}.md) | {rule.why} |\n"
+        f"- [{code} {name_of(code)}]({name_of(code)}.md): {rule.why}\n"
         for code, rule in sorted(RULES.items())
     )
     return (
         "# Errors\n\nThe meaning and cause of each Kafka error, and what to do. `brokertwin explain"
-        " error CODE` prints a page.\n\n"
-        f"| code | error | meaning |\n|---|---|---|\n{rows}"
+        " error CODE` prints a page.\nTo explain an error in a recording, run `brokertwin explain line"
+        " FILE:LINE FILE…`. A page\nnames the command for the timeline, and shows an example if a"
+        f" recording of the repository has one.\n\n{rows}"
     )
 
 
