@@ -98,15 +98,13 @@ def text(code: int) -> str:
 
 def index() -> str:
     """The list of all pages, as Markdown."""
-    rows = "".join(
-        f"- [{code} {name_of(code)}]({name_of(code)}.md): {rule.why}\n"
-        for code, rule in sorted(RULES.items())
-    )
+    rows = "".join(f"- [{code} {name_of(code)}]({name_of(code)}.md)\n" for code in sorted(RULES))
     return (
-        "# Errors\n\nThe meaning and cause of each Kafka error, and what to do. `brokertwin explain"
-        " error CODE` prints a page.\nTo explain an error in a recording, run `brokertwin explain line"
-        " FILE:LINE FILE…`. A page\nnames the command for the timeline, and shows an example if a"
-        f" recording of the repository has one.\n\n{rows}"
+        "# Errors\n\nThe meaning and cause of each Kafka error, and what to do.\n\n"
+        "- `brokertwin explain error CODE` prints a page.\n"
+        "- `brokertwin explain line FILE:LINE FILE…` explains an error in a recording.\n"
+        "- A page names the command for the timeline, and has an example if a recording of the"
+        f" repository has one.\n\n## All errors\n\n{rows}"
     )
 
 

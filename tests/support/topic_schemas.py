@@ -173,13 +173,17 @@ def _type(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.UnionType):
         if sum(isinstance(each, inspect.StructType) for each in kind.types) > 2:
             return "one of the records below"
-        return " or ".join(sorted(map(_type, kind.types), key=lambda word: word == "null"))
+        names = [name for name in map(_type, kind.types) if name != "null"]
+        joined = " or ".join(names)
+        if len(names) == len(kind.types):
+            return joined
+        return f"({joined})?" if " or " in joined or "→" in joined else f"{joined}?"
     if isinstance(kind, inspect.ListType):
-        return f"list of {_type(kind.item_type)}"
+        return f"{_type(kind.item_type)}[]"
     if isinstance(kind, inspect.TupleType):
-        return f"list of {len(kind.item_types)}: {', '.join(map(_type, kind.item_types))}"
+        return f"[{', '.join(map(_type, kind.item_types))}]"
     if isinstance(kind, inspect.DictType):
-        return f"{_type(kind.key_type)} to {_type(kind.value_type)}"
+        return f"{_type(kind.key_type)}→{_type(kind.value_type)}"
     if isinstance(kind, inspect.EnumType):
         return f"text of {len(kind.cls)}: {', '.join(f'`{each.value}`' for each in kind.cls)}"
     if isinstance(kind, inspect.LiteralType):
