@@ -118,10 +118,10 @@ def page() -> str:
         name = spec.name.replace("default", "<cluster>")
         parts.append(f"## `{name}`\n\nKey: {key}. Value: {value}.\n")
         parts.append(f"Settings: {_settings(spec.settings)}.\n")
-        parts += [_struct(struct, _table) for struct in structs]
+        parts += [_struct(struct, _list) for struct in structs]
     done = {each for _, _, structs in TOPICS.values() for each in structs}
     parts.append("## Parts of these documents\n")
-    parts.append("A record has its type in the field `type`. A field with `=` has a default.\n")
+    parts.append("A record has its type in the field `type`.\n")
     parts += [_struct(each, _line) for each in sorted(_all_below(done), key=lambda t: t.__name__)]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -137,21 +137,21 @@ def _struct(struct: type, shown: Callable[[inspect.StructType], list[str]]) -> s
     return "\n".join([f"### {struct.__name__}", "", summary, "", *shown(info)])
 
 
-def _table(info: inspect.StructType) -> list[str]:
-    rows = [
-        f"| `{field.encode_name}` | {_type(field.type)} | {_default(field) or 'required'} |"
-        for field in info.fields
-    ]
-    return ["| field | type | default |", "|---|---|---|", *rows, ""]
+def _list(info: inspect.StructType) -> list[str]:
+    return [*(f"- {field}" for field in _fields(info)), ""]
 
 
 def _line(info: inspect.StructType) -> list[str]:
-    fields = [
+    fields = _fields(info)
+    return [f"Fields: {'; '.join(fields)}.", ""] if fields else []
+
+
+def _fields(info: inspect.StructType) -> list[str]:
+    return [
         f"`{field.encode_name}` {_type(field.type)}"
         + (f" = {default}" if (default := _default(field)) else "")
         for field in info.fields
     ]
-    return [f"Fields: {'; '.join(fields)}.", ""] if fields else []
 
 
 def _default(field: inspect.Field) -> str:
