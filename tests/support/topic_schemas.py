@@ -143,7 +143,7 @@ def _list(info: inspect.StructType) -> list[str]:
 
 def _line(info: inspect.StructType) -> list[str]:
     fields = _fields(info)
-    return [f"Fields: {'; '.join(fields)}.", ""] if fields else []
+    return [f"{'; '.join(fields)}.", ""] if fields else []
 
 
 def _fields(info: inspect.StructType) -> list[str]:
