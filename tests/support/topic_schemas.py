@@ -179,9 +179,10 @@ def _type(kind: inspect.Type) -> str:
             return joined
         return f"({joined})?" if " or " in joined or "→" in joined else f"{joined}?"
     if isinstance(kind, inspect.ListType):
-        return f"{_type(kind.item_type)}[]"
+        item = _type(kind.item_type)
+        return f"list of {item}" if item.endswith("[]") else f"{item}[]"  # [][] is a link
     if isinstance(kind, inspect.TupleType):
-        return f"[{', '.join(map(_type, kind.item_types))}]"
+        return f"({', '.join(map(_type, kind.item_types))})"
     if isinstance(kind, inspect.DictType):
         return f"{_type(kind.key_type)}→{_type(kind.value_type)}"
     if isinstance(kind, inspect.EnumType):
