@@ -74,7 +74,7 @@ def page(code: int, example: str = "") -> str:
         f"# {code} {name_of(code)}",
         rule.why,
         f"**Cause.** {rule.who}",
-        f"**What to do.** {rule.do}",
+        f"**Do.** {rule.do}",
         " ".join(each for each in facts if each),
     ]
     if example:

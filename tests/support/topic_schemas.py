@@ -160,10 +160,9 @@ def _default(field: inspect.Field) -> str:
     value = field.default
     if value is NODEFAULT:
         value = field.default_factory() if callable(field.default_factory) else None
-    if isinstance(value, msgspec.Raw):
-        value = None
-    text = msgspec.json.encode(value).decode()
-    return f"`{text}`"
+    if value is None or isinstance(value, msgspec.Raw):
+        return ""  # the page says so for all types that can be null
+    return f"`{msgspec.json.encode(value).decode()}`"
 
 
 def _type(kind: inspect.Type) -> str:
