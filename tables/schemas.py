@@ -291,10 +291,8 @@ def as_markdown() -> str:
 
 
 def _chapter(table: Table) -> Iterator[str]:
-    yield from (f"### {table.name}", "", table.what, "", "| column | type | |", "|---|---|---|")
+    yield from (f"### {table.name}", "", table.what, "")
     yield from (
-        f"| `{each.name}` | {each.type} | {each.what} |"
-        for each in table.columns
-        if each is not CELL
+        f"- `{each.name}` {each.type}: {each.what}" for each in table.columns if each is not CELL
     )
     yield ""

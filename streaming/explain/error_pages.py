@@ -63,21 +63,19 @@ def page(code: int, example: str = "") -> str:
         example: what `explain` says of one in a recording.
     """
     rule = RULES[code]
-    again = "yes" if code in RETRIABLE else "no"
     file = f"[`{rule.file}`](../../{rule.file})" if rule.file else "never returned by brokertwin"
-    facts = {
-        "source in Kafka": rule.source,
-        "source in brokertwin": file,
-        "retriable": again,
-    }
-    rows = [f"| {name} | {fact} |" for name, fact in facts.items()]
+    story = _story_of(code)
+    facts = [
+        "Retriable." if code in RETRIABLE else "Not retriable.",
+        f"Timeline: `explain {story}`." if story else "",
+        f"Source: {', '.join(each for each in (rule.source, file) if each)}.",
+    ]
     parts = [
         f"# {code} {name_of(code)}",
         rule.why,
-        "\n".join(["| | |", "|---|---|", *rows]),
         f"**Cause.** {rule.who}",
-        f"**What to do.** {rule.do}",
-        f"**In a recording.** {_told_by(code)}",
+        f"**Do.** {rule.do}",
+        " ".join(each for each in facts if each),
     ]
     if example:
         parts.append(f"```text\n{example}\n```")
@@ -100,14 +98,13 @@ def text(code: int) -> str:
 
 def index() -> str:
     """The list of all pages, as Markdown."""
-    rows = "".join(
-        f"| {code} | [{name_of(code)}]({name_of(code)}.md) | {rule.why} |\n"
-        for code, rule in sorted(RULES.items())
-    )
+    rows = "".join(f"- [{code} {name_of(code)}]({name_of(code)}.md)\n" for code in sorted(RULES))
     return (
-        "# Errors\n\nThe meaning and cause of each Kafka error, and what to do. `brokertwin explain"
-        " error CODE` prints a page.\n\n"
-        f"| code | error | meaning |\n|---|---|---|\n{rows}"
+        "# Errors\n\nThe meaning and cause of each Kafka error, and what to do.\n\n"
+        "- `brokertwin explain error CODE` prints a page.\n"
+        "- `brokertwin explain line FILE:LINE FILE…` explains an error in a recording.\n"
+        "- A page names the command for the timeline, and has an example if a recording of the"
+        f" repository has one.\n\n## All errors\n\n{rows}"
     )
 
 

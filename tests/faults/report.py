@@ -12,8 +12,8 @@ from tests.support.sources import ROOT
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "[comment]: # (faults: the runner writes from here)", "[comment]: # (to here)"
 HEAD = """\
-| case | fault | rounds | events | lost | duplicated | rewritten | recovery, s |
-|---|---|---|---|---|---|---|---|
+| case | fault | rounds | events | lost/duplicated/rewritten | recovery, s (maximum) |
+|---|---|---|---|---|---|
 """
 
 
@@ -47,8 +47,8 @@ def table(rounds: Iterable[Round]) -> str:
             case.what,
             f"{len(tried)}" + (f", {failed} failed" if failed else ""),
             f"{max(each.requests for each in tried):,}",
-            *(f"{each:,}" for each in sums),
-            f"{statistics.median(times):.1f}, at most {times[-1]:.1f}",
+            "/".join(f"{each:,}" for each in sums),
+            f"{statistics.median(times):.1f} ({times[-1]:.1f})",
         ]
         rows.append("| " + " | ".join(cells) + " |\n")
     return HEAD + "".join(rows)

@@ -118,10 +118,10 @@ def page() -> str:
         name = spec.name.replace("default", "<cluster>")
         parts.append(f"## `{name}`\n\nKey: {key}. Value: {value}.\n")
         parts.append(f"Settings: {_settings(spec.settings)}.\n")
-        parts += [_struct(struct, _table) for struct in structs]
+        parts += [_struct(struct, _list) for struct in structs]
     done = {each for _, _, structs in TOPICS.values() for each in structs}
     parts.append("## Parts of these documents\n")
-    parts.append("A record has its type in the field `type`. A field with `=` has a default.\n")
+    parts.append("A record has its type in the field `type`.\n")
     parts += [_struct(each, _line) for each in sorted(_all_below(done), key=lambda t: t.__name__)]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -137,21 +137,21 @@ def _struct(struct: type, shown: Callable[[inspect.StructType], list[str]]) -> s
     return "\n".join([f"### {struct.__name__}", "", summary, "", *shown(info)])
 
 
-def _table(info: inspect.StructType) -> list[str]:
-    rows = [
-        f"| `{field.encode_name}` | {_type(field.type)} | {_default(field) or 'required'} |"
-        for field in info.fields
-    ]
-    return ["| field | type | default |", "|---|---|---|", *rows, ""]
+def _list(info: inspect.StructType) -> list[str]:
+    return [*(f"- {field}" for field in _fields(info)), ""]
 
 
 def _line(info: inspect.StructType) -> list[str]:
-    fields = [
+    fields = _fields(info)
+    return [f"{'; '.join(fields)}.", ""] if fields else []
+
+
+def _fields(info: inspect.StructType) -> list[str]:
+    return [
         f"`{field.encode_name}` {_type(field.type)}"
         + (f" = {default}" if (default := _default(field)) else "")
         for field in info.fields
     ]
-    return [f"Fields: {'; '.join(fields)}.", ""] if fields else []
 
 
 def _default(field: inspect.Field) -> str:
@@ -160,10 +160,9 @@ def _default(field: inspect.Field) -> str:
     value = field.default
     if value is NODEFAULT:
         value = field.default_factory() if callable(field.default_factory) else None
-    if isinstance(value, msgspec.Raw):
-        value = None
-    text = msgspec.json.encode(value).decode()
-    return f"`{text}`"
+    if value is None or isinstance(value, msgspec.Raw):
+        return ""  # the page says so for all types that can be null
+    return f"`{msgspec.json.encode(value).decode()}`"
 
 
 def _type(kind: inspect.Type) -> str:
@@ -173,13 +172,18 @@ def _type(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.UnionType):
         if sum(isinstance(each, inspect.StructType) for each in kind.types) > 2:
             return "one of the records below"
-        return " or ".join(sorted(map(_type, kind.types), key=lambda word: word == "null"))
+        names = [name for name in map(_type, kind.types) if name != "null"]
+        joined = " or ".join(names)
+        if len(names) == len(kind.types):
+            return joined
+        return f"({joined})?" if " or " in joined or "→" in joined else f"{joined}?"
     if isinstance(kind, inspect.ListType):
-        return f"list of {_type(kind.item_type)}"
+        item = _type(kind.item_type)
+        return f"list of {item}" if item.endswith("[]") else f"{item}[]"  # [][] is a link
     if isinstance(kind, inspect.TupleType):
-        return f"list of {len(kind.item_types)}: {', '.join(map(_type, kind.item_types))}"
+        return f"({', '.join(map(_type, kind.item_types))})"
     if isinstance(kind, inspect.DictType):
-        return f"{_type(kind.key_type)} to {_type(kind.value_type)}"
+        return f"{_type(kind.key_type)}→{_type(kind.value_type)}"
     if isinstance(kind, inspect.EnumType):
         return f"text of {len(kind.cls)}: {', '.join(f'`{each.value}`' for each in kind.cls)}"
     if isinstance(kind, inspect.LiteralType):
