@@ -13,6 +13,7 @@ import msgspec
 from brokertwin.state.access.redaction import may_hold_credentials, redact_exchange
 from brokertwin.state.core.events import Kind, RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.streaming.ingest.coordinator_lines import Logged
 from brokertwin.streaming.lines import Line
 
 CONTROLLERS_APIS = frozenset({52, 53, 54, 59, 62, 63, 70, 73, 82})
@@ -102,6 +103,7 @@ class Left(NamedTuple):
         detail: what is wrong with this one.
         api: the API's name where one can be read.
         is_dead: whether the line is damaged; other lines just are no requests.
+        logged: what it tells of a group, if it is of the coordinator's log.
     """
 
     line: Line
@@ -109,6 +111,7 @@ class Left(NamedTuple):
     detail: str = ""
     api: str = ""
     is_dead: bool = True
+    logged: Logged | None = None
 
 
 class UnreadableError(Exception):

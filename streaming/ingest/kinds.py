@@ -122,7 +122,8 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     ),
     (
         "Kafka's server.log",
-        "It holds no requests. " + _REQUEST_LOG,
+        "It holds no requests. `brokertwin explain group` reads the coordinator's lines. "
+        + _REQUEST_LOG,
         (
             rb"\((?:org\.apache\.)?kafka\.(?!request)[\w.$]+\)$",
             rb"\(state\.change\.logger\)$",

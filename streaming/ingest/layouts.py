@@ -65,6 +65,7 @@ _LABEL_KEYS = tuple(
     )
 )
 _MARK = MARK.decode()
+_COORDINATOR = "[GroupCoordinator "
 _ENTRY = re.compile(ENTRY_START.pattern.decode())
 _OUTSIDE = re.compile(rb"[\"{}\[\]]")
 _INSIDE = re.compile(rb"(?:[^\"\\]+|\\.)*", re.DOTALL)
@@ -200,6 +201,7 @@ def inner(
     path = around.path
     if isinstance(value, str):
         is_start = _MARK in value or _ENTRY.match(value) or value.rstrip().endswith("{")
+        is_start = is_start or _COORDINATOR in value
         if is_start or path in opened:
             yield around._replace(value=value)
     elif isinstance(value, dict) and len(path) < DEPTH_MAX:

@@ -20,7 +20,7 @@ import msgspec
 
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
 from brokertwin.state.core.schema import Int32, Int64
-from brokertwin.streaming.ingest import kroxylicious, layouts, request_log
+from brokertwin.streaming.ingest import coordinator_lines, kroxylicious, layouts, request_log
 from brokertwin.streaming.ingest.clock import Clock
 from brokertwin.streaming.ingest.documents import (
     NO_REQUEST,
@@ -248,7 +248,7 @@ class Reader:
                 yield from self._guarded(around.line, self._object(around, part))
             at = end
         if at == 0:
-            yield self._other(around, text)
+            yield self._other(around, _Part(b"", text, b""))
 
     def _quoted(self, around: _Around, text: bytes, start: "_Start") -> Made:
         """A request in a quoted text: in JSON behind a prefix, a table, or a field."""
@@ -357,11 +357,20 @@ class Reader:
             yield from documents
         yield from (each for _, each in made if _is_left(each, is_dead_too=not documents))
         if not is_entry:
-            yield self._other(around, part.json)
+            yield self._other(around, part)
 
-    def _other(self, around: _Around, text: bytes) -> Left:
-        kind = kind_of(text)
-        return Left(around.line, kind.name if kind is not None else OTHER, is_dead=False)
+    def _other(self, around: _Around, part: "_Part") -> Left:
+        """A line that is no exchange; one of a group's coordinator with what it tells."""
+        kind = kind_of(part.json)
+        left = Left(around.line, kind.name if kind is not None else OTHER, is_dead=False)
+        found = coordinator_lines.FORM.search(part.json)
+        if found is None:
+            return left
+        start = part.json[: found.start()]
+        time = self._time(around, part._replace(head=part.head + start, tail=b""))
+        place = f"{around.line.file}:{around.line.number}"
+        told = coordinator_lines.logged(place, part.json, time) if time is not None else None
+        return left._replace(logged=told)
 
     def _placed(self, line: Line) -> str:
         """The id of an exchange: file and line; a further one of the line has a number."""
