@@ -301,7 +301,7 @@ def _recording(where: Where, with_logged: bool = False) -> "Recording":
     """Return the recording; lines about groups in server.log are enough if `with_logged`."""
     from brokertwin.streaming.replay import recording
 
-    with source_of(where) as source:
+    with source_of(where, with_text=True) as source:
         return recording.read_from(source, where.headers(), with_logged)
 
 

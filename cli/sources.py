@@ -173,8 +173,10 @@ def kafka_of(settings: "Settings") -> "ClientProperties":
 
 
 @contextmanager
-def source_of(where: Where) -> "Iterator[Source]":
+def source_of(where: Where, with_text: bool = False) -> "Iterator[Source]":
     """Read the documents of a source, with a progress bar.
+
+    Debug logs of clients are read only if `with_text`.
 
     Raises:
         UserError: there is no source or more than one, or Kafka does not respond.
@@ -183,7 +185,7 @@ def source_of(where: Where) -> "Iterator[Source]":
     from brokertwin.streaming.lines import size_of
 
     where.check()
-    how = Reading(where.broker, zone_of(where.time_zone), warn)
+    how = Reading(where.broker, zone_of(where.time_zone), warn, with_text)
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:

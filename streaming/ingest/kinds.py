@@ -31,9 +31,11 @@ class Kind(NamedTuple):
     form: re.Pattern[bytes]
 
 
-_CLIENT = (
-    "It shows one client, without the bodies of its requests. Record the client with `brokertwin"
-    " capture`, or give the brokers' request logs."
+_RECORD = "record the client with `brokertwin capture`, or give the brokers' request logs."
+_CLIENT = f"It shows one client: `brokertwin explain client` reads it. For the rest, {_RECORD}"
+_JAVA = (
+    "`brokertwin explain client` reads it if org.apache.kafka.clients.NetworkClient is at DEBUG."
+    f" For the rest, {_RECORD}"
 )
 _BATCHES = (
     "It holds batches, no requests. Give it by --batches beside a request log. For committed"
@@ -65,12 +67,12 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     ),
     (
         "log of a Java client",
-        _CLIENT,
+        _JAVA,
         (rb"\[(?:Consumer|Producer|AdminClient|ShareConsumer) clientId=", rb"kafka\.clients\."),
     ),
     (
         "log of a Go or Python client",
-        _CLIENT,
+        f"It is not read: {_RECORD}",
         (
             rb"<BrokerConnection ",
             rb"\b(?:aio)?kafka\.(?:conn|client|coordinator|cluster|consumer|producer)[\w.]*[:\s]",

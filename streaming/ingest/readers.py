@@ -20,7 +20,13 @@ import msgspec
 
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
 from brokertwin.state.core.schema import Int32, Int64
-from brokertwin.streaming.ingest import coordinator_lines, kroxylicious, layouts, request_log
+from brokertwin.streaming.ingest import (
+    client_logs,
+    coordinator_lines,
+    kroxylicious,
+    layouts,
+    request_log,
+)
 from brokertwin.streaming.ingest.clock import Clock
 from brokertwin.streaming.ingest.documents import (
     NO_REQUEST,
@@ -58,11 +64,13 @@ class Origin(NamedTuple):
         zone: of the JVM that wrote the log.
         is_qualified: whether connections of captures need the file's name before theirs, because
             several files are read together.
+        with_text: whether debug logs of clients are read, too.
     """
 
     name: str
     zone: tzinfo = UTC
     is_qualified: bool = False
+    with_text: bool = False
 
 
 class _Captured(msgspec.Struct, rename="camel"):
@@ -157,6 +165,7 @@ class Reader:
         self._pairs = kroxylicious.Pairs()
         self._open: dict[Key, _Open] = {}
         self._partial: dict[Key, tuple[Line, bytes, bytearray]] = {}
+        self._clients = client_logs.Exchanges()
         self._heading = ""
         self._place = ""
         self._count = 0
@@ -176,6 +185,7 @@ class Reader:
         for opened in self._open.values():
             yield _abandoned(opened)
         yield from self._pairs.rest()
+        yield from self._clients.rest()
 
     def _guarded(self, line: Line, made: Made) -> Made:
         try:
@@ -248,7 +258,7 @@ class Reader:
                 yield from self._guarded(around.line, self._object(around, part))
             at = end
         if at == 0:
-            yield self._other(around, _Part(b"", text, b""))
+            yield from self._other(around, _Part(b"", text, b""))
 
     def _quoted(self, around: _Around, text: bytes, start: "_Start") -> Made:
         """A request in a quoted text: in JSON behind a prefix, a table, or a field."""
@@ -357,9 +367,27 @@ class Reader:
             yield from documents
         yield from (each for _, each in made if _is_left(each, is_dead_too=not documents))
         if not is_entry:
-            yield self._other(around, part)
+            yield from self._other(around, part)
 
-    def _other(self, around: _Around, part: "_Part") -> Left:
+    def _other(self, around: _Around, part: "_Part") -> Made:
+        """A line of a text log, or one that is no exchange."""
+        made = self._of_client(around, part) if self._source.with_text else None
+        if made is None:
+            yield self._left(around, part)
+        else:
+            yield from made
+
+    def _of_client(self, around: _Around, part: "_Part") -> Iterator[Document] | None:
+        """What a line of a client's debug log completes; None if it is none."""
+        mark = client_logs.MARKS.search(part.json)
+        if mark is None:
+            return None
+        time = self._time(around, part._replace(head=part.head + part.json[: mark.start()]))
+        if time is None:
+            return None
+        return self._clients.take(around.line, self._placed(around.line), part.json, time)
+
+    def _left(self, around: _Around, part: "_Part") -> Left:
         """A line that is no exchange; one of a group's coordinator with what it tells."""
         kind = kind_of(part.json)
         left = Left(around.line, kind.name if kind is not None else OTHER, is_dead=False)

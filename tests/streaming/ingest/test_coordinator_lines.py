@@ -71,8 +71,8 @@ LINES = tuple(
         (
             "Member reader-a-1 in group parcels has failed, removing it from the group",
             (
-                "Preparing to rebalance group parcels in state PreparingRebalance with old generation"
-                " 13 (reason: removing member reader-a-1 on heartbeat expiration)"
+                "Preparing to rebalance group parcels in state PreparingRebalance with old"
+                " generation 13 (reason: removing member reader-a-1 on heartbeat expiration)"
             ),
             "Stabilized group parcels generation 14 (__consumer_offsets-3) with 1 members",
         )
