@@ -176,7 +176,7 @@ def kafka_of(settings: "Settings") -> "ClientProperties":
 def source_of(where: Where, with_text: bool = False) -> "Iterator[Source]":
     """Read the documents of a source, with a progress bar.
 
-    Debug logs of clients are read only if `with_text`.
+    Logs that have requests as text are read only if `with_text`.
 
     Raises:
         UserError: there is no source or more than one, or Kafka does not respond.

@@ -49,9 +49,9 @@ class Clients:
                 told[entry.id] = _joined(told[entry.id], entry) if entry.id in told else entry
         for each in self._own:
             codes = dict.fromkeys(bodies.errors(each.response)) if each.id not in told else {}
-            if codes or (each.is_of_client and each.id not in told):
+            if codes or (each.is_text and each.id not in told):
                 told[each.id] = Entry.of(each, "", [], [Refused(code) for code in codes])
-            if each.is_of_client:
+            if each.is_text:
                 told[each.id] = _timed(told[each.id], each)
         return [told[each.id] for each in self._own if each.id in told]
 
@@ -63,14 +63,16 @@ class Clients:
             code for each in self._own for code in dict.fromkeys(bodies.errors(each.response))
         )
         refused = ", ".join(f"{error_name(code)} {n}" for code, n in codes.most_common())
+        is_told = any(each.is_recorded for each in self._own)
+        nothing = "nothing was refused" if is_told else "the log has no responses"
         asked = f"{counted(len(self._own), 'request')} over {counted(ways, 'connection')}"
         lines = [
             f"client {self.key}: {asked}, {moment(first)} to {moment(last)}",
-            f"refused: {refused}" if refused else "nothing was refused",
+            f"refused: {refused}" if refused else nothing,
         ]
         lines += [f"explain producer {each} tells its whole story" for each in self.producers]
         lines += [f"explain group {each} tells its whole story" for each in self.groups]
-        if any(each.is_of_client for each in self._own):
+        if any(each.is_text for each in self._own):
             lines += _latencies(self._own)
         return lines
 

@@ -76,11 +76,11 @@ class Groups:
         self._left: Exchange | None = None
         self._told: set[tuple[str, int, str]] = set()
         asked = in_order(exchanges, APIS)
+        if not asked:  # a text log may have no responses
+            asked = [(each, each.body()) for each in exchanges if each.api in APIS and each.is_text]
         self._asked = [(each, body) for each, body in asked if body.get("groupId") == key]
-        self._logged = sorted(
-            {(each.time, each.text): each for each in reversed(logged) if each.is_of(key)}.values(),
-            key=lambda each: each.time,
-        )
+        lines = {(each.time, each.text): each for each in reversed(logged) if each.is_of(key)}
+        self._logged = sorted(lines.values(), key=lambda each: each.time)
         if not (self._asked or self._logged):
             known = {body.get("groupId") for _, body in asked} - {None}
             known |= {min(each.groups, key=len) for each in logged}
@@ -119,6 +119,8 @@ class Groups:
         codes = dict.fromkeys(bodies.errors(response))
         refused = [Refused(code, self._because(code, body, exchange)) for code in codes]
         notes = list(self._changed(exchange, body, response or {}, bool(codes)))
+        if not exchange.is_recorded:
+            notes.append("the log has no response")
         if exchange.api in QUIET and not refused and not notes:
             return None
         return Entry.of(exchange, _said(exchange, body, self._names), notes, refused)
@@ -129,6 +131,8 @@ class Groups:
         """Takes what an answer changes; gives back what is worth saying of it."""
         if exchange.api in COMMITS:
             yield from self._commit(exchange, body, response)
+        elif not exchange.is_recorded:
+            return
         elif exchange.api == "JOIN_GROUP" and not is_refused:
             yield from self._join(exchange, body, response)
         elif exchange.api == "LEAVE_GROUP" and not is_refused:
@@ -211,7 +215,8 @@ class Groups:
         }
         for topic in body.get("topics") or ():
             for partition in topic["partitions"]:
-                if (bodies.topic_of(topic), partition["partitionIndex"]) not in taken:
+                asked = bodies.topic_of(topic), partition["partitionIndex"]
+                if exchange.is_recorded and asked not in taken:
                     continue
                 place = named(topic, self._names), partition["partitionIndex"]
                 offset, former = partition["committedOffset"], self.offsets.get(place)

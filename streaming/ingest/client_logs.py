@@ -170,7 +170,7 @@ def _document(line: Line, place: str, found: _Message, time: int) -> Document:
         header=RequestHeader(found.key, found.version, found.number, found.client),
         request=raw(found.body),
         response=NOT_ANSWERED,
-        rest={"isOfClient": msgspec.Raw(b"true")},
+        rest={"isText": msgspec.Raw(b"true")},
     )
 
 

@@ -15,7 +15,7 @@ FORM = re.compile(
 )
 _BRACKETED = re.compile(r"\[Group(?:Id)? ([^\]]+)\]")
 _NAMED = re.compile(r"\b[Gg]roup (?!is |with |of |in |has |through |by |and )(\S+)")
-_PREPARING = re.compile(r"old generation (\d+) \(reason: (.*)\)", re.DOTALL)
+_PREPARING = re.compile(r"old generation (\d+) (?:\(\S+\) )?\(reason: (.*)\)", re.DOTALL)
 _PARTICULAR = re.compile(
     r"(?<=\bmember) [^\s;]+| for \([^)]*\) members?| with group instance id [^\s;]+"
     r"|; client reason: not provided"

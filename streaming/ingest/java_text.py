@@ -26,15 +26,15 @@ class UnparsableError(Exception):
     """The text is no such body, or has been cut."""
 
 
-def body_of(text: str) -> Any:
-    """The body at the beginning of a text, and the offset behind it.
+def body_of(text: str, at: int = 0) -> tuple[dict[str, Any], int]:
+    """The body at an offset of a text, and the offset behind it.
 
     Raises:
         UnparsableError: the text is no body.
     """
-    opening = _OPEN.match(text)
+    opening = _OPEN.match(text, at)
     if opening is None:
-        raise UnparsableError(text[:50])
+        raise UnparsableError(text[at : at + 50])
     return _object(text, opening.end(), 0)
 
 
@@ -46,7 +46,9 @@ def _object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
         if key is None or depth > DEPTH_MAX:
             raise UnparsableError(text[at : at + 50])
         name = camel(key[1])
-        made[name], at = _value(text, key.end(), depth + 1, name)
+        value, at = _value(text, key.end(), depth + 1, name)
+        if not key[1].startswith("_"):  # _tagged_fields
+            made[name] = value
         if text[at : at + 1] == ",":
             at += 1
     return made, at + 1

@@ -44,12 +44,16 @@ _BATCHES = (
 _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     (
         BEFORE_28,
-        "Only the JSON of Kafka 2.8 and later is read. Use `brokertwin capture` in its place.",
+        (
+            "Only `brokertwin explain` reads it; the rest needs the JSON of Kafka 2.8 and later, or"
+            " `brokertwin capture`."
+        ),
         (rb"Completed request: ?(?:RequestHeader\(|Name: ?)",),
     ),
     (
         "TRACE log of KafkaApis",
-        "It shows requests without their responses. " + _REQUEST_LOG,
+        "It shows requests without their responses: only `brokertwin explain` reads it. "
+        + _REQUEST_LOG,
         (rb"\[KafkaApi-\d+\] (?:Handling|Sending)", rb"Handling request:RequestHeader\("),
     ),
     (

@@ -66,7 +66,9 @@ _LABEL_KEYS = tuple(
     )
 )
 _MARK = MARK.decode()
-_TEXT_LOG = re.compile(r"\[GroupCoordinator |" + CLIENT_MARKS.pattern.decode())
+_TEXT_LOG = re.compile(
+    r"\[GroupCoordinator |Handling request:RequestHeader|" + CLIENT_MARKS.pattern.decode()
+)
 _ENTRY = re.compile(ENTRY_START.pattern.decode())
 _OUTSIDE = re.compile(rb"[\"{}\[\]]")
 _INSIDE = re.compile(rb"(?:[^\"\\]+|\\.)*", re.DOTALL)

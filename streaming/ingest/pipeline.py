@@ -35,7 +35,7 @@ class Reading(NamedTuple):
         broker: whose logs they are; None: as content or name of each file tells.
         zone: of the JVMs that wrote them.
         warn: is told what may make times wrong.
-        with_text: whether debug logs of clients are read, too.
+        with_text: whether logs that have requests as text are read, too.
     """
 
     broker: int | None = None

@@ -26,6 +26,7 @@ from brokertwin.streaming.ingest import (
     kroxylicious,
     layouts,
     request_log,
+    text_requests,
 )
 from brokertwin.streaming.ingest.clock import Clock
 from brokertwin.streaming.ingest.documents import (
@@ -64,7 +65,7 @@ class Origin(NamedTuple):
         zone: of the JVM that wrote the log.
         is_qualified: whether connections of captures need the file's name before theirs, because
             several files are read together.
-        with_text: whether debug logs of clients are read, too.
+        with_text: whether logs that have requests as text are read, too.
     """
 
     name: str
@@ -371,24 +372,36 @@ class Reader:
 
     def _other(self, around: _Around, part: "_Part") -> Made:
         """A line of a text log, or one that is no exchange."""
-        made = self._of_client(around, part) if self._source.with_text else None
+        made = self._of_text(around, part) if self._source.with_text else None
         if made is None:
             yield self._left(around, part)
         else:
             yield from made
 
-    def _of_client(self, around: _Around, part: "_Part") -> Iterator[Document] | None:
-        """What a line of a client's debug log completes; None if it is none."""
-        mark = client_logs.MARKS.search(part.json)
+    def _of_text(self, around: _Around, part: "_Part") -> Iterator[Document] | None:
+        """What a line of a text log completes; None if it is no such line."""
+        old = text_requests.MARKS.search(part.json)
+        mark = old or client_logs.MARKS.search(part.json)
         if mark is None:
             return None
         time = self._time(around, part._replace(head=part.head + part.json[: mark.start()]))
         if time is None:
             return None
-        return self._clients.take(around.line, self._placed(around.line), part.json, time)
+        place = self._placed(around.line)
+        if old is None:
+            return self._clients.take(around.line, place, part.json, time)
+        text = part.json.decode("utf-8", "replace")
+        made = text_requests.document_of(around.line, place, text, time)
+        if made is None:
+            return None
+        made.label = around.label
+        return iter((made,))
 
     def _left(self, around: _Around, part: "_Part") -> Left:
         """A line that is no exchange; one of a group's coordinator with what it tells."""
+        mark = part.json.find(request_log.MARK)
+        if mark >= 0:
+            request_log.start_of(part.json, mark)  # raises if it is text
         kind = kind_of(part.json)
         left = Left(around.line, kind.name if kind is not None else OTHER, is_dead=False)
         found = coordinator_lines.FORM.search(part.json)
@@ -489,7 +502,7 @@ def _start(text: bytes, at: int) -> _Start | None:
     if opening is not None and (at == 0 or _LIST.match(text)):
         return _Start(opening.end())
     mark = text.find(request_log.MARK, at)
-    if mark >= 0:
+    if mark >= 0 and not text_requests.MARKS.match(text, mark):
         start = request_log.start_of(text, mark)
         quote = _QUOTE.match(text, start)
         return _Start(start, True, quote[1] if quote is not None else b"")

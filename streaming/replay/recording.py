@@ -53,7 +53,7 @@ class Exchange(msgspec.Struct, frozen=True):
         is_recorded: whether the line has a `response` at all; a null one is an answer (acks 0).
         connection: the file's name for it; with several files the file's name stands before it.
         kind: of its event.
-        is_of_client: whether it is from a client's debug log, which may lack bodies.
+        is_text: whether it is from a text log, which may lack bodies.
         latency_ms: time until the response.
     """
 
@@ -69,7 +69,7 @@ class Exchange(msgspec.Struct, frozen=True):
     principal: str
     host: str = ""
     kind: Kind = Kind.REQUEST
-    is_of_client: bool = False
+    is_text: bool = False
     latency_ms: float = 0.0
 
     @property
@@ -145,7 +145,7 @@ class _Line(msgspec.Struct, rename="camel"):
     host: str = ""
     listener: str = ""
     is_forwarded: bool = False
-    is_of_client: bool = False
+    is_text: bool = False
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -295,6 +295,6 @@ def _exchange(line: _Line, document: Document) -> Exchange:
         connection=f"{line.broker}/{line.connection}" if document.is_from_log else line.connection,
         principal=line.principal,
         host=line.host,
-        is_of_client=line.is_of_client,
+        is_text=line.is_text,
         latency_ms=line.response_time,
     )

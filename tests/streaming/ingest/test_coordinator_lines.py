@@ -61,6 +61,8 @@ def test_reasons_are_counted_without_member_ids(reason: str, general: str) -> No
     )
     line = Logged("server.log:1", 0, 1, text)
     assert line.rebalance == (13, reason.rstrip("."))
+    older = line._replace(text=text.replace("13 ", "13 (__consumer_offsets-1) "))  # Kafka 2
+    assert older.rebalance == line.rebalance
     assert line.reason_in_general == general
 
 
