@@ -299,9 +299,10 @@ def _exchanges(where: Where) -> "list[Exchange]":
 
 def _recording(where: Where, with_logged: bool = False) -> "Recording":
     """Return the recording; lines about groups in server.log are enough if `with_logged`."""
+    from brokertwin.streaming.ingest.documents import Texts
     from brokertwin.streaming.replay import recording
 
-    with source_of(where, with_text=True) as source:
+    with source_of(where, Texts.ALL) as source:
         return recording.read_from(source, where.headers(), with_logged)
 
 

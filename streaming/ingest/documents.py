@@ -6,6 +6,7 @@ the log's own names.
 """
 
 from collections.abc import Collection, Iterable
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
@@ -92,6 +93,16 @@ class Document(msgspec.Struct):
         if bytes(self.response):
             document["response"] = self.response
         return _encoder.encode(document | {"connection": self.connection} | self.rest)
+
+
+class Texts(IntEnum):
+    """Logs with requests as text that a command can use, beside those in JSON."""
+
+    NONE = 0
+    REQUEST_LOGS = 1
+    """The request log of Kafka before 2.8."""
+    ALL = 2
+    """Debug logs of clients and brokers, too, which lack bodies or responses."""
 
 
 class Left(NamedTuple):

@@ -45,8 +45,8 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     (
         BEFORE_28,
         (
-            "Only `brokertwin explain` reads it; the rest needs the JSON of Kafka 2.8 and later, or"
-            " `brokertwin capture`."
+            "Only `brokertwin explain` and `audit` read it; the rest needs the JSON of Kafka 2.8 or"
+            " later, or `brokertwin capture`."
         ),
         (rb"Completed request: ?(?:RequestHeader\(|Name: ?)",),
     ),

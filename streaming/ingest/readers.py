@@ -36,6 +36,7 @@ from brokertwin.streaming.ingest.documents import (
     Document,
     Fields,
     Left,
+    Texts,
     UnreadableError,
 )
 from brokertwin.streaming.ingest.kinds import kind_of
@@ -65,13 +66,13 @@ class Origin(NamedTuple):
         zone: of the JVM that wrote the log.
         is_qualified: whether connections of captures need the file's name before theirs, because
             several files are read together.
-        with_text: whether logs that have requests as text are read, too.
+        texts: which logs with requests as text are read, too.
     """
 
     name: str
     zone: tzinfo = UTC
     is_qualified: bool = False
-    with_text: bool = False
+    texts: Texts = Texts.NONE
 
 
 class _Captured(msgspec.Struct, rename="camel"):
@@ -372,17 +373,18 @@ class Reader:
 
     def _other(self, around: _Around, part: "_Part") -> Made:
         """A line of a text log, or one that is no exchange."""
-        made = self._of_text(around, part) if self._source.with_text else None
+        made = self._of_text(around, part) if self._source.texts else None
         if made is None:
             yield self._left(around, part)
         else:
             yield from made
 
-    def _of_text(self, around: _Around, part: "_Part") -> Iterator[Document] | None:
+    def _of_text(self, around: _Around, part: "_Part") -> Made | None:
         """What a line of a text log completes; None if it is no such line."""
         old = text_requests.MARKS.search(part.json)
         mark = old or client_logs.MARKS.search(part.json)
-        if mark is None:
+        is_log = old is not None and old[0].startswith(request_log.MARK)
+        if mark is None or (self._source.texts < Texts.ALL and not is_log):
             return None
         time = self._time(around, part._replace(head=part.head + part.json[: mark.start()]))
         if time is None:
@@ -392,9 +394,8 @@ class Reader:
             return self._clients.take(around.line, place, part.json, time)
         text = part.json.decode("utf-8", "replace")
         made = text_requests.document_of(around.line, place, text, time)
-        if made is None:
-            return None
-        made.label = around.label
+        if isinstance(made, Document):
+            made.label = around.label
         return iter((made,))
 
     def _left(self, around: _Around, part: "_Part") -> Left:

@@ -19,12 +19,22 @@ from brokertwin.state.access.redaction import may_hold_credentials
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.streaming.ingest import java_text
-from brokertwin.streaming.ingest.documents import NOT_ANSWERED, Document, Fields, raw
+from brokertwin.streaming.ingest.documents import (
+    NOT_ANSWERED,
+    Document,
+    Fields,
+    Left,
+    UnreadableError,
+    raw,
+)
 from brokertwin.streaming.ingest.older_names import Names, rename, renamed
 from brokertwin.streaming.ingest.request_log import host_of
 from brokertwin.streaming.lines import Line
 
 MARKS = re.compile(rb"(?:Completed|Handling) request: ?RequestHeader\(")
+NO_API = "an API that Kafka 4 does not have"
+
+CUT = "cut"
 _REQUEST = re.compile(
     r"(?:\[KafkaApi-(?P<broker>\d+)\] )?(?P<what>Completed|Handling) request: ?RequestHeader\("
     r"apiKey=(?P<api>\w+), apiVersion=(?P<version>\d+), clientId=(?P<client>.*?),"
@@ -70,6 +80,25 @@ _WRITTEN: Names = {
         },
     )
 }
+_METADATA: Names = {
+    "topicMetadata": (
+        "topics",
+        {
+            "topicErrorCode": ("errorCode", {}),
+            "topic": ("name", {}),
+            "partitionMetadata": (
+                "partitions",
+                {
+                    "partitionErrorCode": ("errorCode", {}),
+                    "partitionId": ("partitionIndex", {}),
+                    "leader": ("leaderId", {}),
+                    "replicas": ("replicaNodes", {}),
+                    "isr": ("isrNodes", {}),
+                },
+            ),
+        },
+    )
+}
 _JOINED: Names = {
     "groupProtocol": ("protocolName", {}),
     "leaderId": ("leader", {}),
@@ -90,24 +119,33 @@ _BEFORE_MESSAGES: dict[str, tuple[Names, Names]] = {
     ),
     "END_TXN": ({"transactionResult": ("committed", {})}, {}),
     "PRODUCE": ({}, _WRITTEN),
+    "METADATA": ({}, _METADATA),
     "FETCH": ({}, _FETCHED),
 }
 """By API: names in requests and responses of releases whose protocol had no message schemas yet."""
 
 
-def document_of(line: Line, place: str, text: str, time: int) -> Document | None:
-    """The request in a line, with its response if the line has it; None if there is none."""
+def document_of(line: Line, place: str, text: str, time: int) -> Document | Left:
+    """The request in a line, with its response if the line has it.
+
+    Raises:
+        UnreadableError: the line has been cut.
+    """
     found = _REQUEST.search(text)
-    key = _KEYS.get(found["api"]) if found is not None else None
-    if found is None or key is None:
-        return None
+    if found is None:
+        raise UnreadableError(CUT, "the header of the request has no end")
+    key = _KEYS.get(found["api"])
+    if key is None:
+        return Left(line, NO_API, api=found["api"], is_dead=False)
     request, at = _body(key, text, found.end())
     response: Any = None
     if text.startswith(_RESPONSE, at):
         response, at = _body(key, text, at + len(_RESPONSE))
     end = _END.search(text, at)
     if end is None:
-        return None  # the line has been cut
+        raise UnreadableError(CUT, "the text of the request has no end")
+    if found["api"] == "FETCH":
+        _flatten(response or {})
     of_request, of_response = _BEFORE_MESSAGES.get(found["api"], ({}, {}))
     duration = float(end["ms"] or 0)
     bodies = renamed(
@@ -125,6 +163,13 @@ def document_of(line: Line, place: str, text: str, time: int) -> Document | None
         response=bodies[1] if response is not None else NOT_ANSWERED,
         rest=_rest(text[end.end() :], end["connection"], duration),
     )
+
+
+def _flatten(response: dict[str, Any]) -> None:
+    """Move the fields of `partition_header`, which Kafka before 2.7 has, to their partition."""
+    for topic in response.get("responses") or ():
+        for partition in topic.get("partitionResponses") or ():
+            partition.update(partition.pop("partitionHeader", {}))
 
 
 def _body(key: int, text: str, at: int) -> tuple[Any, int]:

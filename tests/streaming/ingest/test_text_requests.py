@@ -7,7 +7,7 @@ import pytest
 
 from brokertwin.cli.explain import Where, _clients, _groups, _producers
 from brokertwin.errors import UserError
-from brokertwin.streaming.ingest.documents import Document
+from brokertwin.streaming.ingest.documents import Document, Texts
 from brokertwin.streaming.ingest.readers import Origin, Reader
 from brokertwin.streaming.lines import Line
 from tests.support.console import brokertwin
@@ -73,7 +73,7 @@ def _documents(*texts: str) -> list[Document]:
     lines = [Line("any.log", at, text.encode()) for at, text in enumerate(texts, 1)]
     return [
         each
-        for each in Reader(Origin("any.log", with_text=True)).read(iter(lines))
+        for each in Reader(Origin("any.log", texts=Texts.ALL)).read(iter(lines))
         if isinstance(each, Document)
     ]
 
@@ -145,7 +145,7 @@ def test_cut_lines_and_apis_without_a_name_are_left_out(tmp_path: Path) -> None:
     cut = [COMMIT_27[:end] for end in range(60, COMMIT_27.index(" from connection"), 40)]
     unknown = COMMIT_27.replace("OFFSET_COMMIT", "UPDATE_METADATA")
     assert len(_documents(*cut, unknown, COMMIT_27)) == 1
-    with pytest.raises(UserError, match=r"Kafka before 2\.8"):
+    with pytest.raises(UserError, match=r"The first reason: old\.log:1: the "):
         _groups(_where(tmp_path, *cut), "parcels")
 
 
@@ -164,9 +164,42 @@ def test_it_is_read_in_the_json_of_a_container_runtime() -> None:
 
 def test_other_commands_refuse_it_and_name_explain(tmp_path: Path, empty_directory: Path) -> None:
     (file,) = _where(tmp_path, COMMIT_27).files
-    done = brokertwin("audit", file, "--broker", "1", cwd=empty_directory)
+    done = brokertwin("replay", file, "--broker", "1", cwd=empty_directory)
     assert done.returncode == 2
     assert "`brokertwin explain`" in done.stderr
     done = brokertwin("explain", "group", "parcels", file, "--broker", "1", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     assert "scans-0 at 7" in done.stdout
+
+
+def test_audit_reads_the_request_log_and_no_trace(tmp_path: Path, empty_directory: Path) -> None:
+    (file,) = _where(tmp_path, JOIN, COMMIT_27, COMMIT_21, END_TXN).files
+    done = brokertwin("audit", file, "--broker", "1", "--json", cwd=empty_directory)
+    kinds = [json.loads(line)["kind"] for line in done.stdout.splitlines()]
+    assert kinds == ["producer-fenced", "offset-back"], done.stdout + done.stderr
+    file.write_text(TRACE)
+    done = brokertwin("audit", file, "--broker", "1", cwd=empty_directory)
+    assert done.returncode == 2
+    assert "TRACE log of KafkaApis" in done.stderr
+
+
+def test_older_responses_get_the_names_of_kafka_4() -> None:
+    fetch = _line(
+        "apiKey=FETCH, apiVersion=10, clientId=a, correlationId=1",
+        "{replica_id=-1,topics=[]},response:{throttle_time_ms=0,error_code=0,session_id=5,responses"
+        "=[{topic=scans,partition_responses=[{partition_header={partition=0,error_code=1,"
+        "high_watermark=-1},record_set=[]}]}]}",
+    )
+    metadata = _line(
+        "apiKey=METADATA, apiVersion=7, clientId=a, correlationId=2",
+        "{topics=[scans]},response:{brokers=[{node_id=3,host=localhost,port=9092,rack=null}],"
+        "topic_metadata=[{topic_error_code=0,topic=scans,partition_metadata=[{partition_error_code"
+        "=0,partition_id=0,leader=3,leader_epoch=0,replicas=[3],isr=[3]}]}]}",
+    )
+    fetched, described = (json.loads(bytes(each.response)) for each in _documents(fetch, metadata))
+    (partition,) = fetched["responses"][0]["partitions"]
+    assert partition["partitionIndex"] == 0
+    assert (partition["errorCode"], partition["highWatermark"]) == (1, -1)
+    (topic,) = described["topics"]
+    assert (topic["name"], topic["partitions"][0]["leaderId"]) == ("scans", 3)
+    assert topic["partitions"][0]["isrNodes"] == [3]
