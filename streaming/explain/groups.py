@@ -79,7 +79,10 @@ class Groups:
         if not asked:  # a text log may have no responses
             asked = [(each, each.body()) for each in exchanges if each.api in APIS and each.is_text]
         self._asked = [(each, body) for each, body in asked if body.get("groupId") == key]
-        lines = {(each.time, each.text): each for each in reversed(logged) if each.is_of(key)}
+        lines: dict[tuple[int, str], Logged] = {}
+        for line in logged:
+            if line.is_of(key):
+                lines.setdefault((line.time, line.text), line)
         self._logged = sorted(lines.values(), key=lambda each: each.time)
         if not (self._asked or self._logged):
             known = {body.get("groupId") for _, body in asked} - {None}

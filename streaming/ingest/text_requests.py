@@ -65,6 +65,12 @@ _BY_TOPIC: Names = {
         {"topic": ("name", {}), "partitionResponses": ("partitions", _PARTITION)},
     )
 }
+_ADDED: Names = {
+    "errors": (
+        "results",
+        {"topic": ("name", {}), "partitionErrors": ("results", _PARTITION)},
+    )
+}
 _FETCHED: Names = {
     "responses": (
         "responses",
@@ -84,13 +90,11 @@ _METADATA: Names = {
     "topicMetadata": (
         "topics",
         {
-            "topicErrorCode": ("errorCode", {}),
             "topic": ("name", {}),
             "partitionMetadata": (
                 "partitions",
                 {
-                    "partitionErrorCode": ("errorCode", {}),
-                    "partitionId": ("partitionIndex", {}),
+                    **_PARTITION,
                     "leader": ("leaderId", {}),
                     "replicas": ("replicaNodes", {}),
                     "isr": ("isrNodes", {}),
@@ -102,6 +106,7 @@ _METADATA: Names = {
 _JOINED: Names = {
     "groupProtocol": ("protocolName", {}),
     "leaderId": ("leader", {}),
+    "members": ("members", {"memberMetadata": ("metadata", {})}),
     "sessionTimeout": ("sessionTimeoutMs", {}),
     "rebalanceTimeout": ("rebalanceTimeoutMs", {}),
     "groupProtocols": (
@@ -118,6 +123,11 @@ _BEFORE_MESSAGES: dict[str, tuple[Names, Names]] = {
         {"memberAssignment": ("assignment", {})},
     ),
     "END_TXN": ({"transactionResult": ("committed", {})}, {}),
+    "ADD_PARTITIONS_TO_TXN": ({"topics": ("topics", {"topic": ("name", {})})}, _ADDED),
+    "LIST_OFFSETS": (
+        {"topics": ("topics", {"topic": ("name", {}), "partitions": ("partitions", _PARTITION)})},
+        _BY_TOPIC,
+    ),
     "PRODUCE": ({}, _WRITTEN),
     "METADATA": ({}, _METADATA),
     "FETCH": ({}, _FETCHED),

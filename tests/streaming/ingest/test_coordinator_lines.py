@@ -111,6 +111,13 @@ def test_a_group_is_explained_from_server_log_alone(tmp_path: Path, wrap: object
     ]
 
 
+def test_lines_of_one_millisecond_keep_their_order(tmp_path: Path) -> None:
+    file = tmp_path / "server.log"
+    file.write_text("".join(f"{AT}0{line[len(AT) + 1 :]}\n" for line in LINES))
+    story = _groups(Where(files=[file]), "parcels").story()
+    assert [each.id for each in story] == ["server.log:1", "server.log:2", "server.log:3"]
+
+
 def test_groups_of_the_file_are_listed(tmp_path: Path) -> None:
     file = tmp_path / "server.log"
     file.write_text("\n".join(LINES))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from brokertwin.cli.explain import Where, _clients, _groups, _producers
+from brokertwin.cli.explain import Where, _clients, _groups, _producers, _transactions
 from brokertwin.errors import UserError
 from brokertwin.streaming.ingest.documents import Document, Texts
 from brokertwin.streaming.ingest.readers import Origin, Reader
@@ -126,6 +126,17 @@ def test_a_transaction_is_explained(tmp_path: Path) -> None:
     assert [each.code for each in entry.refused] == [47]
 
 
+def test_a_transaction_of_kafka_2_1_has_its_partitions(tmp_path: Path) -> None:
+    added = _line(
+        "apiKey=ADD_PARTITIONS_TO_TXN, apiVersion=1, clientId=writer, correlationId=5",
+        "{transactional_id=tx-1,producer_id=0,producer_epoch=1,topics=[{topic=scans,partitions=[0]"
+        "}]},response:{throttle_time_ms=0,errors=[{topic=scans,partition_errors=[{partition=0,"
+        "error_code=0}]}]}",
+    )
+    (entry,) = _transactions(_where(tmp_path, added), "tx-1").story()
+    assert entry.notes == ["takes in scans-0"]
+
+
 @pytest.mark.parametrize(("text", "offset"), [(NO_RESPONSE, 3), (TRACE, 20)])
 def test_requests_without_responses_are_told(tmp_path: Path, text: str, offset: int) -> None:
     group = _groups(_where(tmp_path, text), "parcels")
@@ -193,8 +204,8 @@ def test_older_responses_get_the_names_of_kafka_4() -> None:
     metadata = _line(
         "apiKey=METADATA, apiVersion=7, clientId=a, correlationId=2",
         "{topics=[scans]},response:{brokers=[{node_id=3,host=localhost,port=9092,rack=null}],"
-        "topic_metadata=[{topic_error_code=0,topic=scans,partition_metadata=[{partition_error_code"
-        "=0,partition_id=0,leader=3,leader_epoch=0,replicas=[3],isr=[3]}]}]}",
+        "topic_metadata=[{error_code=0,topic=scans,is_internal=false,partition_metadata=[{error_code"
+        "=0,partition=0,leader=3,leader_epoch=0,replicas=[3],isr=[3]}]}]}",
     )
     fetched, described = (json.loads(bytes(each.response)) for each in _documents(fetch, metadata))
     (partition,) = fetched["responses"][0]["partitions"]
