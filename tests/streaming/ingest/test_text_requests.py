@@ -204,8 +204,8 @@ def test_older_responses_get_the_names_of_kafka_4() -> None:
     metadata = _line(
         "apiKey=METADATA, apiVersion=7, clientId=a, correlationId=2",
         "{topics=[scans]},response:{brokers=[{node_id=3,host=localhost,port=9092,rack=null}],"
-        "topic_metadata=[{error_code=0,topic=scans,is_internal=false,partition_metadata=[{error_code"
-        "=0,partition=0,leader=3,leader_epoch=0,replicas=[3],isr=[3]}]}]}",
+        "topic_metadata=[{error_code=0,topic=scans,is_internal=false,partition_metadata=["
+        "{error_code=0,partition=0,leader=3,leader_epoch=0,replicas=[3],isr=[3]}]}]}",
     )
     fetched, described = (json.loads(bytes(each.response)) for each in _documents(fetch, metadata))
     (partition,) = fetched["responses"][0]["partitions"]
