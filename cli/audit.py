@@ -100,6 +100,7 @@ def command(
     from brokertwin.streaming.audit import page
     from brokertwin.streaming.audit.finders import findings, in_order
     from brokertwin.streaming.audit.reading import read_from
+    from brokertwin.streaming.ingest.documents import Texts
 
     if follow:
         _check_follow(where, html, decide)
@@ -107,7 +108,7 @@ def command(
     if html is not None:
         page.look()
     headers = where.headers()
-    with source_of(where) as source:
+    with source_of(where, Texts.REQUEST_LOGS) as source:
         done = read_from(source, headers, _observer(broker_config))
     found = findings(done.history)
     if decide:
@@ -146,6 +147,7 @@ def _follow(
     """
     from brokertwin.streaming.audit.finders import findings
     from brokertwin.streaming.audit.reading import read_from
+    from brokertwin.streaming.ingest.documents import Texts
 
     found: list[Finding] = []
     told: dict[tuple[str, str, int], int] = {}
@@ -155,7 +157,7 @@ def _follow(
             now = [(status.st_size, status.st_mtime_ns) for status in map(_status, where.files)]
             if now != sizes:
                 sizes = now
-                with suppress(NothingRecordedError), source_of(where) as source:
+                with suppress(NothingRecordedError), source_of(where, Texts.REQUEST_LOGS) as source:
                     done = read_from(source, where.headers(), _observer(broker_config))
                     found = findings(done.history)
                 news = [each for each in found if told.get(_key(each), 0) < each.total]

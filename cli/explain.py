@@ -13,7 +13,7 @@ from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
     from brokertwin.streaming.explain.story import Entry, Subject
-    from brokertwin.streaming.replay.recording import Exchange
+    from brokertwin.streaming.replay.recording import Exchange, Recording
     from brokertwin.streaming.state_reader import Cells
 
 app = group()
@@ -94,7 +94,8 @@ def _partitions(where: Where, key: str) -> "Subject":
 def _groups(where: Where, key: str) -> "Subject":
     from brokertwin.streaming.explain.groups import Groups
 
-    return Groups(_exchanges(where), key)
+    recording = _recording(where, with_logged=True)
+    return Groups(recording.exchanges, key, recording.logged)
 
 
 def _sessions(where: Where, key: str) -> "Subject":
@@ -293,10 +294,16 @@ def _stored_cells(directory: Path) -> "tuple[Cells, str]":
 
 def _exchanges(where: Where) -> "list[Exchange]":
     """Return the recorded exchanges in order."""
+    return _recording(where).exchanges
+
+
+def _recording(where: Where, with_logged: bool = False) -> "Recording":
+    """Return the recording; lines about groups in server.log are enough if `with_logged`."""
+    from brokertwin.streaming.ingest.documents import Texts
     from brokertwin.streaming.replay import recording
 
-    with source_of(where) as source:
-        return recording.read_from(source, where.headers()).exchanges
+    with source_of(where, Texts.ALL) as source:
+        return recording.read_from(source, where.headers(), with_logged)
 
 
 def _tell(found: "Subject", errors: bool, client: str | None, as_json: bool) -> None:

@@ -173,17 +173,22 @@ def kafka_of(settings: "Settings") -> "ClientProperties":
 
 
 @contextmanager
-def source_of(where: Where) -> "Iterator[Source]":
+def source_of(where: Where, texts: int = 0) -> "Iterator[Source]":
     """Read the documents of a source, with a progress bar.
+
+    Args:
+        where: the source.
+        texts: which logs with requests as text are read, too, by `Texts`.
 
     Raises:
         UserError: there is no source or more than one, or Kafka does not respond.
     """
+    from brokertwin.streaming.ingest.documents import Texts
     from brokertwin.streaming.ingest.pipeline import Reading, read_files, zone_of
     from brokertwin.streaming.lines import size_of
 
     where.check()
-    how = Reading(where.broker, zone_of(where.time_zone), warn)
+    how = Reading(where.broker, zone_of(where.time_zone), warn, Texts(texts))
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:

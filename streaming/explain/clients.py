@@ -14,6 +14,7 @@ from brokertwin.streaming.explain.producers import Producers
 from brokertwin.streaming.explain.sessions import Sessions
 from brokertwin.streaming.explain.story import Entry, Refused, absent, moment
 from brokertwin.streaming.replay.recording import Exchange
+from brokertwin.wording import counted
 
 OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
 
@@ -48,8 +49,10 @@ class Clients:
                 told[entry.id] = _joined(told[entry.id], entry) if entry.id in told else entry
         for each in self._own:
             codes = dict.fromkeys(bodies.errors(each.response)) if each.id not in told else {}
-            if codes:
+            if codes or (each.is_text and each.id not in told):
                 told[each.id] = Entry.of(each, "", [], [Refused(code) for code in codes])
+            if each.is_text:
+                told[each.id] = _timed(told[each.id], each)
         return [told[each.id] for each in self._own if each.id in told]
 
     def ending(self) -> list[str]:
@@ -60,13 +63,18 @@ class Clients:
             code for each in self._own for code in dict.fromkeys(bodies.errors(each.response))
         )
         refused = ", ".join(f"{error_name(code)} {n}" for code, n in codes.most_common())
-        asked = f"{len(self._own)} requests over {ways} connection{'s' * (ways > 1)}"
+        is_told = any(each.is_recorded for each in self._own)
+        nothing = "nothing was refused" if is_told else "the log has no responses"
+        asked = f"{counted(len(self._own), 'request')} over {counted(ways, 'connection')}"
         lines = [
             f"client {self.key}: {asked}, {moment(first)} to {moment(last)}",
-            f"refused: {refused}" if refused else "nothing was refused",
+            f"refused: {refused}" if refused else nothing,
         ]
         lines += [f"explain producer {each} tells its whole story" for each in self.producers]
-        return lines + [f"explain group {each} tells its whole story" for each in self.groups]
+        lines += [f"explain group {each} tells its whole story" for each in self.groups]
+        if any(each.is_text for each in self._own):
+            lines += _latencies(self._own)
+        return lines
 
     def _told(self) -> Iterator[Entry]:
         """The entries of all stories that it has a part in; of sessions those that were lost."""
@@ -82,6 +90,34 @@ class Clients:
         for session in lost:
             if session != sessions.NONE:
                 yield from Sessions(self._exchanges, str(session)).story()
+
+
+def _timed(entry: Entry, exchange: Exchange) -> Entry:
+    """The entry with what a client's log tells of the response: its time, and its error."""
+    where = f"broker {exchange.broker}" if exchange.broker >= 0 else "a broker"
+    said = f"response of {where} after {exchange.latency_ms:.6g} ms"
+    if not exchange.is_recorded:
+        said = f"no response of {where} in the log"
+    error = (exchange.response or {}).get("errorMessage") or ""
+    told = (entry.said, said, error if error != "NONE" else "")
+    return entry._replace(said="; ".join(filter(None, told)))
+
+
+def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
+    """For each API how many requests a client's log has, and how long responses took."""
+    lines = []
+    for api, count in Counter(each.api for each in exchanges).most_common():
+        answered = sorted(
+            each.latency_ms for each in exchanges if each.api == api and each.is_recorded
+        )
+        line = f"{api}: {counted(count, 'request')}"
+        if answered:
+            middle = answered[len(answered) // 2]
+            line += f", median {middle:.6g} ms, longest {answered[-1]:.6g} ms"
+        if len(answered) < count:
+            line += f", {count - len(answered)} without a response in the log"
+        lines.append(line)
+    return lines
 
 
 def producers_of(exchange: Exchange) -> list[str]:

@@ -4,6 +4,7 @@ It follows what the broker answered, in the order of the answers. Heartbeats tha
 left out: a rebalance shows in those that did not.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,8 +12,18 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.groups.topology_topics import Status
 from brokertwin.streaming.explain import bodies, deliveries
 from brokertwin.streaming.explain.shared import Shared
-from brokertwin.streaming.explain.story import Entry, Refused, absent, in_order, words
+from brokertwin.streaming.explain.story import (
+    NO_VERSION,
+    Entry,
+    Refused,
+    absent,
+    in_order,
+    sentence,
+    words,
+)
+from brokertwin.streaming.ingest.coordinator_lines import Logged
 from brokertwin.streaming.replay.recording import Exchange
+from brokertwin.wording import counted
 
 APIS = frozenset(
     {
@@ -46,12 +57,15 @@ class Groups:
     Args:
         exchanges: the recording.
         key: the group's id.
+        logged: lines of the coordinators' server.log.
 
     Raises:
         UserError: the recording has no such group.
     """
 
-    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
+    def __init__(
+        self, exchanges: Sequence[Exchange], key: str, logged: Sequence[Logged] = ()
+    ) -> None:
         self.key = key
         self.generation = -1
         self.offsets: dict[tuple[str, int], Committed] = {}
@@ -62,9 +76,17 @@ class Groups:
         self._left: Exchange | None = None
         self._told: set[tuple[str, int, str]] = set()
         asked = in_order(exchanges, APIS)
+        if not asked:  # a text log may have no responses
+            asked = [(each, each.body()) for each in exchanges if each.api in APIS and each.is_text]
         self._asked = [(each, body) for each, body in asked if body.get("groupId") == key]
-        if not self._asked:
+        lines: dict[tuple[int, str], Logged] = {}
+        for line in logged:
+            if line.is_of(key):
+                lines.setdefault((line.time, line.text), line)
+        self._logged = sorted(lines.values(), key=lambda each: each.time)
+        if not (self._asked or self._logged):
             known = {body.get("groupId") for _, body in asked} - {None}
+            known |= {min(each.groups, key=len) for each in logged}
             raise absent("group", key, sorted(known))
         self._shared = Shared(exchanges, self._asked)
         self._names = bodies.topic_names(exchanges)
@@ -76,14 +98,21 @@ class Groups:
         self._instances = {each.id: body.get("groupInstanceId") for each, body in self._asked}
 
     def story(self) -> list[Entry]:
-        """One entry for each request that changed the group, or was refused."""
-        found = [self._entry(exchange, body) for exchange, body in self._asked]
-        return [entry for entry in found if entry is not None]
+        """One entry for each request that changed the group, or was refused, and log line."""
+        found = [(each.end, self._entry(each, body)) for each, body in self._asked]
+        found += [(each.time, _line(each)) for each in self._logged]
+        found.sort(key=lambda each: each[0])
+        return [entry for _, entry in found if entry is not None]
 
     def ending(self) -> list[str]:
         """The generation, and the committed offsets with the requests that brought them."""
-        begun = self.generation >= 0
-        return [f"group {self.key} is in generation {self.generation}"] * begun + [
+        generation = max([self.generation, *(each.generation for each in self._logged)])
+        lines = [f"group {self.key} is in generation {generation}"] * (generation >= 0)
+        reasons = Counter(each.reason_in_general for each in self._logged if each.rebalance)
+        if reasons:
+            listed = "; ".join(f"{reason} ({n})" for reason, n in reasons.most_common())
+            lines.append(f"the coordinator began {counted(reasons.total(), 'rebalance')}: {listed}")
+        return lines + [
             f"{topic}-{partition} at {committed.offset}, by {words(committed.exchange)}"
             for (topic, partition), committed in sorted(self.offsets.items())
         ]
@@ -93,6 +122,8 @@ class Groups:
         codes = dict.fromkeys(bodies.errors(response))
         refused = [Refused(code, self._because(code, body, exchange)) for code in codes]
         notes = list(self._changed(exchange, body, response or {}, bool(codes)))
+        if not exchange.is_recorded:
+            notes.append("the log has no response")
         if exchange.api in QUIET and not refused and not notes:
             return None
         return Entry.of(exchange, _said(exchange, body, self._names), notes, refused)
@@ -103,6 +134,8 @@ class Groups:
         """Takes what an answer changes; gives back what is worth saying of it."""
         if exchange.api in COMMITS:
             yield from self._commit(exchange, body, response)
+        elif not exchange.is_recorded:
+            return
         elif exchange.api == "JOIN_GROUP" and not is_refused:
             yield from self._join(exchange, body, response)
         elif exchange.api == "LEAVE_GROUP" and not is_refused:
@@ -133,7 +166,10 @@ class Groups:
             ]
             causes = [*new, *([self._left] if self._left is not None else [])]
             self.generation, self._begun, self._left = generation, exchange, None
-            if causes:
+            reason = self._logged_reason(generation - 1, exchange)
+            if reason:
+                yield f"generation {generation} begins: {reason}"
+            elif causes:
                 cause = min(causes, key=lambda each: each.time)
                 by = "this request" if cause is exchange else words(cause)
                 yield f"generation {generation} begins, by {by}"
@@ -182,7 +218,8 @@ class Groups:
         }
         for topic in body.get("topics") or ():
             for partition in topic["partitions"]:
-                if (bodies.topic_of(topic), partition["partitionIndex"]) not in taken:
+                asked = bodies.topic_of(topic), partition["partitionIndex"]
+                if exchange.is_recorded and asked not in taken:
                     continue
                 place = named(topic, self._names), partition["partitionIndex"]
                 offset, former = partition["committedOffset"], self.offsets.get(place)
@@ -204,6 +241,9 @@ class Groups:
                 f" {words(self._begun)}."
             )
         if code == Error.REBALANCE_IN_PROGRESS:
+            reason = self._logged_reason(body.get("generationId", -1), exchange)
+            if reason:
+                return f"A rebalance is under way: {reason}."
             cause = self._rebalance_at(exchange)
             return f"A rebalance is under way: {words(cause)}." if cause is not None else ""
         if code == Error.FENCED_INSTANCE_ID:
@@ -215,6 +255,9 @@ class Groups:
             if member in self._gone:
                 reason = self._reasons.get(member, "")
                 return f"The member has left: {words(self._gone[member])}{reason}."
+            ended = [each for each in self._logged if member and each.ends(member)]
+            if ended:
+                return f"{sentence(ended[-1].text.rstrip('.'))} ({ended[-1].place})."
             if member in self._members:
                 return (
                     f"The member joined by {words(self._members[member])}, and its session has"
@@ -229,6 +272,15 @@ class Groups:
             return f"The recording has no answer that let a member {member or 'without an id'} in."
         return ""
 
+    def _logged_reason(self, generation: int, exchange: Exchange) -> str:
+        """The coordinator's reason for the rebalance that ends a generation, and its line."""
+        found = [
+            f"{each.rebalance[1]} ({each.place})"
+            for each in self._logged
+            if each.rebalance and each.rebalance[0] == generation and each.time <= exchange.end
+        ]
+        return found[-1] if found else ""
+
     def _rebalance_at(self, exchange: Exchange) -> Exchange | None:
         """What began the rebalance of which an answer speaks: a leave, or a join that waits."""
         waiting = [
@@ -236,6 +288,22 @@ class Groups:
         ]
         causes = [*waiting, *([self._left] if self._left is not None else [])]
         return min(causes, key=lambda each: each.time, default=None)
+
+
+def _line(logged: Logged) -> Entry:
+    """A line of the coordinator."""
+    broker = f"broker {logged.broker}"
+    return Entry(
+        id=logged.place,
+        time=logged.time,
+        client="",
+        connection=broker,
+        api="group coordinator",
+        version=NO_VERSION,
+        said=logged.meaning,
+        notes=[logged.text],
+        refused=[],
+    )
 
 
 def _leaving(body: Any) -> list[tuple[str, str]]:

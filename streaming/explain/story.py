@@ -16,6 +16,9 @@ from brokertwin.streaming.replay.recording import Exchange
 KNOWN_SHOWN = 8
 """Names that are listed where the one asked for is not there."""
 
+NO_VERSION = -1
+"""API version of an entry that is a line of server.log, not a request."""
+
 
 class Shade(StrEnum):
     """What a line of a story is, for who shows it in colours."""
@@ -80,10 +83,10 @@ class Entry(NamedTuple):
 
     def lines(self, explained: set[int]) -> Iterator[Line]:
         """For people; what an error means is said where it comes first, if not in `explained`."""
-        yield Line(
-            Shade.HEAD,
-            f"{clock(self.time)}  client {self.client}  {self.api} v{self.version}  {self.id}",
-        )
+        what = f"client {self.client}  {self.api} v{self.version}"
+        if self.version == NO_VERSION:
+            what = f"{self.connection}  {self.api}"
+        yield Line(Shade.HEAD, f"{clock(self.time)}  {what}  {self.id}")
         if self.said:
             yield Line(Shade.PLAIN, f"    {self.said}")
         yield from (Line(Shade.NOTE, f"    {note}") for note in self.notes)

@@ -6,6 +6,7 @@ the log's own names.
 """
 
 from collections.abc import Collection, Iterable
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from brokertwin.state.access.redaction import may_hold_credentials, redact_exchange
 from brokertwin.state.core.events import Kind, RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.streaming.ingest.coordinator_lines import Logged
 from brokertwin.streaming.lines import Line
 
 CONTROLLERS_APIS = frozenset({52, 53, 54, 59, 62, 63, 70, 73, 82})
@@ -93,6 +95,16 @@ class Document(msgspec.Struct):
         return _encoder.encode(document | {"connection": self.connection} | self.rest)
 
 
+class Texts(IntEnum):
+    """Logs with requests as text that a command can use, beside those in JSON."""
+
+    NONE = 0
+    REQUEST_LOGS = 1
+    """The request log of Kafka before 2.8."""
+    ALL = 2
+    """Debug logs of clients and brokers, too, which lack bodies or responses."""
+
+
 class Left(NamedTuple):
     """A line, or an entry, that became no document.
 
@@ -102,6 +114,7 @@ class Left(NamedTuple):
         detail: what is wrong with this one.
         api: the API's name where one can be read.
         is_dead: whether the line is damaged; other lines just are no requests.
+        logged: what it tells of a group, if it is of the coordinator's log.
     """
 
     line: Line
@@ -109,6 +122,7 @@ class Left(NamedTuple):
     detail: str = ""
     api: str = ""
     is_dead: bool = True
+    logged: Logged | None = None
 
 
 class UnreadableError(Exception):

@@ -31,9 +31,11 @@ class Kind(NamedTuple):
     form: re.Pattern[bytes]
 
 
-_CLIENT = (
-    "It shows one client, without the bodies of its requests. Record the client with `brokertwin"
-    " capture`, or give the brokers' request logs."
+_RECORD = "record the client with `brokertwin capture`, or give the brokers' request logs."
+_CLIENT = f"It shows one client: `brokertwin explain client` reads it. For the rest, {_RECORD}"
+_JAVA = (
+    "`brokertwin explain client` reads it if org.apache.kafka.clients.NetworkClient is at DEBUG."
+    f" For the rest, {_RECORD}"
 )
 _BATCHES = (
     "It holds batches, no requests. Give it by --batches beside a request log. For committed"
@@ -42,12 +44,16 @@ _BATCHES = (
 _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     (
         BEFORE_28,
-        "Only the JSON of Kafka 2.8 and later is read. Use `brokertwin capture` in its place.",
+        (
+            "Only `brokertwin explain` and `audit` read it; the rest needs the JSON of Kafka 2.8 or"
+            " later, or `brokertwin capture`."
+        ),
         (rb"Completed request: ?(?:RequestHeader\(|Name: ?)",),
     ),
     (
         "TRACE log of KafkaApis",
-        "It shows requests without their responses. " + _REQUEST_LOG,
+        "It shows requests without their responses: only `brokertwin explain` reads it. "
+        + _REQUEST_LOG,
         (rb"\[KafkaApi-\d+\] (?:Handling|Sending)", rb"Handling request:RequestHeader\("),
     ),
     (
@@ -65,12 +71,12 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     ),
     (
         "log of a Java client",
-        _CLIENT,
+        _JAVA,
         (rb"\[(?:Consumer|Producer|AdminClient|ShareConsumer) clientId=", rb"kafka\.clients\."),
     ),
     (
         "log of a Go or Python client",
-        _CLIENT,
+        f"It is not read: {_RECORD}",
         (
             rb"<BrokerConnection ",
             rb"\b(?:aio)?kafka\.(?:conn|client|coordinator|cluster|consumer|producer)[\w.]*[:\s]",
@@ -122,7 +128,8 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
     ),
     (
         "Kafka's server.log",
-        "It holds no requests. " + _REQUEST_LOG,
+        "It holds no requests. `brokertwin explain group` reads the coordinator's lines. "
+        + _REQUEST_LOG,
         (
             rb"\((?:org\.apache\.)?kafka\.(?!request)[\w.$]+\)$",
             rb"\(state\.change\.logger\)$",

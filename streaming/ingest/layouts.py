@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from brokertwin.streaming.ingest.client_logs import MARKS as CLIENT_MARKS
 from brokertwin.streaming.ingest.kroxylicious import ENTRY_START
 from brokertwin.streaming.ingest.request_log import MARK
 from brokertwin.streaming.ingest.stamps import Stamp, stamp_of
@@ -65,6 +66,9 @@ _LABEL_KEYS = tuple(
     )
 )
 _MARK = MARK.decode()
+_TEXT_LOG = re.compile(
+    r"\[GroupCoordinator |Handling request:RequestHeader|" + CLIENT_MARKS.pattern.decode()
+)
 _ENTRY = re.compile(ENTRY_START.pattern.decode())
 _OUTSIDE = re.compile(rb"[\"{}\[\]]")
 _INSIDE = re.compile(rb"(?:[^\"\\]+|\\.)*", re.DOTALL)
@@ -200,6 +204,7 @@ def inner(
     path = around.path
     if isinstance(value, str):
         is_start = _MARK in value or _ENTRY.match(value) or value.rstrip().endswith("{")
+        is_start = bool(is_start or _TEXT_LOG.search(value))
         if is_start or path in opened:
             yield around._replace(value=value)
     elif isinstance(value, dict) and len(path) < DEPTH_MAX:

@@ -111,18 +111,19 @@ def renamed(
 def _body(body: msgspec.Raw, renaming: _Renaming | None) -> msgspec.Raw:
     if renaming is None or renaming.sign not in bytes(body):
         return body
-    return raw(_renamed(msgspec.json.decode(body), renaming.names))
+    return raw(rename(msgspec.json.decode(body), renaming.names))
 
 
-def _renamed(value: Any, names: Names) -> Any:
+def rename(value: Any, names: Names) -> Any:
+    """A decoded body, or a part of it, with fields renamed."""
     if not names:
         return value
     if isinstance(value, list):
-        return [_renamed(part, names) for part in value]
+        return [rename(part, names) for part in value]
     if not isinstance(value, dict):
         return value
     made = {}
     for name, part in value.items():
         new, within = names.get(name, (name, {}))
-        made[new] = _renamed(part, within)
+        made[new] = rename(part, within)
     return made

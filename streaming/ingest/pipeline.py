@@ -12,7 +12,14 @@ import msgspec
 from brokertwin.errors import UserError
 from brokertwin.streaming.ingest.batches import PRODUCE, Completion, Needs
 from brokertwin.streaming.ingest.brokers import Brokers
-from brokertwin.streaming.ingest.documents import NOT_ANSWERED, Document, Fields, Left, redacted
+from brokertwin.streaming.ingest.documents import (
+    NOT_ANSWERED,
+    Document,
+    Fields,
+    Left,
+    Texts,
+    redacted,
+)
 from brokertwin.streaming.ingest.order import LAST, Arrivals, Seen, Sorter, Turn
 from brokertwin.streaming.ingest.readers import Origin, Reader, dead_letter
 from brokertwin.streaming.ingest.summary import Summary
@@ -35,11 +42,13 @@ class Reading(NamedTuple):
         broker: whose logs they are; None: as content or name of each file tells.
         zone: of the JVMs that wrote them.
         warn: is told what may make times wrong.
+        texts: which logs with requests as text are read, too.
     """
 
     broker: int | None = None
     zone: tzinfo = UTC
     warn: Callable[[str], None] = lambda _: None
+    texts: Texts = Texts.NONE
 
 
 def zone_of(name: str) -> tzinfo:
@@ -84,15 +93,16 @@ def _read_file(
     on_bytes: Callable[[int], None],
 ) -> Iterator[Document]:
     """The documents of one file, each line of a log once."""
+    origin = Origin(name, reading.zone, is_qualified, reading.texts)
 
     def again() -> Iterator[Document]:
-        reader = Reader(Origin(name, reading.zone, is_qualified))
+        reader = Reader(origin)
         return _read(reader, lines_of(path, name), Summary())
 
     def cut() -> None:
         summary.leave(Left(Line(name, 0, b""), CUT_FILE, is_dead=False))
 
-    reader = Reader(Origin(name, reading.zone, is_qualified))
+    reader = Reader(origin)
     brokers = Brokers(path, name, again)
     for document in _read(reader, lines_of(path, name, on_bytes, cut), summary, seen):
         if document.broker is None and reading.broker is not None:

@@ -20,7 +20,14 @@ import msgspec
 
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
 from brokertwin.state.core.schema import Int32, Int64
-from brokertwin.streaming.ingest import kroxylicious, layouts, request_log
+from brokertwin.streaming.ingest import (
+    client_logs,
+    coordinator_lines,
+    kroxylicious,
+    layouts,
+    request_log,
+    text_requests,
+)
 from brokertwin.streaming.ingest.clock import Clock
 from brokertwin.streaming.ingest.documents import (
     NO_REQUEST,
@@ -29,6 +36,7 @@ from brokertwin.streaming.ingest.documents import (
     Document,
     Fields,
     Left,
+    Texts,
     UnreadableError,
 )
 from brokertwin.streaming.ingest.kinds import kind_of
@@ -58,11 +66,13 @@ class Origin(NamedTuple):
         zone: of the JVM that wrote the log.
         is_qualified: whether connections of captures need the file's name before theirs, because
             several files are read together.
+        texts: which logs with requests as text are read, too.
     """
 
     name: str
     zone: tzinfo = UTC
     is_qualified: bool = False
+    texts: Texts = Texts.NONE
 
 
 class _Captured(msgspec.Struct, rename="camel"):
@@ -159,6 +169,7 @@ class Reader:
         self._pairs = kroxylicious.Pairs()
         self._open: dict[Key, _Open] = {}
         self._partial: dict[Key, tuple[Line, bytes, bytearray]] = {}
+        self._clients = client_logs.Exchanges()
         self._heading = ""
         self._place = ""
         self._count = 0
@@ -178,6 +189,7 @@ class Reader:
         for opened in self._open.values():
             yield _abandoned(opened)
         yield from self._pairs.rest()
+        yield from self._clients.rest()
 
     def _guarded(self, line: Line, made: Made) -> Made:
         try:
@@ -250,7 +262,7 @@ class Reader:
                 yield from self._guarded(around.line, self._object(around, part))
             at = end
         if at == 0:
-            yield self._other(around, text)
+            yield from self._other(around, _Part(b"", text, b""))
 
     def _quoted(self, around: _Around, text: bytes, start: "_Start") -> Made:
         """A request in a quoted text: in JSON behind a prefix, a table, or a field."""
@@ -359,11 +371,50 @@ class Reader:
             yield from documents
         yield from (each for _, each in made if _is_left(each, is_dead_too=not documents))
         if not is_entry:
-            yield self._other(around, part.json)
+            yield from self._other(around, part)
 
-    def _other(self, around: _Around, text: bytes) -> Left:
-        kind = kind_of(text)
-        return Left(around.line, kind.name if kind is not None else OTHER, is_dead=False)
+    def _other(self, around: _Around, part: "_Part") -> Made:
+        """A line of a text log, or one that is no exchange."""
+        made = self._of_text(around, part) if self._source.texts else None
+        if made is None:
+            yield self._left(around, part)
+        else:
+            yield from made
+
+    def _of_text(self, around: _Around, part: "_Part") -> Made | None:
+        """What a line of a text log completes; None if it is no such line."""
+        old = text_requests.MARKS.search(part.json)
+        mark = old or client_logs.MARKS.search(part.json)
+        is_log = old is not None and old[0].startswith(request_log.MARK)
+        if mark is None or (self._source.texts < Texts.ALL and not is_log):
+            return None
+        time = self._time(around, part._replace(head=part.head + part.json[: mark.start()]))
+        if time is None:
+            return None
+        place = self._placed(around.line)
+        if old is None:
+            return self._clients.take(around.line, place, part.json, time)
+        text = part.json.decode("utf-8", "replace")
+        made = text_requests.document_of(around.line, place, text, time)
+        if isinstance(made, Document):
+            made.label = around.label
+        return iter((made,))
+
+    def _left(self, around: _Around, part: "_Part") -> Left:
+        """A line that is no exchange; one of a group's coordinator with what it tells."""
+        mark = part.json.find(request_log.MARK)
+        if mark >= 0:
+            request_log.start_of(part.json, mark)  # raises if it is text
+        kind = kind_of(part.json)
+        left = Left(around.line, kind.name if kind is not None else OTHER, is_dead=False)
+        found = coordinator_lines.FORM.search(part.json)
+        if found is None:
+            return left
+        start = part.json[: found.start()]
+        time = self._time(around, part._replace(head=part.head + start, tail=b""))
+        place = f"{around.line.file}:{around.line.number}"
+        told = coordinator_lines.logged(place, part.json, time) if time is not None else None
+        return left._replace(logged=told)
 
     def _placed(self, line: Line) -> str:
         """The id of an exchange: file and line; a further one of the line has a number."""
@@ -454,7 +505,7 @@ def _start(text: bytes, at: int) -> _Start | None:
     if opening is not None and (at == 0 or _LIST.match(text)):
         return _Start(opening.end())
     mark = text.find(request_log.MARK, at)
-    if mark >= 0:
+    if mark >= 0 and not text_requests.MARKS.match(text, mark):
         start = request_log.start_of(text, mark)
         quote = _QUOTE.match(text, start)
         return _Start(start, True, quote[1] if quote is not None else b"")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from brokertwin.errors import NothingRecordedError, UserError
+from brokertwin.streaming.ingest.coordinator_lines import Logged
 from brokertwin.streaming.ingest.documents import (
     OTHER,
     Document,
@@ -34,6 +35,7 @@ class Summary:
         examples: (place, reason, detail) of the first dead lines of each reason.
         nameless_topic_ids: topic ids in requests for which no answer shows a name.
         controllers: listeners of controllers.
+        logged: lines about groups in Kafka's server.log.
         on_dead: is told of each dead line.
     """
 
@@ -44,6 +46,7 @@ class Summary:
     examples: list[tuple[str, str, str]] = field(default_factory=list)
     nameless_topic_ids: int = 0
     controllers: set[str] = field(default_factory=set)
+    logged: list[Logged] = field(default_factory=list)
     on_dead: Callable[[Left], None] = lambda _: None
 
     def counted(self, lines: Iterator[Line]) -> Iterator[Line]:
@@ -60,6 +63,8 @@ class Summary:
 
     def leave(self, left: Left) -> None:
         """Count a line that became none."""
+        if left.logged is not None:
+            self.logged.append(left.logged)
         if not left.is_dead:
             self.left[left.api, left.reason] += 1
             return

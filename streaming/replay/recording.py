@@ -22,6 +22,7 @@ import msgspec
 
 from brokertwin.state.core.events import Kind, RequestHeader
 from brokertwin.streaming.ingest.batches import Completion, Headers, Needs
+from brokertwin.streaming.ingest.coordinator_lines import Logged
 from brokertwin.streaming.ingest.documents import (
     NO_REQUEST,
     Document,
@@ -52,6 +53,8 @@ class Exchange(msgspec.Struct, frozen=True):
         is_recorded: whether the line has a `response` at all; a null one is an answer (acks 0).
         connection: the file's name for it; with several files the file's name stands before it.
         kind: of its event.
+        is_text: whether it is from a text log, which may lack bodies.
+        latency_ms: time until the response.
     """
 
     id: str
@@ -66,6 +69,8 @@ class Exchange(msgspec.Struct, frozen=True):
     principal: str
     host: str = ""
     kind: Kind = Kind.REQUEST
+    is_text: bool = False
+    latency_ms: float = 0.0
 
     @property
     def api(self) -> str:
@@ -103,13 +108,14 @@ class Recording(NamedTuple):
     """One history: its exchanges in order, and the lines that were left out.
 
     `left_out` counts, by reason, what is undamaged and yet no client's request. `ends` are those of
-    connections, in order, too.
+    connections, in order, too. `logged` are the lines about groups in Kafka's server.log.
     """
 
     exchanges: list[Exchange]
     broken: list[Broken]
     left_out: Mapping[str, int] = MappingProxyType({})
     ends: Sequence[Exchange] = ()
+    logged: Sequence[Logged] = ()
 
     @property
     def events(self) -> list[Exchange]:
@@ -139,6 +145,7 @@ class _Line(msgspec.Struct, rename="camel"):
     host: str = ""
     listener: str = ""
     is_forwarded: bool = False
+    is_text: bool = False
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -160,12 +167,15 @@ def read(
     return read_from(lambda summary: read_files(paths, reading, summary), batches)
 
 
-def read_from(source: Source, batches: Headers | None = None) -> Recording:
+def read_from(
+    source: Source, batches: Headers | None = None, with_logged: bool = False
+) -> Recording:
     """Read documents, wherever they are, into one history.
 
     Args:
         source: gives the documents; it counts in a summary what of them cannot be read.
         batches: batch headers for Produce requests that have none.
+        with_logged: whether lines about groups in Kafka's server.log are enough.
 
     Raises:
         NothingRecordedError: the source has no exchange.
@@ -185,10 +195,10 @@ def read_from(source: Source, batches: Headers | None = None) -> Recording:
     for (_, reason), count in summary.left.items():
         left_out[reason] += count
     broken += found.broken
-    if not found.exchanges:
+    if not found.exchanges and not (with_logged and summary.logged):
         summary.left.update({("", reason): count for reason, count in found.left_out.items()})
         raise nothing_read(summary)
-    return Recording(found.exchanges, broken, left_out, found.ends)
+    return Recording(found.exchanges, broken, left_out, found.ends, summary.logged)
 
 
 def of_documents(documents: Iterable[Document], completion: Completion) -> Recording:
@@ -285,4 +295,6 @@ def _exchange(line: _Line, document: Document) -> Exchange:
         connection=f"{line.broker}/{line.connection}" if document.is_from_log else line.connection,
         principal=line.principal,
         host=line.host,
+        is_text=line.is_text,
+        latency_ms=line.response_time,
     )

@@ -147,3 +147,25 @@ def test_an_error_that_is_none_is_said(name: str, said: str, empty_directory: Pa
     done = brokertwin("explain", "error", name, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+TEXTS = ROOT / "tests" / "textlogs"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("group", "old-group", "server.log"), "the coordinator began 5 rebalances"),
+        (("group", "old-group", "kafka-request.log"), "scans-0 at 12, by client reader-old2's"),
+        (("group", "old-group", "KafkaApis.log"), "the log has no response"),
+        (("client", "reader-a", "librdkafka.log"), "refused: 79 MEMBER_ID_REQUIRED"),
+    ],
+)
+def test_logs_of_real_programs_are_explained(
+    words: tuple[str, str, str], said: str, empty_directory: Path
+) -> None:
+    """Logs of Kafka 2.1.1 and librdkafka 2."""
+    *what, file = words
+    done = brokertwin("explain", *what, TEXTS / file, "--broker", "3", cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
