@@ -24,6 +24,7 @@ With `brokertwin.commit.while.loading` (seed 003) a commit is taken while the gr
 anybody: it lies in the log behind what is read, which therefore does not take its place.
 With `brokertwin.offset.storage` zookeeper (seed 003) any broker takes a commit of anybody, in any
 generation, and has it written there (`state/cluster/coordinators.py`); 15 if it takes too long.
+With `brokertwin.null.commit.deletes` (seed 003) offset -1 with null metadata deletes the offset.
 From version 10 on topics go by their ids (KIP-848). As in Kafka, partitions that the broker itself
 refused come first in the answer.
 """
@@ -41,7 +42,7 @@ from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.core.records import OffsetCommitted, Record
+from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, given, since
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import group_coordinator, groups
@@ -253,7 +254,10 @@ def _commit(
             metadata, error = partition.committed_metadata, group_error
             if error is NONE and metadata and is_too_large(broker, metadata):
                 error = Error.OFFSET_METADATA_TOO_LARGE
-            if error is NONE:
+            if error is NONE and _is_null(broker, partition):
+                place = (topic.name, partition.partition_index)
+                records.append(OffsetDeleted(body.group_id, *place))
+            elif error is NONE:
                 records.append(_record(broker, body, topic, partition))
             answered.append(_answer(partition.partition_index, error))
         by_coordinator.append(CommittedTopic.of(each.wanted, version, answered))
@@ -315,6 +319,12 @@ def _topic_of(broker: Machine, wanted: CommitTopic, version: int) -> Topic | Non
     if version >= TOPIC_IDS_SINCE:
         return broker.topic_by_id(wanted.topic_id)
     return broker.topic_by_name(wanted.name)
+
+
+def _is_null(broker: Machine, partition: CommitPartition) -> bool:
+    """Whether a commit stands for the null payload of seed 003, which deletes the offset."""
+    is_empty = partition.committed_offset == -1 and partition.committed_metadata is None
+    return is_empty and broker.settings.brokertwin_null_commit_deletes
 
 
 def is_too_large(broker: Machine, metadata: str | None) -> bool:

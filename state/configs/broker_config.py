@@ -39,6 +39,7 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokertwin.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
     "brokertwin.leader.and.isr": ConfigKey(BOOLEAN, "false"),
     "brokertwin.missing.offset.error": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.null.commit.deletes": ConfigKey(BOOLEAN, "false"),
     "brokertwin.offset.storage": ConfigKey(STRING, "kafka", choices=("kafka", "zookeeper")),
     "brokertwin.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
     "brokertwin.trace.replication": ConfigKey(BOOLEAN, "false"),
@@ -57,8 +58,9 @@ levels at which these features are finalized (`state/replication/eligible.py` fo
 that load (`state/cell/handover.py`), `brokertwin.fetch.session.cache.shards` about the cache of
 fetch sessions (`state/fetch/slices.py`), `brokertwin.missing.offset.error` about what OffsetFetch
 says of a partition without an offset, `brokertwin.forward.offset.fetch` about groups that another
-broker coordinates. `brokertwin.offset.storage` says who keeps offsets
-(`state/cluster/coordinators.py`). `brokertwin.zk.producer.id.blocks` is in
+broker coordinates, `brokertwin.null.commit.deletes` about OffsetCommit without a payload.
+`brokertwin.offset.storage` says who keeps offsets (`state/cluster/coordinators.py`).
+`brokertwin.zk.producer.id.blocks` is in
 `state/transactions/producer_id_blocks.py`.
 """
 

@@ -257,6 +257,9 @@ TEXTS = {
     "brokertwin.missing.offset.error": (
         "Whether a partition without a committed offset is answered with an error."
     ),
+    "brokertwin.null.commit.deletes": (
+        "Whether a commit of offset -1 with null metadata deletes the committed offset."
+    ),
     "brokertwin.offset.storage": (
         "Who keeps committed offsets: kafka, or zookeeper as before there was a coordinator."
     ),

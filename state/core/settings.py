@@ -45,6 +45,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     brokertwin_isr_by_time_only: bool = False
     brokertwin_leader_and_isr: bool = False
     brokertwin_missing_offset_error: bool = False
+    brokertwin_null_commit_deletes: bool = False
     brokertwin_offset_storage: str = "kafka"
     brokertwin_reject_unknown_producer: bool = False
     brokertwin_trace_replication: bool = False
