@@ -24,6 +24,8 @@ With `brokertwin.commit.while.loading` (seed 003) a commit is taken while the gr
 anybody: it lies in the log behind what is read, which therefore does not take its place.
 With `brokertwin.offset.storage` zookeeper (seed 003) any broker takes a commit of anybody, in any
 generation, and has it written there (`state/cluster/coordinators.py`); 15 if it takes too long.
+With `brokertwin.create.offsets.topic` (seed 003) the first commit has the offsets topic created: 15
+COORDINATOR_NOT_AVAILABLE, and the client tries again.
 With `brokertwin.null.commit.deletes` (seed 003) offset -1 with null metadata deletes the offset.
 From version 10 on topics go by their ids (KIP-848). As in Kafka, partitions that the broker itself
 refused come first in the answer.
@@ -36,7 +38,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.api import Api
@@ -169,7 +171,10 @@ def handle(machine: Machine, request: Request) -> Decision:
     if accepted and isinstance(machine, Broker) and coordinators.has_zookeeper(machine):
         return _write_to_zookeeper(machine, request, accepted, answers.topics)
     records = _commit(machine, request, accepted, answers) if accepted else []
-    return Decision(records=records, response=OffsetCommitResponse(topics=answers.topics))
+    response = OffsetCommitResponse(topics=answers.topics)
+    missing = internal_topics.on_first_use(machine) if accepted else []
+    messages = internal_topics.creation(machine, missing)
+    return Decision(records=records, response=response, messages=messages)
 
 
 def _write_to_zookeeper(
@@ -291,6 +296,8 @@ def _group_error(
 ) -> Error:
     """Why the group does not take the offsets, if so."""
     error = coordinators.group_error(broker, body.group_id)
+    if internal_topics.on_first_use(broker):
+        return Error.COORDINATOR_NOT_AVAILABLE
     if error is not NONE:
         is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
         is_taken = is_loading and broker.settings.brokertwin_commit_while_loading

@@ -50,7 +50,10 @@ def expired(broker: Broker, group: Group, unstable: set[tuple[str, int]]) -> lis
     for topic, partition, offset in _offsets(broker, group.group_id):
         is_read = subscribed is None or topic in subscribed
         is_free = not is_read and (topic, partition) not in unstable
-        if is_free and _is_over(broker, offset, kind.kept_since(group, offset.commit_timestamp)):
+        since = kind.kept_since(group, offset.commit_timestamp)
+        if since is not None and broker.settings.brokertwin_offset_age_from_fetch:
+            since = max(since, offset.commit_timestamp)
+        if is_free and _is_over(broker, offset, since):
             gone.append(OffsetDeleted(group.group_id, topic, partition))
         else:
             stays = True
