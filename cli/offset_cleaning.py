@@ -34,5 +34,5 @@ def clean(
         show_table(columns, rows)
     left = len(places) - len(there) + len(wrong)
     hint = "" if executes else "; pass --execute to delete"
-    say(f"{counted(len(there) - len(wrong), 'offset')} {done}, {left} left{hint}")
+    say(f"{counted(len(there) - len(wrong), 'offset')} {done}, {left} cannot be deleted{hint}")
     return INCOMPLETE if left else 0
