@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli import offset_restore, offset_shares
+from brokertwin.cli import offset_cleaning, offset_restore, offset_shares
 from brokertwin.cli.offset_sources import Source, client_of, ms_of, progress, write_csv
 from brokertwin.cli.options import AsJson, KafkaConfig, group
 from brokertwin.cli.output import say, say_at, show_json, show_table
@@ -149,6 +149,25 @@ def shares(
     `__share_group_state` stores them. Acquired records are in the brokers' memory only.
     """
     offset_shares.show(cluster, groups or (), kafka_config, as_json)
+
+
+@app.command()
+def clean(
+    cluster: Cluster,
+    group_id: Group,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Delete; without it only show.")
+    ] = False,
+    kafka_config: KafkaConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the committed offsets of a group that has no members.
+
+    Checks that the group exists and has no members, then looks up its topics and their partitions.
+    The exit code is 1 if an offset cannot be deleted, 2 if a check of the group fails.
+    """
+    code = offset_cleaning.clean(cluster, group_id, kafka_config, execute, as_json)
+    raise typer.Exit(code)
 
 
 @app.command()

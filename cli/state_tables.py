@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 KINDS = (
     "topics|logs|producers|sessions|clients|groups|offsets|transactional-ids|waiting"
     "|partitions|members|producer-batches|session-partitions"
+    "|replicas|fetchers"
 )
 
 TIMES = {
     *("lastTimestamp", "timestamp", "creationMs", "lastUsedMs", "commitTimestamp"),
+    *("lastFetchTimestamp", "lastCaughtUpTimestamp"),
     *("expireTimestamp", "transactionStartTimestamp", "lastUpdateTimestamp", "deadline"),
 }
 """Columns with times, which tables show in UTC."""
 
 LESS = {
+    "groups": {"lowestLag"},
     "producers": {"coordinatorEpoch", "batches"},
     "producer-batches": {"producerEpoch"},
     "sessions": {"isPrivileged"},
@@ -87,7 +90,10 @@ def tell_hidden(rows: "list[Row]", shown: "list[Row]") -> None:
 def _none(rows: "list[Row]") -> set[str]:
     """Return columns without any value, or that repeat those of `state topics`."""
     repeated = {"topicId"} if "batches" in rows[0] else set()
-    return repeated | {name for name in rows[0] if all(row[name] in NONE for row in rows)}
+    signed = {"lag", "lowestLag"}
+    none = {name for name in rows[0].keys() - signed if all(row[name] in NONE for row in rows)}
+    empty = {name for name in rows[0].keys() & signed if all(row[name] is None for row in rows)}
+    return repeated | none | empty
 
 
 def kind_of(name: str | None) -> "Kind | None":

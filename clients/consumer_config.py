@@ -22,6 +22,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Times in ms. Raises ValueError where Kafka's consumer does.
 
     `max_poll_interval_ms` is what the coordinator is told as the rebalance time-out.
+    `fetches_offsets_from_any` sends OffsetFetch to any live broker, which forwards it (seed 003).
     """
 
     group_id: str
@@ -36,6 +37,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     default_api_timeout_ms: int = 60_000
+    fetches_offsets_from_any: bool = False
     retry_backoff: ExponentialBackoff = retry_backoff()
 
     def __post_init__(self) -> None:

@@ -248,7 +248,7 @@ class ConsumerCoordinator:
     def failed(self, now: int, request_id: int) -> None:
         """No answer comes: the connection is closed."""
         pending = self._pending.pop(request_id)
-        if pending.api != "FIND_COORDINATOR":
+        if self._is_bound(pending.api):
             self.coordinator = None
         if pending.commit is not None:
             self._commit_failed(now, pending.commit, Error.NETWORK_EXCEPTION)
@@ -263,8 +263,7 @@ class ConsumerCoordinator:
 
     def _find(self, now: int) -> None:
         if now >= self._retry_at and not self._is_under_way("FIND_COORDINATOR"):
-            body = requests.find_coordinator(self.config)
-            self._send("FIND_COORDINATOR", body, to_coordinator=False)
+            self._send("FIND_COORDINATOR", requests.find_coordinator(self.config))
 
     def _found(self, now: int, response: FindCoordinatorResponse) -> None:
         found = response.coordinators[0]
@@ -544,7 +543,8 @@ class ConsumerCoordinator:
         group = response.groups[0]
         error = error_of(group.error_code)
         if error in RETRIABLE | NOT_A_MEMBER:
-            self._lose_coordinator(error)
+            if self._is_bound("OFFSET_FETCH"):
+                self._lose_coordinator(error)
             self._back_off(now)
         elif error is not Error.NONE:
             self._end(error)
@@ -568,13 +568,18 @@ class ConsumerCoordinator:
         api: str,
         body: Body,
         *,
-        to_coordinator: bool = True,
         timeout_ms: int | None = None,
         commit: Commit | None = None,
     ) -> None:
         self._last_id += 1
         self._pending[self._last_id] = _Pending(api, self.generation, commit)
-        self._outgoing.append(Outgoing(self._last_id, api, body, to_coordinator, timeout_ms))
+        is_bound = self._is_bound(api)
+        self._outgoing.append(Outgoing(self._last_id, api, body, is_bound, timeout_ms))
+
+    def _is_bound(self, api: str) -> bool:
+        """Whether a request goes to the coordinator; the others go to any broker."""
+        is_free = api == "OFFSET_FETCH" and self.config.fetches_offsets_from_any
+        return api != "FIND_COORDINATOR" and not is_free
 
     def _is_under_way(self, api: str) -> bool:
         return any(pending.api == api for pending in self._pending.values())

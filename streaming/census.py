@@ -45,6 +45,8 @@ class Census(msgspec.Struct, frozen=True):
         under_replicated: those with fewer replicas in sync than they have.
         offline: those without a leader.
         shrunk: the first of both, by cluster, topic and number; internal topics come last.
+        lags: the sum of a group's lags, by group id; negative beyond the log end.
+        beyond_log_end: offsets that are committed beyond the log end.
     """
 
     groups: dict[str, int]
@@ -56,6 +58,8 @@ class Census(msgspec.Struct, frozen=True):
     under_replicated: int
     offline: int
     shrunk: list[Shrunk]
+    lags: dict[str, int] = {}
+    beyond_log_end: int = 0
 
 
 def census(cells: Mapping[str, Columns]) -> Census:
@@ -72,6 +76,11 @@ def census(cells: Mapping[str, Columns]) -> Census:
         for cluster, row in partitions
         if _lacks_replicas(row) or row["leader"] == NOBODY
     ]
+    offsets = state_rows.rows(Kind.OFFSETS, cells)
+    lags = Counter[str]()
+    for row in offsets:
+        if row["lag"] is not None:
+            lags[row["groupId"]] += row["lag"]
     return Census(
         groups=_by_state(Kind.GROUPS, cells),
         sessions=sum(_count(columns, "sessions", "session") for columns in cells.values()),
@@ -82,6 +91,8 @@ def census(cells: Mapping[str, Columns]) -> Census:
         under_replicated=sum(_lacks_replicas(row) for _, row in partitions),
         offline=sum(row["leader"] == NOBODY for _, row in partitions),
         shrunk=sorted(shrunk, key=lambda each: each.topic in INTERNAL_TOPICS)[:SHOWN_MAX],
+        lags=dict(sorted(lags.items())),
+        beyond_log_end=sum(row["lag"] is not None and row["lag"] < 0 for row in offsets),
     )
 
 

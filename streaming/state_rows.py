@@ -31,6 +31,7 @@ from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
 from brokertwin.state.logs.log import Log
 from brokertwin.state.logs.producer import Producer
 from brokertwin.state.transactions import transactional_ids
+from brokertwin.streaming import replica_rows
 
 Row = dict[str, Any]
 Columns = Mapping[str, bytes]
@@ -53,6 +54,8 @@ class Kind(StrEnum):
     MEMBERS = "members"
     PRODUCER_BATCHES = "producer-batches"
     SESSION_PARTITIONS = "session-partitions"
+    REPLICAS = "replicas"
+    FETCHERS = "fetchers"
 
 
 PARTS = {
@@ -63,7 +66,10 @@ PARTS = {
 }
 """Kinds that are parts of items, to the kind of the whole."""
 
-WHOLE = [kind for kind in Kind if kind not in PARTS]
+COMPUTED = (Kind.REPLICAS, Kind.FETCHERS)
+"""Kinds whose rows are computed from items of other kinds."""
+
+WHOLE = [kind for kind in Kind if kind not in PARTS and kind not in COMPUTED]
 
 
 def parts_of(whole: Kind) -> list[Kind]:
@@ -77,11 +83,16 @@ def rows(kind: Kind, cells: Mapping[str, Columns]) -> list[Row]:
     Names go by the alphabet, numbers as numbers.
     """
     order = IDENTITY[kind]
-    return [
+    found = [
         {"cell": cell, **row}
         for cell in sorted(cells, key=_natural)
         for row in sorted(_ROWS_OF[kind](cells[cell]), key=lambda row: [row[by] for by in order])
     ]
+    if kind is Kind.OFFSETS:
+        replica_rows.add_lags(found, cells)
+    elif kind is Kind.GROUPS:
+        replica_rows.add_group_lags(found, rows(Kind.OFFSETS, cells))
+    return found
 
 
 def _natural(name: str) -> list[str | int]:
@@ -401,6 +412,8 @@ IDENTITY: Mapping[Kind, tuple[str, ...]] = {
     Kind.MEMBERS: ("broker", "groupId", "memberId"),
     Kind.PRODUCER_BATCHES: ("broker", "topic", "partition", "producerId", "lastOffset"),
     Kind.SESSION_PARTITIONS: ("broker", "sessionId", "topic", "partition"),
+    Kind.REPLICAS: ("broker", "topic", "partition", "replica"),
+    Kind.FETCHERS: ("broker", "thread", "topic", "partition"),
 }
 """What names an item of a kind in its cell."""
 
@@ -418,4 +431,6 @@ _ROWS_OF = {
     Kind.MEMBERS: _members,
     Kind.PRODUCER_BATCHES: _producer_batches,
     Kind.SESSION_PARTITIONS: _session_partitions,
+    Kind.REPLICAS: replica_rows.replicas,
+    Kind.FETCHERS: replica_rows.fetched,
 }

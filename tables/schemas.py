@@ -196,6 +196,8 @@ TABLES = (
             Column("leader", TEXT, "leader of the group; empty if the broker assigns"),
             Column("members", INT, "number of members"),
             Column("offsets", INT, "number of committed offsets"),
+            Column("lag", LONG, "sum of the lags of its offsets, or NULL"),
+            Column("lowestLag", LONG, "lowest lag; negative if committed beyond the log end"),
         ),
     ),
     Table(
@@ -226,6 +228,7 @@ TABLES = (
             Column("metadata", TEXT, "metadata of the commit"),
             Column("commitTimestamp", TIME, "commit time"),
             Column("expireTimestamp", TIME, "expiry time, if the commit set one"),
+            Column("lag", LONG, "log end less offset; negative beyond it; NULL without a leader"),
         ),
     ),
     Table(
@@ -256,6 +259,36 @@ TABLES = (
             Column("logs", INT, "number of logs that it waits for"),
             CLIENT_ID,
             Column("connection", TEXT, "connection"),
+        ),
+    ),
+    Table(
+        Kind.REPLICAS,
+        "A follower as its leader knows it.",
+        (
+            CELL,
+            Column("broker", INT, "the leader"),
+            TOPIC,
+            PARTITION,
+            Column("replica", INT, "the follower"),
+            Column("isInSync", BOOL, "it is in the in-sync set"),
+            Column("logEndOffset", LONG, "its log end; -1 before its first fetch"),
+            Column("lag", LONG, "leader's log end less its log end, or NULL"),
+            Column("lastFetchTimestamp", TIME, "its last fetch"),
+            Column("lastCaughtUpTimestamp", TIME, "the last time at which it had all records"),
+        ),
+    ),
+    Table(
+        Kind.FETCHERS,
+        "A partition that a running broker copies.",
+        (
+            CELL,
+            BROKER,
+            Column("thread", TEXT, "thread, by the dynamic `num.replica.fetchers` or its default"),
+            Column("leader", INT, "the broker that it fetches from"),
+            TOPIC,
+            PARTITION,
+            Column("fetchOffset", LONG, "offset of the next record to fetch"),
+            LEADER_EPOCH,
         ),
     ),
 )

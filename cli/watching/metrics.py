@@ -75,6 +75,12 @@ METRICS: dict[str, Described] = {
     ),
     "brokertwin_fetch_sessions": Described("Fetch sessions in the state"),
     "brokertwin_groups": Described("Groups in the state", ("state",)),
+    "brokertwin_group_lag": Described(
+        "Sum of the lags of a group's committed offsets; negative beyond the log end", ("group",)
+    ),
+    "brokertwin_offsets_beyond_log_end": Described(
+        "Committed offsets beyond the log end of their partition"
+    ),
     "brokertwin_producers": Described("Producers in the replicas' logs"),
     "brokertwin_transactional_ids": Described("Transactional ids in the state", ("state",)),
     "brokertwin_waiting_requests": Described("Pending requests in the state"),
@@ -198,6 +204,8 @@ def _of_state(status: Status) -> dict[str, Labelled]:
     return {
         "brokertwin_fetch_sessions": _one(state.sessions),
         "brokertwin_groups": _by(state.groups),
+        "brokertwin_group_lag": _by(state.lags),
+        "brokertwin_offsets_beyond_log_end": _one(state.beyond_log_end),
         "brokertwin_producers": _one(state.producers),
         "brokertwin_transactional_ids": _by(state.transactions),
         "brokertwin_waiting_requests": _one(state.waiting),

@@ -13,22 +13,34 @@ Kafka waits for the share coordinators before a share group goes; here they are 
 written that their states are to go, as in Kafka: after that they can be asked
 (`share_states.is_odd`).
 
+If ZooKeeper keeps the offsets, the controller is asked to delete the nodes of the groups first. A
+group that has only a node is deleted without an error. 15 COORDINATOR_NOT_AVAILABLE if the
+controller does not respond in time.
+
 Offsets of open transactions go, too (`OffsetMetadataManager.deleteAllOffsets`): their markers find
 nothing to commit.
 """
 
+from collections.abc import Collection
+
+import msgspec
+
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators
-from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Message, Request
+from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import committed_offsets, groups, share_offsets, share_states
 from brokertwin.state.groups.kinds import kind_of
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.transactions import transactional_offsets
+
+_MAY_HAVE_NODE = (Error.NONE, Error.GROUP_ID_NOT_FOUND)
+"""Errors of a group at its coordinator with which ZooKeeper may have a node of it."""
 
 
 class DeleteGroupsRequest(Body):
@@ -51,15 +63,69 @@ class DeleteGroupsResponse(Body, kw_only=True):
     results: list[DeletedGroup]
 
 
-def handle(broker: Broker, request: Request) -> Decision:
-    """Deletes what may be deleted."""
+class ToZookeeper(msgspec.Struct):
+    """The errors of groups at their coordinator while ZooKeeper deletes their nodes."""
+
+    errors: dict[str, Error]
+
+
+def handle(machine: Machine, request: Request) -> Decision:
+    """Deletes the groups that may be deleted; the controller deletes their nodes in ZooKeeper."""
     body: DeleteGroupsRequest = request.body
+    names = dict.fromkeys(body.groups_names)
+    if not isinstance(machine, Broker):
+        return _delete_nodes(machine, list(names))
+    errors = {group_id: _error(machine, request, group_id) for group_id in names}
+    asked = [group_id for group_id, error in errors.items() if error in _MAY_HAVE_NODE]
+    if not asked or not coordinators.has_zookeeper(machine):
+        return _delete(machine, errors)
+    message = Message(machine.id, CONTROLLER, API.key, DeleteGroupsRequest(groups_names=asked))
+    deadline = machine.told_at + machine.settings.request_timeout_ms
+    delay = Delay(deadline, [], msgspec.msgpack.encode(ToZookeeper(errors)))
+    return Decision(delay=delay, messages=[message])
+
+
+def _delete_nodes(controller: Machine, names: list[str]) -> Decision:
+    records: list[Record] = []
+    results = []
+    for group_id in names:
+        gone = committed_offsets.tombstones(controller.tables.groups, controller.id, group_id)
+        error = Error.NONE if gone else Error.GROUP_ID_NOT_FOUND
+        results.append(DeletedGroup(group_id=group_id, error_code=error))
+        records += gone
+    return Decision(records=records, response=DeleteGroupsResponse(results=results))
+
+
+def resume(
+    broker: Broker, waiting: Waiting, _message: Message, response: DeleteGroupsResponse
+) -> Decision:
+    """Deletes the groups after their nodes; one that only had a node is done."""
+    nodes = {each.group_id for each in response.results if each.error_code == Error.NONE}
+    return _delete(broker, decode_item(waiting.state, ToZookeeper).errors, nodes)
+
+
+def complete(_broker: Broker, waiting: Waiting) -> Decision:
+    """The controller has not responded in time."""
+    errors = decode_item(waiting.state, ToZookeeper).errors
+    results = []
+    for group_id, error in errors.items():
+        code = Error.COORDINATOR_NOT_AVAILABLE if error in _MAY_HAVE_NODE else error
+        results.append(DeletedGroup(group_id=group_id, error_code=code))
+    return Decision(response=DeleteGroupsResponse(results=results))
+
+
+def _delete(
+    broker: Broker, errors: dict[str, Error], nodes: Collection[str] = frozenset()
+) -> Decision:
+    """Deletes the groups that have no error; `nodes` are those whose node was deleted."""
     records: list[Record] = []
     messages: list[Message] = []
     results = []
-    for group_id in dict.fromkeys(body.groups_names):
-        error = _error(broker, request, group_id)
+    for group_id, error in errors.items():
         group = groups.find(broker, group_id) if error is Error.NONE else None
+        if group is None and group_id in nodes:
+            results.append(DeletedGroup(group_id=group_id, error_code=Error.NONE))
+            continue
         if isinstance(group, ShareGroup) and share_states.is_odd(group):
             error = Error.UNKNOWN_SERVER_ERROR
             records.extend(share_offsets.deleting_all(broker, group))
@@ -89,13 +155,10 @@ def _error(broker: Broker, request: Request, group_id: str) -> Error:
 
 def _tombstones(broker: Broker, group_id: str) -> list[Record]:
     table = broker.tables.groups
-    offsets = committed_offsets.partitions_of(table, broker.id, group_id)
-    committed = [(topic, partition) for topic, partitions in offsets for partition in partitions]
-    pending = transactional_offsets.unstable(table, broker.id, group_id) - set(committed)
-    deleted: list[Record] = [
-        OffsetDeleted(group_id, topic, partition)
-        for topic, partition in [*committed, *sorted(pending)]
-    ]
+    committed = committed_offsets.tombstones(table, broker.id, group_id)
+    places = {(each.topic, each.partition) for each in committed}
+    pending = transactional_offsets.unstable(table, broker.id, group_id) - places
+    deleted: list[Record] = [*committed, *(OffsetDeleted(group_id, *at) for at in sorted(pending))]
     group = groups.find(broker, group_id)
     assert group is not None, group_id
     if isinstance(group, ShareGroup):
@@ -103,4 +166,13 @@ def _tombstones(broker: Broker, group_id: str) -> list[Record]:
     return [*deleted, *kind_of(group).tombstones(group)]
 
 
-API = Api(42, "DELETE_GROUPS", (0, 2), DeleteGroupsRequest, handle)
+API: Api = Api(
+    key=42,
+    name="DELETE_GROUPS",
+    versions=(0, 2),
+    request_type=DeleteGroupsRequest,
+    handle=handle,
+    resume=resume,
+    complete=complete,
+    response_type=DeleteGroupsResponse,
+)

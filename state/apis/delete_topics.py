@@ -29,8 +29,9 @@ from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import TopicRemoved
+from brokertwin.state.core.records import Record, TopicRemoved
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
+from brokertwin.state.groups import committed_offsets
 
 _MESSAGES = {
     Error.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
@@ -172,17 +173,18 @@ def _handle(controller: Controller, request: Request) -> Decision:
         return _refuse_all(wanted, Error.REQUEST_TIMED_OUT)
     deletion = _Deletion(controller, request, wanted)
     quota = MutationQuota(controller, request, strict_since=5)
-    results, gone = deletion.refused, []
+    table, results, gone = controller.tables.groups, deletion.refused, list[Record]()
     for topic_id, name in deletion.names.items():
         result = TopicResult(name=name, topic_id=topic_id)
         topic = controller.topic_by_id(topic_id)
         if topic is None or quota.takes(len(topic.partitions)):
+            gone += committed_offsets.of_deleted_topic(table, controller.id, name)
             gone.append(TopicRemoved(topic_id))
         else:
             result.error_code, result.error_message = Error.THROTTLING_QUOTA_EXCEEDED, EXCEEDED
         results.append(result)
     return Decision(
-        records=list(gone),
+        records=gone,
         response=DeleteTopicsResponse(throttle_time_ms=quota.throttle_ms, responses=results),
     )
 

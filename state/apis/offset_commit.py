@@ -24,6 +24,9 @@ With `brokertwin.commit.while.loading` (seed 003) a commit is taken while the gr
 anybody: it lies in the log behind what is read, which therefore does not take its place.
 With `brokertwin.offset.storage` zookeeper (seed 003) any broker takes a commit of anybody, in any
 generation, and has it written there (`state/cluster/coordinators.py`); 15 if it takes too long.
+With `brokertwin.create.offsets.topic` (seed 003) the first commit has the offsets topic created: 15
+COORDINATOR_NOT_AVAILABLE, and the client tries again.
+With `brokertwin.null.commit.deletes` (seed 003) offset -1 with null metadata deletes the offset.
 From version 10 on topics go by their ids (KIP-848). As in Kafka, partitions that the broker itself
 refused come first in the answer.
 """
@@ -35,13 +38,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.core.records import OffsetCommitted, Record
+from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, given, since
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import group_coordinator, groups
@@ -168,7 +171,10 @@ def handle(machine: Machine, request: Request) -> Decision:
     if accepted and isinstance(machine, Broker) and coordinators.has_zookeeper(machine):
         return _write_to_zookeeper(machine, request, accepted, answers.topics)
     records = _commit(machine, request, accepted, answers) if accepted else []
-    return Decision(records=records, response=OffsetCommitResponse(topics=answers.topics))
+    response = OffsetCommitResponse(topics=answers.topics)
+    missing = internal_topics.on_first_use(machine) if accepted else []
+    messages = internal_topics.creation(machine, missing)
+    return Decision(records=records, response=response, messages=messages)
 
 
 def _write_to_zookeeper(
@@ -253,7 +259,10 @@ def _commit(
             metadata, error = partition.committed_metadata, group_error
             if error is NONE and metadata and is_too_large(broker, metadata):
                 error = Error.OFFSET_METADATA_TOO_LARGE
-            if error is NONE:
+            if error is NONE and _is_null(broker, partition):
+                place = (topic.name, partition.partition_index)
+                records.append(OffsetDeleted(body.group_id, *place))
+            elif error is NONE:
                 records.append(_record(broker, body, topic, partition))
             answered.append(_answer(partition.partition_index, error))
         by_coordinator.append(CommittedTopic.of(each.wanted, version, answered))
@@ -287,6 +296,8 @@ def _group_error(
 ) -> Error:
     """Why the group does not take the offsets, if so."""
     error = coordinators.group_error(broker, body.group_id)
+    if internal_topics.on_first_use(broker):
+        return Error.COORDINATOR_NOT_AVAILABLE
     if error is not NONE:
         is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
         is_taken = is_loading and broker.settings.brokertwin_commit_while_loading
@@ -315,6 +326,12 @@ def _topic_of(broker: Machine, wanted: CommitTopic, version: int) -> Topic | Non
     if version >= TOPIC_IDS_SINCE:
         return broker.topic_by_id(wanted.topic_id)
     return broker.topic_by_name(wanted.name)
+
+
+def _is_null(broker: Machine, partition: CommitPartition) -> bool:
+    """Whether a commit stands for the null payload of seed 003, which deletes the offset."""
+    is_empty = partition.committed_offset == -1 and partition.committed_metadata is None
+    return is_empty and broker.settings.brokertwin_null_commit_deletes
 
 
 def is_too_large(broker: Machine, metadata: str | None) -> bool:

@@ -13,20 +13,27 @@ For a partition: 29 where the client may not READ the topic, 3 where there is no
 member subscribes to the topic. As in Kafka, what the broker itself refuses comes first, and a topic
 that it refuses whole is named also where no partition was.
 
+If ZooKeeper keeps the offsets, the coordinator checks the group's members and the controller
+deletes the nodes: 69 GROUP_ID_NOT_FOUND if there is neither a group nor a node, and
+15 COORDINATOR_NOT_AVAILABLE if the controller does not respond in time.
+
 With `brokertwin.commit.while.loading` (seed 003) offsets go while the group is loaded, too: the
 tombstones lie in the log behind what is read, and nothing comes back.
 """
 
 from typing import NamedTuple
 
+import msgspec
+
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators
-from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.schema import Body, Int16, Int32
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.kinds import kind_of
 
@@ -79,9 +86,18 @@ class _Answer(NamedTuple):
     error: Error
 
 
-def handle(broker: Broker, request: Request) -> Decision:
-    """Deletes the offsets that may be deleted."""
-    body: OffsetDeleteRequest = request.body
+class ToZookeeper(msgspec.Struct):
+    """The response that waits for ZooKeeper; `is_known` if the coordinator has the group."""
+
+    response: OffsetDeleteResponse
+    is_known: bool
+
+
+def handle(machine: Machine, request: Request) -> Decision:
+    """Deletes the offsets that may be deleted; the controller those that ZooKeeper keeps."""
+    if not isinstance(machine, Broker):
+        return _delete_nodes(machine, request.body)
+    broker, body = machine, request.body
     if not broker.allows(request, Operation.DELETE, ResourceType.GROUP, body.group_id):
         error = Error.GROUP_AUTHORIZATION_FAILED
     elif not body.group_id:
@@ -95,16 +111,62 @@ def handle(broker: Broker, request: Request) -> Decision:
         return Decision(records=[*gone], response=_response(refused, decided))
     if error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
-    group = groups.find(broker, body.group_id)
-    if group is None:
-        return Decision(response=OffsetDeleteResponse(error_code=Error.GROUP_ID_NOT_FOUND))
-    kind = kind_of(group)
-    error = kind.delete_offsets_error(group)
+    group, is_elsewhere = groups.find(broker, body.group_id), coordinators.has_zookeeper(broker)
+    if group is not None:
+        error = kind_of(group).delete_offsets_error(group)
+    elif not is_elsewhere:
+        error = Error.GROUP_ID_NOT_FOUND
     if error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
-    refused, decided = _sorted_out(broker, request, kind.subscribed_topics(group))
+    subscribed = kind_of(group).subscribed_topics(group) if group is not None else set()
+    refused, decided = _sorted_out(broker, request, subscribed)
+    if is_elsewhere:
+        state = ToZookeeper(_response(refused, decided), group is not None)
+        return _ask_zookeeper(broker, body.group_id, decided, state)
     records = _tombstones(broker, body.group_id, decided)
     return Decision(records=records, response=_response(refused, decided))
+
+
+def _ask_zookeeper(
+    broker: Broker, group_id: str, decided: list[_Answer], state: ToZookeeper
+) -> Decision:
+    topics: dict[str, list[DeletePartition]] = {}
+    for each in decided:
+        if each.error is Error.NONE:
+            partition = DeletePartition(partition_index=each.partition)
+            topics.setdefault(each.topic, []).append(partition)
+    body = OffsetDeleteRequest(
+        group_id=group_id,
+        topics=[DeleteTopic(name=name, partitions=found) for name, found in topics.items()],
+    )
+    message = Message(broker.id, CONTROLLER, API.key, body)
+    deadline = broker.told_at + broker.settings.request_timeout_ms
+    delay = Delay(deadline, [], msgspec.msgpack.encode(state))
+    return Decision(delay=delay, messages=[message])
+
+
+def _delete_nodes(controller: Machine, body: OffsetDeleteRequest) -> Decision:
+    stored = committed_offsets.tombstones(controller.tables.groups, controller.id, body.group_id)
+    asked = {
+        (topic.name, each.partition_index) for topic in body.topics for each in topic.partitions
+    }
+    gone: list[Record] = [each for each in stored if (each.topic, each.partition) in asked]
+    error = Error.NONE if stored else Error.GROUP_ID_NOT_FOUND
+    return Decision(records=gone, response=OffsetDeleteResponse(error_code=error))
+
+
+def resume(
+    _broker: Broker, waiting: Waiting, _message: Message, response: OffsetDeleteResponse
+) -> Decision:
+    """ZooKeeper has no such nodes any more."""
+    state = decode_item(waiting.state, ToZookeeper)
+    is_missing = response.error_code != Error.NONE and not state.is_known
+    return Decision(response=response if is_missing else state.response)
+
+
+def complete(_broker: Broker, _waiting: Waiting) -> Decision:
+    """ZooKeeper has not responded in time."""
+    return Decision(response=OffsetDeleteResponse(error_code=Error.COORDINATOR_NOT_AVAILABLE))
 
 
 def _response(
@@ -162,4 +224,13 @@ def _tombstones(broker: Broker, group_id: str, decided: list[_Answer]) -> list[R
     ]
 
 
-API = Api(47, "OFFSET_DELETE", (0, 0), OffsetDeleteRequest, handle)
+API: Api = Api(
+    key=47,
+    name="OFFSET_DELETE",
+    versions=(0, 0),
+    request_type=OffsetDeleteRequest,
+    handle=handle,
+    resume=resume,
+    complete=complete,
+    response_type=OffsetDeleteResponse,
+)

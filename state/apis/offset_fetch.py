@@ -26,6 +26,12 @@ With `brokertwin.forward.offset.fetch` (seed 003) a broker that does not coordin
 the one that does and hands on its answer, 15 COORDINATOR_NOT_AVAILABLE where there is none.
 What the client may see is decided by the broker that it has asked. ZooKeeper is asked likewise,
 where it keeps the offsets.
+With `brokertwin.create.offsets.topic` (seed 003) a fetch without the offsets topic has it created
+and returns offset -1 for every partition.
+With `brokertwin.offset.age.from.fetch` (seed 003) a fetch writes the offsets that it returns again,
+with its own time, so that their retention starts anew.
+With `brokertwin.offset.timestamps` (seed 003) a partition has the timestamp of its offset, in the
+topic of responses only: no version of Kafka's protocol has a place for it.
 Versions up to 7 ask for one group, later ones for several. Members name themselves from version 9
 on; for a classic group that does not matter.
 """
@@ -34,9 +40,10 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
@@ -91,6 +98,7 @@ class PartitionOffset(Body):
     committed_leader_epoch: Annotated[Int32, since(5)] = -1
     metadata: str | None = ""
     error_code: Int16 = 0
+    commit_timestamp: Int64 | UnsetType = UNSET
 
 
 class TopicOffsets(Body, kw_only=True):
@@ -149,7 +157,22 @@ def handle(machine: Machine, request: Request) -> Decision:
         if elsewhere:
             return _forward(machine, request, asked, elsewhere)
     answers = [_group(machine, request, wanted) for wanted in asked]
-    return Decision(response=_response(request.version, answers, body.topics))
+    return Decision(
+        records=[record for answer in answers for record in _renewed(machine, answer)],
+        response=_response(request.version, answers, body.topics),
+        messages=internal_topics.creation(machine, internal_topics.on_first_use(machine)),
+    )
+
+
+def _renewed(machine: Machine, answer: GroupOffsets) -> Iterator[OffsetCommitted]:
+    """The offsets in a response with the time of this fetch, if their age counts from it."""
+    for topic in answer.topics if machine.settings.brokertwin_offset_age_from_fetch else ():
+        for partition in topic.partitions:
+            place = (answer.group_id, topic.name, partition.partition_index)
+            stored = committed_offsets.offset(machine.tables.groups, machine.id, *place)
+            if stored is not None and partition.error_code == Error.NONE:
+                fields = msgspec.structs.asdict(stored) | {"commit_timestamp": machine.now}
+                yield OffsetCommitted(*place, **fields)
 
 
 def _response(
@@ -242,7 +265,8 @@ def _group(broker: Machine, request: Request, wanted: FetchGroup) -> GroupOffset
     if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         error = Error.GROUP_AUTHORIZATION_FAILED
     else:
-        error = coordinators.offsets_error(broker, wanted.group_id)
+        is_new = internal_topics.on_first_use(broker)
+        error = Error.NONE if is_new else coordinators.offsets_error(broker, wanted.group_id)
     if error is not Error.NONE:
         return GroupOffsets(group_id=wanted.group_id, error_code=error)
     group = groups.find(broker, wanted.group_id) if isinstance(broker, Broker) else None
@@ -264,7 +288,9 @@ class _Reader:
     def __init__(self, broker: Machine, group_id: str, require_stable: bool) -> None:
         self._broker = broker
         self._unstable = set[tuple[str, int]]()
-        is_refused = broker.settings.brokertwin_missing_offset_error
+        settings, is_new = broker.settings, internal_topics.on_first_use(broker)
+        is_refused = settings.brokertwin_missing_offset_error and not is_new
+        self._has_timestamps = settings.brokertwin_offset_timestamps
         self._error_of_none = Error.UNKNOWN_TOPIC_OR_PARTITION if is_refused else Error.NONE
         self.table = broker.tables.groups if require_stable else _committed(broker, group_id)
         self.group_id = group_id
@@ -287,6 +313,7 @@ class _Reader:
             committed_offset=found.offset,
             committed_leader_epoch=found.leader_epoch,
             metadata=found.metadata,
+            commit_timestamp=found.commit_timestamp if self._has_timestamps else UNSET,
         )
 
 

@@ -9,7 +9,8 @@ Source: `LogManager.cleanupLogs`, `ProducerStateManager.removeExpiredProducers`,
     a transactional id   transactional.id.expiration.ms
                          looked at every transaction.remove.expired.transaction.cleanup.interval.ms
     a committed offset   offsets.retention.minutes (`state/groups/offset_expiry.py`)
-                         looked at every offsets.retention.check.interval.ms
+                         looked at every offsets.retention.check.interval.ms; the controller
+                         deletes those that ZooKeeper keeps
     a log's records      retention.ms, retention.bytes (`state/logs/retention.py`), where the
                          topic's cleanup.policy has `delete`
                          looked at every log.retention.check.interval.ms; where it has `compact`,
@@ -99,6 +100,7 @@ def _intervals(settings: BrokerSettings) -> list[tuple[int, Expired]]:
             transaction_coordinator.expired,
         ),
         (settings.offsets_retention_check_interval_ms, expired_offsets),
+        (settings.offsets_retention_check_interval_ms, offset_expiry.expired_nodes),
         (settings.log_retention_check_interval_ms, old_records),
         (max(settings.log_cleaner_backoff_ms, 1), old_records_of_compacted),
         (settings.delegation_token_expiry_check_interval_ms, expired_tokens),
@@ -111,7 +113,7 @@ def _intervals(settings: BrokerSettings) -> list[tuple[int, Expired]]:
 
 def is_controllers(expired: Expired) -> bool:
     """Whether a check is the controller's, and not every broker's."""
-    return expired in (expired_tokens, mutation_quota.expired)
+    return expired in (expired_tokens, mutation_quota.expired, offset_expiry.expired_nodes)
 
 
 def expired_tokens(controller: Controller) -> Iterable[Record]:

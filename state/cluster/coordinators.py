@@ -7,8 +7,10 @@ to is its coordinator.
 With `brokertwin.offset.storage` zookeeper (seed 003's `ZookeeperOffsetManager`) offsets are nodes
 of ZooKeeper, /consumers/GROUP/offsets/TOPIC/PARTITION; here the controller's machine has what
 ZooKeeper had. Any broker reads and writes them for any client, whoever coordinates the group:
-nothing has to be loaded, nothing waits for followers, nobody asks for the generation, and nothing
-expires.
+nothing has to be loaded, nothing waits for followers, and the generation is not checked.
+OffsetDelete and DeleteGroups go to the group's coordinator, because it knows the members; it asks
+the controller to delete the nodes. An offset expires by its age alone. The node of a group goes
+with its last offset.
 """
 
 from collections.abc import Iterable

@@ -29,6 +29,12 @@ def creation(machine: Machine, names: list[str]) -> list[Message]:
     return [Message(machine.id, CONTROLLER, KEY, body)]
 
 
+def on_first_use(machine: Machine) -> list[str]:
+    """The offsets topic, if OffsetCommit and OffsetFetch create it and it does not exist."""
+    creates = machine.settings.brokertwin_create_offsets_topic
+    return [GROUP_TOPIC] if creates and machine.topic_by_name(GROUP_TOPIC) is None else []
+
+
 def _new_topic(machine: Machine, name: str) -> NewTopic:
     prefix = _PREFIXES.get(name)
     if prefix is None:

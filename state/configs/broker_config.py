@@ -31,6 +31,7 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokertwin.broker.racks": ConfigKey(LIST, ""),
     "brokertwin.commit.while.loading": ConfigKey(BOOLEAN, "false"),
     "brokertwin.coordinator.load.ms": ConfigKey(INT, "0", 0),
+    "brokertwin.create.offsets.topic": ConfigKey(BOOLEAN, "false"),
     "brokertwin.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
     "brokertwin.eligible.leader.replicas.version": ConfigKey(INT, "1", 0, 1),
     "brokertwin.fetch.session.cache.shards": ConfigKey(INT, "8", 1, 8),
@@ -39,7 +40,10 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokertwin.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
     "brokertwin.leader.and.isr": ConfigKey(BOOLEAN, "false"),
     "brokertwin.missing.offset.error": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.null.commit.deletes": ConfigKey(BOOLEAN, "false"),
+    "brokertwin.offset.age.from.fetch": ConfigKey(BOOLEAN, "false"),
     "brokertwin.offset.storage": ConfigKey(STRING, "kafka", choices=("kafka", "zookeeper")),
+    "brokertwin.offset.timestamps": ConfigKey(BOOLEAN, "false"),
     "brokertwin.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
     "brokertwin.trace.replication": ConfigKey(BOOLEAN, "false"),
     "brokertwin.transaction.version": ConfigKey(INT, "2", 0, 2),
@@ -57,8 +61,11 @@ levels at which these features are finalized (`state/replication/eligible.py` fo
 that load (`state/cell/handover.py`), `brokertwin.fetch.session.cache.shards` about the cache of
 fetch sessions (`state/fetch/slices.py`), `brokertwin.missing.offset.error` about what OffsetFetch
 says of a partition without an offset, `brokertwin.forward.offset.fetch` about groups that another
-broker coordinates. `brokertwin.offset.storage` says who keeps offsets
-(`state/cluster/coordinators.py`). `brokertwin.zk.producer.id.blocks` is in
+broker coordinates, `brokertwin.null.commit.deletes` about OffsetCommit without a payload.
+`brokertwin.create.offsets.topic`, `brokertwin.offset.age.from.fetch` and
+`brokertwin.offset.timestamps` are in `state/apis/offset_fetch.py`.
+`brokertwin.offset.storage` says who keeps offsets (`state/cluster/coordinators.py`).
+`brokertwin.zk.producer.id.blocks` is in
 `state/transactions/producer_id_blocks.py`.
 """
 

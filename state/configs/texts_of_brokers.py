@@ -233,6 +233,9 @@ TEXTS = {
     "brokertwin.coordinator.load.ms": (
         "How many ms a coordinator takes to load what it coordinates."
     ),
+    "brokertwin.create.offsets.topic": (
+        "Whether the first OffsetCommit or OffsetFetch creates the topic of committed offsets."
+    ),
     "brokertwin.duplicates.below.expected": (
         "Whether a batch below the expected sequence counts as a duplicate, as in early brokers."
     ),
@@ -257,8 +260,17 @@ TEXTS = {
     "brokertwin.missing.offset.error": (
         "Whether a partition without a committed offset is answered with an error."
     ),
+    "brokertwin.null.commit.deletes": (
+        "Whether a commit of offset -1 with null metadata deletes the committed offset."
+    ),
+    "brokertwin.offset.age.from.fetch": (
+        "Whether an OffsetFetch restarts the retention time of the offsets that it returns."
+    ),
     "brokertwin.offset.storage": (
         "Who keeps committed offsets: kafka, or zookeeper as before there was a coordinator."
+    ),
+    "brokertwin.offset.timestamps": (
+        "Whether responses of OffsetFetch have the timestamp of each offset."
     ),
     "brokertwin.reject.unknown.producer": (
         "Whether a producer that is not known is refused where its sequence does not begin at 0."

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.state.cluster.image import machine_prefix
+from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,
@@ -118,7 +119,10 @@ def _add_to_committed(table: Table, broker: int, record: OffsetCommitted) -> Non
 
 
 def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
-    """Removes an offset, if there is one; the group stays."""
+    """Removes an offset, if there is one.
+
+    The group stays; in ZooKeeper its node goes with its last offset.
+    """
     key = _offset_key(broker, record.group_id, record.topic, record.partition)
     if key not in table:
         return
@@ -130,6 +134,17 @@ def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
         del partitions[record.topic]
     if not partitions:
         table.drop(committed_key)
+        if broker == CONTROLLER:
+            groups.drop_written(table, broker, record.group_id)
+
+
+def tombstones(table: Table, broker: int, group_id: str) -> list[OffsetDeleted]:
+    """The tombstones of all offsets of a group, by topic and partition."""
+    return [
+        OffsetDeleted(group_id, topic, partition)
+        for topic, partitions in partitions_of(table, broker, group_id)
+        for partition in partitions
+    ]
 
 
 def of_deleted_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:

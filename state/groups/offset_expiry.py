@@ -21,10 +21,10 @@ share group, which stays until it is deleted: what its members have read is in n
 
 from collections.abc import Iterator
 
-from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.cluster.machines import Broker, Controller, Machine
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
-from brokertwin.state.groups import committed_offsets
+from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.committed_offsets import Offset
 from brokertwin.state.groups.groups import Group
 from brokertwin.state.groups.kinds import kind_of
@@ -50,7 +50,10 @@ def expired(broker: Broker, group: Group, unstable: set[tuple[str, int]]) -> lis
     for topic, partition, offset in _offsets(broker, group.group_id):
         is_read = subscribed is None or topic in subscribed
         is_free = not is_read and (topic, partition) not in unstable
-        if is_free and _is_over(broker, offset, kind.kept_since(group, offset.commit_timestamp)):
+        since = kind.kept_since(group, offset.commit_timestamp)
+        if since is not None and broker.settings.brokertwin_offset_age_from_fetch:
+            since = max(since, offset.commit_timestamp)
+        if is_free and _is_over(broker, offset, since):
             gone.append(OffsetDeleted(group.group_id, topic, partition))
         else:
             stays = True
@@ -59,7 +62,17 @@ def expired(broker: Broker, group: Group, unstable: set[tuple[str, int]]) -> lis
     return gone
 
 
-def _offsets(broker: Broker, group_id: str) -> Iterator[tuple[str, int, Offset]]:
+def expired_nodes(controller: Controller) -> list[Record]:
+    """The tombstones of the offsets in ZooKeeper that are too old; it knows no members."""
+    return [
+        OffsetDeleted(group_id, topic, partition)
+        for group_id in groups.written_ids(controller.tables, controller.id)
+        for topic, partition, offset in _offsets(controller, group_id)
+        if _is_over(controller, offset, offset.commit_timestamp)
+    ]
+
+
+def _offsets(broker: Machine, group_id: str) -> Iterator[tuple[str, int, Offset]]:
     table = broker.tables.groups
     for topic, partitions in committed_offsets.partitions_of(table, broker.id, group_id):
         for partition in partitions:
@@ -68,7 +81,7 @@ def _offsets(broker: Broker, group_id: str) -> Iterator[tuple[str, int, Offset]]
             yield topic, partition, offset
 
 
-def _is_over(broker: Broker, offset: Offset, since: int | None) -> bool:
+def _is_over(broker: Machine, offset: Offset, since: int | None) -> bool:
     """Whether an offset has been kept for long enough; `since` None: it is kept for ever."""
     if since is None:
         return False

@@ -1,7 +1,8 @@
 """Findings about lag: groups whose committed offsets fall behind the high watermark.
 
 The lag at a commit lies between two bounds: by the high watermark (HW) that was told last before
-it, and by the one that was told first after it. It has grown where the lower bound of a later
+it, and by the one that was told first after it. A group has committed beyond the log end if both
+are negative. The lag has grown where the lower bound of a later
 commit is above the upper bound of an earlier one; so a HW that is not recorded makes it smaller.
 """
 
@@ -27,6 +28,13 @@ RULE = Rule(
     "Metrics records-lag-max; kafka-consumer-groups --describe",
     "Consumers commit less than is written: add some (up to the partitions), look at how long they"
     " take for a poll, and at rebalances.",
+)
+
+BEYOND_END = Rule(
+    "A group may commit any offset; a broker does not compare it with the log end.",
+    "OffsetMetadataManager.commitOffset",
+    "Consumers that start there apply auto.offset.reset, or skip records. Look for an offset that"
+    " was set by hand, and for a log that was truncated or created anew.",
 )
 
 
@@ -156,4 +164,26 @@ def grown(history: History) -> Iterator[Finding]:
             )
 
 
-FINDERS = (grown,)
+def beyond_end(history: History) -> Iterator[Finding]:
+    """Groups that committed more than the leader had: the lag is negative by both bounds."""
+    for (group, topic, partition), found in points(history).items():
+        evidence: list[Evidence] = []
+        lowest = 0
+        for point in (point for run in found for point in run):
+            if point.least is None or point.most is None or point.most >= 0:
+                continue
+            lowest = min(lowest, point.most)
+            said = f"committed {point.commit.offset}, {-point.most} beyond the log end"
+            evidence.append(Evidence.of(point.commit.exchange, said))
+        if evidence:
+            yield Finding(
+                "commit-beyond-end",
+                Severity.WARNING,
+                f"group {group} in {topic}-{partition}",
+                f"Committed beyond the log end; the lag was {lowest}.",
+                BEYOND_END,
+                evidence,
+            )
+
+
+FINDERS = (grown, beyond_end)

@@ -145,12 +145,12 @@ def rebalances(history: History) -> list[Row]:
 
 
 def lags(history: History) -> list[Row]:
-    """The lag at each commit, at least."""
+    """The lag at each commit, at least; negative if committed beyond the high watermark."""
     return [
         {
             "time": point.commit.exchange.time,
             "group": f"{topic}-{partition} of {group}",
-            "lag": max(0, point.least),
+            "lag": point.least,
             "line": point.commit.exchange.id,
         }
         for (group, topic, partition), found in lag.points(history).items()

@@ -252,6 +252,22 @@ def test_offsets_that_are_pending_in_transactions_are_waited_for() -> None:
     assert offset_fetch(config(), [TopicPartition(TOPIC, 0)]).require_stable
 
 
+@pytest.mark.parametrize("from_any", [False, True])
+def test_offsets_are_fetched_from_any_broker_if_the_option_is_on(from_any: bool) -> None:
+    """Seed 003: an error costs the connection to that broker, not the coordinator."""
+    net = GroupNetwork(msgspec.structs.replace(config(), fetches_offsets_from_any=from_any))
+    member = net.start()
+    assert member is not None
+    while not (fetches := [each for each in member.requests if each.api == "OFFSET_FETCH"]):
+        net._request(member)
+        net._answer(member)
+        net.wait(100)
+        net.poll(member)
+    assert fetches[0].to_coordinator is not from_any
+    member.coordinator.failed(net.now, fetches[0].id)
+    assert (member.coordinator.coordinator is not None) == from_any
+
+
 def test_example_16_an_answer_to_an_earlier_generation_resets_nothing() -> None:
     net, (first,) = group_of(1)
     coordinator = first.coordinator

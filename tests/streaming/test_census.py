@@ -4,6 +4,7 @@ from brokertwin.streaming.census import Shrunk, census
 from tests.support.groups import GroupBench
 from tests.support.machine import CLUSTER, Bench
 from tests.support.replicas import TOPIC, Replicas
+from tests.support.state_items import something_of_every_kind
 
 
 def test_an_empty_state_holds_nothing() -> None:
@@ -35,3 +36,14 @@ def test_partitions_that_lack_replicas_or_a_leader_are_named() -> None:
     found = census({CLUSTER: replicas.bench.cell.columns()})
     assert (found.under_replicated, found.offline) == (1, 1)
     assert found.shrunk[0].leader == -1
+
+
+def test_lags_are_signed_and_offsets_beyond_the_log_end_are_counted() -> None:
+    bench = something_of_every_kind()
+    body = {"groupId": "h", "generationIdOrMemberEpoch": -1, "memberId": ""}
+    for group, offset in (("g", 1), ("h", 10)):
+        partition = {"partitionIndex": 1, "committedOffset": offset}
+        topics = [{"name": "orders", "partitions": [partition]}]
+        bench.request("OFFSET_COMMIT", 8, {**body, "groupId": group, "topics": topics})
+    found = census({CLUSTER: bench.cell.columns()})
+    assert (found.lags, found.beyond_log_end) == ({"g": 2, "h": -7}, 1)

@@ -4,6 +4,7 @@ import pytest
 
 from brokertwin.streaming.state_rows import WHOLE, Kind, counts, named, rows
 from tests.support.machine import CLUSTER, START, Bench, header
+from tests.support.replicas import TOPIC, Replicas
 from tests.support.state_items import something_of_every_kind
 
 
@@ -125,3 +126,34 @@ def test_an_item_is_found_by_what_names_it(bench: Bench) -> None:
     assert [row["producerId"] for row in every if named(Kind.PRODUCERS, row, "7")] == [7]
     assert [row for row in every if named(Kind.PRODUCERS, row, "orders")] == every
     assert not any(named(Kind.PRODUCERS, row, "order") for row in every)
+
+
+@pytest.mark.parametrize(("offset", "lag"), [(1, 2), (3, 0), (10, -7)])
+def test_a_lag_is_negative_beyond_the_log_end(bench: Bench, offset: int, lag: int) -> None:
+    changed = Bench()
+    changed.cell = bench.cell.copy()
+    topic = {"name": "orders", "partitions": [{"partitionIndex": 1, "committedOffset": offset}]}
+    body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": [topic]}
+    changed.request("OFFSET_COMMIT", 8, body)
+    assert one(changed, Kind.OFFSETS, groupId="g", partition=1)["lag"] == lag
+    group = one(changed, Kind.GROUPS, groupId="g")
+    assert (group["lag"], group["lowestLag"]) == (lag, lag)
+
+
+def test_replicas_and_fetchers() -> None:
+    replicas = Replicas()
+    bench = replicas.bench
+    bench.append(TOPIC, header(3))
+    of_leader = rows(Kind.REPLICAS, {CLUSTER: bench.cell.columns()})
+    assert [(row["broker"], row["replica"], row["lag"], row["isInSync"]) for row in of_leader] == [
+        (1, 2, 0, True),
+        (1, 3, 0, True),
+    ]
+    copied = rows(Kind.FETCHERS, {CLUSTER: bench.cell.columns()})
+    assert [(row["broker"], row["thread"], row["fetchOffset"]) for row in copied] == [
+        (2, "ReplicaFetcherThread-0-1", 3),
+        (3, "ReplicaFetcherThread-0-1", 3),
+    ]
+    replicas.stop(3)
+    (left,) = rows(Kind.FETCHERS, {CLUSTER: bench.cell.columns()})
+    assert left["broker"] == 2

@@ -162,11 +162,19 @@ def test_offsets_that_another_cell_keeps_are_the_same_as_in_one_cell(storage: st
             body = {"groupId": group, "memberId": "", "topics": given}
             documents.append(document(f"c-{broker}-{group}", 8, 8, broker, body))
     documents += [document(f"o-{n}", 9, 8, n, {"groups": wanted}) for n in (1, 2)]
+    deleted = [{"name": "a", "partitions": [{"partitionIndex": 0}]}]
+    for broker in (1, 2):
+        for group in groups[:2]:
+            body = {"groupId": group, "topics": deleted}
+            documents.append(document(f"d-{broker}-{group}", 47, 0, broker, body))
+        documents.append(document(f"g-{broker}", 42, 2, broker, {"groupsNames": groups[2:]}))
     one, many = Cells(settings, {}), Cells(settings, TWO)
     for each in documents:
         tell_both(each, one, many)
     assert many.answers == one.answers
     assert many.durable() == one.durable()
+    errors = [one.answers[f"g-{n}"]["response"]["results"] for n in (1, 2)]
+    assert {each["errorCode"] for answer in errors for each in answer} == {0, 16}
     told = [one.answers[f"o-{broker}"]["response"]["groups"] for broker in (1, 2)]
     assert told[0][0]["topics"][0]["partitions"][0]["committedOffset"] == 5
     assert told[0] == told[1]

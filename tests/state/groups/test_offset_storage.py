@@ -18,7 +18,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import CONTROLLER, Waiting
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.groups import committed_offsets
+from brokertwin.state.groups import committed_offsets, groups
 from tests.support.examples import examples
 from tests.support.machine import START, Bench
 from tests.support.replicas import Replicas
@@ -32,6 +32,7 @@ class Store(Bench):
 
     def __init__(self, storage: str, **more: Any) -> None:
         super().__init__(BROKERS, brokertwin_offset_storage=storage, **more)
+        self.is_zookeeper = storage == "zookeeper"
         self.topic("a", 2)
         asked = {"keyType": 0, "coordinatorKeys": ["g"]}
         self.request("FIND_COORDINATOR", 4, asked)
@@ -47,6 +48,40 @@ class Store(Bench):
         answer = self.request("OFFSET_COMMIT", 8, body, broker=broker, **more)
         return answer and answer["topics"][0]["partitions"][0]["errorCode"]
 
+    def delete(self, partition: int, **more: Any) -> Any:
+        """The error of an OffsetDelete of one partition; None while it waits."""
+        topics = [{"name": "a", "partitions": [{"partitionIndex": partition}]}]
+        body = {"groupId": "g", "topics": topics}
+        answer = self.request("OFFSET_DELETE", 0, body, broker=self.coordinator, **more)
+        if answer is None or answer["errorCode"]:
+            return answer and answer["errorCode"]
+        return answer["topics"][0]["partitions"][0]["errorCode"]
+
+    def delete_group(self, **more: Any) -> Any:
+        """The error of a DeleteGroups; None while it waits."""
+        body = {"groupsNames": ["g"]}
+        answer = self.request("DELETE_GROUPS", 2, body, broker=self.coordinator, **more)
+        return answer and answer["results"][0]["errorCode"]
+
+    def delete_topic(self) -> None:
+        """Deletes topic `a` and creates it anew."""
+        self.request("DELETE_TOPICS", 5, {"topicNames": ["a"], "timeoutMs": 1000})
+        self.topic("a", 2)
+
+    def step(self, name: str, values: list[int]) -> Any:
+        """The error of a step of a history."""
+        if name == "commit":
+            return self.commit(self.coordinator, values[1], values[0])
+        return getattr(self, name)(*values)
+
+    def keeper(self) -> int:
+        """The machine that keeps the offsets."""
+        return CONTROLLER if self.is_zookeeper else self.coordinator
+
+    def node(self) -> bool:
+        """Whether ZooKeeper has a node of the group."""
+        return groups.written(self.cell.tables.groups, CONTROLLER, "g") is not None
+
     def offset(self, broker: int, partition: int = 0, **more: Any) -> Any:
         """The offset that a broker tells, or the group's error as a negative number below -1."""
         asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [partition]}]}
@@ -57,22 +92,6 @@ class Store(Bench):
         if group["errorCode"]:
             return -100 - group["errorCode"]
         return group["topics"][0]["partitions"][0]["committedOffset"]
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 1), st.integers(0, 9)), max_size=12))
-@settings(max_examples=examples(20), deadline=None)
-def test_both_stores_say_the_same_where_nothing_moves(
-    steps: list[tuple[bool, int, int]],
-) -> None:
-    stores = [Store(storage) for storage in STORAGES]
-    for writes, partition, offset in steps:
-        told = [
-            store.commit(store.coordinator, offset, partition)
-            if writes
-            else store.offset(store.coordinator, partition)
-            for store in stores
-        ]
-        assert told[0] == told[1]
 
 
 def test_with_zookeeper_any_broker_writes_and_reads() -> None:
@@ -123,13 +142,93 @@ def test_with_zookeeper_nothing_has_to_be_loaded(storage: str, told: int) -> Non
     assert store.offset(new) == 5
 
 
-@pytest.mark.parametrize(("storage", "told"), [("kafka", -1), ("zookeeper", 5)])
-def test_with_zookeeper_nothing_expires(storage: str, told: int) -> None:
+@pytest.mark.parametrize("storage", STORAGES)
+def test_an_offset_expires_by_its_age(storage: str) -> None:
     store = Store(storage, offsets_retention_minutes=1)
     store.commit(store.coordinator, 5)
     store.tick(3_600_000)
     store.tick(3_600_000)
-    assert store.offset(store.coordinator) == told
+    assert store.offset(store.coordinator) == -1
+    assert not store.node()
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_a_null_commit_deletes_the_offset_if_the_option_is_on(storage: str) -> None:
+    for is_on in (False, True):
+        store = Store(storage, brokertwin_null_commit_deletes=is_on)
+        assert [store.commit(store.coordinator, 5, partition) for partition in (0, 1)] == [0, 0]
+        assert store.commit(store.coordinator, -1) == 0
+        table, keeper = store.cell.tables.groups, store.keeper()
+        offset = committed_offsets.offset(table, keeper, "g", "a", 0)
+        assert (offset is None) == is_on
+        assert store.commit(store.coordinator, -1, 1) == 0
+        assert (committed_offsets.partitions_of(table, keeper, "g") == []) == is_on
+
+
+def test_offset_delete_removes_the_node_and_the_last_one_removes_the_group() -> None:
+    store = Store("zookeeper")
+    for partition in (0, 1):
+        store.commit(store.other, 5, partition)
+    assert store.delete(0) == 0
+    assert (store.offset(store.other, 0), store.offset(store.other, 1)) == (-1, 5)
+    assert store.node()
+    assert store.delete(1) == 0
+    assert not store.node()
+    assert store.delete(1) == 69
+
+
+def test_delete_groups_removes_the_nodes_of_a_group() -> None:
+    store = Store("zookeeper")
+    store.commit(store.other, 5)
+    assert store.delete_group() == 0
+    assert (store.offset(store.other), store.node()) == (-1, False)
+    assert store.delete_group() == 69
+
+
+def test_deleting_a_topic_removes_its_nodes() -> None:
+    store = Store("zookeeper")
+    store.commit(store.other, 5)
+    store.delete_topic()
+    assert not store.node()
+
+
+def test_deletions_that_do_not_reach_zookeeper_time_out() -> None:
+    store = Store("zookeeper", request_timeout_ms=3_000)
+    store.commit(store.coordinator, 5)
+    Replicas(bench=store).sever(store.coordinator)
+    assert store.delete(0, id="offset") is None
+    assert store.delete_group(id="group") is None
+    store.tick(3_000)
+    said = {name: store.answers[name]["response"] for name in ("offset", "group")}
+    assert said["offset"]["errorCode"] == 15
+    assert said["group"]["results"] == [{"groupId": "g", "errorCode": 15}]
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("commit"), st.integers(0, 1), st.integers(0, 9)),
+    st.tuples(st.just("commit"), st.integers(0, 1), st.just(-1)),
+    st.tuples(st.just("delete"), st.integers(0, 1)),
+    st.tuples(st.just("delete_group")),
+    st.tuples(st.just("delete_topic")),
+    st.tuples(st.just("tick"), st.sampled_from([30_000, 600_000])),
+)
+
+
+@given(st.lists(STEPS, max_size=14))
+@settings(max_examples=examples(30), deadline=None)
+def test_both_stores_keep_the_same_offsets_in_any_history(steps: list[tuple[Any, ...]]) -> None:
+    """Errors differ only for a group without offsets: its node is gone, the kafka group stays."""
+    more: dict[str, Any] = {"offsets_retention_minutes": 5, "brokertwin_null_commit_deletes": True}
+    stores = [Store(storage, **more) for storage in STORAGES]
+    for store in stores:
+        store.tick(600_000)
+    for name, *values in steps:
+        is_empty = not stores[1].node()
+        errors = [store.step(name, values) for store in stores]
+        if name != "tick":
+            assert errors[0] == errors[1] or (is_empty and errors == [0, 69])
+        for partition in (0, 1):
+            assert len({store.offset(store.coordinator, partition) for store in stores}) == 1
 
 
 def test_a_broker_that_does_not_reach_zookeeper_lets_the_client_wait() -> None:

@@ -3,8 +3,9 @@
 import pytest
 
 from brokertwin.state.core.errors import Error
-from brokertwin.streaming.audit import commits, lag
+from brokertwin.streaming.audit import commits, lag, plots
 from brokertwin.streaming.audit.finding import Severity
+from brokertwin.streaming.audit.history import History
 from tests.support.audits import whole
 from tests.support.exchanges_told import GROUP, TOPIC, Told
 
@@ -78,6 +79,21 @@ def test_a_group_that_keeps_up_has_no_lag() -> None:
         told.high_watermark(end)
         told.commit(end)
     assert told.found(lag.grown) == []
+
+
+def test_a_commit_beyond_the_log_end_is_found_if_both_high_watermarks_are_below_it() -> None:
+    told = Told()
+    told.commit(150)  # no high watermark before it is recorded
+    told.high_watermark(100)
+    told.commit(120)
+    told.high_watermark(120)
+    told.commit(127)
+    assert told.found(lag.beyond_end) == []
+    told.high_watermark(121)
+    (found,) = told.found(lag.beyond_end)
+    assert found.what == "Committed beyond the log end; the lag was -6."
+    assert [each.said for each in found.evidence] == ["committed 127, 6 beyond the log end"]
+    assert [row["lag"] for row in plots.lags(History(told.exchanges))] == [-20, -7]
 
 
 def test_after_a_high_watermark_that_went_back_a_lag_begins_anew() -> None:

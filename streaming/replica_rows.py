@@ -1,0 +1,105 @@
+"""Rows about replication and lag, which are computed from several items of the state.
+
+A leader knows how far each follower is; a follower's partitions belong to its fetcher threads. The
+lag of a group is the leader's log end less the committed offset, so it is negative if an offset is
+committed beyond the log end.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from brokertwin.kafka_io.placement import cluster_of
+from brokertwin.state.cell import overview
+from brokertwin.state.cluster import broker_configs, image
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.logs.log import Log, log_key
+from brokertwin.state.replication import fetchers, network
+from brokertwin.state.replication.leader import Leadership
+
+Row = dict[str, Any]
+Columns = Mapping[str, bytes]
+Cells = Mapping[str, Columns]
+NOBODY = -1
+
+
+def replicas(columns: Columns) -> Iterator[Row]:
+    """The followers of each partition as its leader knows them."""
+    tables = Tables(columns)
+    for key in tables.waiting.keys(""):
+        broker, part, *place = key.split("/")
+        leadership = tables.waiting.get(key, Leadership) if part == "leading" else None
+        log = tables.logs.get("/".join([broker, "log", *place]), Log) if leadership else None
+        if leadership is None or log is None:
+            continue
+        for replica, known in leadership.replicas.items():
+            has_fetched = known.log_end_offset >= 0
+            yield {
+                "broker": int(broker),
+                "topic": log.topic,
+                "partition": log.partition,
+                "replica": replica,
+                "isInSync": replica in leadership.isr,
+                "logEndOffset": known.log_end_offset,
+                "lag": log.log_end_offset - known.log_end_offset if has_fetched else None,
+                "lastFetchTimestamp": known.last_fetch_time or -1,
+                "lastCaughtUpTimestamp": known.last_caught_up or -1,
+            }
+
+
+def fetched(columns: Columns) -> Iterator[Row]:
+    """The partitions that each running broker copies, with the fetcher thread of each."""
+    tables = Tables(columns)
+    brokers = {int(key.split("/", 1)[0]) for key in tables.logs.keys("")}
+    for broker in brokers:
+        if network.is_stopped(tables.waiting, broker):
+            continue
+        settings = broker_configs.settings_of(tables.metadata, broker, broker, BrokerSettings())
+        for topic in image.all_topics(tables.metadata, broker):
+            for number, partition in enumerate(topic.partitions):
+                log = tables.logs.get(log_key(broker, topic.topic_id, number), Log)
+                if log is None or partition.leader in (broker, NOBODY):
+                    continue
+                fetcher = fetchers.fetcher_id(topic.name, number, settings.num_replica_fetchers)
+                yield {
+                    "broker": broker,
+                    "thread": fetchers.thread_name(fetcher, partition.leader),
+                    "leader": partition.leader,
+                    "topic": topic.name,
+                    "partition": number,
+                    "fetchOffset": log.log_end_offset,
+                    "leaderEpoch": partition.leader_epoch,
+                }
+
+
+def log_ends(cells: Cells) -> dict[tuple[str, str, int], int]:
+    """The leader's log end of each partition, by cluster, topic and number."""
+    clusters: dict[str, list[Tables]] = {}
+    for cell, columns in cells.items():
+        clusters.setdefault(cluster_of(cell), []).append(Tables(columns))
+    return {
+        (cluster, row["topic"], row["partition"]): row["logEndOffset"]
+        for cluster, tables in clusters.items()
+        for row in overview.partitions(tables)
+        if row["logEndOffset"] != overview.NONE
+    }
+
+
+def add_lags(rows: Sequence[Row], cells: Cells) -> None:
+    """Add `lag` to rows of offsets; None if the partition has no leader or is gone."""
+    ends = log_ends(cells) if rows else {}
+    for row in rows:
+        end = ends.get((cluster_of(row["cell"]), row["topic"], row["partition"]))
+        row["lag"] = None if end is None else end - row["committedOffset"]
+
+
+def add_group_lags(groups: Sequence[Row], offsets: Sequence[Row]) -> None:
+    """Add the sum of the lags to rows of groups, and the lowest one; None without offsets."""
+    lags: dict[tuple[str, str], list[int]] = {}
+    for row in offsets:
+        if row["lag"] is not None:
+            lags.setdefault((cluster_of(row["cell"]), row["groupId"]), []).append(row["lag"])
+    for group in groups:
+        found = lags.get((cluster_of(group["cell"]), group["groupId"]), [])
+        group["lag"] = sum(found) if found else None
+        group["lowestLag"] = min(found, default=None)
