@@ -52,6 +52,20 @@ def commit(side: Side, group: str, version: int = 9, **who: Any) -> None:
     assert {each["errorCode"] for each in answer["topics"][0]["partitions"]} == {0}
 
 
+def consumer_life(side: Side, group: str) -> None:
+    """A member gets its partitions, commits, leaves, and the empty group is deleted."""
+    who = {"groupId": group, "memberId": "m", "instanceId": None, "rackId": "r"}
+    who |= {"serverAssignor": "range", "subscribedTopicRegex": None, "topicPartitions": None}
+    join = {**who, "rebalanceTimeoutMs": TIMEOUT_MS, "subscribedTopicNames": ["walked"]}
+    join["topicPartitions"] = []
+    api = "CONSUMER_GROUP_HEARTBEAT"
+    epoch = call(side, api, 1, **join, memberEpoch=0)["memberEpoch"]
+    commit(side, group, memberId="m", generationIdOrMemberEpoch=epoch)
+    beat = {**who, "rebalanceTimeoutMs": -1, "subscribedTopicNames": None}
+    call(side, api, 1, **beat, memberEpoch=-1)
+    delete(side, group)
+
+
 def share_life(side: Side, group: str) -> None:
     """A member joins, the state of its partitions begins, and it goes."""
     who = {"groupId": group, "memberId": str(uuid.UUID(int=1)), "rackId": "r"}
