@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -95,6 +96,9 @@ class Engine(Protocol):
     heed_broker: HeedBroker
     heed_settings: Callable[[], None]
     """Is told that settings of brokers have changed."""
+
+    users_file: Path | None
+    """Where users are kept that authenticate no client; None: in memory."""
 
     @property
     def throttle_ms(self) -> int:

@@ -68,6 +68,7 @@ class LocalEngine:
     Attributes:
         heed_broker: is told of brokers that have stopped or started, from `start` on.
         heed_settings: is told that settings of brokers have changed.
+        users_file: where SCRAM users are kept if no client authenticates with them.
 
     Raises:
         UserError: as `Journal`.
@@ -96,6 +97,8 @@ class LocalEngine:
             may_intervene=may_intervene,
             may_clean=True,
         )
+        path = journal.path if journal is not None else None
+        self.users_file = path and path.with_name(path.name + ".users")
         self._persistence = Persistence(journal) if journal is not None else None
         self._store: BatchStore = MemoryStore()
         if self._persistence is not None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -232,6 +233,8 @@ class SparkEngine:
         self._held.append(_Held(event_id, document, waiting))
         self._write_held()
         return future
+
+    users_file: Path | None = None
 
     @property
     def throttle_ms(self) -> int:
