@@ -28,6 +28,7 @@ from brokertwin.gateway.engine import (
     heed_nothing,
     now_ms,
 )
+from brokertwin.gateway.freed_memory import FreedMemory, malloc_trim
 from brokertwin.gateway.journal import LEFT_OUT, Journal
 from brokertwin.gateway.journal_snapshot import SegmentKey, Snapshot
 from brokertwin.gateway.kept_batches import KeptBatches
@@ -108,6 +109,7 @@ class LocalEngine:
         self._events = EventWriter(cluster, clock=clock)
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._kept = KeptBatches(self._store)
+        self._freed = FreedMemory(malloc_trim())
         self._segments: dict[SegmentKey, list[Body]] = {}
         self._deadline = NO_DEADLINE
         self._timer: asyncio.TimerHandle | None = None
@@ -148,6 +150,7 @@ class LocalEngine:
             await asyncio.sleep(max(settings.log_cleaner_backoff_ms, 1) / 1000)
             try:
                 await self.clean_logs()
+                await self._freed.give_back(self._kept.dropped)
             except Exception:  # noqa: BLE001 (it is said, and the next round comes)
                 _log.exception("the log cleaner")
 
