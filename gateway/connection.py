@@ -491,7 +491,10 @@ class Connection(asyncio.Protocol):
         if self.listener.is_added and api_key != answers.DESCRIBE_QUORUM:
             addresses = {}
         if answer.error is None:
-            answered = Answered(engine, addresses, request.version, request.body, body, writes)
+            protocol = str(self.listener.security.protocol)
+            answered = Answered(
+                engine, addresses, request.version, request.body, body, writes, protocol
+            )
             put_bytes = answers.READ_BYTES.get(api_key)
             if put_bytes is not None:
                 await put_bytes(answered)

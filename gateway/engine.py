@@ -125,6 +125,9 @@ class Engine(Protocol):
         `directory` is the log directory that fails.
         """
 
+    def features_epoch(self) -> int:
+        """Return the offset of the last metadata record; 0 if it is not known."""
+
     def known_features(self) -> list[Body] | None:
         """The finalized features with their levels; None where they have to be asked for."""
 

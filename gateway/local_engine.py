@@ -37,7 +37,7 @@ from brokertwin.gateway.local_rows import AnswerRow, LocalRows, RecordRow
 from brokertwin.gateway.persistence import JournalOptions, Persistence
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.resting import columns_at_rest
-from brokertwin.state.cluster import broker_configs, features
+from brokertwin.state.cluster import broker_configs, features, metadata_log
 from brokertwin.state.configs.codecs import Codec
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Kind
@@ -372,6 +372,10 @@ class LocalEngine:
         """Let time pass. The journal needs no ticks: every event fires the deadlines before it."""
         rows = self._handle(self._events.tick(), False)
         self._dispatch(rows or [])
+
+    def features_epoch(self) -> int:
+        """Return the offset of the last metadata record."""
+        return max(metadata_log.end_offset(self._cell.tables.metadata) - 1, 0)
 
     def known_features(self) -> list[Body]:
         """The finalized features with their levels, as the first broker tells them."""

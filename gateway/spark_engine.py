@@ -355,6 +355,10 @@ class SparkEngine:
             broker = next(each for each in self.brokers if self._placed.cell_of(each) == cell)
             self._write(cell, *self._events.request(_probe(broker)))
 
+    def features_epoch(self) -> int:
+        """Return 0: it is not known without asking the job."""
+        return 0
+
     def known_features(self) -> None:
         """They are the job's: it has to be asked."""
 
