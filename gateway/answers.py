@@ -14,13 +14,16 @@ from brokertwin.gateway import internal_batches, recompression, records, refused
 from brokertwin.gateway.compression import DecompressionError
 from brokertwin.gateway.engine import Body, Engine
 from brokertwin.gateway.records import InvalidRecordsError
+from brokertwin.state.apis.describe_quorum import LISTENER
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
-DESCRIBE_QUORUM, DESCRIBE_CLUSTER = 55, 60
+DESCRIBE_CONFIGS, DESCRIBE_QUORUM, DESCRIBE_CLUSTER = 32, 55, 60
 SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 MAX_TIMESTAMP = -3
+BROKER_RESOURCE = 4
+STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 4, 5
 ENDPOINTS_SINCE = {PRODUCE: 10, FETCH: 16, SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 1}
 """The versions from which on an answer tells where a new leader is reached (KIP-951)."""
 
@@ -102,6 +105,8 @@ class Answered(NamedTuple):
     request: Body
     response: Body
     writes: Sequence[Write] = ()
+    protocol: str = "PLAINTEXT"
+    """What the broker's listener speaks."""
 
 
 def complete(api_key: int, answered: Answered) -> None:
@@ -282,6 +287,35 @@ def _put_quorum(answered: Answered) -> None:
             _put(answered.addresses, listener, voter["nodeId"])
 
 
+def _put_settings(answered: Answered) -> None:
+    """Put in the settings of brokers that a real broker is given for its place in a cluster."""
+    for result in answered.response["results"]:
+        name = result["resourceName"]
+        broker = int(name) if result["resourceType"] == BROKER_RESOURCE and name else -1
+        known = _placed(answered, broker) if broker in answered.addresses else {}
+        for config in result["configs"]:
+            value = known.get(config["name"])
+            if value is None or config["configSource"] != DEFAULT_CONFIG:
+                continue
+            config["value"], config["configSource"] = value, STATIC_BROKER_CONFIG
+            if answered.request["includeSynonyms"]:
+                given = {"name": config["name"], "value": value, "source": STATIC_BROKER_CONFIG}
+                config["synonyms"].insert(0, given)
+
+
+def _placed(answered: Answered, broker: int) -> dict[str, str]:
+    """Return the settings of a broker by name; the first broker has the controller."""
+    leader, (host, port) = answered.engine.brokers[0], answered.addresses[broker]
+    endpoint, controller = f"{answered.protocol}://{host}:{port}", answered.addresses[leader]
+    return {
+        "listeners": endpoint,
+        "advertised.listeners": endpoint,
+        "process.roles": "broker,controller" if broker == leader else "broker",
+        "controller.listener.names": LISTENER,
+        "controller.quorum.voters": f"{leader}@{controller.host}:{controller.port}",
+    }
+
+
 def _put(addresses: Addresses, place: Body, broker: int) -> None:
     address = addresses.get(broker)
     if address is not None:
@@ -319,6 +353,7 @@ _COMPLETERS: dict[int, Callable[[Answered], None]] = {
     PRODUCE: _tell_refused_records,
     METADATA: _put_metadata,
     FIND_COORDINATOR: _put_coordinators,
+    DESCRIBE_CONFIGS: _put_settings,
     DESCRIBE_QUORUM: _put_quorum,
     DESCRIBE_CLUSTER: _put_cluster,
 }

@@ -52,6 +52,8 @@ def answer_to(frame: bytes, features: Features | None = None) -> tuple[bytearray
     names = ("clientSoftwareName", "clientSoftwareVersion")
     body = answer(request.version, *(request.body.get(name, "") for name in names))
     if features is not None and body["errorCode"] == Error.NONE:
+        if "finalizedFeaturesEpoch" in body:
+            body["finalizedFeaturesEpoch"] = features.epoch()
         _put_features(body, features)
     correlation_id = request.header["correlationId"]
     return encode_response(API_VERSIONS, request.version, correlation_id, body), body["errorCode"]

@@ -25,7 +25,7 @@ from brokertwin.gateway import (
 from brokertwin.gateway.altered_settings import AlteredSettings
 from brokertwin.gateway.answers import Addresses, Answered, Write
 from brokertwin.gateway.bounded_rates import RequestLimit
-from brokertwin.gateway.credentials import Credentials
+from brokertwin.gateway.credentials import Users
 from brokertwin.gateway.delegation_tokens import Tokens
 from brokertwin.gateway.denials import RESOURCE_TYPES, Denials
 from brokertwin.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
@@ -84,7 +84,7 @@ class Context(NamedTuple):
     tokens: Tokens
     times: RequestTimes
     altered: AlteredSettings
-    users: Credentials | None
+    users: Users
 
 
 class _Produced(NamedTuple):
@@ -362,8 +362,8 @@ class Connection(asyncio.Protocol):
 
     async def _about_users(self, request: Request) -> Answer:
         asked = self._edge_request(request)
-        engine, api_key, credentials = self._context.engine, request.api_key, self._context.users
-        return Answer(await scram_users.answer(engine, credentials, api_key, asked))
+        engine, users = self._context.engine, self._context.users
+        return Answer(await scram_users.answer(engine, users, request.api_key, asked))
 
     async def _about_settings(self, request: Request, watch: Stopwatch) -> Answer:
         """Settings that change, and loggers: what the edge has to do with."""
@@ -491,7 +491,10 @@ class Connection(asyncio.Protocol):
         if self.listener.is_added and api_key != answers.DESCRIBE_QUORUM:
             addresses = {}
         if answer.error is None:
-            answered = Answered(engine, addresses, request.version, request.body, body, writes)
+            protocol = str(self.listener.security.protocol)
+            answered = Answered(
+                engine, addresses, request.version, request.body, body, writes, protocol
+            )
             put_bytes = answers.READ_BYTES.get(api_key)
             if put_bytes is not None:
                 await put_bytes(answered)

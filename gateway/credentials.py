@@ -16,6 +16,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -127,6 +128,46 @@ def _is_sound(credential: Credential) -> bool:
     )
 
 
+class Users(Protocol):
+    """Entries that requests describe and alter."""
+
+    may_be_empty: bool
+    """Whether the last entry can be deleted."""
+
+    def entries(self) -> list[Credential]:
+        """Return every entry."""
+
+    def replace(self, credentials: list[Credential]) -> None:
+        """Store other entries instead. Raises UserError as `write`."""
+
+
+class KeptUsers:
+    """Entries of a gateway that authenticates no client with them.
+
+    Args:
+        path: the file of a journal; None keeps the entries in memory only.
+
+    Raises:
+        UserError: as `read`.
+    """
+
+    may_be_empty = True
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._entries = read(path) if path is not None and path.exists() else []
+
+    def entries(self) -> list[Credential]:
+        """Return every entry."""
+        return list(self._entries)
+
+    def replace(self, credentials: list[Credential]) -> None:
+        """Store other entries instead. Raises UserError as `write`."""
+        if self._path is not None:
+            write(self._path, credentials)
+        self._entries = list(credentials)
+
+
 class Credentials:
     """The entries of a file, looked up by user; a changed file is read anew.
 
@@ -139,6 +180,8 @@ class Credentials:
     Raises:
         UserError: as `read`, or there is no entry in it.
     """
+
+    may_be_empty = False
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -96,6 +97,9 @@ class Engine(Protocol):
     heed_settings: Callable[[], None]
     """Is told that settings of brokers have changed."""
 
+    users_file: Path | None
+    """Where users are kept that authenticate no client; None: in memory."""
+
     @property
     def throttle_ms(self) -> int:
         """What answers ask clients to wait before they ask again, because there are too many."""
@@ -120,6 +124,9 @@ class Engine(Protocol):
 
         `directory` is the log directory that fails.
         """
+
+    def features_epoch(self) -> int:
+        """Return the offset of the last metadata record; 0 if it is not known."""
 
     def known_features(self) -> list[Body] | None:
         """The finalized features with their levels; None where they have to be asked for."""

@@ -31,6 +31,10 @@ class Features:
         """The engine has started: it may know them."""
         self.finalized = self._engine.known_features()
 
+    def epoch(self) -> int:
+        """Return the offset of the last metadata record; 0 if the engine is a job."""
+        return self._engine.features_epoch()
+
     async def learn(self) -> None:
         """Ask the engine again."""
         self.finalized = self._engine.known_features() or await self._answered()

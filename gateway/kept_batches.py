@@ -38,10 +38,12 @@ class KeptBatches:
 
     Attributes:
         appended: the locators of what was appended; who looks at them clears them before.
+        dropped: how many batches logs have dropped.
     """
 
     def __init__(self, store: BatchStore) -> None:
         self.appended: set[str] = set()
+        self.dropped = 0
         self._store = store
         self._kept: dict[LogKey, deque[Kept]] = {}
 
@@ -93,7 +95,7 @@ class KeptBatches:
         for kept in taken:
             self._store.keep(kept.locator)
         for kept in self._kept.pop((machine, *place), deque()):
-            self._store.drop(kept.locator, True)
+            self._drop(kept)
         if taken:
             self._kept[machine, *place] = deque(taken)
 
@@ -112,14 +114,18 @@ class KeptBatches:
             self._store.keep(kept.locator)
         for kept in before:
             if kept.last_offset < record.end_offset and kept not in unchanged:
-                self._store.drop(kept.locator, True)
+                self._drop(kept)
 
     def _forget_topic(self, machine: int, topic_id: str) -> None:
         for key in [key for key in self._kept if key[:2] == (machine, topic_id)]:
             for kept in self._kept.pop(key):
-                self._store.drop(kept.locator, True)
+                self._drop(kept)
 
     def _drop_below(self, key: LogKey, start: int) -> None:
         kept = self._kept.get(key, deque())
         while kept and kept[0].last_offset < start:
-            self._store.drop(kept.popleft().locator, True)
+            self._drop(kept.popleft())
+
+    def _drop(self, kept: Kept) -> None:
+        self.dropped += 1
+        self._store.drop(kept.locator, True)

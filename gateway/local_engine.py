@@ -28,6 +28,7 @@ from brokertwin.gateway.engine import (
     heed_nothing,
     now_ms,
 )
+from brokertwin.gateway.freed_memory import FreedMemory, malloc_trim
 from brokertwin.gateway.journal import LEFT_OUT, Journal
 from brokertwin.gateway.journal_snapshot import SegmentKey, Snapshot
 from brokertwin.gateway.kept_batches import KeptBatches
@@ -36,7 +37,7 @@ from brokertwin.gateway.local_rows import AnswerRow, LocalRows, RecordRow
 from brokertwin.gateway.persistence import JournalOptions, Persistence
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.resting import columns_at_rest
-from brokertwin.state.cluster import broker_configs, features
+from brokertwin.state.cluster import broker_configs, features, metadata_log
 from brokertwin.state.configs.codecs import Codec
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Kind
@@ -68,6 +69,7 @@ class LocalEngine:
     Attributes:
         heed_broker: is told of brokers that have stopped or started, from `start` on.
         heed_settings: is told that settings of brokers have changed.
+        users_file: where SCRAM users are kept if no client authenticates with them.
 
     Raises:
         UserError: as `Journal`.
@@ -96,6 +98,8 @@ class LocalEngine:
             may_intervene=may_intervene,
             may_clean=True,
         )
+        path = journal.path if journal is not None else None
+        self.users_file = path and path.with_name(path.name + ".users")
         self._persistence = Persistence(journal) if journal is not None else None
         self._store: BatchStore = MemoryStore()
         if self._persistence is not None:
@@ -105,6 +109,7 @@ class LocalEngine:
         self._events = EventWriter(cluster, clock=clock)
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._kept = KeptBatches(self._store)
+        self._freed = FreedMemory(malloc_trim())
         self._segments: dict[SegmentKey, list[Body]] = {}
         self._deadline = NO_DEADLINE
         self._timer: asyncio.TimerHandle | None = None
@@ -145,6 +150,7 @@ class LocalEngine:
             await asyncio.sleep(max(settings.log_cleaner_backoff_ms, 1) / 1000)
             try:
                 await self.clean_logs()
+                await self._freed.give_back(self._kept.dropped)
             except Exception:  # noqa: BLE001 (it is said, and the next round comes)
                 _log.exception("the log cleaner")
 
@@ -366,6 +372,10 @@ class LocalEngine:
         """Let time pass. The journal needs no ticks: every event fires the deadlines before it."""
         rows = self._handle(self._events.tick(), False)
         self._dispatch(rows or [])
+
+    def features_epoch(self) -> int:
+        """Return the offset of the last metadata record."""
+        return max(metadata_log.end_offset(self._cell.tables.metadata) - 1, 0)
 
     def known_features(self) -> list[Body]:
         """The finalized features with their levels, as the first broker tells them."""

@@ -1,9 +1,9 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials (keys 50, 51): the credentials file.
 
-The gateway answers both itself: what is secret reaches no topic. Without a credentials file there
-are no users, and nobody can be set (93). A
-change is in the file before it is answered, and in effect for the next connection of every gateway
-with that file. The engine says whether who asks may: DESCRIBE, or ALTER, on the cluster (31).
+The gateway answers both itself: what is secret reaches no topic. A change is in the credentials
+file before it is answered, and in effect for the next connection of every gateway with that file.
+Without that file no client authenticates with these users; they are kept beside the journal or in
+memory. The engine says whether who asks may: DESCRIBE, or ALTER, on the cluster (31).
 
 Of each user whose credentials are to change, in this order, deletions first; the first error is it:
 
@@ -13,7 +13,7 @@ Of each user whose credentials are to change, in this order, deletions first; th
     no salt, which Kafka takes              93 UNACCEPTABLE_CREDENTIAL
     a deletion of what is not there         91 RESOURCE_NOT_FOUND
     named once more in the request          92 DUPLICATE_RESOURCE, and neither changes anything
-    the last entry of the file              93 UNACCEPTABLE_CREDENTIAL: nobody could log in any more
+    the last entry of the credentials file  93 UNACCEPTABLE_CREDENTIAL: no client could log in
 
 Source: `ScramControlManager`, `ScramImage` in Kafka; KIP-554; answers of 4.3.1.
 """
@@ -24,7 +24,7 @@ from collections.abc import Mapping
 
 from brokertwin.errors import UserError
 from brokertwin.gateway import scram
-from brokertwin.gateway.credentials import Credentials
+from brokertwin.gateway.credentials import Users
 from brokertwin.gateway.engine import Body, EdgeRequest, Engine
 from brokertwin.gateway.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential
 from brokertwin.state.access.authorizer import Operation, needs
@@ -43,18 +43,16 @@ _NEEDS_JUST: dict[Operation, tuple[int, str, int, Body]] = {
 Why = tuple[Error, str]
 
 
-async def answer(
-    engine: Engine, credentials: Credentials | None, api_key: int, asked: EdgeRequest
-) -> Body:
+async def answer(engine: Engine, users: Users, api_key: int, asked: EdgeRequest) -> Body:
     """The body of an answer; a change is in the file. Raises UnansweredError."""
     if not await _may(engine, asked, NEEDED[api_key]):
         return _denied(api_key, asked.body)
-    return (describe if api_key == DESCRIBE else alter)(credentials, asked.body)
+    return (describe if api_key == DESCRIBE else alter)(users, asked.body)
 
 
-def describe(credentials: Credentials | None, body: Body) -> Body:
+def describe(users: Users, body: Body) -> Body:
     """Mechanisms and iterations of the users that are asked for, or of all."""
-    entries = _entries(credentials)
+    entries = users.entries()
     names = [each["name"] for each in body["users"] or ()]
     if not names:
         names = list(dict.fromkeys(each.user for each in entries))
@@ -77,9 +75,9 @@ def describe(credentials: Credentials | None, body: Body) -> Body:
     return {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": "", "results": results}
 
 
-def alter(credentials: Credentials | None, body: Body) -> Body:
+def alter(users: Users, body: Body) -> Body:
     """Changes the file by all that is in order, and says of each user what became of it."""
-    entries = {(each.user, each.mechanism): each for each in _entries(credentials)}
+    entries = {(each.user, each.mechanism): each for each in users.entries()}
     told: dict[str, Why | None] = {}
     accepted: dict[str, Body] = {}
     for change in [*body["deletions"], *body["upsertions"]]:
@@ -94,11 +92,11 @@ def alter(credentials: Credentials | None, body: Body) -> Body:
                 accepted[name] = change
     for change in accepted.values():
         _apply(entries, change)
-    if not entries and _entries(credentials):
+    if not (entries or users.may_be_empty) and users.entries():
         nobody = (Error.UNACCEPTABLE_CREDENTIAL, "Nobody could authenticate any more")
         told = {name: why or nobody for name, why in told.items()}
     elif None in told.values():
-        why = _written(credentials, list(entries.values()))
+        why = _written(users, list(entries.values()))
         told = {name: known or why for name, known in told.items()}
     return {
         "throttleTimeMs": 0,
@@ -142,15 +140,9 @@ def _apply(entries: dict[tuple[str, str], Credential], change: Body) -> None:
         )
 
 
-def _entries(credentials: Credentials | None) -> list[Credential]:
-    return credentials.entries() if credentials is not None else []
-
-
-def _written(credentials: Credentials | None, entries: list[Credential]) -> Why | None:
-    if credentials is None:
-        return Error.UNACCEPTABLE_CREDENTIAL, "The gateway has no file of credentials"
+def _written(users: Users, entries: list[Credential]) -> Why | None:
     try:
-        credentials.replace(entries)
+        users.replace(entries)
     except UserError as error:
         return Error.UNKNOWN_SERVER_ERROR, error.message
     return None

@@ -13,6 +13,7 @@ from brokertwin.gateway.altered_stores import AlteredStores
 from brokertwin.gateway.answers import Address, Addresses
 from brokertwin.gateway.arrivals import Arrival, Arrivals
 from brokertwin.gateway.connection import Connection, Context
+from brokertwin.gateway.credentials import KeptUsers, Users
 from brokertwin.gateway.delegation_tokens import Tokens
 from brokertwin.gateway.denials import Denials
 from brokertwin.gateway.engine import Engine
@@ -76,6 +77,9 @@ class Gateway:
         heed = self._added.heed
         self._altered = AlteredSettings(engine, self._stores_of, self._passwords, heed)
         self._tokens = Tokens(engine, self._security.token_key)
+        sasl = self._security.sasl
+        known = sasl.credentials if sasl is not None else None
+        self._users: Users = known or KeptUsers(engine.users_file)
         self.features = Features(engine)
         self._handshakes: dict[TlsHandshake, Connection] = {}
         self._connections: dict[Connection, str] = {}
@@ -149,7 +153,7 @@ class Gateway:
             self._tokens,
             self._times,
             self._altered,
-            self._security.sasl.credentials if self._security.sasl is not None else None,
+            self._users,
         )
         return await asyncio.get_running_loop().create_server(
             lambda: Arrival(broker, partial(self._accept, context), self._arrivals, listener),

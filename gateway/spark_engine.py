@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -233,6 +234,8 @@ class SparkEngine:
         self._write_held()
         return future
 
+    users_file: Path | None = None
+
     @property
     def throttle_ms(self) -> int:
         """What answers ask clients to wait: nothing while half of the room is free."""
@@ -351,6 +354,10 @@ class SparkEngine:
         elif watch.wants_probe(now) and any(each.cell == cell for each in self._waiting.values()):
             broker = next(each for each in self.brokers if self._placed.cell_of(each) == cell)
             self._write(cell, *self._events.request(_probe(broker)))
+
+    def features_epoch(self) -> int:
+        """Return 0: it is not known without asking the job."""
+        return 0
 
     def known_features(self) -> None:
         """They are the job's: it has to be asked."""

@@ -5,8 +5,8 @@ the client can ask again (KIP-511); on the wire that answer has the form of vers
 3 on the client's software name and version are checked (INVALID_REQUEST). Version 3 leaves out
 features whose least version is 0.
 
-`finalizedFeaturesEpoch` is in Kafka the end of the metadata log when the answer was made, which
-grows with the clock (NoOpRecords). Here it is 0, whatever UpdateFeatures has changed.
+`finalizedFeaturesEpoch` is the offset of the last record of the metadata log. In Kafka it also
+grows with the clock (NoOpRecords).
 
 Sources: `ApiKeys`, `ApiVersionsRequest`, `ApiVersionManager` in Kafka; KIP-35, KIP-511, KIP-584.
 """
@@ -16,7 +16,7 @@ from typing import Annotated
 
 from msgspec import field
 
-from brokertwin.state.cluster import features
+from brokertwin.state.cluster import features, metadata_log
 from brokertwin.state.cluster.machines import Machine
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import CONTROLLER, Decision, Request
@@ -32,8 +32,6 @@ _LISTED_FIRST = {0: 0}
 """PRODUCE is listed from version 0 on for old librdkafka clients; versions 0 to 2 are refused."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
-_FINALIZED_FEATURES_EPOCH = 0
 
 
 class ApiVersionsRequest(Body):
@@ -104,6 +102,11 @@ def _finalized(machine: Machine | None) -> list[FinalizedFeature]:
     ]
 
 
+def _epoch(machine: Machine | None) -> int:
+    end = metadata_log.end_offset(machine.tables.metadata) if machine is not None else 0
+    return max(end - 1, 0)
+
+
 def _handle(machine: Machine | None, request: Request) -> Decision:
     if not _FIRST <= request.version <= _LAST:
         return Decision(response=_unsupported_version())
@@ -117,7 +120,7 @@ def _handle(machine: Machine | None, request: Request) -> Decision:
                 for feature in _SUPPORTED_FEATURES
                 if request.version >= 4 or feature.min_version > 0
             ],
-            finalized_features_epoch=_FINALIZED_FEATURES_EPOCH,
+            finalized_features_epoch=_epoch(machine),
             finalized_features=_finalized(machine),
         )
     )

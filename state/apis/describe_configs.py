@@ -6,7 +6,7 @@ resource type that Kafka does not have refuses the whole request. Settings come 
 has them.
 
 KIPs: 226 (synonyms, sources), 569 (types and documentation, v3). What the edge decides (listeners,
-directories) is shown with Kafka's defaults. The documentation is of our own words
+directories) has Kafka's defaults here. The documentation is of our own words
 (`state/configs/setting_texts.py`). The loggers of brokers are the edge's: whoever has none gets a
 dead letter.
 """

@@ -20,6 +20,7 @@ from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
+    ConsumerGroupPartitionMetadataRemoved,
     ConsumerGroupRegularExpressionWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
@@ -292,8 +293,8 @@ def _replicas_assigned(tables: Tables, machine: int, record: ReplicasAssigned) -
     image.apply_replicas_assigned(tables.metadata, machine, record)
 
 
-def _line_logged(_tables: Tables, _machine: int, _record: LineLogged) -> None:
-    """Nothing: it is for readers of the history."""
+def _without_state(_tables: Tables, _machine: int, _record: Record) -> None:
+    """Nothing: the record is for readers of the history, or of rows."""
 
 
 def _registration_changed(tables: Tables, machine: int, record: BrokerRegistrationChanged) -> None:
@@ -410,7 +411,7 @@ _APPLIERS: dict[type, Applier] = {
     LogStartedAnew: _log_started_anew,
     LogTaken: _log_taken,
     LogPlaced: _log_placed,
-    LineLogged: _line_logged,
+    LineLogged: _without_state,
     OffsetCommitted: _offset_committed,
     OffsetDeleted: _offset_deleted,
     TransactionalOffsetsWritten: _offsets_pending,
@@ -422,6 +423,7 @@ _APPLIERS: dict[type, Applier] = {
     ConsumerGroupTargetAssignmentMemberWritten: consumer_group_records.apply_target,
     ConsumerGroupCurrentMemberAssignmentWritten: consumer_group_records.apply_current,
     ConsumerGroupRegularExpressionWritten: consumer_group_records.apply_regex,
+    ConsumerGroupPartitionMetadataRemoved: _without_state,
     GroupRemoved: _group_removed,
     ShareGroupMetadataWritten: share_group_records.apply_metadata,
     ShareGroupMemberMetadataWritten: share_group_records.apply_member,

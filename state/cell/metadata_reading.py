@@ -25,9 +25,10 @@ from brokertwin.state.core.records import (
     TopicRemoved,
 )
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.groups import committed_offsets, kinds
+from brokertwin.state.groups import committed_offsets, kinds, share_states
 from brokertwin.state.logs import log as logs
 from brokertwin.state.replication import checkpoints, copying, directories, disk, throttles
+from brokertwin.state.share import state_store
 from brokertwin.state.transactions import transactional_offsets
 
 
@@ -62,7 +63,7 @@ class MetadataReading(BrokerChanges):
             self._read_of_changed(broker, record)
 
     def _lose_topic(self, broker: int, record: TopicRemoved) -> None:
-        """Before a topic is removed: its offsets are tombstoned, who waits for its logs is told.
+        """Tombstone the offsets and share states of a topic and wake what waits for its logs.
 
         With an internal topic goes what was coordinated by it.
         """
@@ -74,6 +75,11 @@ class MetadataReading(BrokerChanges):
         for owner in (committed_offsets, transactional_offsets):
             gone = owner.of_deleted_topic(self._tables.groups, broker, topic.name)
             self._carry_on(broker, Decision(records=list(gone)))
+        for records in (
+            share_states.of_deleted_topic(machine, record.topic_id),
+            list[Record](state_store.of_deleted_topic(self._tables.groups, broker, topic.topic_id)),
+        ):
+            self._carry_on(broker, Decision(records=records))
         for partition in range(len(topic.partitions)):
             self._effects.log_changed(broker, machine.log_key(record.topic_id, partition))
             copying.forget(machine, (record.topic_id, partition))

@@ -143,6 +143,27 @@ class ConsumerGroupRegularExpressionWritten(msgspec.Struct, tag=True, rename="ca
     resolved: ResolvedRegularExpression | None
 
 
+class ConsumerGroupPartitionMetadataRemoved(msgspec.Struct, tag=True, rename="camel"):
+    """The tombstone of Kafka's ConsumerGroupPartitionMetadataValue, written with each group's.
+
+    Earlier versions of Kafka wrote such values; Kafka 4.3 writes only their tombstones.
+    """
+
+    group_id: str
+
+
+ConsumerGroupRecord = (
+    ConsumerGroupMetadataWritten
+    | ConsumerGroupMemberMetadataWritten
+    | ConsumerGroupTargetAssignmentMetadataWritten
+    | ConsumerGroupTargetAssignmentMemberWritten
+    | ConsumerGroupCurrentMemberAssignmentWritten
+    | ConsumerGroupRegularExpressionWritten
+    | ConsumerGroupPartitionMetadataRemoved
+)
+"""A record of a consumer group."""
+
+
 class GroupRemoved(msgspec.Struct, tag=True, rename="camel"):
     """A tombstone: the group was deleted."""
 

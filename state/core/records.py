@@ -11,12 +11,7 @@ from typing import Annotated
 import msgspec
 
 from brokertwin.state.core.group_records import (
-    ConsumerGroupCurrentMemberAssignmentWritten,
-    ConsumerGroupMemberMetadataWritten,
-    ConsumerGroupMetadataWritten,
-    ConsumerGroupRegularExpressionWritten,
-    ConsumerGroupTargetAssignmentMemberWritten,
-    ConsumerGroupTargetAssignmentMetadataWritten,
+    ConsumerGroupRecord,
     GroupMetadataWritten,
     GroupRemoved,
     ShareGroupCurrentMemberAssignmentWritten,
@@ -564,12 +559,7 @@ Record = (
     | OffsetCommitted
     | OffsetDeleted
     | GroupMetadataWritten
-    | ConsumerGroupMetadataWritten
-    | ConsumerGroupMemberMetadataWritten
-    | ConsumerGroupTargetAssignmentMetadataWritten
-    | ConsumerGroupTargetAssignmentMemberWritten
-    | ConsumerGroupCurrentMemberAssignmentWritten
-    | ConsumerGroupRegularExpressionWritten
+    | ConsumerGroupRecord
     | GroupRemoved
     | ShareGroupMetadataWritten
     | ShareGroupMemberMetadataWritten

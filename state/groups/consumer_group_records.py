@@ -13,6 +13,7 @@ from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
+    ConsumerGroupPartitionMetadataRemoved,
     ConsumerGroupRegularExpressionWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
@@ -108,6 +109,7 @@ def group_tombstones(
         ConsumerGroupTargetAssignmentMetadataWritten(group_id, None),
         *(ConsumerGroupMemberMetadataWritten(group_id, each, None) for each in members),
         *regex_tombstones(group_id, regexes),
+        ConsumerGroupPartitionMetadataRemoved(group_id),
         ConsumerGroupMetadataWritten(group_id, None),
     ]
 

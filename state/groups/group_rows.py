@@ -7,6 +7,7 @@ value takes back what the key names:
     1       an offset, value version 4 or 1                     `offset_records`
     2       a classic group, value version 3
     3, 5    a KIP-848 group's epoch; what a member says of itself
+    4       nothing but tombstones, before that of a group's epoch
     6, 7    the epoch of the target assignment; a member's part of it
     8       what a member has, and since which epochs
     10..15  a share group                                       `share_rows`
@@ -25,6 +26,7 @@ from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
+    ConsumerGroupPartitionMetadataRemoved,
     ConsumerGroupRegularExpressionWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
@@ -165,6 +167,10 @@ def _regex(record: ConsumerGroupRegularExpressionWritten) -> Row:
     return key, ended(writer)
 
 
+def _partition_metadata_removed(record: ConsumerGroupPartitionMetadataRemoved) -> Row:
+    return row_key(4, record.group_id), None
+
+
 _ENCODERS = cast(
     "dict[type, Callable[[Any], Row]]",
     {
@@ -178,6 +184,7 @@ _ENCODERS = cast(
         ConsumerGroupTargetAssignmentMemberWritten: _target,
         ConsumerGroupCurrentMemberAssignmentWritten: _current,
         ConsumerGroupRegularExpressionWritten: _regex,
+        ConsumerGroupPartitionMetadataRemoved: _partition_metadata_removed,
         **share_rows.ENCODERS,
         **streams_rows.ENCODERS,
     },

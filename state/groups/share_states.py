@@ -1,14 +1,20 @@
 """What the coordinator of a share group tells share coordinators: states begin, and go.
 
 Source: `GroupMetadataManager.buildInitializeShareGroupStateRequest`,
-`shareGroupBuildPartitionDeleteRequest`, `DefaultStatePersister` in Kafka; KIP-932.
+`shareGroupBuildPartitionDeleteRequest`, `maybeCleanupShareGroupState`, `DefaultStatePersister` in
+Kafka; KIP-932.
 """
 
 from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Message
-from brokertwin.state.core.group_records import StatePartitions
+from brokertwin.state.core.group_records import (
+    ShareGroupStatePartitionMetadataWritten,
+    SharePartitionMetadata,
+    StatePartitions,
+)
+from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.share_group import ShareGroup
@@ -71,6 +77,23 @@ def all_asked(broker: Broker) -> list[Message]:
             {topic_id: asked.partitions for topic_id, asked in group.initializing.items()},
         )
     ]
+
+
+def of_deleted_topic(broker: Broker, topic_id: Uuid) -> list[Record]:
+    """Return the records by which share groups forget a deleted topic."""
+    records: list[Record] = []
+    for group in groups.all_groups(broker):
+        if not isinstance(group, ShareGroup):
+            continue
+        known = SharePartitionMetadata(group.initializing, group.initialized, group.deleting)
+        left = SharePartitionMetadata(
+            {each: known.initializing[each] for each in known.initializing if each != topic_id},
+            {each: known.initialized[each] for each in known.initialized if each != topic_id},
+            {each: known.deleting[each] for each in known.deleting if each != topic_id},
+        )
+        if left != known:
+            records.append(ShareGroupStatePartitionMetadataWritten(group.group_id, left))
+    return records
 
 
 def is_odd(group: ShareGroup) -> bool:

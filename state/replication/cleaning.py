@@ -20,6 +20,7 @@ from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
+    ConsumerGroupPartitionMetadataRemoved,
     ConsumerGroupRegularExpressionWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
@@ -161,6 +162,14 @@ _ASSIGNMENT_EPOCHS = (
     ShareGroupTargetAssignmentMetadataWritten,
 )
 
+_TOMBSTONES = (
+    OffsetDeleted,
+    GroupRemoved,
+    ConsumerGroupPartitionMetadataRemoved,
+    TransactionalIdExpired,
+    TransactionalOffsetsEnded,
+)
+
 
 def _is_tombstone(record: Record) -> bool:
     if isinstance(record, OF_STREAMS):
@@ -179,8 +188,7 @@ def _is_tombstone(record: Record) -> bool:
         return record.resolved is None
     if isinstance(record, ShareStateWritten):
         return record.snapshot is None
-    tombstones = (OffsetDeleted, GroupRemoved, TransactionalIdExpired, TransactionalOffsetsEnded)
-    return isinstance(record, tombstones)
+    return isinstance(record, _TOMBSTONES)
 
 
 def _key(record: Record, at: int) -> Key:
@@ -199,6 +207,7 @@ def _key(record: Record, at: int) -> Key:
         case (
             ConsumerGroupMetadataWritten()
             | ConsumerGroupTargetAssignmentMetadataWritten()
+            | ConsumerGroupPartitionMetadataRemoved()
             | ShareGroupMetadataWritten()
             | ShareGroupTargetAssignmentMetadataWritten()
             | ShareGroupStatePartitionMetadataWritten()

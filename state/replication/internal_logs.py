@@ -20,7 +20,7 @@ is loaded.
 """
 
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import msgspec
 
@@ -34,12 +34,7 @@ from brokertwin.state.cluster.coordinators import (
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import (
-    ConsumerGroupCurrentMemberAssignmentWritten,
-    ConsumerGroupMemberMetadataWritten,
-    ConsumerGroupMetadataWritten,
-    ConsumerGroupRegularExpressionWritten,
-    ConsumerGroupTargetAssignmentMemberWritten,
-    ConsumerGroupTargetAssignmentMetadataWritten,
+    ConsumerGroupRecord,
     GroupMetadataWritten,
     GroupRemoved,
     ShareGroupCurrentMemberAssignmentWritten,
@@ -76,12 +71,7 @@ OF_GROUPS = (
     TransactionalOffsetsEnded,
     GroupMetadataWritten,
     GroupRemoved,
-    ConsumerGroupMetadataWritten,
-    ConsumerGroupMemberMetadataWritten,
-    ConsumerGroupTargetAssignmentMetadataWritten,
-    ConsumerGroupTargetAssignmentMemberWritten,
-    ConsumerGroupCurrentMemberAssignmentWritten,
-    ConsumerGroupRegularExpressionWritten,
+    *get_args(ConsumerGroupRecord),
     ShareGroupMetadataWritten,
     ShareGroupMemberMetadataWritten,
     ShareGroupTargetAssignmentMetadataWritten,

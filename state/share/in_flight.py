@@ -130,6 +130,15 @@ class Batch(msgspec.Struct, array_like=True):
         for offset, record in enumerate(self.records, self.first):
             yield offset, offset, record
 
+    def parts_in(self, first: int, last: int) -> Iterator[tuple[int, int, InFlight]]:
+        """Like `parts`, but of parted records only those from `first` to `last`."""
+        if not self.is_parted:
+            yield self.first, self.last, self.whole
+            return
+        low, end = max(first - self.first, 0), max(last - self.first + 1, 0)
+        for offset, record in enumerate(self.records[low:end], self.first + low):
+            yield offset, offset, record
+
     def at(self, offset: int) -> InFlight:
         """The state of a record."""
         return self.records[offset - self.first] if self.is_parted else self.whole

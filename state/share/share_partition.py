@@ -11,6 +11,7 @@ are those of records, times in ms since 1970. Who changes something gets the bat
 coordinator is to be told. Source: `SharePartition` in Kafka 4.3; KIP-932, KIP-1206, KIP-1222.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -242,11 +243,8 @@ class SharePartition(msgspec.Struct):
                 is_cut = batch.first < self.start_offset
                 if is_cut or len(given.types) > 1 or not batch.lies_in(given.first, given.last):
                     batch.part()
-            for first, last, record in list(batch.parts()):
-                if batch.is_parted and not (
-                    max(given.first, self.start_offset) <= first <= given.last
-                ):
-                    continue
+            lowest = max(given.first, self.start_offset)
+            for first, last, record in batch.parts_in(lowest, given.last):
                 fault = _not_single(record, member_id) if batch.is_parted else None
                 if fault is not None:
                     return fault
@@ -263,18 +261,19 @@ class SharePartition(msgspec.Struct):
 
     def _named(self, given: Acknowledgement) -> list[Batch] | Fault:
         """The batches that an acknowledgement is about."""
-        begun = [batch for batch in self.batches if batch.first <= given.first]
+        begun = self._begun(given.first)
+        if not begun and given.first < self.start_offset <= given.last:
+            begun = self._begun(self.start_offset)
         if not begun:
-            if not given.first < self.start_offset <= given.last:
-                return NOT_THERE
-            begun = [batch for batch in self.batches if batch.first <= self.start_offset]
-            if not begun:
-                return NOT_THERE
-        lowest = begun[-1].first
-        named = [batch for batch in self.batches if lowest <= batch.first <= given.last]
+            return NOT_THERE
+        named = self.batches[begun - 1 : self._begun(given.last)]
         if named[-1].last < given.first:
             return FIRST_PAST
         return LAST_PAST if given.last > named[-1].last else named
+
+    def _begun(self, offset: int) -> int:
+        """Return how many batches begin at an offset or before it."""
+        return bisect_right(self.batches, offset, key=_first_of)
 
     def _count(self, first: int, last: int, record: InFlight, by: int) -> None:
         """Counts records that are done with from now on, or are not after all."""
@@ -327,21 +326,23 @@ class SharePartition(msgspec.Struct):
         acquired and told of anew meanwhile: that is left to the answer to the latter. Gives back
         whether the start offset has moved.
         """
-        said = {
-            offset: (each.delivery_state, each.delivery_count)
-            for each in told
-            for offset in range(each.first_offset, each.last_offset + 1)
-        }
-        for batch in self.batches:
-            for first, last, record in batch.parts():
-                is_meant = said.get(first) == (record.state, record.delivery_count)
-                if record.former is None or not is_meant:
-                    continue
-                if not is_written:
-                    self._count(first, last, record, -1)
-                record.end_leaving(is_written, now)
-                self.looks_back |= record.state == RecordState.AVAILABLE
+        for first, last, record in self._meant(told):
+            if not is_written:
+                self._count(first, last, record, -1)
+            record.end_leaving(is_written, now)
+            self.looks_back |= record.state == RecordState.AVAILABLE
         return is_written and self.advance()
+
+    def _meant(self, told: Sequence[StateBatch]) -> Iterator[tuple[int, int, InFlight]]:
+        """Yield the records whose change is still the one that a share coordinator was told."""
+        for each in told:
+            low, high = each.first_offset, each.last_offset
+            said = (each.delivery_state, each.delivery_count)
+            for batch in self.batches[max(self._begun(low) - 1, 0) : self._begun(high)]:
+                for first, last, record in batch.parts_in(low, high):
+                    is_said = low <= first and (record.state, record.delivery_count) == said
+                    if is_said and record.former is not None:
+                        yield first, last, record
 
     # Moving on
 
@@ -369,10 +370,10 @@ class SharePartition(msgspec.Struct):
 
     def _done_up_to(self) -> tuple[int, int] | None:
         """The last of the records from the first one on that are done with, and their count."""
-        begun = [batch for batch in self.batches if batch.first <= self.start_offset]
-        if not begun or begun[-1].last < self.start_offset:
+        begun = self._begun(self.start_offset)
+        if not begun or self.batches[begun - 1].last < self.start_offset:
             return None
-        if not begun[-1].at(self.start_offset).is_done:
+        if not self.batches[begun - 1].at(self.start_offset).is_done:
             return None
         last_done, count = None, 0
         for batch in self.batches:
@@ -422,6 +423,10 @@ class SharePartition(msgspec.Struct):
                     self.looks_back = True
                     count += high - low + 1
         return count
+
+
+def _first_of(batch: Batch) -> int:
+    return batch.first
 
 
 def _told(first: int, last: int, record: InFlight) -> StateBatch:

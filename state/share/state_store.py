@@ -153,6 +153,19 @@ def is_state(key: str) -> bool:
     return key.split("/", 2)[1] == KIND
 
 
+def of_deleted_topic(table: Table, broker: int, topic_id: Uuid) -> list[ShareStateWritten]:
+    """Return the tombstones for a deleted topic (`ShareCoordinatorShard.maybeCleanupShareState`).
+
+    `table` is `groups`.
+    """
+    places = [key.split("/")[2:] for key in keys(table, broker)]
+    return [
+        ShareStateWritten(unescape(group_id), found, int(partition), None)
+        for group_id, found, partition in places
+        if found == topic_id
+    ]
+
+
 def forget_topic(table: Table, machine: int, topic_id: Uuid) -> None:
     """Forgets the states of a topic that goes; `table` is `groups`."""
     for key in keys(table, machine):

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 
 from brokertwin.gateway import credentials, scram_users
 from brokertwin.gateway.answers import Address
-from brokertwin.gateway.credentials import Credentials
+from brokertwin.gateway.credentials import Credentials, KeptUsers
 from tests.conformance import wire
 from tests.gateway.test_security import users, with_sasl
 from tests.support import sasl
@@ -95,16 +95,19 @@ def by_user(answer: dict[str, Any]) -> dict[str, Any]:
 def test_credentials_are_altered_and_described_like_kafkas(
     real_kafka: Address, track: Track, tmp_path: Path
 ) -> None:
-    real, known = track.connection(lambda: connected(real_kafka)), Credentials(users(tmp_path))
+    real = track.connection(lambda: connected(real_kafka))
+    known, kept = Credentials(users(tmp_path)), KeptUsers(None)
     forget(real)
     for step in STEPS:
         if "users" in step:
             found = by_user(scram_users.describe(known, step))
+            assert by_user(scram_users.describe(kept, step)) == found
             wait_until(lambda step=step, found=found: told(real, step) == found, f"{step}: {found}")
         else:
             expected = real.call("AlterUserScramCredentials", 0, step)
             found = by_user(scram_users.alter(known, as_events_have_it(step)))
             assert found == by_user(expected), step
+            assert by_user(scram_users.alter(kept, as_events_have_it(step))) == found
     real.close()
 
 
@@ -213,20 +216,31 @@ def test_who_may_not_is_told_and_nothing_changes(tmp_path: Path, file: Path) -> 
     assert [each.user for each in credentials.read(file)] == ["alice"]
 
 
-def test_without_a_file_there_are_no_users_and_nobody_can_be_set() -> None:
+def test_a_plaintext_gateway_stores_users_like_kafka() -> None:
     software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
     with running_gateway() as plain, plain.client() as client:
         listed = [each["apiKey"] for each in client.call("API_VERSIONS", 4, software)["apiKeys"]]
-        everybody = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, describing())
-        somebody = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, describing("bob"))
         wanted = altering(upsertion("bob"), upsertion("eve", 9), deletion("carl"))
         altered = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, as_events_have_it(wanted))
+        described = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, describing())
+        deleted = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, altering(deletion("bob")))
+        left = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, describing())
     assert listed == sorted(listed)
     assert {50, 51} <= set(listed)
-    assert (everybody["errorCode"], everybody["results"]) == (0, [])
-    assert [each["errorCode"] for each in somebody["results"]] == [91]
-    assert {each["user"]: each["errorCode"] for each in altered["results"]} == {
-        "bob": 93,
-        "eve": 33,
-        "carl": 91,
-    }
+    codes = {each["user"]: each["errorCode"] for each in altered["results"]}
+    assert codes == {"bob": 0, "eve": 33, "carl": 91}
+    (bob,) = described["results"]
+    assert (bob["user"], bob["credentialInfos"]) == ("bob", [{"mechanism": 1, "iterations": 8192}])
+    assert deleted["results"][0]["errorCode"] == 0, "also the last user"
+    assert left["results"] == []
+
+
+def test_users_of_a_plaintext_gateway_are_kept_beside_the_journal(tmp_path: Path) -> None:
+    journal = tmp_path / "events"
+    with running_gateway(journal=journal) as running, running.client() as client:
+        body = as_events_have_it(altering(upsertion("bob")))
+        client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, body)
+    assert (tmp_path / "events.users").stat().st_mode & 0o777 == credentials.FOR_OWNER_ONLY
+    with running_gateway(journal=journal) as running, running.client() as client:
+        described = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, describing())
+    assert [each["user"] for each in described["results"]] == ["bob"]

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from tests.support.group_walks import TIMEOUT_MS
+from tests.support.group_walks import TIMEOUT_MS, TOPICS
 from tests.support.patience import wait_until
 from tests.support.streams_groups import NO_TASKS, internal, part, topology
 from tests.support.walk_sides import Side, Step
@@ -52,10 +52,38 @@ def commit(side: Side, group: str, version: int = 9, **who: Any) -> None:
     assert {each["errorCode"] for each in answer["topics"][0]["partitions"]} == {0}
 
 
+def consumer_life(side: Side, group: str) -> None:
+    """A member gets its partitions, commits, leaves, and the empty group is deleted."""
+    who = {"groupId": group, "memberId": "m", "instanceId": None, "rackId": "r"}
+    who |= {"serverAssignor": "range", "subscribedTopicRegex": None, "topicPartitions": None}
+    join = {**who, "rebalanceTimeoutMs": TIMEOUT_MS, "subscribedTopicNames": ["walked"]}
+    join["topicPartitions"] = []
+    api = "CONSUMER_GROUP_HEARTBEAT"
+    epoch = call(side, api, 1, **join, memberEpoch=0)["memberEpoch"]
+    commit(side, group, memberId="m", generationIdOrMemberEpoch=epoch)
+    beat = {**who, "rebalanceTimeoutMs": -1, "subscribedTopicNames": None}
+    call(side, api, 1, **beat, memberEpoch=-1)
+    delete(side, group)
+
+
 def share_life(side: Side, group: str) -> None:
     """A member joins, the state of its partitions begins, and it goes."""
+    share_states(side, group, "walked")
+    delete(side, group)
+
+
+def share_life_with_deleted_topic(side: Side, group: str) -> None:
+    """A topic is deleted whose partitions have state, then the group."""
+    share_states(side, group, "walked", "trodden")
+    side.delete(["trodden"])
+    delete(side, group)
+
+
+def share_states(side: Side, group: str, *topics: str) -> None:
+    """A member joins, stays until its partitions have state, and leaves."""
     who = {"groupId": group, "memberId": str(uuid.UUID(int=1)), "rackId": "r"}
-    join = {**who, "memberEpoch": 0, "subscribedTopicNames": ["walked"]}
+    join = {**who, "memberEpoch": 0, "subscribedTopicNames": list(topics)}
+    count = sum(TOPICS[each] for each in topics)
     epoch = call(side, "SHARE_GROUP_HEARTBEAT", 1, **join)["memberEpoch"]
 
     def has_all() -> bool:
@@ -64,11 +92,10 @@ def share_life(side: Side, group: str) -> None:
         answer = call(side, "SHARE_GROUP_HEARTBEAT", 1, **beat)
         epoch = answer["memberEpoch"]
         given = (answer["assignment"] or {}).get("topicPartitions")
-        return bool(given and len(given[0]["partitions"]) == 3)
+        return sum(len(each["partitions"]) for each in given or []) == count
 
     wait_until(has_all)
     call(side, "SHARE_GROUP_HEARTBEAT", 1, **who, memberEpoch=-1, subscribedTopicNames=None)
-    delete(side, group)
 
 
 def streams_life(side: Side, group: str) -> None:

@@ -501,15 +501,10 @@ class Difference(NamedTuple):
     reason: str
 
 
-NO_USERS = "without a file of credentials a gateway has no users to describe or alter"
 LOGGERS = "the loggers of a gateway are not Kafka's"
 
 DIFFERENCES = [
     Difference("kafka-configs --describe .* broker-loggers", ".*=.*", LOGGERS),
-    Difference("kafka-configs --alter .*SCRAM", ".*", NO_USERS),
-    Difference(
-        "kafka-configs --describe --entity-type users( --entity-name alice)?$", ".*", NO_USERS
-    ),
     Difference(
         "kafka-broker-api-versions",
         r"(Add|Remove)RaftVoter\(\d+\).*",

@@ -4,6 +4,7 @@ What a real broker answers is in the capture `share_groups`; here are the rules,
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -73,12 +74,23 @@ def test_partitions_that_are_added_are_shared_too() -> None:
     assert bench.told(bench.later("a", 4)) == {"bar": [0, 1, 2]}
 
 
+def is_state_gone(row: dict[str, Any]) -> bool:
+    """Whether a record is the tombstone of a share state."""
+    record = row["record"]
+    return record["type"] == "ShareStateWritten" and record["snapshot"] is None
+
+
 def test_a_topic_that_is_deleted_takes_its_states_along() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo", "bar")
     bench.later("a", 2)
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
     assert len(bench.states()) == 2
+    group = bench.group()
+    assert group is not None
+    assert list(group.initialized) == [bench.ids["bar"]]
+    tombstones = [each["record"]["topicId"] for each in bench.records() if is_state_gone(each)]
+    assert tombstones == [bench.ids["foo"]] * 3
     assert bench.told(bench.later("a", 3)) == {"bar": [0, 1]}
 
 

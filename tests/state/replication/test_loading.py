@@ -24,6 +24,7 @@ DESCRIBED = {
     "streams": ("STREAMS_GROUP_DESCRIBE", 0, "groupIds"),
 }
 Body = dict[str, Any]
+LEAVING = {"memberId": "m", "memberEpoch": -1, "rebalanceTimeoutMs": -1}
 
 
 class Kinds(Coordinators):
@@ -38,7 +39,10 @@ class Kinds(Coordinators):
         self.on("OFFSET_DELETE", 0, {"groupId": "simple", "topics": [place]})
         assert self.answer(self.transaction(7))["errorCode"] == 0
         self.classic()
-        self.modern()
+        self.modern("deleted")
+        self.on("CONSUMER_GROUP_HEARTBEAT", 1, {"groupId": "deleted", **LEAVING})
+        self.on("DELETE_GROUPS", 2, {"groupsNames": ["deleted"]})
+        self.modern("modern")
         self.shared()
         self.streams()
 
@@ -78,9 +82,9 @@ class Kinds(Coordinators):
             self.last = (api, version, {"memberId": joins["memberId"], **beat})
             epoch = self.on(*self.last)["memberEpoch"]
 
-    def modern(self) -> None:
+    def modern(self, group: str) -> None:
         """By name and by a regular expression."""
-        said = {"groupId": "modern", "memberId": "m", "subscribedTopicRegex": "or.*", "rackId": "r"}
+        said = {"groupId": group, "memberId": "m", "subscribedTopicRegex": "or.*", "rackId": "r"}
         said |= {"subscribedTopicNames": [TOPIC], "rebalanceTimeoutMs": TIMEOUT_MS}
         later = {"rebalanceTimeoutMs": -1}
         self.beats("CONSUMER_GROUP_HEARTBEAT", 1, {**said, "topicPartitions": []}, later)

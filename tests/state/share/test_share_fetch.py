@@ -28,6 +28,17 @@ def test_a_lock_that_is_over_wakes_who_waits() -> None:
     assert bench.say("a", batch(0, 2, 1)) == 121
 
 
+def test_records_are_delivered_as_often_as_the_broker_setting_allows() -> None:
+    bench = Shared(given={"group.share.delivery.count.limit": "2"})
+    for count in (1, 2):
+        assert bench.fetch("a") == [(0, 2, count)]
+        assert bench.say("a", batch(0, 2, 2)) == 0
+    assert bench.fetch("a") == []
+    bench.append("foo", header(1))
+    bench.now += 1
+    assert bench.fetch("a") == [(3, 3, 1)]
+
+
 def test_what_is_released_goes_to_who_waits() -> None:
     bench = Shared()
     bench.fetch("a")

@@ -3,6 +3,8 @@
 What a real broker answers is in the capture `share_fetch`.
 """
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -149,6 +151,82 @@ def test_a_record_that_nobody_accepts_is_a_dead_end() -> None:
     assert seen[:3] == [[(0, 2, 1)], [(0, 2, 2)], [(0, 2, 3)]]
     assert [(0, 0, 5)] in seen
     assert partition.share.start_offset == 3
+
+
+def give_back(partition: Partition, how: str) -> None:
+    """Member `a` loses the records 0 to 2, which it has not accepted."""
+    if how == "released":
+        assert partition.say("a", 0, 2, RELEASE) is Error.NONE
+    elif how == "session closed":
+        partition.unanswered.append(partition.share.release("a", partition.limits))
+    else:
+        partition.now += LOCK_MS
+        partition.unanswered.append(partition.share.expire(partition.limits, partition.now))
+    partition.answer()
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize("how", ["released", "session closed", "lock expired"])
+def test_records_are_not_delivered_more_often_than_the_limit(how: str, limit: int) -> None:
+    partition = Partition(Limits(LOCK_MS, records=200, deliveries=limit))
+    for count in range(1, limit + 1):
+        assert partition.fetch("a", records=1, size=1) == [(0, 2, count)]
+        give_back(partition, how)
+    assert partition.share.start_offset == 3, "the records are archived"
+    assert partition.fetch("a", records=1, size=1) == [(3, 4, 1)]
+
+
+@pytest.mark.parametrize("how", ["released", "session closed", "lock expired"])
+def test_single_records_are_not_delivered_more_often_than_the_limit(how: str) -> None:
+    partition = Partition(Limits(LOCK_MS, records=200, deliveries=4))
+    counts: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    while partition.share.start_offset < 3:
+        for first, last, count in partition.fetch("a", records=1, size=1):
+            for offset in range(first, min(last, 2) + 1):
+                counts[offset].append(count)
+        if how == "released":
+            for offset in range(3):
+                partition.say("a", offset, offset, RELEASE)
+                partition.answer()
+        else:
+            give_back(partition, how)
+    assert counts == {offset: [1, 2, 3, 4] for offset in range(3)}
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Count the calls of Python functions, which unlike seconds are the same in every run."""
+    count = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("size", [1, 10_000], ids=["a batch for each record", "one batch"])
+def test_the_cost_of_an_acknowledgement_is_independent_of_the_records_in_flight(size: int) -> None:
+    def cost(count: int) -> int:
+        limits = Limits(LOCK_MS, records=count, deliveries=5)
+        partition = Partition(limits)
+        runs = [Run(each, each) for each in range(count)]
+        wish = Wish("a", count, size, False)
+        Acquisition(partition.share, wish, limits, runs, 0, LOCK_MS).run()
+        one_by_one = [Acknowledgement(each, each, (ACCEPT,)) for each in range(count)]
+
+        def work() -> None:
+            told = partition.share.acknowledge("a", one_by_one, limits, 0)
+            assert not isinstance(told, Fault)
+            assert partition.share.written(told, True, 0)
+
+        return calls_of(work)
+
+    assert cost(400) <= 2.5 * cost(200)
 
 
 def test_only_so_many_records_are_in_flight() -> None:
