@@ -95,6 +95,10 @@ EXAMPLES = {
         "brokertwin offsets history kafka:9092 my-group",
         "brokertwin offsets history backup my-group --topic orders --only back --only gone",
     ),
+    "offsets clean": (
+        "brokertwin offsets clean kafka:9092 my-group",
+        "brokertwin offsets clean kafka:9092 my-group --execute",
+    ),
     "offsets diff": ("brokertwin offsets diff backup 2026-03-01T12:00 2026-03-01T18:00",),
     "offsets export": (
         "brokertwin offsets export backup --csv offsets.csv",

@@ -293,7 +293,7 @@ def _put_settings(answered: Answered) -> None:
         name = result["resourceName"]
         broker = int(name) if result["resourceType"] == BROKER_RESOURCE and name else -1
         known = _placed(answered, broker) if broker in answered.addresses else {}
-        for config in result["configs"]:
+        for config in result.get("configs", ()):  # absent from an error response
             value = known.get(config["name"])
             if value is None or config["configSource"] != DEFAULT_CONFIG:
                 continue

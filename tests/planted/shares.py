@@ -77,8 +77,8 @@ PLANTED_SHARES: tuple[Planted, ...] = (
         "share-start",
         "the start offset goes over records that are done with, and no others",
         "brokertwin.state.share.share_partition",
-        "        if not begun[-1].at(self.start_offset).is_done:\n            return None\n",
-        "        if not begun[-1].at(self.start_offset).is_done:\n"
+        "        if not self.batches[begun - 1].at(self.start_offset).is_done:\n            return None\n",
+        "        if not self.batches[begun - 1].at(self.start_offset).is_done:\n"
         "            return self.start_offset, 0\n",
     ),
     Planted(
