@@ -77,7 +77,10 @@ PLANTED_SHARES: tuple[Planted, ...] = (
         "share-start",
         "the start offset goes over records that are done with, and no others",
         "brokertwin.state.share.share_partition",
-        "        if not self.batches[begun - 1].at(self.start_offset).is_done:\n            return None\n",
+        (
+            "        if not self.batches[begun - 1].at(self.start_offset).is_done:\n"
+            "            return None\n"
+        ),
         "        if not self.batches[begun - 1].at(self.start_offset).is_done:\n"
         "            return self.start_offset, 0\n",
     ),
