@@ -77,10 +77,12 @@ class Settings(BaseSettings):
     prefix: str = Field(
         "brokertwin",
         pattern=r"^[a-zA-Z0-9._-]{1,200}$",
-        description="prefix of the job's topic names",
+        description="prefix of the job's topic names; fixed once a checkpoint exists",
     )
     clusters: Annotated[tuple[str, ...], NoDecode] = Field(
-        ("default",), min_length=1, description="names of the clusters in the job"
+        ("default",),
+        min_length=1,
+        description="names of the clusters in the job; a checkpoint allows more, not fewer",
     )
     brokers: str = Field(
         "1", description="brokers of each cluster: a number, ids such as 1,2,101, or cluster=…"
@@ -179,8 +181,12 @@ class Settings(BaseSettings):
     requests_partitions: int = Field(
         4, ge=1, description="partitions of <prefix>.requests; fixed once a checkpoint exists"
     )
-    responses_partitions: int = Field(4, ge=1, description="partitions of <prefix>.responses")
-    data_partitions: int = Field(4, ge=1, description="partitions of <prefix>.data")
+    responses_partitions: int = Field(
+        4, ge=1, description="partitions of <prefix>.responses; fixed once it exists"
+    )
+    data_partitions: int = Field(
+        4, ge=1, description="partitions of <prefix>.data; fixed once it exists"
+    )
     ivy_settings: Path | None = Field(
         None, description="Ivy settings file for downloading jars from a mirror"
     )

@@ -12,8 +12,8 @@ _REQUEST_LOG = (
     "Set kafka.request.logger to DEBUG on the brokers, and give kafka-request.log (docs/ingest.md)."
 )
 _OFFSETS = (
-    "It holds committed offsets, no requests. `brokertwin offsets import` reads them from the"
-    " cluster itself; `brokertwin offsets history` and `show` then tell what was committed."
+    "It holds committed offsets, no requests. `brokertwin offsets history FILE GROUP` and `show`"
+    " read this file. To see who committed, import from the cluster: brokertwin offsets import."
 )
 
 
