@@ -173,7 +173,10 @@ def test_what_is_missing_or_wrong_is_said(gateway: Running, topic: str, tmp_path
     wrong = brokertwin("produce", topic, *boot, "--partition", 9, "--max-block-ms", 300, text="1")
     assert f"{topic} has 4 partitions and none of number 9" in wrong.stderr.replace("\n", " ")
     file = brokertwin("produce", topic, tmp_path / "none", *boot)
-    assert (file.returncode, "Cannot read no-such-file: No such file" in file.stderr) == (2, True)
+    assert (file.returncode, f"Cannot read {tmp_path / 'none'}: No such file" in file.stderr) == (
+        2,
+        True,
+    )
     absent = brokertwin("consume", "none", "--group", "n", *boot, "--timeout", 0.3)
     assert "topic none does not exist yet; waiting for it" in absent.stderr
     secured = tmp_path / "client.properties"

@@ -203,7 +203,7 @@ def test_what_no_log_has_goes_and_what_a_log_has_is_read_as_before(
 def _assert_nothing_is_deleted_where_something_is_lost(made: Job) -> None:
     sources = Sources(made.bench.settings)
     named = {SegmentKey("a", "x" * 22, 0, 0): NamedSegment(0, "x-0 of a")}
-    with pytest.raises(UserError, match="lacks 1 sealed segments that the state names"):
+    with pytest.raises(UserError, match="has lost 1 sealed segment that the state names"):
         list(sources._needed_by_segments(named, lambda *_: None))
     with pytest.raises(UserError, match="the job has read to 1000000"):
         list(sources._not_decided({0: 1_000_000}, lambda *_: None))

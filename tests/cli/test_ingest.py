@@ -196,7 +196,7 @@ def test_a_topic_that_is_not_there_is_the_users_error(
 ) -> None:
     done = ingest("--from-topic", "nothing", *to_job(bench), cwd=empty_directory)
     assert done.returncode == 2
-    assert b"There is no topic nothing" in done.stderr
+    assert b"has no topic nothing" in done.stderr
 
 
 def test_principals_and_internal_kinds_of_files_are_not_trusted(

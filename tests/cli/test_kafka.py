@@ -115,4 +115,7 @@ def test_unknown_tools_are_refused_and_known_ones_listed() -> None:
 def test_a_refused_property_is_explained(tmp_path: Path) -> None:
     done = kafka("start", "--property", "node.id=7", data_dir=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == "Cannot set node.id: the embedded broker sets it itself.\n"
+    assert (
+        done.stderr
+        == "Cannot set node.id: the embedded broker sets it itself.\nLeave it out of --property.\n"
+    )

@@ -123,7 +123,7 @@ def test_what_no_job_has_answered_is_not_said_to_agree(bench: JobBench, recorded
     answer(bench)
     checked = brokertwin("send", "--check", recorded.file, *to(bench))
     count = len(exchanges(recorded.file))
-    assert f"answers: {count} responses compared, 0 differ" in checked.stdout
+    assert f"{count} responses compared, 0 differ" in checked.stdout
     assert checked.returncode == 0
 
 
@@ -145,7 +145,7 @@ def test_ingest_keeps_the_recorded_ids_too(bench: JobBench, recorded: Recorded) 
     assert "not compared: --no-wait" in done.stdout
     answer(bench)
     checked = brokertwin("send", "--check", recorded.file, *to(bench))
-    assert "differ from the recording: 0" in checked.stdout, checked.stdout
+    assert " 0 differ" in checked.stdout, checked.stdout
 
 
 def test_afresh_makes_another_history(bench: JobBench, recorded: Recorded) -> None:
@@ -164,7 +164,7 @@ def test_a_job_that_clamps_times_is_warned_of(
     done = brokertwin("send", recorded.file, *to(bench), "--no-wait")
     said = " ".join(done.stderr.split())
     assert "`brokertwin run --event-time recorded`" in said
-    assert "the recorded broker had group.initial.rebalance.delay.ms=" in said
+    assert "group.initial.rebalance.delay.ms=" in said
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_captured_group_has_its_offsets_in_a_job(running: RunningJob, recorded
     bench = running.bench
     sent = brokertwin("send", recorded.file, *to(bench), BROKERTWIN_CHECKPOINT=bench.checkpoint)
     count = len(exchanges(recorded.file))
-    assert f"answers: {count} responses compared, 0 differ" in sent.stdout, sent.stdout
+    assert f"{count} responses compared, 0 differ" in sent.stdout, sent.stdout
     assert sent.returncode == 0
     shown = brokertwin("state", "offsets", "--checkpoint", bench.checkpoint, "--json")
     assert recorded.group in shown.stdout, shown.stderr

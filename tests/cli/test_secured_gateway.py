@@ -166,7 +166,7 @@ BKS = ("--set", "ssl.keystore.type=BKS", "--set", "ssl.keystore.location=/dev/nu
         (("--security-protocol", "SASL_PLAINTEXT"), "requires --credentials"),
         (
             ("--security-protocol", "SSL", *BKS),
-            "ssl.keystore.type BKS: read are PEM, PKCS12, JKS.",
+            "Unknown ssl.keystore.type BKS.\nUse one of: PEM, PKCS12, JKS.",
         ),
     ],
 )

@@ -38,7 +38,7 @@ def test_words_are_counted_by_three_threads_and_drawn(gateway: Running) -> None:
     words = ("streams", "wordcount", lines, counts, *boot)
     none = brokertwin(*words)
     assert none.returncode == 2
-    assert f"There is no topic {counts}, {lines}." in none.stderr
+    assert f"These topics do not exist: {counts}, {lines}." in none.stderr
     made = brokertwin(*words, "--create", 3, "--timeout", 0.3)
     assert made.returncode == 0, made.stderr
     assert "wordcount-words-repartition, wordcount-counts-changelog" in made.stderr
