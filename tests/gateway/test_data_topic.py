@@ -90,7 +90,7 @@ def test_the_cache_drops_what_was_not_used_for_longest() -> None:
 @in_a_loop
 async def test_no_topic_is_an_error_with_what_to_do(kafka: str, tmp_path: Path) -> None:
     client = JobBench(kafka, tmp_path).client
-    with pytest.raises(UserError, match=r"There is no topic nowhere\.data"):
+    with pytest.raises(UserError, match=r"has no topic nowhere\.data"):
         await DataTopic(client, "nowhere").start()
 
 

@@ -500,5 +500,5 @@ def test_topics_that_are_not_there_are_an_error_with_a_hint(hand_driven: HandDri
     bench = hand_driven.bench
     placed = job.placements(bench.settings)[0]
     bench.prefix += "-other"
-    with pytest.raises(UserError, match="There is no topic"):
+    with pytest.raises(UserError, match="has no topic"):
         asyncio.run(engine_placed(bench, placed).start())

@@ -57,7 +57,7 @@ def test_each_jar_is_told_as_it_comes(tmp_path: Path) -> None:
     )
 
     assert [jar.name for jar in fetched] == ["one-1.0.jar", "two-2.0.jar"]
-    assert said[0] == "fetching one 1.0"
+    assert said[0] == "downloading one 1.0"
     assert said[1].startswith("  one-1.0.jar in ")
     assert said[2].startswith("  two-2.0.jar in ")
     assert seen == [(0, 1), (0, 2), (1, 2), (2, 2)], "all modules are known before a jar comes"

@@ -183,7 +183,7 @@ def test_committed_offsets_are_brought_to_it_and_kept_from_it(
     file.write_text(properties.dump(client.values))
     source.write_text(f"g,{TOPIC},0,1\n")
     to = ("offsets", "export", source, "--to", client.bootstrap, "--to-config", file)
-    assert brokertwin(*to).stderr == "1 written, 0 not, 1 in all\n"
+    assert brokertwin(*to).stderr == "1 offset written, 0 refused, 1 in total\n"
     kept = tmp_path / "kept"
     done = brokertwin("offsets", "import", client.bootstrap, kept, "--kafka-config", file)
     assert done.returncode == 0

@@ -91,7 +91,7 @@ def test_a_checkpoint_of_other_cells_clusters_or_topics_is_refused(bench: JobBen
     name = f"{bench.prefix}.requests"
     admin.delete_topics([name])[name].result(PATIENCE_S)
     wait_until_gone(bench, name)
-    with pytest.raises(UserError, match="which is not there"):
+    with pytest.raises(UserError, match="which does not exist"):
         prepare(bench)
 
 
@@ -117,7 +117,7 @@ def test_writers_read_the_placement(bench: JobBench) -> None:
 
 
 def test_a_topic_that_is_not_there_is_named(bench: JobBench) -> None:
-    with pytest.raises(UserError, match="There is no topic nowhere"):
+    with pytest.raises(UserError, match="has no topic nowhere"):
         list(read_all(bench.client, "nowhere"))
 
 

@@ -255,7 +255,7 @@ def test_state_that_is_not_there_is_refused(
 ) -> None:
     bench = make_bench(event_time="recorded")
     for expected, read in ((bench.checkpoint, 0), (tmp_path / "nowhere", None)):
-        with pytest.raises(UserError, match=f"{expected} is no checkpoint"):
+        with pytest.raises(UserError, match=f"{expected} is not a checkpoint"):
             state_reader.read_cells(expected, read)
     bench.produce([api_versions("one")], b"a")
     assert bench.run(spark).is_clean
