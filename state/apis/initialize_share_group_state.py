@@ -73,7 +73,7 @@ def _result(partition: int, fault: Fault | None) -> PartitionResult:
 
 def on_reply(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:
     """The group's coordinator knows which of its partitions can be assigned."""
-    return share_group_coordinator.initialized(broker, message, response)
+    return share_group_coordinator.initialize_responded(broker, message, response)
 
 
 API = Api(

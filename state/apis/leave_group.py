@@ -18,7 +18,7 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 from brokertwin.state.groups import group_rules, groups
-from brokertwin.state.groups.consumer_coordinator import ConsumerCoordinator
+from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 from brokertwin.state.groups.group_coordinator import GroupCoordinator
 
@@ -113,7 +113,7 @@ def _leave_consumer_group(
                 error_code=error,
             )
         )
-    coordinator = ConsumerCoordinator(broker, group)
+    coordinator = ConsumerGroupCoordinator(broker, group)
     coordinator.fence(list(gone.values()))
     return Decision(
         records=coordinator.records,

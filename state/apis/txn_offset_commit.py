@@ -29,7 +29,7 @@ What is left is pending until the marker (`state/transactions/transactional_offs
 producer id it counts at once. The last three lines can only be met where nobody is asked
 (`transaction.partition.verification.enable`), or where the partition's log has rows: else a
 partition without followers remembers no epochs. Offsets that are all refused with 12 make a group
-(`groups.begin`), as in Kafka.
+(`groups.create_unwritten`), as in Kafka.
 """
 
 from typing import Annotated
@@ -59,7 +59,7 @@ from brokertwin.state.core.records import (
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import groups
-from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.group_rules import OffsetCommitCheck
 from brokertwin.state.groups.kinds import kind_of
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.producer import Producer
@@ -273,7 +273,7 @@ def _commit(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
     if offsets:
         decision.records = _records(broker, body, offsets)
     elif groups.find(broker, body.group_id) is None:
-        groups.begin(broker, body.group_id)
+        groups.create_unwritten(broker, body.group_id)
     return decision
 
 
@@ -340,7 +340,7 @@ def _place(broker: Broker, body: TxnOffsetCommitRequest) -> tuple[Uuid, int]:
 def _group_error(broker: Broker, body: TxnOffsetCommitRequest, version: int) -> Error:
     group = groups.find(broker, body.group_id)
     if group is not None:
-        commit = Commit(
+        commit = OffsetCommitCheck(
             body.member_id,
             body.group_instance_id,
             body.generation_id,

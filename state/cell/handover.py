@@ -136,7 +136,7 @@ def take_over(broker: Broker, place: Place) -> None:
     assert topic is not None, place
     count = len(topic.partitions)
     if topic.name == GROUP_TOPIC:
-        for group_id in groups.written_ids(broker.tables, broker.id):
+        for group_id in groups.stored_ids(broker.tables, broker.id):
             if partition_for(group_id, count) == place[1]:
                 kinds.load(broker, group_id)
     elif topic.name == TRANSACTION_TOPIC:

@@ -2,7 +2,7 @@
 
 groups, kinds                                     the only way to a group's items and timers; what
                                                   each kind of groups does
-classic_group, group_coordinator, group_answers   members, generations, rebalances
+classic_group, group_coordinator, group_responses   members, generations, rebalances
 describing                                        groups of a kind as they are described
 group_rules                                       what requests ask of a classic group beside them
 consumer_group, consumer_coordinator              the same of consumer groups (KIP-848), whose

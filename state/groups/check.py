@@ -9,7 +9,7 @@ from brokertwin.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokertwin.state.core.tables import Tables, escape
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup
-from brokertwin.state.groups.committed_offsets import Committed
+from brokertwin.state.groups.committed_offsets import CommittedPartitions
 from brokertwin.state.groups.kinds import kind_of
 
 LIVING = ("live-group", "live-streams")
@@ -36,9 +36,9 @@ Known = list[tuple[str, groups.Group, bool]]
 
 def _known(tables: Tables, broker: int) -> Known:
     found: Known = []
-    ids = {*groups.written_ids(tables, broker), *groups.living_ids(tables, broker)}
+    ids = {*groups.stored_ids(tables, broker), *groups.live_ids(tables, broker)}
     for group_id in sorted(ids):
-        group = groups.known(tables, broker, group_id)
+        group = groups.find_in_tables(tables, broker, group_id)
         assert group is not None, group_id
         found.append((group_id, group, _is_there(tables, broker, group_id, group)))
     return found
@@ -49,13 +49,13 @@ def _is_there(tables: Tables, broker: int, group_id: str, group: groups.Group) -
     if not leads(tables, broker, GROUP_TOPIC, group_id):
         return False
     is_classic = isinstance(group, ClassicGroup)
-    return not is_classic or groups.living(tables, broker, group_id) is not None
+    return not is_classic or groups.find_live(tables, broker, group_id) is not None
 
 
 def _groups(tables: Tables, known: dict[int, Known]) -> Violations:
     for broker, found in known.items():
         timers = set(waiting.timers_of(tables.waiting, f"{groups.TIMER}/{broker}/"))
-        written = groups.written_ids(tables, broker)
+        written = groups.stored_ids(tables, broker)
         for group_id, group, is_there in found:
             mine = {name for name in timers if name.split("/", 1)[0] == escape(group_id)}
             timers -= mine
@@ -106,7 +106,7 @@ def _offsets(tables: Tables) -> Violations:
     kinds = by_kind(table)
     indexed = set()
     for key in kinds.get("committed", []):
-        committed = table.get(key, Committed)
+        committed = table.get(key, CommittedPartitions)
         assert committed is not None, key
         broker, _, group = key.split("/")
         if f"{broker}/group/{group}" not in table:

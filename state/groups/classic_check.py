@@ -4,7 +4,7 @@ from collections import Counter
 
 from brokertwin.state.core.check import Violations
 from brokertwin.state.groups import groups
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 
 
 def check(group: ClassicGroup, running: set[str]) -> Violations:
@@ -17,12 +17,15 @@ def _members(group: ClassicGroup) -> Violations:
     members = group.members
     if members and group.leader_id not in members:
         yield f"{group.leader_id} leads and is none of {sorted(members)}"
-    if (group.state is GroupState.EMPTY) != (not members) and group.state is not (
-        GroupState.PREPARING_REBALANCE
+    if (group.state is ClassicGroupState.EMPTY) != (not members) and group.state is not (
+        ClassicGroupState.PREPARING_REBALANCE
     ):
         yield f"it is {group.state} with {len(members)} members"
     # Where a static member came back under another id, its former one is still to sync (Kafka).
-    if group.state is not GroupState.STABLE and not group.pending_sync.keys() <= members.keys():
+    if (
+        group.state is not ClassicGroupState.STABLE
+        and not group.pending_sync.keys() <= members.keys()
+    ):
         yield f"{sorted(group.pending_sync)} are to sync, members are {sorted(members)}"
     if group.pending.keys() & members.keys():
         yield f"{sorted(group.pending)} are to join, members are {sorted(members)}"
@@ -37,7 +40,7 @@ def _members(group: ClassicGroup) -> Violations:
 
 
 def _timers(group: ClassicGroup, running: set[str]) -> Violations:
-    silent = {groups.silent_member(timer) for timer in running} - {None}
+    silent = {groups.heartbeat_member(timer) for timer in running} - {None}
     strangers = silent - group.members.keys() - group.pending.keys()
     if strangers:
         yield f"{sorted(map(str, strangers))} have a timer and are no members"
@@ -47,7 +50,7 @@ def _timers(group: ClassicGroup, running: set[str]) -> Violations:
     for member_id in group.pending:
         if member_id not in silent:
             yield f"nobody would notice that {member_id} does not join"
-    is_joining = group.state is GroupState.PREPARING_REBALANCE
+    is_joining = group.state is ClassicGroupState.PREPARING_REBALANCE
     if is_joining != (groups.JOIN in running):
         yield f"it is {group.state}, and its join timer {'runs' if not is_joining else 'is off'}"
     if (groups.SYNC in running) != bool(group.pending_sync):

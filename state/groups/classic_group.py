@@ -30,7 +30,7 @@ CONSUMER = "consumer"
 NO_TIME = -1
 
 
-class GroupState(StrEnum):
+class ClassicGroupState(StrEnum):
     """The states of a classic group, under Kafka's names."""
 
     EMPTY = "Empty"
@@ -39,18 +39,18 @@ class GroupState(StrEnum):
     STABLE = "Stable"
 
 
-PREVIOUS: dict[GroupState, frozenset[GroupState]] = {
-    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.PREPARING_REBALANCE: frozenset(
-        {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}
+PREVIOUS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.PREPARING_REBALANCE: frozenset(
+        {ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY}
     ),
-    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    ClassicGroupState.COMPLETING_REBALANCE: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
 }
 """State to the states that it may follow."""
 
 
-class Wish(msgspec.Struct, frozen=True):
+class JoinParameters(msgspec.Struct, frozen=True):
     """What a join says of its member. Time-outs are ms.
 
     `protocols` are name and metadata in base64, the most wanted first; `join_id` is the id of the
@@ -64,10 +64,10 @@ class Wish(msgspec.Struct, frozen=True):
     join_version: int
 
 
-class Member(msgspec.Struct):
+class ClassicMember(msgspec.Struct):
     """A member. Time-outs are ms; metadata and assignment are base64.
 
-    `protocols`, `join_id` and `join_version` are those of its last `Wish`; `join_id` and `sync_id`
+    `protocols`, `join_id` and `join_version` are those of its last `JoinParameters`; `join_id` and `sync_id`
     are "" where no request waits. A member is new until it has come through its first join.
     """
 
@@ -93,7 +93,7 @@ class Member(msgspec.Struct):
         """What the member says under a protocol, "" where it does not support it."""
         return dict(self.protocols).get(protocol_name, "")
 
-    def take_over(self, wish: Wish) -> None:
+    def take_over(self, wish: JoinParameters) -> None:
         """Notes what a join says; of a member that is in a group, `ClassicGroup.wishes` does."""
         self.protocols = wish.protocols
         self.rebalance_timeout_ms = wish.rebalance_timeout_ms
@@ -118,14 +118,14 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
     """
 
     group_id: str
-    state: GroupState = GroupState.EMPTY
-    previous_state: GroupState = GroupState.EMPTY
+    state: ClassicGroupState = ClassicGroupState.EMPTY
+    previous_state: ClassicGroupState = ClassicGroupState.EMPTY
     state_timestamp: int = NO_TIME
     generation_id: int = 0
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader_id: str | None = None
-    members: dict[str, Member] = {}
+    members: dict[str, ClassicMember] = {}
     pending: dict[str, bool] = {}
     pending_sync: dict[str, bool] = {}
     new_member_added: bool = False
@@ -137,12 +137,12 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
     subscribed: list[str] | msgspec.UnsetType | None = msgspec.UNSET
     is_kept: bool = False
 
-    def move_to(self, state: GroupState, now: int) -> None:
+    def move_to(self, state: ClassicGroupState, now: int) -> None:
         """Goes over into another state."""
         assert self.state in PREVIOUS[state], (self.state, state)
         self.previous_state, self.state, self.state_timestamp = self.state, state, now
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicMember, protocol_type: str) -> None:
         """Takes a member in; the first one leads and says of which protocol type the group is."""
         if not self.members:
             self.protocol_type = protocol_type
@@ -162,7 +162,7 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
         self.pending.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
 
-    def replace(self, former: Member, member: Member) -> None:
+    def replace(self, former: ClassicMember, member: ClassicMember) -> None:
         """Gives the place of a static member to itself under another id."""
         del self.members[former.member_id]
         self._count(former, -1)
@@ -171,20 +171,20 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
         if self.leader_id == former.member_id:
             self.leader_id = member.member_id
 
-    def wishes(self, member: Member, wish: Wish) -> None:
+    def wishes(self, member: ClassicMember, wish: JoinParameters) -> None:
         """Notes what a member's join says; the member waits for its answer."""
         self._count(member, -1)
         member.take_over(wish)
         self._count(member, 1)
 
-    def end_join(self, member: Member) -> str:
+    def end_join(self, member: ClassicMember) -> str:
         """Lets a member wait no more; gives back the id of its request, "" where none waited."""
         join_id = member.join_id
         self.joining -= bool(join_id)
         member.join_id = ""
         return join_id
 
-    def _count(self, member: Member, by: int) -> None:
+    def _count(self, member: ClassicMember, by: int) -> None:
         """Keeps what follows from the members as one comes (1) or goes (-1)."""
         self.joining += by if member.join_id else 0
         for name in {name for name, _ in member.protocols}:
@@ -216,7 +216,7 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
         """Whether somebody with these protocols can be a member beside those there are."""
-        if self.state is GroupState.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(list(protocols))
         return self.protocol_type == protocol_type and any(map(self._all_support, protocols))
 
@@ -255,7 +255,7 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
                 return True
         return False
 
-    def in_hash_order(self) -> list[Member]:
+    def in_hash_order(self) -> list[ClassicMember]:
         """The members in the order in which Kafka goes through them."""
         return [self.members[each] for each in hash_order(self.members, self.most_members)]
 

@@ -17,14 +17,18 @@ from brokertwin.state.core.group_records import ClassicMemberMetadata
 from brokertwin.state.core.kafka_bytes import MalformedError
 from brokertwin.state.groups import consumer_protocol, conversion, groups
 from brokertwin.state.groups.assignments import Target
-from brokertwin.state.groups.classic_group import CONSUMER, Wish
+from brokertwin.state.groups.classic_group import CONSUMER, JoinParameters
 from brokertwin.state.groups.consumer_coordinator import (
-    ConsumerCoordinator,
-    Said,
-    expect_session,
+    ConsumerGroupCoordinator,
+    ConsumerHeartbeat,
+    restart_session_timer,
 )
-from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, MemberState
-from brokertwin.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+from brokertwin.state.groups.consumer_group import (
+    ConsumerGroup,
+    ConsumerMember,
+    ConsumerMemberState,
+)
+from brokertwin.state.groups.group_responses import JoinGroupResponse, SyncGroupResponse
 from brokertwin.state.groups.regex_resolution import Denied
 
 
@@ -47,7 +51,7 @@ class Joining(NamedTuple):
     has_id: bool
     group_instance_id: str | None
     protocol_type: str
-    wish: Wish
+    wish: JoinParameters
     client_id: str
     client_host: str
     needs_id: bool
@@ -65,7 +69,7 @@ class Join:
         self._broker = broker
         self._group = group
         self._joining = joining
-        self.coordinator = ConsumerCoordinator(broker, group)
+        self.coordinator = ConsumerGroupCoordinator(broker, group)
 
     def answer(self) -> JoinGroupResponse | Error:
         """What the member is told; with 79 it gets its id, other errors name no member."""
@@ -93,7 +97,7 @@ class Join:
 
     def _refusal(self) -> Error:
         joining, group = self._joining, self._group
-        if conversion.policy(self._broker) == conversion.DISABLED:
+        if conversion.migration_policy(self._broker) == conversion.DISABLED:
             return Error.INCONSISTENT_GROUP_PROTOCOL
         is_full = len(group.members) >= self._broker.settings.group_consumer_max_size
         if is_full and joining.member_id not in group.members:
@@ -116,9 +120,9 @@ class Join:
         error = group.member_error(joining.member_id, joining.group_instance_id)
         return error if static is None or error is not Error.NONE else static
 
-    def _said(self, subscription: consumer_protocol.Subscription) -> Said:
+    def _said(self, subscription: consumer_protocol.ProtocolSubscription) -> ConsumerHeartbeat:
         joining, wish = self._joining, self._joining.wish
-        return Said(
+        return ConsumerHeartbeat(
             member_id=joining.member_id,
             member_epoch=-1,
             instance_id=joining.group_instance_id,
@@ -127,14 +131,14 @@ class Join:
             topic_names=subscription.topics,
             topic_regex="",
             server_assignor=None,
-            owned=conversion.by_id(self._broker, subscription.owned),
+            owned=conversion.target_by_topic_id(self._broker, subscription.owned),
             client_id=joining.client_id,
             client_host=joining.client_host,
             denied=joining.denied,
             classic=ClassicMemberMetadata(wish.session_timeout_ms, wish.protocols),
         )
 
-    def _step(self, before: ConsumerMember, said: Said) -> ConsumerMember:
+    def _step(self, before: ConsumerMember, said: ConsumerHeartbeat) -> ConsumerMember:
         """The member's next step, in a group that stays or that becomes classic by it."""
         group, coordinator = self._group, self.coordinator
         replaced = group.static_member(said.instance_id)
@@ -143,12 +147,12 @@ class Join:
         after = coordinator.join(before, said)
         timeout = self._joining.wish.rebalance_timeout_ms
         _set_timer(self._broker, group, groups.rejoin(after.member_id), None)
-        expect_session(self._broker, group.group_id, after)
+        restart_session_timer(self._broker, group.group_id, after)
         deadline = self._broker.now + timeout
         _set_timer(self._broker, group, groups.resync(after.member_id), deadline)
         return after
 
-    def _downgrade(self, before: ConsumerMember, said: Said) -> ConsumerMember:
+    def _downgrade(self, before: ConsumerMember, said: ConsumerHeartbeat) -> ConsumerMember:
         """The last consumer of KIP-848 comes back with the classic protocol."""
         group, coordinator = self._group, self.coordinator
         change = coordinator.update(before, said)
@@ -157,7 +161,7 @@ class Join:
         if not is_stale:
             target = group.target_of(after)
             after = coordinator.reconcile(change, group.assignment_epoch, target)
-        into = conversion.Change(frozenset(), after)
+        into = conversion.Downgrade(frozenset(), after)
         coordinator.downgrade(into, is_rebalanced=is_stale)
         return after
 
@@ -169,9 +173,9 @@ def heartbeat(
     member = _classic_member(group, member_id, instance_id, generation)
     if isinstance(member, Error):
         return member
-    expect_session(broker, group.group_id, member)
+    restart_session_timer(broker, group.group_id, member)
     is_behind = member.member_epoch < group.assignment_epoch
-    is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
+    is_revoking = member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
     if not (is_behind or is_revoking or _may_get_more(group, member)):
         return Error.NONE
     _expect_join(broker, group, member)
@@ -196,12 +200,12 @@ def sync(broker: Broker, group: ConsumerGroup, said: Sync) -> SyncGroupResponse:
     name, metadata = member.classic_protocols()[0]
     if said.protocol_type not in (None, CONSUMER) or said.protocol_name not in (None, name):
         return SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL)
-    is_revoking = member.state is MemberState.UNREVOKED_PARTITIONS
+    is_revoking = member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
     if group.assignment_epoch > member.member_epoch and not is_revoking:
         _expect_join(broker, group, member)
         return SyncGroupResponse(error_code=Error.REBALANCE_IN_PROGRESS)
     _set_timer(broker, group, groups.resync(member.member_id), None)
-    expect_session(broker, group.group_id, member)
+    restart_session_timer(broker, group.group_id, member)
     assigned: Target = {topic_id: list(parts) for topic_id, parts in member.assigned.items()}
     return SyncGroupResponse(
         protocol_type=said.protocol_type,
@@ -225,7 +229,7 @@ def _classic_member(
 
 def _may_get_more(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Whether nobody has any more what the member is still to get."""
-    if member.state is not MemberState.UNRELEASED_PARTITIONS:
+    if member.state is not ConsumerMemberState.UNRELEASED_PARTITIONS:
         return False
     return not any(
         partition not in member.assigned.get(topic_id, {}) and group.has_owner(topic_id, partition)
@@ -237,7 +241,7 @@ def _may_get_more(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def _expect_join(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> None:
     """Gives a member its rebalance time-out to join again; the first 27 begins it."""
     timer = groups.rejoin(member.member_id)
-    if not groups.is_timed(broker.tables, broker.id, group.group_id, timer):
+    if not groups.has_timer(broker.tables, broker.id, group.group_id, timer):
         _set_timer(broker, group, timer, broker.now + member.rebalance_timeout_ms)
 
 

@@ -8,7 +8,7 @@ the table `groups`, with `/` and `%` of group ids and topic names escaped:
 
 In place of a broker it is the `controller` that has those of ZooKeeper (`coordinators.py`).
 
-`Committed` makes the offsets of one group readable without a look at any other group's. A group
+`CommittedPartitions` makes the offsets of one group readable without a look at any other group's. A group
 that commits without members ("simple", protocol type none) exists from its first commit on, also
 when its offsets are gone.
 
@@ -32,7 +32,7 @@ from brokertwin.state.core.tables import Table, escape, kept, unescape
 from brokertwin.state.groups import groups
 
 
-class Committed(msgspec.Struct, array_like=True):
+class CommittedPartitions(msgspec.Struct, array_like=True):
     """The partitions of a group that have an offset: topic name to sorted partition numbers."""
 
     partitions: dict[str, list[int]]
@@ -49,7 +49,7 @@ class Offset(msgspec.Struct, array_like=True):
     topic_id: Uuid
 
 
-class OffsetRow(NamedTuple):
+class CommittedOffset(NamedTuple):
     """A committed offset with its place, as snapshots and reports show it."""
 
     group: str
@@ -89,7 +89,7 @@ def offset(table: Table, broker: int, group_id: str, topic: str, partition: int)
 
 def partitions_of(table: Table, broker: int, group_id: str) -> list[tuple[str, list[int]]]:
     """The topics and partitions for which a group has committed, both sorted."""
-    committed = table.get(_committed_key(broker, group_id), Committed)
+    committed = table.get(_committed_key(broker, group_id), CommittedPartitions)
     return sorted(committed.partitions.items()) if committed is not None else []
 
 
@@ -113,8 +113,8 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
 def _add_to_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
     key = _committed_key(broker, record.group_id)
     if key not in table:
-        table.put(key, Committed({}))
-    partitions = table.change(key, Committed).partitions
+        table.put(key, CommittedPartitions({}))
+    partitions = table.change(key, CommittedPartitions).partitions
     insort(partitions.setdefault(record.topic, []), record.partition)
 
 
@@ -128,14 +128,14 @@ def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
         return
     table.drop(key)
     committed_key = _committed_key(broker, record.group_id)
-    partitions = table.change(committed_key, Committed).partitions
+    partitions = table.change(committed_key, CommittedPartitions).partitions
     partitions[record.topic].remove(record.partition)
     if not partitions[record.topic]:
         del partitions[record.topic]
     if not partitions:
         table.drop(committed_key)
         if broker == CONTROLLER:
-            groups.drop_written(table, broker, record.group_id)
+            groups.drop_stored(table, broker, record.group_id)
 
 
 def tombstones(table: Table, broker: int, group_id: str) -> list[OffsetDeleted]:
@@ -147,17 +147,17 @@ def tombstones(table: Table, broker: int, group_id: str) -> list[OffsetDeleted]:
     ]
 
 
-def of_deleted_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
+def tombstones_of_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
     """The tombstones that the deletion of a topic asks for, by group and partition."""
     prefix = _committed_key(broker, "")
     return [
         OffsetDeleted(unescape(key[len(prefix) :]), topic_name, partition)
-        for key, committed in table.items(prefix, Committed)
+        for key, committed in table.items(prefix, CommittedPartitions)
         for partition in committed.partitions.get(topic_name, [])
     ]
 
 
-def rows(column: bytes) -> list[OffsetRow]:
+def rows(column: bytes) -> list[CommittedOffset]:
     """The committed offsets in the bytes of a cell's column `groups`, by group and partition."""
     table = Table(column)
     found = []
@@ -165,5 +165,5 @@ def rows(column: bytes) -> list[OffsetRow]:
         item = table.get(key, Offset) if key.split("/", 2)[1] == "offset" else None
         if item is not None:
             *values, _topic_id = msgspec.structs.astuple(item)
-            found.append(OffsetRow(*_offset_place(key), *values))
+            found.append(CommittedOffset(*_offset_place(key), *values))
     return sorted(found)

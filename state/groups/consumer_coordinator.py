@@ -47,13 +47,13 @@ from brokertwin.state.groups import (
     target_assignment,
 )
 from brokertwin.state.groups.assignments import Target
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
-    Refused,
+    Rejection,
 )
 from brokertwin.state.groups.consumer_group_records import (
     current_assignment,
@@ -68,7 +68,7 @@ from brokertwin.state.groups.member_assignment import Owned
 from brokertwin.state.groups.regex_resolution import Denied
 
 
-class Said(NamedTuple):
+class ConsumerHeartbeat(NamedTuple):
     """What a heartbeat says; None, or -1, where it says nothing new.
 
     A join of the classic protocol says the same, with `classic`, and no epoch. `denied` says which
@@ -98,7 +98,7 @@ class GroupEpoch(NamedTuple):
     is_homogeneous: bool
 
 
-class Change(NamedTuple):
+class MemberUpdate(NamedTuple):
     """What a member says anew.
 
     Attributes:
@@ -116,14 +116,16 @@ class Change(NamedTuple):
     owned: Owned | None
 
 
-class Beat(NamedTuple):
+class ConsumerHeartbeatResult(NamedTuple):
     """What a heartbeat came to: the member before and after it."""
 
     before: ConsumerMember
     after: ConsumerMember
 
 
-def find(broker: Broker, group_id: str, member_epoch: int) -> "ConsumerCoordinator | Refused":
+def find(
+    broker: Broker, group_id: str, member_epoch: int
+) -> "ConsumerGroupCoordinator | Rejection":
     """The coordinator of a heartbeat's group: a new one for who joins, also in place of a classic.
 
     An empty classic group goes; one with members is converted.
@@ -131,34 +133,34 @@ def find(broker: Broker, group_id: str, member_epoch: int) -> "ConsumerCoordinat
     is_join = member_epoch == JOIN_EPOCH
     group = groups.find(broker, group_id)
     if isinstance(group, ConsumerGroup):
-        return ConsumerCoordinator(broker, group)
+        return ConsumerGroupCoordinator(broker, group)
     if group is None and not is_join:
         what = "Group" if member_epoch < JOIN_EPOCH else "Consumer group"
-        return Refused(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+        return Rejection(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
     is_classic = isinstance(group, ClassicGroup)
-    if group is None or (is_join and is_classic and group.state is GroupState.EMPTY):
-        return ConsumerCoordinator(broker, ConsumerGroup(group_id))
+    if group is None or (is_join and is_classic and group.state is ClassicGroupState.EMPTY):
+        return ConsumerGroupCoordinator(broker, ConsumerGroup(group_id))
     if is_join and isinstance(group, ClassicGroup) and group.members:
         return _upgraded(broker, group)
-    return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
 
-def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerCoordinator | Refused":
+def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerGroupCoordinator | Rejection":
     """The coordinator of a classic group that becomes a consumer group with this heartbeat."""
-    converted = conversion.upgraded(broker, group)
+    converted = conversion.upgrade(broker, group)
     answers: list[LateAnswer] = []
-    if conversion.is_attempted(broker, group):
+    if conversion.ends_pending_requests(broker, group):
         waiting = GroupCoordinator(broker, group.group_id)
         waiting.end_waits(Error.REBALANCE_IN_PROGRESS)
         answers = waiting.answers
-    if isinstance(converted, Refused):
+    if isinstance(converted, Rejection):
         return converted._replace(answers=tuple(answers))
-    coordinator = ConsumerCoordinator(broker, converted)
+    coordinator = ConsumerGroupCoordinator(broker, converted)
     coordinator.answers = answers
     return coordinator
 
 
-class ConsumerCoordinator:
+class ConsumerGroupCoordinator:
     """One consumer group at its coordinator, for the time of one request or timer.
 
     Attributes:
@@ -181,14 +183,14 @@ class ConsumerCoordinator:
 
     # Heartbeats
 
-    def heartbeat(self, said: Said) -> Beat | Refused:
+    def heartbeat(self, said: ConsumerHeartbeat) -> ConsumerHeartbeatResult | Rejection:
         """A member joins, or is still there."""
         max_size = self._broker.settings.group_consumer_max_size
         if len(self.group.members) >= max_size and said.member_id not in self.group.members:
             limit = f"The consumer group has reached its maximum capacity of {max_size} members."
-            return self._refused(Refused(Error.GROUP_MAX_SIZE_REACHED, limit))
+            return self._refused(Rejection(Error.GROUP_MAX_SIZE_REACHED, limit))
         before = self._member(said)
-        if isinstance(before, Refused):
+        if isinstance(before, Rejection):
             return self._refused(before)
         refused = self._invalid_regex(said)
         if refused is not None:
@@ -197,12 +199,12 @@ class ConsumerCoordinator:
         if self._is_upgrade:
             self._expect_classic_members(said)
         self._expect(after.member_id)
-        return Beat(before, after)
+        return ConsumerHeartbeatResult(before, after)
 
-    def _refused(self, refused: Refused) -> Refused:
+    def _refused(self, refused: Rejection) -> Rejection:
         return refused._replace(answers=tuple(self.answers))
 
-    def join(self, before: ConsumerMember, said: Said) -> ConsumerMember:
+    def join(self, before: ConsumerMember, said: ConsumerHeartbeat) -> ConsumerMember:
         """The steps that members of both protocols take; then expressions are resolved."""
         change = self.update(before, said)
         epoch, target = self._update_target(change)
@@ -210,11 +212,11 @@ class ConsumerCoordinator:
         self._resolve(change, said.denied)
         return after
 
-    def _invalid_regex(self, said: Said) -> Refused | None:
+    def _invalid_regex(self, said: ConsumerHeartbeat) -> Rejection | None:
         why = regex_resolution.invalid(self.group, said.topic_regex)
-        return None if why is None else Refused(Error.INVALID_REGULAR_EXPRESSION, why)
+        return None if why is None else Rejection(Error.INVALID_REGULAR_EXPRESSION, why)
 
-    def update(self, before: ConsumerMember, said: Said) -> Change:
+    def update(self, before: ConsumerMember, said: ConsumerHeartbeat) -> MemberUpdate:
         """Notes what a member says of itself, and a new group epoch where that changes topics."""
         after = _updated(before, said)
         if after != before:
@@ -226,9 +228,9 @@ class ConsumerCoordinator:
             gone = regex_resolution.last_of_its_regex(self.group, [before])
             self.records += regex_tombstones(self.group.group_id, gone)
         group = self._update_group_epoch(before, after, has_other_names or is_known)
-        return Change(before, after, group, has_other_names or has_other_regex, said.owned)
+        return MemberUpdate(before, after, group, has_other_names or has_other_regex, said.owned)
 
-    def _resolve(self, change: Change, denied: Denied) -> None:
+    def _resolve(self, change: MemberUpdate, denied: Denied) -> None:
         """Resolves the group's regular expressions, where that is due."""
         group, regex = self.group, change.after.subscribed_topic_regex
         after = subscriptions.of(group, [change.before], [change.after])
@@ -239,14 +241,14 @@ class ConsumerCoordinator:
                 self._broker, group, after, (epoch, metadata_hash), denied
             )
 
-    def _member(self, said: Said) -> ConsumerMember | Refused:
+    def _member(self, said: ConsumerHeartbeat) -> ConsumerMember | Rejection:
         """Who sends a heartbeat; somebody new has the epoch 0 and no topics."""
         is_join = said.member_epoch == JOIN_EPOCH
         member = self.group.members.get(said.member_id)
         static = self.group.static_member(said.instance_id)
         if said.instance_id is not None and static is None and not is_join:
             unknown = f"Instance id {said.instance_id} is unknown."
-            return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+            return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
         if static is not None:
             return self._rejoin(static, said) if is_join else _checked(static, said)
         if member is None and is_join:
@@ -255,17 +257,19 @@ class ConsumerCoordinator:
             return self._unknown(said.member_id)
         return _with_valid_epoch(member, said)
 
-    def _unknown(self, member_id: str) -> Refused:
+    def _unknown(self, member_id: str) -> Rejection:
         unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
-        return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+        return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
 
-    def _rejoin(self, static: ConsumerMember, said: Said) -> ConsumerMember | Refused:
+    def _rejoin(
+        self, static: ConsumerMember, said: ConsumerHeartbeat
+    ) -> ConsumerMember | Rejection:
         """A static member comes back, where it had left to do so, and takes its own place."""
         if static.member_epoch != STATIC_LEAVE_EPOCH and not static.uses_classic_protocol:
             who = f"Static member {said.member_id} with instance id {said.instance_id}"
             owner = f"the instance id is owned by {static.member_id} member."
             because = f"{who} cannot join the group because {owner}"
-            return Refused(Error.UNRELEASED_INSTANCE_ID, because)
+            return Rejection(Error.UNRELEASED_INSTANCE_ID, because)
         refused = self._invalid_regex(said)
         if refused is not None:
             return refused
@@ -315,7 +319,7 @@ class ConsumerCoordinator:
         self.records.append(written)
         return epoch
 
-    def _update_target(self, change: Change) -> tuple[int, Target]:
+    def _update_target(self, change: MemberUpdate) -> tuple[int, Target]:
         """The epoch of the target assignment, and what it gives the member."""
         before, after, group_epoch = change.before, change.after, change.group.number
         group, now = self.group, self._broker.now
@@ -337,12 +341,12 @@ class ConsumerCoordinator:
         )
         return group_epoch, targets[after.member_id]
 
-    def reconcile(self, change: Change, epoch: int, target: Target) -> ConsumerMember:
+    def reconcile(self, change: MemberUpdate, epoch: int, target: Target) -> ConsumerMember:
         """The member's next step, and its time-out where it has to give partitions back."""
         member, has_changed = change.after, change.has_topics_changed
         if not has_changed and member.is_reconciled_to(epoch):
             return member
-        way = member_assignment.Way(
+        way = member_assignment.ReconcileInput(
             epoch,
             target,
             set(target_assignment.topic_ids(self._broker, self.group, member)),
@@ -358,14 +362,14 @@ class ConsumerCoordinator:
 
     # Leaving
 
-    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> Refused | None:
+    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> Rejection | None:
         """A member leaves, for good or (a static one) to come back."""
         member = self.group.members.get(member_id)
         if instance_id is not None:
             member = self.group.static_member(instance_id)
             if member is None:
                 unknown = f"Instance id {instance_id} is unknown."
-                return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+                return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
             if member.member_id != member_id:
                 return _fenced_by(member, member_id, instance_id)
         if member is None:
@@ -399,7 +403,7 @@ class ConsumerCoordinator:
             return
         if conversion.may_downgrade(self._broker, self.group, members):
             gone = frozenset(each.member_id for each in members)
-            self.downgrade(conversion.Change(gone), is_rebalanced=True)
+            self.downgrade(conversion.Downgrade(gone), is_rebalanced=True)
             return
         for member in members:
             self.records += member_tombstones(self.group.group_id, member.member_id)
@@ -409,7 +413,7 @@ class ConsumerCoordinator:
         left = subscriptions.of(self.group, members).topics
         self._bump(target_assignment.metadata_hash(self._broker, left))
 
-    def downgrade(self, change: conversion.Change, *, is_rebalanced: bool) -> None:
+    def downgrade(self, change: conversion.Downgrade, *, is_rebalanced: bool) -> None:
         """The group becomes a classic one; its members rebalance, or go on as they are."""
         broker, group = self._broker, self.group
         member_ids = list(group.members)
@@ -420,7 +424,7 @@ class ConsumerCoordinator:
                 change.joining.member_id if each == former else each for each in member_ids
             ]
         self.records += group_tombstones(group.group_id, member_ids, group.resolved)
-        classic = conversion.downgraded(broker, group, change)
+        classic = conversion.downgrade(broker, group, change)
         groups.stop_timers(broker.tables, broker.id, group.group_id)
         coordinator = GroupCoordinator(broker, group.group_id, classic)
         coordinator.write_metadata()
@@ -442,12 +446,12 @@ class ConsumerCoordinator:
         within = group_configs.session_timeout_ms(self._broker, self.group.group_id)
         self._set_timer(groups.session(member_id), self._broker.now + within)
 
-    def _expect_classic_members(self, said: Said) -> None:
+    def _expect_classic_members(self, said: ConsumerHeartbeat) -> None:
         """All but the static one whose place has just been taken."""
         static = self.group.static_member(said.instance_id)
         for member in self.group.members.values():
             if member is not static or member.member_id == said.member_id:
-                expect_session(self._broker, self.group.group_id, member)
+                restart_session_timer(self._broker, self.group.group_id, member)
 
     def _expect_revocation(self, member: ConsumerMember) -> None:
         """A classic member has its time-outs for joining and syncing instead."""
@@ -465,7 +469,7 @@ class ConsumerCoordinator:
         groups.set_timer(tables, broker, self.group.group_id, timer, deadline)
 
 
-def expect_session(broker: Broker, group_id: str, member: ConsumerMember) -> None:
+def restart_session_timer(broker: Broker, group_id: str, member: ConsumerMember) -> None:
     """A member of the classic protocol has its own session time-out from now on."""
     said = member.classic_member_metadata
     assert said is not None, member.member_id
@@ -473,7 +477,7 @@ def expect_session(broker: Broker, group_id: str, member: ConsumerMember) -> Non
     groups.set_timer(broker.tables, broker.id, group_id, groups.session(member.member_id), deadline)
 
 
-def _updated(member: ConsumerMember, said: Said) -> ConsumerMember:
+def _updated(member: ConsumerMember, said: ConsumerHeartbeat) -> ConsumerMember:
     """The member with what it says of itself."""
     names, timeout, regex = said.topic_names, said.rebalance_timeout_ms, said.topic_regex
     known = member.subscribed_topic_names
@@ -491,19 +495,21 @@ def _updated(member: ConsumerMember, said: Said) -> ConsumerMember:
     )
 
 
-def _checked(static: ConsumerMember, said: Said) -> ConsumerMember | Refused:
+def _checked(static: ConsumerMember, said: ConsumerHeartbeat) -> ConsumerMember | Rejection:
     """A static member that sends a heartbeat under the id that the group knows, or not."""
     if static.member_id != said.member_id:
         return _fenced_by(static, said.member_id, said.instance_id)
     return _with_valid_epoch(static, said)
 
 
-def _fenced_by(static: ConsumerMember, member_id: str, instance_id: str | None) -> Refused:
+def _fenced_by(static: ConsumerMember, member_id: str, instance_id: str | None) -> Rejection:
     who = f"Static member {member_id} with instance id {instance_id}"
-    return Refused(Error.FENCED_INSTANCE_ID, f"{who} was fenced by member {static.member_id}.")
+    return Rejection(Error.FENCED_INSTANCE_ID, f"{who} was fenced by member {static.member_id}.")
 
 
-def _with_valid_epoch(member: ConsumerMember, said: Said) -> ConsumerMember | Refused:
+def _with_valid_epoch(
+    member: ConsumerMember, said: ConsumerHeartbeat
+) -> ConsumerMember | Rejection:
     """The member, unless its epoch is not the one that the group knows.
 
     It may be the one before where the answer that told the new one was lost: then the member owns
@@ -516,7 +522,7 @@ def _with_valid_epoch(member: ConsumerMember, said: Said) -> ConsumerMember | Re
     if epoch < known and is_lost_answer:
         return member
     size = "greater" if epoch > known else "smaller"
-    return Refused(
+    return Rejection(
         Error.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the "
         f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",

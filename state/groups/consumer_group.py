@@ -1,6 +1,6 @@
 """A consumer group of KIP-848: members, their epochs, and what they are assigned.
 
-Source: `ConsumerGroup`, `ModernGroup`, `ConsumerGroupMember`, `MemberState` in Kafka. All of it is
+Source: `ConsumerGroup`, `ModernGroup`, `ConsumerGroupMember`, `ConsumerMemberState` in Kafka. All of it is
 durable: records change it (`consumer_group_records.py`), nothing else does. What lives beside it
 are the timers of its members (`groups.py`).
 
@@ -41,7 +41,7 @@ class ConsumerGroupState(StrEnum):
     STABLE = "Stable"
 
 
-class MemberState(IntEnum):
+class ConsumerMemberState(IntEnum):
     """The states of a member, by Kafka's codes."""
 
     STABLE = 0
@@ -49,7 +49,7 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
 
 
-class Refused(NamedTuple):
+class Rejection(NamedTuple):
     """Why a request is refused, and in which words; `answers` go to requests that waited."""
 
     error: Error
@@ -68,7 +68,7 @@ class ConsumerMember(msgspec.Struct, frozen=True):
     member_id: str
     member_epoch: int = 0
     previous_member_epoch: int = NO_EPOCH
-    state: MemberState = MemberState.STABLE
+    state: ConsumerMemberState = ConsumerMemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -100,12 +100,12 @@ class ConsumerMember(msgspec.Struct, frozen=True):
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has what the assignment of this epoch gives it."""
-        return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
+        return self.state is ConsumerMemberState.STABLE and self.member_epoch == assignment_epoch
 
     def is_revoking(self) -> bool:
         """Whether the member has only so long to give partitions back."""
         is_away = self.member_epoch == STATIC_LEAVE_EPOCH
-        return self.state is MemberState.UNREVOKED_PARTITIONS and not is_away
+        return self.state is ConsumerMemberState.UNREVOKED_PARTITIONS and not is_away
 
 
 class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
@@ -217,9 +217,9 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
             self._forget(former)
         self.members[member.member_id] = member
         self.most_members = max(self.most_members, len(self.members))
-        counted(self.subscribers, member.subscribed_topic_names, 1)
-        counted(self.regex_subscribers, [member.subscribed_topic_regex or None], 1)
-        counted(self.assignors, [member.server_assignor], 1)
+        add_counts(self.subscribers, member.subscribed_topic_names, 1)
+        add_counts(self.regex_subscribers, [member.subscribed_topic_regex or None], 1)
+        add_counts(self.assignors, [member.server_assignor], 1)
         self._count_classic(member, 1)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -234,13 +234,13 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
 
     def _count_classic(self, member: ConsumerMember, by: int) -> None:
         self.classic_members += by if member.uses_classic_protocol else 0
-        counted(self.supporters, {name for name, _ in member.classic_protocols()}, by)
+        add_counts(self.supporters, {name for name, _ in member.classic_protocols()}, by)
 
     def _forget(self, member: ConsumerMember) -> None:
         """Takes back what follows from a member."""
-        counted(self.subscribers, member.subscribed_topic_names, -1)
-        counted(self.regex_subscribers, [member.subscribed_topic_regex or None], -1)
-        counted(self.assignors, [member.server_assignor], -1)
+        add_counts(self.subscribers, member.subscribed_topic_names, -1)
+        add_counts(self.regex_subscribers, [member.subscribed_topic_regex or None], -1)
+        add_counts(self.assignors, [member.server_assignor], -1)
         self._count_classic(member, -1)
         instance_id = member.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
@@ -255,7 +255,7 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
                     self.partition_epochs.pop(topic_id, None)
 
 
-def counted(counts: dict[str, int], names: Iterable[str | None], by: int) -> None:
+def add_counts(counts: dict[str, int], names: Iterable[str | None], by: int) -> None:
     """Counts names up or down; None is no name, and what comes to 0 goes."""
     for name in names:
         if name is None:

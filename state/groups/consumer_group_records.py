@@ -29,7 +29,7 @@ from brokertwin.state.groups.consumer_group import (
     LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
-    MemberState,
+    ConsumerMemberState,
 )
 
 NO_ASSIGNMENT = -1
@@ -117,7 +117,7 @@ def group_tombstones(
 def apply_metadata(tables: Tables, broker: int, record: ConsumerGroupMetadataWritten) -> None:
     """Stores a group epoch, or forgets the group."""
     if record.epoch is None:
-        groups.drop_written(tables.groups, broker, record.group_id)
+        groups.drop_stored(tables.groups, broker, record.group_id)
         return
     group = _group(tables, broker, record.group_id)
     group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
@@ -161,7 +161,9 @@ def apply_current(
     group = _group(tables, broker, record.group_id)
     assignment = record.assignment
     if assignment is None:
-        left = ConsumerMemberAssignment(LEAVE_EPOCH, LEAVE_EPOCH, MemberState.STABLE, {}, {})
+        left = ConsumerMemberAssignment(
+            LEAVE_EPOCH, LEAVE_EPOCH, ConsumerMemberState.STABLE, {}, {}
+        )
         assignment = left
     member = group.members.get(record.member_id) or ConsumerMember(record.member_id)
     group.put(
@@ -169,7 +171,7 @@ def apply_current(
             member,
             member_epoch=assignment.member_epoch,
             previous_member_epoch=assignment.previous_member_epoch,
-            state=MemberState(assignment.state),
+            state=ConsumerMemberState(assignment.state),
             assigned=assignment.assigned_partitions,
             pending_revocation=assignment.partitions_pending_revocation,
         )
@@ -186,4 +188,4 @@ def apply_regex(tables: Tables, broker: int, record: ConsumerGroupRegularExpress
 
 
 def _group(tables: Tables, broker: int, group_id: str) -> ConsumerGroup:
-    return groups.change_written(tables.groups, broker, group_id, ConsumerGroup)
+    return groups.change_stored(tables.groups, broker, group_id, ConsumerGroup)

@@ -17,7 +17,7 @@ Partitions = dict[str, list[int]]
 """Partitions by topic name."""
 
 
-class Subscription(NamedTuple):
+class ProtocolSubscription(NamedTuple):
     """What a member subscribes to.
 
     Attributes:
@@ -31,7 +31,7 @@ class Subscription(NamedTuple):
     rack_id: str | None
 
 
-class Assigned(NamedTuple):
+class ProtocolAssignment(NamedTuple):
     """What a member is assigned; `has_user_data` says whether an assignor has put more there."""
 
     partitions: Partitions
@@ -52,7 +52,7 @@ def version_of(data: bytes) -> int:
     return _version(Reader(data))
 
 
-def subscription_of(data: bytes) -> Subscription:
+def subscription_of(data: bytes) -> ProtocolSubscription:
     """Reads a ConsumerProtocolSubscription. Raises MalformedError."""
     reader = Reader(data)
     version = _version(reader)
@@ -61,15 +61,15 @@ def subscription_of(data: bytes) -> Subscription:
     owned = _partitions(reader) if version >= 1 else {}
     if version >= 2:
         reader.number("i")
-    return Subscription(topics, owned, reader.nullable_string() if version >= 3 else None)
+    return ProtocolSubscription(topics, owned, reader.nullable_string() if version >= 3 else None)
 
 
-def assignment_of(data: bytes) -> Assigned:
+def assignment_of(data: bytes) -> ProtocolAssignment:
     """Reads a ConsumerProtocolAssignment. Raises MalformedError."""
     reader = Reader(data)
     _version(reader)
     partitions = _partitions(reader)
-    return Assigned(partitions, bool(reader.nullable_bytes()))
+    return ProtocolAssignment(partitions, bool(reader.nullable_bytes()))
 
 
 def assignment_bytes(partitions: Partitions, version: int) -> bytes:

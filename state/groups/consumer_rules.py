@@ -10,20 +10,20 @@ from brokertwin.state.core.decision import Decision, LateAnswer
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import groups, subscriptions
-from brokertwin.state.groups.consumer_coordinator import ConsumerCoordinator
+from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator
 from brokertwin.state.groups.consumer_group import (
     ConsumerGroup,
     ConsumerGroupState,
     ConsumerMember,
 )
 from brokertwin.state.groups.consumer_group_records import group_tombstones
-from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.group_rules import OffsetCommitCheck
 
 EPOCHS_SINCE = 9
 """The version of OffsetCommit from which on members have epochs."""
 
 
-def commit_error(group: ConsumerGroup, commit: Commit) -> Error:
+def commit_error(group: ConsumerGroup, commit: OffsetCommitCheck) -> Error:
     """Why a group does not take offsets: 25, 35, 113, or NONE.
 
     22 in place of 113 in a transaction, and for a member of the classic protocol. A member that has
@@ -47,7 +47,7 @@ def commit_error(group: ConsumerGroup, commit: Commit) -> Error:
     return Error.ILLEGAL_GENERATION if has_generation else Error.STALE_MEMBER_EPOCH
 
 
-def _is_in_time(member: ConsumerMember, commit: Commit) -> bool:
+def _is_in_time(member: ConsumerMember, commit: OffsetCommitCheck) -> bool:
     """Whether the member had every partition in the epoch that it names."""
     for _, topic_id, partition in commit.places:
         pending = member.pending_revocation.get(topic_id, {})
@@ -104,14 +104,14 @@ def tombstones(group: ConsumerGroup) -> list[Record]:
 
 def fire(broker: Broker, group_id: str, timer: str) -> Decision:
     """A member was silent, or has not given its partitions back, for too long."""
-    return expire(broker, group_id, [groups.late_member(timer)])
+    return expire(broker, group_id, [groups.timer_member(timer)])
 
 
 def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
     """Takes members for gone, as when their session time-outs are over."""
     group = groups.find(broker, group_id)
     assert isinstance(group, ConsumerGroup), group_id
-    coordinator = ConsumerCoordinator(broker, group)
+    coordinator = ConsumerGroupCoordinator(broker, group)
     known = [group.members[each] for each in member_ids if each in group.members]
     coordinator.fence(known)
     return Decision(records=coordinator.records, answers=coordinator.answers)
@@ -121,7 +121,7 @@ def load(broker: Broker, group_id: str) -> None:
     """Takes over a group; its members have their time-outs from now on."""
     group = groups.find(broker, group_id)
     assert isinstance(group, ConsumerGroup), group_id
-    ConsumerCoordinator(broker, group).load()
+    ConsumerGroupCoordinator(broker, group).load()
 
 
 def unload(broker: Broker, group_id: str) -> list[LateAnswer]:

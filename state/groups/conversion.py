@@ -20,15 +20,20 @@ from brokertwin.state.core.group_records import ClassicMemberMetadata
 from brokertwin.state.core.kafka_bytes import MalformedError
 from brokertwin.state.groups import consumer_protocol, target_assignment
 from brokertwin.state.groups.assignments import Target, in_hash_order
-from brokertwin.state.groups.classic_group import CONSUMER, ClassicGroup, GroupState, Member
-from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, Refused
+from brokertwin.state.groups.classic_group import (
+    CONSUMER,
+    ClassicGroup,
+    ClassicGroupState,
+    ClassicMember,
+)
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, Rejection
 from brokertwin.state.groups.consumer_protocol import Partitions
 
 BOTH_WAYS, UP, DOWN, DISABLED = "bidirectional", "upgrade", "downgrade", "disabled"
 """The values of group.consumer.migration.policy."""
 
 
-def policy(broker: Broker) -> str:
+def migration_policy(broker: Broker) -> str:
     """Which ways groups may go."""
     return broker.settings.group_consumer_migration_policy.lower()
 
@@ -44,7 +49,7 @@ class _SharedError(ValueError):
     """The leader has assigned a partition to two members."""
 
 
-def upgraded(broker: Broker, group: ClassicGroup) -> ConsumerGroup | Refused:
+def upgrade(broker: Broker, group: ClassicGroup) -> ConsumerGroup | Rejection:
     """The consumer group that a classic one with members becomes.
 
     Who waits in a join or a sync is told to come again, also where the group turns out to be one
@@ -53,31 +58,31 @@ def upgraded(broker: Broker, group: ClassicGroup) -> ConsumerGroup | Refused:
     why = _upgrade_refusal(broker, group)
     if why is not None:
         what = f"Cannot upgrade classic group {group.group_id} to consumer group because {why}."
-        return Refused(Error.GROUP_ID_NOT_FOUND, what)
+        return Rejection(Error.GROUP_ID_NOT_FOUND, what)
     if group.protocol_name is None:
-        return Refused(Error.UNKNOWN_SERVER_ERROR, None)
+        return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
     try:
         return _converted(broker, group, group.protocol_name)
     except MalformedError:
         why = "the embedded consumer protocol is malformed."
     except _SharedError:
-        return Refused(Error.UNKNOWN_SERVER_ERROR, None)
+        return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
     except _UserDataError:
         why = (
             "an unsupported custom assignor is in use. Please refer to the documentation or switch "
             "to a default assignor before re-attempting the upgrade."
         )
     what = f"Cannot upgrade classic group {group.group_id} to consumer group because {why}"
-    return Refused(Error.GROUP_ID_NOT_FOUND, what)
+    return Rejection(Error.GROUP_ID_NOT_FOUND, what)
 
 
-def is_attempted(broker: Broker, group: ClassicGroup) -> bool:
+def ends_pending_requests(broker: Broker, group: ClassicGroup) -> bool:
     """Whether a group is looked into so far that those who wait in it are told."""
     return _upgrade_refusal(broker, group) is None
 
 
 def _upgrade_refusal(broker: Broker, group: ClassicGroup) -> str | None:
-    if policy(broker) not in (BOTH_WAYS, UP):
+    if migration_policy(broker) not in (BOTH_WAYS, UP):
         return "online upgrade is disabled"
     if group.protocol_type != CONSUMER:
         return "the group does not use the consumer embedded protocol"
@@ -117,17 +122,17 @@ def _converted(broker: Broker, group: ClassicGroup, protocol_name: str) -> Consu
     return converted
 
 
-def _target_of(broker: Broker, member: Member) -> Target:
+def _target_of(broker: Broker, member: ClassicMember) -> Target:
     """What the leader assigned to a member, by the ids of topics that exist."""
     if not member.assignment:
         return {}
     assigned = consumer_protocol.assignment_of(base64.b64decode(member.assignment))
     if assigned.has_user_data:
         raise _UserDataError
-    return by_id(broker, assigned.partitions)
+    return target_by_topic_id(broker, assigned.partitions)
 
 
-def by_id(broker: Broker, partitions: Partitions) -> Target:
+def target_by_topic_id(broker: Broker, partitions: Partitions) -> Target:
     """Partitions by the ids of topics, of those that exist, each once; in Kafka's order."""
     target: Target = {}
     for name, numbers in partitions.items():
@@ -140,7 +145,7 @@ def by_id(broker: Broker, partitions: Partitions) -> Target:
 # Down
 
 
-class Change(NamedTuple):
+class Downgrade(NamedTuple):
     """Who goes, and who comes in the place of whom, when a group becomes classic."""
 
     leaving: frozenset[str]
@@ -163,11 +168,11 @@ def may_downgrade_without(broker: Broker, group: ConsumerGroup, replaced: Consum
 
 
 def _is_allowed(broker: Broker, member_count: int) -> bool:
-    is_open = policy(broker) in (BOTH_WAYS, DOWN)
+    is_open = migration_policy(broker) in (BOTH_WAYS, DOWN)
     return is_open and member_count <= broker.settings.group_max_size
 
 
-def downgraded(broker: Broker, group: ConsumerGroup, change: Change) -> ClassicGroup:
+def downgrade(broker: Broker, group: ConsumerGroup, change: Downgrade) -> ClassicGroup:
     """The classic group that a consumer group becomes: stable, each member with its target."""
     joining = change.joining
     replaced = None if joining is None else group.static_member(joining.instance_id)
@@ -176,7 +181,7 @@ def downgraded(broker: Broker, group: ConsumerGroup, change: Change) -> ClassicG
         staying = [*(each for each in staying if each != replaced), joining]
     classic = ClassicGroup(
         group.group_id,
-        state=GroupState.STABLE,
+        state=ClassicGroupState.STABLE,
         state_timestamp=broker.now,
         generation_id=group.group_epoch,
     )
@@ -192,10 +197,10 @@ def downgraded(broker: Broker, group: ConsumerGroup, change: Change) -> ClassicG
     return classic
 
 
-def _classic_member(member: ConsumerMember) -> Member:
+def _classic_member(member: ConsumerMember) -> ClassicMember:
     said = member.classic_member_metadata
     assert said is not None, member.member_id
-    return Member(
+    return ClassicMember(
         member.member_id,
         member.instance_id,
         member.client_id,

@@ -26,16 +26,16 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups
 
 
-class Described(Protocol):
+class GroupDescription(Protocol):
     """A group in an answer."""
 
     authorized_operations: int
 
 
-Shown = TypeVar("Shown", bound=Described)
+Description = TypeVar("Description", bound=GroupDescription)
 
 
-class Describing(NamedTuple, Generic[Shown]):
+class DescribeSpec(NamedTuple, Generic[Description]):
     """What is asked for of a kind of groups.
 
     Attributes:
@@ -52,20 +52,22 @@ class Describing(NamedTuple, Generic[Shown]):
     feature: str
     kind: type
     name: str
-    refused: Callable[[str, Error, str | None], Shown]
-    shown: Callable[[Broker, Any], Shown]
-    topics: Callable[[Shown], Iterable[str]]
+    refused: Callable[[str, Error, str | None], Description]
+    shown: Callable[[Broker, Any], Description]
+    topics: Callable[[Description], Iterable[str]]
     hidden: str = "The group has described topic(s) that the client is not authorized to describe."
     words: Mapping[Error, str] = {}
 
 
-def describe(broker: Broker, request: Request, kind: Describing[Shown]) -> list[Shown]:
+def describe(
+    broker: Broker, request: Request, kind: DescribeSpec[Description]
+) -> list[Description]:
     """What is told of the groups that a request names."""
     group_ids: list[str] = request.body.group_ids
     if not broker.has_feature(kind.feature):
         return [kind.refused(each, Error.UNSUPPORTED_VERSION, None) for each in group_ids]
-    denied: list[Shown] = []
-    nameless: list[Shown] = []
+    denied: list[Description] = []
+    nameless: list[Description] = []
     asked: list[str] = []
     for group_id in group_ids:
         if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
@@ -78,11 +80,13 @@ def describe(broker: Broker, request: Request, kind: Describing[Shown]) -> list[
     return denied + nameless + [_describe(broker, request, kind, each) for each in ordered]
 
 
-def _describe(broker: Broker, request: Request, kind: Describing[Shown], group_id: str) -> Shown:
+def _describe(
+    broker: Broker, request: Request, kind: DescribeSpec[Description], group_id: str
+) -> Description:
     error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
         return kind.refused(group_id, error, kind.words.get(error))
-    group = groups.shown(broker, group_id)
+    group = groups.find_if_stored(broker, group_id)
     if not isinstance(group, kind.kind):
         why = "not found." if group is None else f"is not {kind.name}."
         return kind.refused(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")

@@ -23,9 +23,19 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.schema import Body
 from brokertwin.state.groups import groups
-from brokertwin.state.groups.classic_group import NO_TIME, ClassicGroup, GroupState, Member
-from brokertwin.state.groups.group_answers import SyncGroupResponse, join_refused, joined, synced
+from brokertwin.state.groups.classic_group import (
+    NO_TIME,
+    ClassicGroup,
+    ClassicGroupState,
+    ClassicMember,
+)
 from brokertwin.state.groups.group_metadata import metadata_of
+from brokertwin.state.groups.group_responses import (
+    SyncGroupResponse,
+    join_error,
+    join_response,
+    sync_response,
+)
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member may wait in its first join (not a setting)."""
@@ -50,7 +60,7 @@ class GroupCoordinator:
         self.now = broker.now
         self.records: list[Record] = []
         self.answers: list[LateAnswer] = []
-        is_living = groups.living(broker.tables, broker.id, group_id) is not None
+        is_living = groups.find_live(broker.tables, broker.id, group_id) is not None
         known = converted or groups.change(broker.tables, broker.id, group_id)
         self.is_new = known is None
         self.group = known or ClassicGroup(group_id, state_timestamp=broker.now, subscribed=None)
@@ -84,7 +94,7 @@ class GroupCoordinator:
 
     def fire(self, timer: str) -> Decision:
         """Does what a timer of the group asks for."""
-        member_id = groups.silent_member(timer)
+        member_id = groups.heartbeat_member(timer)
         if member_id is not None:
             self.miss(member_id)
         elif timer == groups.SYNC:
@@ -106,7 +116,7 @@ class GroupCoordinator:
         self.group.remove(member_id)
         self._set_timer(groups.heartbeat(member_id), None)
 
-    def replace(self, former: Member, member: Member) -> None:
+    def replace(self, former: ClassicMember, member: ClassicMember) -> None:
         """Gives the place of a static member to itself under another id."""
         self.group.replace(former, member)
         self._set_timer(groups.heartbeat(former.member_id), None)
@@ -123,11 +133,11 @@ class GroupCoordinator:
 
     # Joining
 
-    def add_member(self, member: Member, protocol_type: str) -> None:
+    def add_member(self, member: ClassicMember, protocol_type: str) -> None:
         """Takes a new member in, which waits for its join; rebalances."""
         group = self.group
-        is_initial = group.previous_state is GroupState.EMPTY
-        if group.state is GroupState.PREPARING_REBALANCE and is_initial:
+        is_initial = group.previous_state is ClassicGroupState.EMPTY
+        if group.state is ClassicGroupState.PREPARING_REBALANCE and is_initial:
             group.new_member_added = True
         member.is_new = True
         group.add(member, protocol_type)
@@ -136,7 +146,7 @@ class GroupCoordinator:
 
     def rebalance(self) -> None:
         """Begins a rebalance, or ends the one that runs where it can end."""
-        if self.group.state is GroupState.PREPARING_REBALANCE:
+        if self.group.state is ClassicGroupState.PREPARING_REBALANCE:
             self._complete_join_if_ready()
         else:
             self.prepare_rebalance()
@@ -144,12 +154,12 @@ class GroupCoordinator:
     def prepare_rebalance(self) -> None:
         """Asks all members to join; the first rebalance of a group waits for more of them."""
         group = self.group
-        if group.state is GroupState.COMPLETING_REBALANCE:
+        if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             self._refuse_syncs(Error.REBALANCE_IN_PROGRESS)
         group.pending_sync = {}
         self._set_timer(groups.SYNC, None)
-        is_initial = group.state is GroupState.EMPTY
-        group.move_to(GroupState.PREPARING_REBALANCE, self.now)
+        is_initial = group.state is ClassicGroupState.EMPTY
+        group.move_to(ClassicGroupState.PREPARING_REBALANCE, self.now)
         timeout = group.rebalance_timeout_ms()
         if is_initial:
             delay = self._settings.group_initial_rebalance_delay_ms
@@ -177,7 +187,7 @@ class GroupCoordinator:
 
     def _complete_join_if_ready(self) -> None:
         group = self.group
-        if group.previous_state is not GroupState.EMPTY and group.has_all_joined():
+        if group.previous_state is not ClassicGroupState.EMPTY and group.has_all_joined():
             self.complete_join()
 
     def complete_join(self) -> None:
@@ -196,24 +206,24 @@ class GroupCoordinator:
         if not group.members:
             group.protocol_name = None
             group.subscribed = group.subscriptions()
-            group.move_to(GroupState.EMPTY, self.now)
+            group.move_to(ClassicGroupState.EMPTY, self.now)
             self.write_metadata()
             return
         group.protocol_name = group.chosen_protocol()
         group.subscribed = group.subscriptions()
-        group.move_to(GroupState.COMPLETING_REBALANCE, self.now)
+        group.move_to(ClassicGroupState.COMPLETING_REBALANCE, self.now)
         for member in group.members.values():
             self._answer_join(member)
         group.pending_sync = dict.fromkeys(group.members, True)
         self._set_timer(groups.SYNC, self.now + group.rebalance_timeout_ms())
 
-    def _answer_join(self, member: Member) -> None:
+    def _answer_join(self, member: ClassicMember) -> None:
         is_leader = member.member_id == self.group.leader_id
-        self.end_join(member, joined(self.group, member, is_leader))
+        self.end_join(member, join_response(self.group, member, is_leader))
         self.expect_heartbeat(member.member_id, member.session_timeout_ms)
         member.is_new = False
 
-    def end_join(self, member: Member, response: Body) -> None:
+    def end_join(self, member: ClassicMember, response: Body) -> None:
         """Answers a member's join, if it waits in one."""
         join_id = self.group.end_join(member)
         if join_id:
@@ -224,7 +234,7 @@ class GroupCoordinator:
         if event_id:
             self.answers.append(LateAnswer(event_id, None))
 
-    def end_sync(self, member: Member, response: SyncGroupResponse) -> bool:
+    def end_sync(self, member: ClassicMember, response: SyncGroupResponse) -> bool:
         """Answers a member's sync; says whether one was waiting."""
         if not member.sync_id:
             return False
@@ -234,32 +244,38 @@ class GroupCoordinator:
 
     # Leaving
 
-    def remove_member(self, member: Member) -> None:
+    def remove_member(self, member: ClassicMember) -> None:
         """Forgets a member; a join of it that waits is answered, so that it may try again.
 
         A sync that waits is not answered (nor is it by Kafka): who sent it has left meanwhile.
         """
-        unknown = join_refused(Error.UNKNOWN_MEMBER_ID, "", member.join_version)
+        unknown = join_error(Error.UNKNOWN_MEMBER_ID, "", member.join_version)
         self.end_join(member, unknown)
         self.overtake(member.sync_id)
         self.remove(member.member_id)
 
     def after_removal(self) -> None:
         """Rebalances without a member that has gone, or ends the join that waited for it."""
-        if self.group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        if self.group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             self.prepare_rebalance()
-        elif self.group.state is GroupState.PREPARING_REBALANCE and self.group.has_all_joined():
+        elif (
+            self.group.state is ClassicGroupState.PREPARING_REBALANCE
+            and self.group.has_all_joined()
+        ):
             self.complete_join()
 
     def remove_pending(self, member_id: str) -> None:
         """Forgets an id that was given away and has not joined in time."""
         self.remove(member_id)
-        if self.group.state is GroupState.PREPARING_REBALANCE and self.group.has_all_joined():
+        if (
+            self.group.state is ClassicGroupState.PREPARING_REBALANCE
+            and self.group.has_all_joined()
+        ):
             self.complete_join()
 
     def leave(self, has_left: bool) -> None:
         """After a LeaveGroup: what follows where at least one member has left."""
-        if not has_left or self.group.state is GroupState.EMPTY:
+        if not has_left or self.group.state is ClassicGroupState.EMPTY:
             return
         self.rebalance()
 
@@ -289,9 +305,9 @@ class GroupCoordinator:
         """What the leader has assigned is told to all who wait for it, and the group is stable."""
         group = self.group
         for member in group.members.values():
-            if self.end_sync(member, synced(group, member)):
+            if self.end_sync(member, sync_response(group, member)):
                 self.expect_heartbeat(member.member_id, member.session_timeout_ms)
-        group.move_to(GroupState.STABLE, self.now)
+        group.move_to(ClassicGroupState.STABLE, self.now)
 
     def not_assigned(self, error: Error) -> None:
         """What the leader has assigned was not committed in time: who waits is told, and joins."""
@@ -302,7 +318,7 @@ class GroupCoordinator:
         """Whoever waits in a join or a sync is told an error and given time to come again."""
         for member in self.group.members.values():
             if member.join_id:
-                refused = join_refused(error, member.member_id, member.join_version)
+                refused = join_error(error, member.member_id, member.join_version)
                 self.end_join(member, refused)
                 if not member.is_new:
                     self.expect_heartbeat(member.member_id, member.session_timeout_ms)
@@ -328,9 +344,9 @@ class GroupCoordinator:
         self.records.append(GroupMetadataWritten(self.group.group_id, metadata_of(self.group)))
 
 
-def expect_heartbeat(broker: Broker, group_id: str, member: Member) -> None:
+def expect_heartbeat(broker: Broker, group_id: str, member: ClassicMember) -> None:
     """A member is there: it has its session time-out from now on."""
-    if groups.living(broker.tables, broker.id, group_id) is None:
+    if groups.find_live(broker.tables, broker.id, group_id) is None:
         load(broker, group_id)
     deadline = broker.now + member.session_timeout_ms
     timer = groups.heartbeat(member.member_id)
@@ -357,8 +373,8 @@ def assignment_written(broker: Broker, group_id: str, generation_id: int, error:
 
     Nothing where the group has gone on meanwhile.
     """
-    group = groups.living(broker.tables, broker.id, group_id)
-    is_awaited = group is not None and group.state is GroupState.COMPLETING_REBALANCE
+    group = groups.find_live(broker.tables, broker.id, group_id)
+    is_awaited = group is not None and group.state is ClassicGroupState.COMPLETING_REBALANCE
     if group is None or not is_awaited or group.generation_id != generation_id:
         return Decision()
     coordinator = GroupCoordinator(broker, group_id)
@@ -371,14 +387,14 @@ def assignment_written(broker: Broker, group_id: str, generation_id: int, error:
 
 def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
     """Lets go of a group that another broker coordinates now; who waits, learns of it."""
-    group = groups.living(broker.tables, broker.id, group_id)
+    group = groups.find_live(broker.tables, broker.id, group_id)
     if group is None:
         return []
     error = Error.NOT_COORDINATOR
     answers = []
     for member in group.members.values():
         if member.join_id:
-            refused = join_refused(error, member.member_id, member.join_version)
+            refused = join_error(error, member.member_id, member.join_version)
             answers.append(LateAnswer(member.join_id, refused))
         if member.sync_id:
             answers.append(LateAnswer(member.sync_id, SyncGroupResponse(error_code=error)))

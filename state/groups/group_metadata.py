@@ -9,7 +9,7 @@ from brokertwin.state.core.group_records import (
     GroupMember,
     GroupMetadata,
 )
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState, Member
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 
 
 def metadata_of(group: ClassicGroup) -> GroupMetadata:
@@ -26,7 +26,7 @@ def metadata_of(group: ClassicGroup) -> GroupMetadata:
     )
 
 
-def _member_of(member: Member, protocol_name: str) -> GroupMember:
+def _member_of(member: ClassicMember, protocol_name: str) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -50,7 +50,7 @@ def restored(group_id: str, metadata: GroupMetadata | None) -> ClassicGroup:
         return ClassicGroup(group_id, subscribed=None)
     group = ClassicGroup(
         group_id,
-        state=GroupState.STABLE if metadata.members else GroupState.EMPTY,
+        state=ClassicGroupState.STABLE if metadata.members else ClassicGroupState.EMPTY,
         state_timestamp=metadata.current_state_timestamp,
         generation_id=metadata.generation,
         protocol_type=metadata.protocol_type or None,
@@ -63,8 +63,8 @@ def restored(group_id: str, metadata: GroupMetadata | None) -> ClassicGroup:
     return group
 
 
-def _restored_member(written: GroupMember, protocol_name: str) -> Member:
-    return Member(
+def _restored_member(written: GroupMember, protocol_name: str) -> ClassicMember:
+    return ClassicMember(
         member_id=written.member_id,
         group_instance_id=written.group_instance_id,
         client_id=written.client_id,

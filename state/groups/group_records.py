@@ -43,7 +43,7 @@ class OffsetRow(NamedTuple):
     value: OffsetValue | None
 
 
-class Member(NamedTuple):
+class GroupRowMember(NamedTuple):
     """A member. `owned` is None where the assignment is not one of topics and partitions."""
 
     member_id: str
@@ -58,7 +58,7 @@ class ClassicRow(NamedTuple):
 
     group: str
     generation: int | None
-    members: tuple[Member, ...]
+    members: tuple[GroupRowMember, ...]
 
 
 class EpochRow(NamedTuple):
@@ -73,7 +73,7 @@ class MemberRow(NamedTuple):
 
     group: str
     member_id: str
-    member: Member | None
+    member: GroupRowMember | None
 
 
 class AssignmentRow(NamedTuple):
@@ -107,8 +107,8 @@ class OtherRow(NamedTuple):
     kind: int
 
 
-OfGroup = ClassicRow | EpochRow | MemberRow | AssignmentRow | TasksRow | TopologyRow
-Row = OffsetRow | OfGroup | OtherRow
+GroupRow = ClassicRow | EpochRow | MemberRow | AssignmentRow | TasksRow | TopologyRow
+Row = OffsetRow | GroupRow | OtherRow
 
 
 def decode(key: bytes, value: bytes | None) -> Row:
@@ -148,7 +148,7 @@ def _classic(names: list[str], value: bytes | None) -> ClassicRow:
     return ClassicRow(group, generation, tuple(members))
 
 
-def _classic_member(reader: Reader, version: int, protocol_type: str) -> Member:
+def _classic_member(reader: Reader, version: int, protocol_type: str) -> GroupRowMember:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
@@ -158,7 +158,7 @@ def _classic_member(reader: Reader, version: int, protocol_type: str) -> Member:
     assignment = reader.bytes_()
     reader.tags()
     owned = _owned(assignment) if protocol_type == CONSUMER else None
-    return Member(member_id, instance_id, client_id, client_host, owned)
+    return GroupRowMember(member_id, instance_id, client_id, client_host, owned)
 
 
 def _owned(assignment: bytes) -> frozenset[Partition] | None:
@@ -188,7 +188,9 @@ def _member(names: list[str], value: bytes | None) -> MemberRow:
     instance_id, _rack = reader.nullable_string(), reader.nullable_string()
     client_id, client_host = reader.string(), reader.string()
     return MemberRow(
-        group, member_id, Member(member_id, instance_id, client_id, client_host, frozenset())
+        group,
+        member_id,
+        GroupRowMember(member_id, instance_id, client_id, client_host, frozenset()),
     )
 
 
@@ -199,7 +201,7 @@ def _share_member(names: list[str], value: bytes | None) -> MemberRow:
     reader = _flexible(value)
     reader.nullable_string()  # its rack
     client_id, client_host = reader.string(), reader.string()
-    member = Member(member_id, None, client_id, client_host, frozenset())
+    member = GroupRowMember(member_id, None, client_id, client_host, frozenset())
     return MemberRow(group, member_id, member)
 
 

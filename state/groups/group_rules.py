@@ -16,10 +16,10 @@ from brokertwin.state.core.records import (
     Record,
 )
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, GroupState
+from brokertwin.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, ClassicGroupState
 
 
-class Commit(msgspec.Struct):
+class OffsetCommitCheck(msgspec.Struct):
     """Who commits what, as the coordinator of a group of any kind looks at it.
 
     Attributes:
@@ -50,14 +50,14 @@ def access_error(broker: Broker, request: Request, group_id: str) -> Error:
     return coordinators.group_error(broker, group_id)
 
 
-def drawn_id(request: Request) -> str:
+def new_member_id(request: Request) -> str:
     """An id for a member that has drawn none: the one chosen, or one that the nonce gives."""
     return request.choices.member_id or topics.derive_uuid(request.nonce, "member")
 
 
-def commit_error(group: ClassicGroup, commit: Commit) -> Error:
+def commit_error(group: ClassicGroup, commit: OffsetCommitCheck) -> Error:
     """Why a group does not take offsets: 82, 25, 22, 27, or NONE."""
-    is_empty = group.state is GroupState.EMPTY
+    is_empty = group.state is ClassicGroupState.EMPTY
     if commit.generation < 0 and is_empty:
         return NONE
     if commit.generation >= 0 or commit.member_id or commit.group_instance_id is not None:
@@ -68,7 +68,7 @@ def commit_error(group: ClassicGroup, commit: Commit) -> Error:
             return Error.ILLEGAL_GENERATION
     elif not commit.is_transactional and not is_empty:
         return Error.UNKNOWN_MEMBER_ID
-    if not commit.is_transactional and group.state is GroupState.COMPLETING_REBALANCE:
+    if not commit.is_transactional and group.state is ClassicGroupState.COMPLETING_REBALANCE:
         return Error.REBALANCE_IN_PROGRESS
     return NONE
 
@@ -80,12 +80,12 @@ def fetch_error(_group: ClassicGroup, _member_id: str | None, _member_epoch: int
 
 def delete_error(group: ClassicGroup) -> Error:
     """Why a group cannot be deleted: NON_EMPTY_GROUP, or NONE."""
-    return NONE if group.state is GroupState.EMPTY else Error.NON_EMPTY_GROUP
+    return NONE if group.state is ClassicGroupState.EMPTY else Error.NON_EMPTY_GROUP
 
 
 def delete_offsets_error(group: ClassicGroup) -> Error:
     """Why no offset of a group can be deleted: members that are no consumers, or NONE."""
-    is_open = group.state is GroupState.EMPTY or group.protocol_type == CONSUMER
+    is_open = group.state is ClassicGroupState.EMPTY or group.protocol_type == CONSUMER
     return NONE if is_open else Error.NON_EMPTY_GROUP
 
 
@@ -104,10 +104,10 @@ def kept_since(group: ClassicGroup, commit_timestamp: int) -> int | None:
     """
     if group.protocol_type is None:
         return commit_timestamp
-    if group.state is GroupState.EMPTY:
+    if group.state is ClassicGroupState.EMPTY:
         is_timed = group.state_timestamp != NO_TIME
         return group.state_timestamp if is_timed else commit_timestamp
-    is_read = group.protocol_type == CONSUMER and group.state is GroupState.STABLE
+    is_read = group.protocol_type == CONSUMER and group.state is ClassicGroupState.STABLE
     return commit_timestamp if is_read else None
 
 

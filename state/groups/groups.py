@@ -58,18 +58,18 @@ _HEARTBEAT, _SESSION, _REBALANCE = "heartbeat/", "session/", "rebalance/"
 _REJOIN, _RESYNC = "join/", "sync/"
 
 
-class WrittenGroup(msgspec.Struct, tag_field="type", tag="classic"):
+class StoredClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
     """A classic group as it was last written; one that only commits has no metadata."""
 
     group_id: str
     metadata: GroupMetadata | None = None
 
 
-Written = WrittenGroup | ConsumerGroup | ShareGroup | StreamsGroup
+StoredGroup = StoredClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 """What is durable of a group of any kind."""
 
-WRITTEN = cast("type[Written]", cast(Any, Written))
-"""`Written` as a table's type of items: msgspec decodes a union by its tag."""
+STORED_GROUP = cast("type[StoredGroup]", cast(Any, StoredGroup))
+"""`StoredGroup` as a table's type of items: msgspec decodes a union by its tag."""
 
 
 def find(broker: Broker, group_id: str) -> Group | None:
@@ -81,41 +81,41 @@ def find(broker: Broker, group_id: str) -> Group | None:
 
 def all_groups(broker: Broker) -> list[Group]:
     """Every group that the broker coordinates, to be read only, by id."""
-    found = [find(broker, group_id) for group_id in written_ids(broker.tables, broker.id)]
+    found = [find(broker, group_id) for group_id in stored_ids(broker.tables, broker.id)]
     return [group for group in found if group is not None]
 
 
-def shown(broker: Broker, group_id: str) -> Group | None:
+def find_if_stored(broker: Broker, group_id: str) -> Group | None:
     """The group, to be read only, where something is written of it: what is told of groups."""
-    is_written = written(broker.tables.groups, broker.id, group_id) is not None
+    is_written = find_stored(broker.tables.groups, broker.id, group_id) is not None
     return find(broker, group_id) if is_written else None
 
 
-def held(broker: Broker) -> list[Group]:
+def all_with_unwritten(broker: Broker) -> list[Group]:
     """`all_groups`, and those of which nothing is written."""
-    ids = {*written_ids(broker.tables, broker.id), *living_ids(broker.tables, broker.id)}
+    ids = {*stored_ids(broker.tables, broker.id), *live_ids(broker.tables, broker.id)}
     found = [find(broker, group_id) for group_id in sorted(ids)]
     return [group for group in found if group is not None]
 
 
-def begin(broker: Broker, group_id: str) -> None:
+def create_unwritten(broker: Broker, group_id: str) -> None:
     """A group is there of which nothing is written: its first commit has stored no offset."""
     group = restored(group_id, None)
     group.is_kept = True
     save(broker.tables, broker.id, group)
 
 
-def known(tables: Tables, broker: int, group_id: str) -> Group | None:
+def find_in_tables(tables: Tables, broker: int, group_id: str) -> Group | None:
     """`find`, for those who have the tables alone."""
-    return living(tables, broker, group_id) or _restored(tables, broker, group_id)
+    return find_live(tables, broker, group_id) or _restored(tables, broker, group_id)
 
 
-def living(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
+def find_live(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
     """The classic group as it lives, to be read only; None where only records know it."""
     return tables.sessions.get(_live_key(broker, group_id), ClassicGroup)
 
 
-def living_ids(tables: Tables, broker: int) -> list[str]:
+def live_ids(tables: Tables, broker: int) -> list[str]:
     """The ids of the classic groups that live at a broker, sorted by their keys."""
     return _ids(tables.sessions, _live_key(broker, ""))
 
@@ -126,7 +126,7 @@ def timed_ids(tables: Tables, broker: int) -> list[str]:
     return sorted({timer_of(name)[0] for name in names})
 
 
-def written_ids(tables: Tables, broker: int) -> list[str]:
+def stored_ids(tables: Tables, broker: int) -> list[str]:
     """The ids of the groups that a broker coordinates, sorted."""
     return sorted(_ids(tables.groups, _written_key(broker, "")))
 
@@ -147,7 +147,7 @@ def save(tables: Tables, broker: int, group: ClassicGroup) -> None:
 
 def unload(tables: Tables, broker: int, group_id: str) -> None:
     """Lets a classic group live no more; what is written of it stays."""
-    group = living(tables, broker, group_id)
+    group = find_live(tables, broker, group_id)
     if group is None:
         return
     heartbeats = [heartbeat(member_id) for member_id in [*group.members, *group.pending]]
@@ -168,22 +168,22 @@ def drop(tables: Tables, broker: int, group_id: str) -> None:
     tables.groups.drop(_written_key(broker, group_id))
 
 
-def written(table: Table, broker: int, group_id: str) -> Written | None:
+def find_stored(table: Table, broker: int, group_id: str) -> StoredGroup | None:
     """What is written of a group, in the table `groups`."""
-    return table.get(_written_key(broker, group_id), WRITTEN)
+    return table.get(_written_key(broker, group_id), STORED_GROUP)
 
 
-def change_written(table: Table, broker: int, group_id: str, kind: type[Modern]) -> Modern:
+def change_stored(table: Table, broker: int, group_id: str, kind: type[Modern]) -> Modern:
     """A group of this kind for changing by a record; one of mere offsets gives it its place."""
     key = _written_key(broker, group_id)
-    if not isinstance(table.get(key, WRITTEN), kind):
+    if not isinstance(table.get(key, STORED_GROUP), kind):
         table.put(key, kind(group_id))
-    group = table.change(key, WRITTEN)
+    group = table.change(key, STORED_GROUP)
     assert isinstance(group, kind), group_id
     return group
 
 
-def drop_written(table: Table, broker: int, group_id: str) -> None:
+def drop_stored(table: Table, broker: int, group_id: str) -> None:
     """Forgets what is written of a consumer group; a classic one may live in its place already."""
     table.drop(_written_key(broker, group_id))
 
@@ -191,12 +191,12 @@ def drop_written(table: Table, broker: int, group_id: str) -> None:
 def ensure(table: Table, broker: int, group_id: str) -> None:
     """A group that has offsets is there, without members at first; `table` is `groups`."""
     if _written_key(broker, group_id) not in table:
-        table.put(_written_key(broker, group_id), WrittenGroup(group_id))
+        table.put(_written_key(broker, group_id), StoredClassicGroup(group_id))
 
 
-def apply_written(tables: Tables, broker: int, record: GroupMetadataWritten) -> None:
+def apply_metadata(tables: Tables, broker: int, record: GroupMetadataWritten) -> None:
     """Stores what is new of a group."""
-    stored = WrittenGroup(record.group_id, record.metadata)
+    stored = StoredClassicGroup(record.group_id, record.metadata)
     tables.groups.put(_written_key(broker, record.group_id), stored)
 
 
@@ -239,7 +239,7 @@ def resync(member_id: str) -> str:
     return _RESYNC + escape(member_id)
 
 
-def is_timed(tables: Tables, broker: int, group_id: str, timer: str) -> bool:
+def has_timer(tables: Tables, broker: int, group_id: str, timer: str) -> bool:
     """Whether a timer of a group runs."""
     return waiting.timer_of(tables.waiting, _timer_name(broker, group_id, timer)) is not None
 
@@ -255,14 +255,14 @@ def timer_of(name: str) -> tuple[str, str]:
     return unescape(group_id), timer
 
 
-def silent_member(timer: str) -> str | None:
+def heartbeat_member(timer: str) -> str | None:
     """The member that a heartbeat's timer is of; None for the other timers."""
     if not timer.startswith(_HEARTBEAT):
         return None
     return unescape(timer.removeprefix(_HEARTBEAT))
 
 
-def late_member(timer: str) -> str:
+def timer_member(timer: str) -> str:
     """The member of a consumer group that a timer is of."""
     kind, _, member = timer.partition("/")
     assert f"{kind}/" in (_SESSION, _REBALANCE, _REJOIN, _RESYNC), timer
@@ -270,8 +270,8 @@ def late_member(timer: str) -> str:
 
 
 def _restored(tables: Tables, broker: int, group_id: str) -> Group | None:
-    stored = written(tables.groups, broker, group_id)
-    if isinstance(stored, WrittenGroup):
+    stored = find_stored(tables.groups, broker, group_id)
+    if isinstance(stored, StoredClassicGroup):
         return restored(group_id, stored.metadata)
     return stored
 

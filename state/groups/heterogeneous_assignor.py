@@ -11,16 +11,16 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups.assignments import GroupSpec, Target, TargetCopy
 
 ROUNDS_MAX = 16
-NOBODY = -1
+UNASSIGNED = -1
 
 
 def assign(spec: GroupSpec) -> dict[str, Target]:
     """What each member is assigned; nobody where nothing is subscribed to."""
-    builder = _Builder(spec)
+    builder = _HeterogeneousBuilder(spec)
     return builder.build() if builder.subscribers else {}
 
 
-class _Builder:
+class _HeterogeneousBuilder:
     """One assignment. Members go by their place in the group, 0 and up.
 
     Attributes:
@@ -38,7 +38,8 @@ class _Builder:
             for topic_id in subscriber.topics:
                 self.subscribers.setdefault(topic_id, []).append(index)
         self.owners = {
-            topic_id: [NOBODY] * spec.partition_counts[topic_id] for topic_id in self.subscribers
+            topic_id: [UNASSIGNED] * spec.partition_counts[topic_id]
+            for topic_id in self.subscribers
         }
 
     def build(self) -> dict[str, Target]:
@@ -73,7 +74,7 @@ class _Builder:
 
     def _assign_rest(self) -> None:
         rest = {
-            topic_id: [at for at, owner in enumerate(owners) if owner == NOBODY]
+            topic_id: [at for at, owner in enumerate(owners) if owner == UNASSIGNED]
             for topic_id, owners in self.owners.items()
         }
         for topic_id in self._in_order([topic_id for topic_id in rest if rest[topic_id]]):
@@ -84,12 +85,12 @@ class _Builder:
     def _balance(self) -> None:
         """Moves partitions until a whole round has moved none since the last move."""
         topic_ids = self._in_order([each for each in self.subscribers if self._is_shared(each)])
-        last = NOBODY
+        last = UNASSIGNED
         for _ in range(ROUNDS_MAX):
             for at, topic_id in enumerate(topic_ids):
                 if at == last:
                     return
-                if self._balance_topic(topic_id) or last == NOBODY:
+                if self._balance_topic(topic_id) or last == UNASSIGNED:
                     last = at
 
     def _is_shared(self, topic_id: Uuid) -> bool:
@@ -106,10 +107,10 @@ class _Builder:
         moved = 0
         while not balancer.is_balanced():
             most_loaded = balancer.next_most_loaded()
-            while most_loaded != NOBODY and not owned.get(most_loaded):
+            while most_loaded != UNASSIGNED and not owned.get(most_loaded):
                 balancer.exclude_most_loaded()
                 most_loaded = balancer.next_most_loaded()
-            if most_loaded == NOBODY:
+            if most_loaded == UNASSIGNED:
                 break
             partition = owned[most_loaded].pop()
             least_loaded = balancer.next_least_loaded()
@@ -121,7 +122,7 @@ class _Builder:
 
     def _give(self, topic_id: Uuid, partition: int, index: int) -> None:
         former = self.owners[topic_id][partition]
-        if former != NOBODY:
+        if former != UNASSIGNED:
             self._targets[former].remove(topic_id, partition)
             self.sizes[former] -= 1
         share = -(-len(self.owners[topic_id]) // len(self.subscribers[topic_id]))
@@ -172,7 +173,7 @@ class _Balancer:
                 self._most_start -= 1
             self._next_most = self._most_end - 1
         if self._next_most < 0:
-            return NOBODY
+            return UNASSIGNED
         self._next_most -= 1
         return self._members[self._next_most + 1]
 

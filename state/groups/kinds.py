@@ -31,7 +31,7 @@ from brokertwin.state.groups import (
 )
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.consumer_group import ConsumerGroup
-from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.group_rules import OffsetCommitCheck
 from brokertwin.state.groups.groups import Group
 from brokertwin.state.groups.share_group import SHARE as SHARE_NAME
 from brokertwin.state.groups.share_group import ShareGroup
@@ -39,7 +39,7 @@ from brokertwin.state.groups.streams_group import STREAMS as STREAMS_NAME
 from brokertwin.state.groups.streams_group import StreamsGroup
 
 
-class Kind(NamedTuple):
+class GroupKind(NamedTuple):
     """What a kind of groups does.
 
     Attributes:
@@ -66,7 +66,7 @@ class Kind(NamedTuple):
     load: Callable[[Broker, str], None]
     unload: Callable[[Broker, str], list[LateAnswer]]
     check: Callable[[Any, set[str]], Violations]
-    commit_error: Callable[[Any, Commit], Error]
+    commit_error: Callable[[Any, OffsetCommitCheck], Error]
     fetch_error: Callable[[Any, str | None, int], Error]
     delete_error: Callable[[Any], Error]
     delete_offsets_error: Callable[[Any], Error]
@@ -77,7 +77,7 @@ class Kind(NamedTuple):
     may_expire: bool = True
 
 
-CLASSIC = Kind(
+CLASSIC = GroupKind(
     name="classic",
     fire=group_coordinator.fire,
     expire=group_coordinator.expire,
@@ -93,7 +93,7 @@ CLASSIC = Kind(
     tombstones=group_rules.tombstones,
 )
 
-CONSUMER = Kind(
+CONSUMER = GroupKind(
     name="consumer",
     fire=consumer_rules.fire,
     expire=consumer_rules.expire,
@@ -110,7 +110,7 @@ CONSUMER = Kind(
     member_tombstones=consumer_group_records.member_tombstones,
 )
 
-SHARE = Kind(
+SHARE = GroupKind(
     name=SHARE_NAME,
     fire=share_rules.fire,
     expire=share_rules.expire,
@@ -128,7 +128,7 @@ SHARE = Kind(
     may_expire=False,
 )
 
-STREAMS = Kind(
+STREAMS = GroupKind(
     name=STREAMS_NAME,
     fire=streams_rules.fire,
     expire=streams_rules.expire,
@@ -145,7 +145,7 @@ STREAMS = Kind(
     member_tombstones=streams_group_records.member_tombstones,
 )
 
-KINDS: dict[type, Kind] = {
+KINDS: dict[type, GroupKind] = {
     ClassicGroup: CLASSIC,
     ConsumerGroup: CONSUMER,
     ShareGroup: SHARE,
@@ -154,7 +154,7 @@ KINDS: dict[type, Kind] = {
 """The kind of each struct of `groups.Group`."""
 
 
-def kind_of(group: Group) -> Kind:
+def kind_of(group: Group) -> GroupKind:
     """The kind of a group."""
     return KINDS[type(group)]
 
@@ -185,18 +185,18 @@ def load(broker: Broker, group_id: str) -> None:
 def loaded_ids(broker: Broker) -> list[str]:
     """The ids of the groups that live at a broker or have timers there, sorted."""
     tables = broker.tables
-    living = groups.living_ids(tables, broker.id)
+    living = groups.live_ids(tables, broker.id)
     live_streams = streams_live.ids(tables, broker.id)
     return sorted({*living, *live_streams, *groups.timed_ids(tables, broker.id)})
 
 
 def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
     """Lets go of a group whose records another coordinator has by now."""
-    is_classic = groups.living(broker.tables, broker.id, group_id) is not None
+    is_classic = groups.find_live(broker.tables, broker.id, group_id) is not None
     return (CLASSIC if is_classic else STREAMS).unload(broker, group_id)
 
 
-def all_tombstones(broker: Broker) -> list[Record]:
+def tombstones_of_all(broker: Broker) -> list[Record]:
     """What takes back all that a broker has written of groups: their topic goes."""
     table, gone = broker.tables.groups, list[Record]()
     for group in groups.all_groups(broker):

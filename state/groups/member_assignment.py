@@ -18,13 +18,13 @@ import msgspec
 
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups.assignments import Assigned, Target
-from brokertwin.state.groups.consumer_group import ConsumerMember, MemberState
+from brokertwin.state.groups.consumer_group import ConsumerMember, ConsumerMemberState
 
 Owned = dict[Uuid, list[int]]
 """What a member says it owns."""
 
 
-class Way(NamedTuple):
+class ReconcileInput(NamedTuple):
     """What a member is under way to.
 
     Attributes:
@@ -44,14 +44,14 @@ class Way(NamedTuple):
     has_owner: Callable[[Uuid, int], bool]
 
 
-def next_step(member: ConsumerMember, way: Way) -> ConsumerMember:
+def next_step(member: ConsumerMember, way: ReconcileInput) -> ConsumerMember:
     """The member after a heartbeat; the same one where it has to wait, or is there."""
-    if member.state is MemberState.STABLE and member.member_epoch == way.epoch:
-        return _without_others(member, way) if way.has_subscription_changed else member
-    is_waiting = member.state is MemberState.UNREVOKED_PARTITIONS
+    if member.state is ConsumerMemberState.STABLE and member.member_epoch == way.epoch:
+        return _without_unsubscribed(member, way) if way.has_subscription_changed else member
+    is_waiting = member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
     if is_waiting and _owns(way.owned, member.pending_revocation):
-        return _without_others(member, way) if way.has_subscription_changed else member
-    return _towards(member, way)
+        return _without_unsubscribed(member, way) if way.has_subscription_changed else member
+    return _reconcile(member, way)
 
 
 def _owns(owned: Owned | None, revoked: Assigned) -> bool:
@@ -65,7 +65,7 @@ def _owns(owned: Owned | None, revoked: Assigned) -> bool:
     )
 
 
-def _without_others(member: ConsumerMember, way: Way) -> ConsumerMember:
+def _without_unsubscribed(member: ConsumerMember, way: ReconcileInput) -> ConsumerMember:
     """Takes away the topics to which the member subscribes no more."""
     kept = {t: epochs for t, epochs in member.assigned.items() if t in way.topic_ids}
     if len(kept) == len(member.assigned):
@@ -77,11 +77,11 @@ def _without_others(member: ConsumerMember, way: Way) -> ConsumerMember:
     member = msgspec.structs.replace(member.in_epoch(member.member_epoch), assigned=kept)
     if not _owns(way.owned, revoked):
         return member
-    state = MemberState.UNREVOKED_PARTITIONS
+    state = ConsumerMemberState.UNREVOKED_PARTITIONS
     return msgspec.structs.replace(member, state=state, pending_revocation=revoked)
 
 
-def _towards(member: ConsumerMember, way: Way) -> ConsumerMember:
+def _reconcile(member: ConsumerMember, way: ReconcileInput) -> ConsumerMember:
     """Keeps what is in the target, gives back what is not, gets what is free."""
     kept: Assigned = {}
     revoked: Assigned = {}
@@ -99,7 +99,7 @@ def _towards(member: ConsumerMember, way: Way) -> ConsumerMember:
     if revoked and _owns(way.owned, revoked):
         return msgspec.structs.replace(
             member.in_epoch(member.member_epoch),
-            state=MemberState.UNREVOKED_PARTITIONS,
+            state=ConsumerMemberState.UNREVOKED_PARTITIONS,
             assigned=kept,
             pending_revocation=revoked,
         )
@@ -107,7 +107,9 @@ def _towards(member: ConsumerMember, way: Way) -> ConsumerMember:
         kept[topic_id] = {**kept.get(topic_id, {}), **epochs}
     return msgspec.structs.replace(
         member.in_epoch(way.epoch),
-        state=MemberState.UNRELEASED_PARTITIONS if is_unreleased else MemberState.STABLE,
+        state=ConsumerMemberState.UNRELEASED_PARTITIONS
+        if is_unreleased
+        else ConsumerMemberState.STABLE,
         assigned=kept,
         pending_revocation={},
     )

@@ -66,7 +66,7 @@ def expired_nodes(controller: Controller) -> list[Record]:
     """The tombstones of the offsets in ZooKeeper that are too old; it knows no members."""
     return [
         OffsetDeleted(group_id, topic, partition)
-        for group_id in groups.written_ids(controller.tables, controller.id)
+        for group_id in groups.stored_ids(controller.tables, controller.id)
         for topic, partition, offset in _offsets(controller, group_id)
         if _is_over(controller, offset, offset.commit_timestamp)
     ]

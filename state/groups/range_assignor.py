@@ -53,7 +53,7 @@ def _take(spec: GroupSpec, member_id: str, topics: dict[Uuid, _Topic]) -> Target
     return {topic_id: target[topic_id] for topic_id in target}
 
 
-def member_place(member_id: str, instance_id: str | None) -> tuple[bool, bytes]:
+def member_sort_key(member_id: str, instance_id: str | None) -> tuple[bool, bytes]:
     """A member's place: static ones first by instance id, others by id, as Java compares."""
     name = member_id if instance_id is None else instance_id
     return instance_id is None, name.encode("utf-16-be")
@@ -62,4 +62,4 @@ def member_place(member_id: str, instance_id: str | None) -> tuple[bool, bytes]:
 def _in_order(spec: GroupSpec) -> list[str]:
     """The members by their places."""
     members = spec.members
-    return sorted(members, key=lambda each: member_place(each, members[each].instance_id))
+    return sorted(members, key=lambda each: member_sort_key(each, members[each].instance_id))

@@ -29,7 +29,7 @@ class ShareGroupState(StrEnum):
     STABLE = "Stable"
 
 
-class ShareMember(msgspec.Struct, frozen=True):
+class ShareGroupMember(msgspec.Struct, frozen=True):
     """A member; `subscribed_topic_names` are sorted, `assigned` is in Kafka's order."""
 
     member_id: str
@@ -60,7 +60,7 @@ class ShareGroup(msgspec.Struct, tag_field="type", tag="share"):
     metadata_hash: int = 0
     assignment_epoch: int = FIRST_EPOCH
     assignment_timestamp: int = 0
-    members: dict[str, ShareMember] = {}
+    members: dict[str, ShareGroupMember] = {}
     target: dict[str, Target] = {}
     most_members: int = 0
     subscribers: dict[str, int] = {}
@@ -82,25 +82,25 @@ class ShareGroup(msgspec.Struct, tag_field="type", tag="share"):
         """A share group has no members of other protocols."""
         return Error.UNKNOWN_MEMBER_ID
 
-    def in_order(self) -> list[ShareMember]:
+    def in_order(self) -> list[ShareGroupMember]:
         """The members in the order in which Kafka goes through them."""
         return [self.members[each] for each in timeline_order(self.members, self.most_members)]
 
-    def put(self, member: ShareMember) -> None:
+    def put(self, member: ShareGroupMember) -> None:
         """Takes a member in, or what is new of it."""
         former = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self.most_members = max(self.most_members, len(self.members))
-        self.subscribers = with_change(self.subscribers, former, member)
+        self.subscribers = updated_subscribers(self.subscribers, former, member)
 
     def remove(self, member_id: str) -> None:
         """Forgets a member."""
         former = self.members.pop(member_id)
-        self.subscribers = with_change(self.subscribers, former, None)
+        self.subscribers = updated_subscribers(self.subscribers, former, None)
 
 
-def with_change(
-    counts: dict[str, int], former: ShareMember | None, new: ShareMember | None
+def updated_subscribers(
+    counts: dict[str, int], former: ShareGroupMember | None, new: ShareGroupMember | None
 ) -> dict[str, int]:
     """The subscribers of each topic once a member has taken the place of another, or of none."""
     changed = dict(counts)

@@ -38,23 +38,23 @@ from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups import groups, simple_assignor, target_assignment
 from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Refused
-from brokertwin.state.groups.share_group import ShareGroup, ShareMember, with_change
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
+from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember, updated_subscribers
 from brokertwin.state.groups.share_group_records import (
     current_assignment,
     member_metadata,
     member_tombstones,
 )
-from brokertwin.state.groups.share_states import Places, initializations, partitions_of
+from brokertwin.state.groups.share_states import Places, initialize_requests, partitions_of
 from brokertwin.state.share.state_bodies import (
     InitializeShareGroupStateRequest,
     ShareGroupStateResponse,
 )
 
-Known = TypeVar("Known")
+Value = TypeVar("Value")
 
 
-class Said(NamedTuple):
+class ShareHeartbeat(NamedTuple):
     """What a heartbeat says; None where it says nothing new."""
 
     member_id: str
@@ -65,24 +65,24 @@ class Said(NamedTuple):
     client_host: str
 
 
-class Beat(NamedTuple):
+class ShareHeartbeatResult(NamedTuple):
     """What a heartbeat came to: the member before and after it."""
 
-    before: ShareMember
-    after: ShareMember
+    before: ShareGroupMember
+    after: ShareGroupMember
 
 
-def find(broker: Broker, group_id: str, member_epoch: int) -> "ShareGroupCoordinator | Refused":
+def find(broker: Broker, group_id: str, member_epoch: int) -> "ShareGroupCoordinator | Rejection":
     """The coordinator of a heartbeat's group: a new one for who joins."""
     group = groups.find(broker, group_id)
     if isinstance(group, ShareGroup):
         return ShareGroupCoordinator(broker, group)
     if group is not None:
-        return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
     if member_epoch == JOIN_EPOCH:
         return ShareGroupCoordinator(broker, ShareGroup(group_id))
     what = "Group" if member_epoch < JOIN_EPOCH else "Share group"
-    return Refused(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+    return Rejection(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
 
 
 class ShareGroupCoordinator:
@@ -100,32 +100,32 @@ class ShareGroupCoordinator:
         self.records: list[Record] = []
         self.messages: list[Message] = []
 
-    def heartbeat(self, said: Said) -> Beat | Refused:
+    def heartbeat(self, said: ShareHeartbeat) -> ShareHeartbeatResult | Rejection:
         """A member joins, or is still there."""
         group = self.group
         max_size = group_configs.share_max_size(self._broker)
         if len(group.members) >= max_size and said.member_id not in group.members:
             limit = f"The share group has reached its maximum capacity of {max_size} members."
-            return Refused(Error.GROUP_MAX_SIZE_REACHED, limit)
+            return Rejection(Error.GROUP_MAX_SIZE_REACHED, limit)
         before = group.members.get(said.member_id)
         if before is None and said.member_epoch != JOIN_EPOCH:
             return self._unknown(said.member_id)
-        before = before or ShareMember(said.member_id)
+        before = before or ShareGroupMember(said.member_id)
         fenced = _fenced(before, said.member_epoch)
         if fenced is not None:
             return fenced
         after = _updated(before, said)
         if after != before:
             self.records.append(member_metadata(group.group_id, after))
-        counts = with_change(group.subscribers, before, after)
+        counts = updated_subscribers(group.subscribers, before, after)
         group_epoch = self._update_group_epoch(before, after, counts)
         epoch, target = self._update_target(after, group_epoch, counts)
         after = self._reconcile(after, epoch, target, is_bumped=group_epoch > group.group_epoch)
         self.expect(after.member_id)
         self._initialize(group_epoch, counts)
-        return Beat(before, after)
+        return ShareHeartbeatResult(before, after)
 
-    def leave(self, member_id: str) -> Refused | None:
+    def leave(self, member_id: str) -> Rejection | None:
         """A member leaves."""
         member = self.group.members.get(member_id)
         if member is None:
@@ -133,11 +133,11 @@ class ShareGroupCoordinator:
         self.fence([member])
         return None
 
-    def fence(self, members: list[ShareMember]) -> None:
+    def fence(self, members: list[ShareGroupMember]) -> None:
         """Forgets members, each with a new group epoch; others get what they had."""
         counts, epoch = self.group.subscribers, self.group.group_epoch
         for member in members:
-            counts, epoch = with_change(counts, member, None), epoch + 1
+            counts, epoch = updated_subscribers(counts, member, None), epoch + 1
             metadata_hash = target_assignment.metadata_hash(self._broker, counts)
             self.records += member_tombstones(self.group.group_id, member.member_id)
             self.records.append(
@@ -160,12 +160,12 @@ class ShareGroupCoordinator:
         timer = groups.session(member_id)
         groups.set_timer(tables, broker, self.group.group_id, timer, deadline)
 
-    def _unknown(self, member_id: str) -> Refused:
+    def _unknown(self, member_id: str) -> Rejection:
         unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
-        return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+        return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
 
     def _update_group_epoch(
-        self, before: ShareMember, after: ShareMember, counts: dict[str, int]
+        self, before: ShareGroupMember, after: ShareGroupMember, counts: dict[str, int]
     ) -> int:
         group = self.group
         is_bumped = before.subscribed_topic_names != after.subscribed_topic_names
@@ -192,7 +192,7 @@ class ShareGroupCoordinator:
         )
 
     def _update_target(
-        self, after: ShareMember, group_epoch: int, counts: dict[str, int]
+        self, after: ShareGroupMember, group_epoch: int, counts: dict[str, int]
     ) -> tuple[int, Target]:
         """The epoch of the target assignment, and what it gives the member."""
         group, now = self.group, self._broker.now
@@ -212,10 +212,10 @@ class ShareGroupCoordinator:
         )
         return group_epoch, targets[after.member_id]
 
-    def _targets(self, after: ShareMember, counts: dict[str, int]) -> dict[str, Target]:
+    def _targets(self, after: ShareGroupMember, counts: dict[str, int]) -> dict[str, Target]:
         """What each member is to have, with the one that asks as it is now."""
         group = self.group
-        members: JavaMap[str, ShareMember] = JavaMap(java_hash)
+        members: JavaMap[str, ShareGroupMember] = JavaMap(java_hash)
         for each in group.in_order():
             members[each.member_id] = each
         members[after.member_id] = after
@@ -231,7 +231,7 @@ class ShareGroupCoordinator:
         computed = simple_assignor.assign(spec)
         return {each: computed.get(each, {}) for each in subscribers}
 
-    def _subscriber(self, member: ShareMember) -> Subscriber:
+    def _subscriber(self, member: ShareGroupMember) -> Subscriber:
         names = member.topics_in_order()
         topics = [topic for topic in map(self._broker.topic_by_name, names) if topic is not None]
         target = self.group.target.get(member.member_id, {})
@@ -243,8 +243,8 @@ class ShareGroupCoordinator:
         return len(topic.partitions)
 
     def _reconcile(
-        self, member: ShareMember, epoch: int, target: Target, *, is_bumped: bool
-    ) -> ShareMember:
+        self, member: ShareGroupMember, epoch: int, target: Target, *, is_bumped: bool
+    ) -> ShareGroupMember:
         """The member at its target, as far as it subscribes to the topics in it."""
         if member.member_epoch == epoch and not is_bumped:
             return member
@@ -279,9 +279,9 @@ class ShareGroupCoordinator:
         if not missing:
             return
         self.begin_states(missing)
-        self.messages += initializations(self._broker, group.group_id, group_epoch, missing)
+        self.messages += initialize_requests(self._broker, group.group_id, group_epoch, missing)
 
-    def initialized(self, places: Places) -> None:
+    def mark_initialized(self, places: Places) -> None:
         """The states of partitions are there: they can be assigned."""
         initializing, ready = dict(self.group.initializing), dict(self.group.initialized)
         for topic_id, partitions in places.items():
@@ -322,11 +322,13 @@ class ShareGroupCoordinator:
         )
         self.records.append(ShareGroupStatePartitionMetadataWritten(self.group.group_id, metadata))
 
-    def _there(self, states: dict[Uuid, Known]) -> dict[Uuid, Known]:
+    def _there(self, states: dict[Uuid, Value]) -> dict[Uuid, Value]:
         return {each: known for each, known in states.items() if self._broker.topic_by_id(each)}
 
 
-def initialized(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:
+def initialize_responded(
+    broker: Broker, message: Message, response: ShareGroupStateResponse
+) -> Decision:
     """A share coordinator has answered: its states are there, or not; the next one is asked."""
     body = message.body
     assert isinstance(body, InitializeShareGroupStateRequest), body
@@ -340,13 +342,13 @@ def initialized(broker: Broker, message: Message, response: ShareGroupStateRespo
                 ready.setdefault(topic.topic_id, []).append(result.partition)
     coordinator = ShareGroupCoordinator(broker, group)
     if ready:
-        coordinator.initialized(ready)
+        coordinator.mark_initialized(ready)
     missing = {
         topic_id: [each for each in asked.partitions if each not in ready.get(topic_id, [])]
         for topic_id, asked in group.initializing.items()
     }
     epoch, answered = group.group_epoch, message.receiver
-    messages = initializations(broker, body.group_id, epoch, missing, after=answered)
+    messages = initialize_requests(broker, body.group_id, epoch, missing, after=answered)
     return Decision(records=coordinator.records, messages=messages)
 
 
@@ -354,7 +356,7 @@ def _sets(target: Target) -> dict[Uuid, set[int]]:
     return {topic_id: set(partitions) for topic_id, partitions in target.items()}
 
 
-def _updated(member: ShareMember, said: Said) -> ShareMember:
+def _updated(member: ShareGroupMember, said: ShareHeartbeat) -> ShareGroupMember:
     """The member with what it says of itself."""
     names = said.topic_names
     return msgspec.structs.replace(
@@ -368,13 +370,13 @@ def _updated(member: ShareMember, said: Said) -> ShareMember:
     )
 
 
-def _fenced(member: ShareMember, epoch: int) -> Refused | None:
+def _fenced(member: ShareGroupMember, epoch: int) -> Rejection | None:
     """Why a member's epoch is not one that the group knows: the present one or the one before."""
     known, previous = member.member_epoch, member.previous_member_epoch
     if epoch in (JOIN_EPOCH, known) or (epoch < known and epoch == previous):
         return None
     size, rest = ("greater", "") if epoch > known else ("smaller", _previous(previous))
-    return Refused(
+    return Rejection(
         Error.FENCED_MEMBER_EPOCH,
         f"The share group member has a {size} member epoch ({epoch}) than the one known by the "
         f"group coordinator ({known}){rest}. The member must abandon all its partitions and "

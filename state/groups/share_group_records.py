@@ -19,12 +19,12 @@ from brokertwin.state.core.records import Record
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.assignments import in_hash_order
-from brokertwin.state.groups.consumer_group import LEAVE_EPOCH, MemberState
+from brokertwin.state.groups.consumer_group import LEAVE_EPOCH, ConsumerMemberState
 from brokertwin.state.groups.consumer_group_records import NO_ASSIGNMENT
-from brokertwin.state.groups.share_group import ShareGroup, ShareMember
+from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember
 
 
-def member_metadata(group_id: str, member: ShareMember) -> ShareGroupMemberMetadataWritten:
+def member_metadata(group_id: str, member: ShareGroupMember) -> ShareGroupMemberMetadataWritten:
     """What a member says of itself."""
     metadata = ShareMemberMetadata(
         rack_id=member.rack_id,
@@ -36,13 +36,13 @@ def member_metadata(group_id: str, member: ShareMember) -> ShareGroupMemberMetad
 
 
 def current_assignment(
-    group_id: str, member: ShareMember
+    group_id: str, member: ShareGroupMember
 ) -> ShareGroupCurrentMemberAssignmentWritten:
     """What a member has, and its epoch."""
     assignment = ShareMemberAssignment(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
-        state=MemberState.STABLE.value,
+        state=ConsumerMemberState.STABLE.value,
         assigned_partitions=member.assigned,
     )
     return ShareGroupCurrentMemberAssignmentWritten(group_id, member.member_id, assignment)
@@ -70,7 +70,7 @@ def tombstones(group: ShareGroup) -> list[Record]:
 def apply_metadata(tables: Tables, broker: int, record: ShareGroupMetadataWritten) -> None:
     """Stores a group epoch, or forgets the group."""
     if record.epoch is None:
-        groups.drop_written(tables.groups, broker, record.group_id)
+        groups.drop_stored(tables.groups, broker, record.group_id)
         return
     group = _group(tables, broker, record.group_id)
     group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
@@ -82,7 +82,7 @@ def apply_member(tables: Tables, broker: int, record: ShareGroupMemberMetadataWr
     if record.metadata is None:
         group.remove(record.member_id)
         return
-    member = group.members.get(record.member_id) or ShareMember(record.member_id)
+    member = group.members.get(record.member_id) or ShareGroupMember(record.member_id)
     group.put(msgspec.structs.replace(member, **msgspec.structs.asdict(record.metadata)))
 
 
@@ -113,7 +113,7 @@ def apply_current(
     """Stores what a member has; with the tombstone it has nothing and has left."""
     group = _group(tables, broker, record.group_id)
     assignment = record.assignment or ShareMemberAssignment(LEAVE_EPOCH, LEAVE_EPOCH, 0, {})
-    member = group.members.get(record.member_id) or ShareMember(record.member_id)
+    member = group.members.get(record.member_id) or ShareGroupMember(record.member_id)
     group.put(
         msgspec.structs.replace(
             member,
@@ -136,4 +136,4 @@ def apply_state_partitions(
 
 
 def _group(tables: Tables, broker: int, group_id: str) -> ShareGroup:
-    return groups.change_written(tables.groups, broker, group_id, ShareGroup)
+    return groups.change_stored(tables.groups, broker, group_id, ShareGroup)

@@ -15,7 +15,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups import groups, share_states
-from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
 from brokertwin.state.groups.share_states import Places
@@ -28,10 +28,10 @@ from brokertwin.state.share.state_bodies import (
     ShareGroupStateResponse,
 )
 
-NOBODY = -1
+NO_COORDINATOR = -1
 """No share coordinator has been asked yet."""
 
-WORDS: dict[Error, str] = {
+ERROR_MESSAGES: dict[Error, str] = {
     Error.UNKNOWN_SERVER_ERROR: (
         "The server experienced an unexpected error when processing the request."
     ),
@@ -61,7 +61,7 @@ Offsets = dict[Uuid, dict[int, int]]
 """Start offsets by topic id and partition."""
 
 
-class Answered(msgspec.Struct):
+class StatePersistResult(msgspec.Struct):
     """What share coordinators have said of a partition: an error, and Kafka's words for it."""
 
     error: int
@@ -79,23 +79,25 @@ def request_error(broker: Broker, request: Request, group_id: str, operation: Op
     return coordinators.group_error(broker, group_id)
 
 
-def empty_group(broker: Broker, group_id: str) -> ShareGroup | Refused | None:
+def empty_group(broker: Broker, group_id: str) -> ShareGroup | Rejection | None:
     """A share group without members, None where there is no such group, or a refusal: 68, 69."""
     group = groups.find(broker, group_id)
     if group is None:
         return None
     if not isinstance(group, ShareGroup):
-        return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
     if group.members:
-        return Refused(Error.NON_EMPTY_GROUP, "The group is not empty.")
+        return Rejection(Error.NON_EMPTY_GROUP, "The group is not empty.")
     return group
 
 
-def answers_in(response: ShareGroupStateResponse) -> dict[Uuid, dict[int, Answered]]:
+def results_by_partition(
+    response: ShareGroupStateResponse,
+) -> dict[Uuid, dict[int, StatePersistResult]]:
     """What a share coordinator says, by topic id and partition."""
     return {
         topic.topic_id: {
-            each.partition: Answered(each.error_code, each.error_message)
+            each.partition: StatePersistResult(each.error_code, each.error_message)
             for each in topic.partitions
         }
         for topic in response.results
@@ -105,25 +107,25 @@ def answers_in(response: ShareGroupStateResponse) -> dict[Uuid, dict[int, Answer
 # Offsets are set
 
 
-def begin(broker: Broker, group: ShareGroup, places: Places) -> list[Record]:
+def start_initializing(broker: Broker, group: ShareGroup, places: Places) -> list[Record]:
     """The partitions' states are to begin anew."""
     coordinator = ShareGroupCoordinator(broker, group)
     coordinator.begin_states(places)
     return coordinator.records
 
 
-def begun(broker: Broker, group_id: str, offsets: Offsets) -> list[Record]:
+def finish_initializing(broker: Broker, group_id: str, offsets: Offsets) -> list[Record]:
     """The partitions' states have begun: they can be assigned."""
     group = groups.find(broker, group_id)
     if not isinstance(group, ShareGroup):
         return []
     coordinator = ShareGroupCoordinator(broker, group)
-    coordinator.initialized({each: found for each, found in _places(offsets).items() if found})
+    coordinator.mark_initialized({each: found for each, found in _places(offsets).items() if found})
     return coordinator.records
 
 
-def next_to_begin(
-    broker: Broker, group_id: str, epoch: int, offsets: Offsets, after: int = NOBODY
+def next_initialize_request(
+    broker: Broker, group_id: str, epoch: int, offsets: Offsets, after: int = NO_COORDINATOR
 ) -> Message | None:
     """What the share coordinator is asked that comes after another; None after the last."""
     asked = share_states.by_coordinator(broker, group_id, _places(offsets))
@@ -162,7 +164,7 @@ def deletable(broker: Broker, group: ShareGroup, topic_id: Uuid) -> list[int]:
     return list(range(len(topic.partitions)))
 
 
-def deleting(broker: Broker, group: ShareGroup, names: dict[Uuid, str]) -> list[Record]:
+def start_deleting(broker: Broker, group: ShareGroup, names: dict[Uuid, str]) -> list[Record]:
     """The states of topics are to go."""
     coordinator = ShareGroupCoordinator(broker, group)
     ready = {each: known for each, known in group.initialized.items() if each not in names}
@@ -170,7 +172,7 @@ def deleting(broker: Broker, group: ShareGroup, names: dict[Uuid, str]) -> list[
     return coordinator.records
 
 
-def deleting_all(broker: Broker, group: ShareGroup) -> list[Record]:
+def start_deleting_all(broker: Broker, group: ShareGroup) -> list[Record]:
     """The states of a group that goes are to go; no record where it has none."""
     topics = map(broker.topic_by_id, {**group.initializing, **group.initialized})
     names = {topic.topic_id: topic.name for topic in topics if topic is not None}
@@ -181,7 +183,7 @@ def deleting_all(broker: Broker, group: ShareGroup) -> list[Record]:
     return coordinator.records
 
 
-def deleted(broker: Broker, group_id: str, topic_ids: list[Uuid]) -> list[Record]:
+def finish_deleting(broker: Broker, group_id: str, topic_ids: list[Uuid]) -> list[Record]:
     """The states of topics are gone."""
     group = groups.find(broker, group_id)
     if not isinstance(group, ShareGroup) or not topic_ids:
@@ -192,12 +194,12 @@ def deleted(broker: Broker, group_id: str, topic_ids: list[Uuid]) -> list[Record
     return coordinator.records
 
 
-def next_to_delete(
-    broker: Broker, group_id: str, places: Places, after: int = NOBODY
+def next_delete_request(
+    broker: Broker, group_id: str, places: Places, after: int = NO_COORDINATOR
 ) -> Message | None:
     """What the share coordinator is told that comes after another; None after the last."""
     asked = share_states.by_coordinator(broker, group_id, places)
     receiver = min((each for each in asked if each > after), default=None)
     if receiver is None:
         return None
-    return share_states.deletion(broker, group_id, receiver, asked[receiver])
+    return share_states.delete_request(broker, group_id, receiver, asked[receiver])

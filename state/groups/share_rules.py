@@ -8,12 +8,12 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Decision, LateAnswer
 from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups
-from brokertwin.state.groups.group_rules import Commit
+from brokertwin.state.groups.group_rules import OffsetCommitCheck
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
 
 
-def commit_error(_group: ShareGroup, _commit: Commit) -> Error:
+def commit_error(_group: ShareGroup, _commit: OffsetCommitCheck) -> Error:
     """Offsets are not taken."""
     return Error.GROUP_ID_NOT_FOUND
 
@@ -45,7 +45,7 @@ def kept_since(_group: ShareGroup, _commit_timestamp: int) -> None:
 
 def fire(broker: Broker, group_id: str, timer: str) -> Decision:
     """A member was silent for too long."""
-    return expire(broker, group_id, [groups.late_member(timer)])
+    return expire(broker, group_id, [groups.timer_member(timer)])
 
 
 def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:

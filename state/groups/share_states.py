@@ -32,17 +32,17 @@ from brokertwin.state.share.state_bodies import (
 Places = dict[Uuid, list[int]]
 """Partitions by topic id."""
 
-NOBODY, NO_OFFSET = -1, -1
+NO_COORDINATOR, NO_OFFSET = -1, -1
 """Nobody has answered yet; the leader of a partition is to settle where its state begins."""
 
 
-def initializations(
-    broker: Broker, group_id: str, epoch: int, places: Places, after: int = NOBODY
+def initialize_requests(
+    broker: Broker, group_id: str, epoch: int, places: Places, after: int = NO_COORDINATOR
 ) -> list[Message]:
     """What a share coordinator is asked: to begin states. The next one is asked with its answer.
 
     One after the other, by their ids, they leave the same records wherever they are: `after` has
-    just answered. Where there is no internal topic it is created first (`all_asked`).
+    just answered. Where there is no internal topic it is created first (`pending_initializations`).
     """
     if broker.topic_by_name(SHARE_TOPIC) is None:
         return internal_topics.creation(broker, [SHARE_TOPIC]) if places else []
@@ -64,13 +64,13 @@ def initializations(
     return []
 
 
-def all_asked(broker: Broker) -> list[Message]:
+def pending_initializations(broker: Broker) -> list[Message]:
     """What is asked now that the internal topic is there: all that groups have waited for."""
     return [
         message
         for group in groups.all_groups(broker)
         if isinstance(group, ShareGroup)
-        for message in initializations(
+        for message in initialize_requests(
             broker,
             group.group_id,
             group.group_epoch,
@@ -79,7 +79,7 @@ def all_asked(broker: Broker) -> list[Message]:
     ]
 
 
-def of_deleted_topic(broker: Broker, topic_id: Uuid) -> list[Record]:
+def records_of_deleted_topic(broker: Broker, topic_id: Uuid) -> list[Record]:
     """Return the records by which share groups forget a deleted topic."""
     records: list[Record] = []
     for group in groups.all_groups(broker):
@@ -96,7 +96,7 @@ def of_deleted_topic(broker: Broker, topic_id: Uuid) -> list[Record]:
     return records
 
 
-def is_odd(group: ShareGroup) -> bool:
+def has_invalid_partitions(group: ShareGroup) -> bool:
     """Whether share coordinators cannot be asked to delete a group's states.
 
     AlterShareGroupOffsets has named a partition below 0, or one topic without partitions among
@@ -111,7 +111,7 @@ def is_odd(group: ShareGroup) -> bool:
     return has_none or any(min(each, default=0) < 0 for each in partitions)
 
 
-def deletions(broker: Broker, group: ShareGroup) -> list[Message]:
+def delete_requests(broker: Broker, group: ShareGroup) -> list[Message]:
     """What share coordinators are told when a group goes: its partitions' states go, too."""
     places = {
         topic_id: sorted({*partitions_of(group.initializing.get(topic_id)), *partitions_of(ready)})
@@ -122,12 +122,12 @@ def deletions(broker: Broker, group: ShareGroup) -> list[Message]:
         if topic is not None:
             places[topic_id] = list(range(len(topic.partitions)))
     return [
-        deletion(broker, group.group_id, receiver, asked)
+        delete_request(broker, group.group_id, receiver, asked)
         for receiver, asked in by_coordinator(broker, group.group_id, places).items()
     ]
 
 
-def deletion(broker: Broker, group_id: str, receiver: int, places: Places) -> Message:
+def delete_request(broker: Broker, group_id: str, receiver: int, places: Places) -> Message:
     """What a share coordinator is told: that states go."""
     topics = [
         DeletedTopic(

@@ -18,11 +18,11 @@ from brokertwin.state.groups.assignments import GroupSpec, Target, TargetCopy
 SIMPLE = "simple"
 """The name of the assignor."""
 
-Place = tuple[Uuid, int]
+AssignablePartition = tuple[Uuid, int]
 """A topic id and a partition."""
 
-Places = JavaMap[Place, None]
-Members = JavaMap[int, None]
+PartitionSet = JavaMap[AssignablePartition, None]
+MemberSet = JavaMap[int, None]
 """Sets of partitions, and of members by their positions among all."""
 
 
@@ -34,20 +34,22 @@ def assign(spec: GroupSpec) -> dict[str, Target]:
     subscribers = list(spec.members.values())
     if spec.is_homogeneous:
         everybody = list(range(len(subscribers)))
-        whole = _Sharing(copies, _places(spec, subscribers[0].topics), everybody, place_hash)
+        whole = _SharedAssignment(
+            copies, _places(spec, subscribers[0].topics), everybody, place_hash
+        )
         whole.forget_topics(subscribers[0].topics)
         whole.share()
     else:
         for topic_id in _subscribed(spec):
             members = [at for at, each in enumerate(subscribers) if topic_id in each.topics]
             places = _places(spec, [topic_id])
-            part = _Sharing(copies, places, members, lambda place: place[1])
+            part = _SharedAssignment(copies, places, members, lambda place: place[1])
             part.keep_topic(topic_id)
             part.share()
     return {each: copy.target() for each, copy in zip(spec.members, copies, strict=True)}
 
 
-def place_hash(place: Place) -> int:
+def place_hash(place: AssignablePartition) -> int:
     """`hashCode` of the record `TopicIdPartition`."""
     return 31 * uuid_hash(place[0]) + place[1]
 
@@ -61,7 +63,7 @@ def _subscribed(spec: GroupSpec) -> list[Uuid]:
     return list(subscribed)
 
 
-def _places(spec: GroupSpec, topics: Iterable[Uuid]) -> list[Place]:
+def _places(spec: GroupSpec, topics: Iterable[Uuid]) -> list[AssignablePartition]:
     """The partitions of topics that may be assigned: all, or those that are known to be ready."""
     return [
         (topic_id, partition)
@@ -76,7 +78,7 @@ def _size(count: int) -> int:
     return int((count + 1) / 0.75 + 1)
 
 
-class _Sharing:
+class _SharedAssignment:
     """How some partitions are shared among some members.
 
     Attributes:
@@ -88,9 +90,9 @@ class _Sharing:
     def __init__(
         self,
         copies: list[TargetCopy],
-        places: list[Place],
+        places: list[AssignablePartition],
         members: list[int],
-        hash_code: Callable[[Place], int],
+        hash_code: Callable[[AssignablePartition], int],
     ) -> None:
         self.copies, self.places, self.members = copies, places, members
         self._hash_code = hash_code
@@ -99,8 +101,10 @@ class _Sharing:
         self._shares = dict.fromkeys(range(len(copies)), 0)
         for at, member in enumerate(members):
             self._shares[member] = math.ceil(precise * (at + 1)) - math.ceil(precise * at)
-        self._owners: JavaMap[Place, Members] = JavaMap(hash_code, _size(len(places)))
-        self._had: JavaMap[int, Places] = JavaMap(own_hash, _size(len(members)))
+        self._owners: JavaMap[AssignablePartition, MemberSet] = JavaMap(
+            hash_code, _size(len(places))
+        )
+        self._had: JavaMap[int, PartitionSet] = JavaMap(own_hash, _size(len(members)))
 
     def forget_topics(self, topics: list[Uuid]) -> None:
         """Notes what members have of these topics, and takes all others away."""
@@ -128,18 +132,18 @@ class _Sharing:
         self._take_from_overfilled()
         self._take_overshared()
         for place in self.places:
-            owners: Members = JavaMap(own_hash, _size(len(self.members)))
+            owners: MemberSet = JavaMap(own_hash, _size(len(self.members)))
             self._owners.compute_if_absent(place, owners)
         self._give_rest()
 
-    def _note(self, member: int, place: Place) -> int:
+    def _note(self, member: int, place: AssignablePartition) -> int:
         """A member has a partition; how many it has by now."""
         self._owners.compute_if_absent(place, JavaMap(own_hash))[member] = None
         had = self._had.compute_if_absent(member, JavaMap(self._hash_code))
         had[place] = None
         return len(had)
 
-    def _take(self, member: int, place: Place) -> bool:
+    def _take(self, member: int, place: AssignablePartition) -> bool:
         """A member is not to have a partition; whether it had it. Its topic stays, if empty."""
         assigned, (topic_id, partition) = self.copies[member].alter(), place
         if topic_id not in assigned or partition not in assigned[topic_id]:
@@ -164,7 +168,7 @@ class _Sharing:
 
     def _give_rest(self) -> None:
         """Fills partitions up, each time from the member after the one that got the last."""
-        unfilled: Members = JavaMap(own_hash, _size(len(self.copies)))
+        unfilled: MemberSet = JavaMap(own_hash, _size(len(self.copies)))
         for each in self.members:
             had = len(self._had[each]) if each in self._had else 0
             if had < self._shares[each]:

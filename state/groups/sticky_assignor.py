@@ -19,7 +19,7 @@ from brokertwin.state.core.streams_records import TargetTasks, Tasks
 NAME = "sticky"
 
 
-class Task(NamedTuple):
+class TaskId(NamedTuple):
     """A task: a partition of a subtopology."""
 
     subtopology_id: str
@@ -49,7 +49,7 @@ class TaskSpec(NamedTuple):
     standby_replicas: int
 
 
-class _Place(NamedTuple):
+class _TaskOwner(NamedTuple):
     """A member and its process."""
 
     process_id: str
@@ -61,9 +61,9 @@ class _Process:
 
     def __init__(self) -> None:
         self.counts: JavaMap[str, int] = JavaMap(java_hash)
-        self.active: dict[str, set[Task]] = {}
-        self.standby: dict[str, set[Task]] = {}
-        self.tasks: set[Task] = set()
+        self.active: dict[str, set[TaskId]] = {}
+        self.standby: dict[str, set[TaskId]] = {}
+        self.tasks: set[TaskId] = set()
         self._task_count = 0
         self._queue: JavaPriorityQueue[list[str | int]] | None = None
 
@@ -71,12 +71,12 @@ class _Process:
     def load(self) -> float:
         return self._task_count / len(self.counts)
 
-    def add(self, member_id: str, task: Task, *, is_active: bool) -> int:
+    def add(self, member_id: str, task: TaskId, *, is_active: bool) -> int:
         """Gives a task to a member; says how many that has now."""
         self._queue = None
         return self._add(member_id, task, is_active)
 
-    def _add(self, member_id: str, task: Task, is_active: bool) -> int:
+    def _add(self, member_id: str, task: TaskId, is_active: bool) -> int:
         self._task_count += 1
         self.tasks.add(task)
         (self.active if is_active else self.standby).setdefault(member_id, set()).add(task)
@@ -84,7 +84,7 @@ class _Process:
         self.counts[member_id] = count
         return count
 
-    def add_to_least_loaded(self, task: Task, *, is_active: bool) -> int:
+    def add_to_least_loaded(self, task: TaskId, *, is_active: bool) -> int:
         """The same for the member with the fewest tasks."""
         if len(self.counts) == 1:
             return self._add(next(iter(self.counts)), task, is_active)
@@ -99,7 +99,7 @@ class _Process:
         return int(entry[1])
 
 
-class _Quota:
+class _TaskQuota:
     """How many tasks a member may get before those of others are looked at."""
 
     def __init__(self, tasks: int, members: int) -> None:
@@ -125,17 +125,17 @@ class _Assignment:
         self._spec = spec
         active = sum(spec.task_counts.values())
         standby = sum(spec.task_counts[each] for each in spec.stateful) * spec.standby_replicas
-        self._of_active = _Quota(active, len(spec.members))
-        self._of_all = _Quota(active + standby, len(spec.members))
+        self._of_active = _TaskQuota(active, len(spec.members))
+        self._of_all = _TaskQuota(active + standby, len(spec.members))
         self.processes: JavaMap[str, _Process] = JavaMap(java_hash, len(spec.members))
-        self._had: dict[Task, _Place] = {}
-        self._had_copy: dict[Task, list[_Place]] = {}
+        self._had: dict[TaskId, _TaskOwner] = {}
+        self._had_copy: dict[TaskId, list[_TaskOwner]] = {}
         for member_id in spec.members:
             member = spec.members[member_id]
             if member.process_id not in self.processes:
                 self.processes[member.process_id] = _Process()
             self.processes[member.process_id].counts[member_id] = 0
-            place = _Place(member.process_id, member_id)
+            place = _TaskOwner(member.process_id, member_id)
             for task in _tasks(member.target.active):
                 self._had[task] = place
             for task in _tasks(member.target.standby):
@@ -144,7 +144,7 @@ class _Assignment:
     def assign_active(self) -> None:
         """Every task to one member."""
         left = [
-            Task(each, n) for each, count in self._spec.task_counts.items() for n in range(count)
+            TaskId(each, n) for each, count in self._spec.task_counts.items() for n in range(count)
         ]
         left.sort(key=lambda task: (task.partition, task.subtopology_id))
         left = [task for task in left if not self._stays(task, self._had.get(task))]
@@ -156,7 +156,7 @@ class _Assignment:
             self._note_active(process.add_to_least_loaded(task, is_active=True))
             queue.add(process)
 
-    def _stays(self, task: Task, place: _Place | None) -> bool:
+    def _stays(self, task: TaskId, place: _TaskOwner | None) -> bool:
         """Gives a task to who had it, unless that member has its part."""
         if place is None or self._count(place) >= self._of_active.each:
             return False
@@ -168,7 +168,7 @@ class _Assignment:
         self._of_active.note(count)
         self._of_all.note(count)
 
-    def _count(self, place: _Place) -> int:
+    def _count(self, place: _TaskOwner) -> int:
         return self.processes[place.process_id].counts[place.member_id]
 
     def _by_load(self) -> JavaPriorityQueue[_Process]:
@@ -177,7 +177,7 @@ class _Assignment:
             queue.add(self.processes[process_id])
         return queue
 
-    def _had_a_copy(self, task: Task, *, is_standby: bool = False) -> _Place | None:
+    def _had_a_copy(self, task: TaskId, *, is_standby: bool = False) -> _TaskOwner | None:
         """Who had a copy of a task: the one with the least load, by process and by member.
 
         For a standby task a process that has the task already is passed over; as in Kafka that of
@@ -198,7 +198,7 @@ class _Assignment:
     def assign_standby(self) -> None:
         """The copies of tasks with state, as far as there are processes for them."""
         spec = self._spec
-        tasks = [Task(each, n) for each in spec.stateful for n in range(spec.task_counts[each])]
+        tasks = [TaskId(each, n) for each in spec.stateful for n in range(spec.task_counts[each])]
         tasks.sort(key=lambda task: (task.partition, task.subtopology_id), reverse=True)
         left = [(task, missing) for task in tasks if (missing := self._copies_missing(task))]
         queue = self._by_load()
@@ -207,7 +207,7 @@ class _Assignment:
                 if not self._copy_to_least_loaded(queue, task):
                     break
 
-    def _copies_missing(self, task: Task) -> int:
+    def _copies_missing(self, task: TaskId) -> int:
         """How many copies are left once who had the task, or a copy, has got one."""
         replicas = self._spec.standby_replicas
         for done in range(replicas):
@@ -215,22 +215,22 @@ class _Assignment:
                 return replicas - done
         return 0
 
-    def _former(self, task: Task) -> _Place | None:
+    def _former(self, task: TaskId) -> _TaskOwner | None:
         place = self._had.get(task)
         is_taken = place is not None and task in self.processes[place.process_id].tasks
         return None if is_taken else place
 
-    def _copy_to_former(self, task: Task) -> bool:
+    def _copy_to_former(self, task: TaskId) -> bool:
         return self._copy_to(task, self._had_a_copy(task, is_standby=True))
 
-    def _copy_to(self, task: Task, place: _Place | None) -> bool:
+    def _copy_to(self, task: TaskId, place: _TaskOwner | None) -> bool:
         if place is None or self._count(place) >= self._of_all.each:
             return False
         process = self.processes[place.process_id]
         self._of_all.note(process.add(place.member_id, task, is_active=False))
         return True
 
-    def _copy_to_least_loaded(self, queue: JavaPriorityQueue[_Process], task: Task) -> bool:
+    def _copy_to_least_loaded(self, queue: JavaPriorityQueue[_Process], task: TaskId) -> bool:
         process = queue.poll()
         if process is None:
             return False
@@ -257,11 +257,11 @@ def assign(spec: TaskSpec) -> dict[str, TargetTasks]:
     return targets
 
 
-def _tasks(tasks: Tasks) -> list[Task]:
-    return [Task(each, number) for each, numbers in tasks.items() for number in numbers]
+def _tasks(tasks: Tasks) -> list[TaskId]:
+    return [TaskId(each, number) for each, numbers in tasks.items() for number in numbers]
 
 
-def _by_subtopology(tasks: Iterable[Task]) -> Tasks:
+def _by_subtopology(tasks: Iterable[TaskId]) -> Tasks:
     found: Tasks = {}
     for task in sorted(tasks):
         found.setdefault(task.subtopology_id, []).append(task.partition)

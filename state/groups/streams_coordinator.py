@@ -42,8 +42,8 @@ from brokertwin.state.groups import (
     task_assignment,
     topology_topics,
 )
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
-from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Refused
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
 from brokertwin.state.groups.sticky_assignor import TaskMember, TaskSpec
 from brokertwin.state.groups.streams_endpoints import EndpointPartitions, endpoints
 from brokertwin.state.groups.streams_group import (
@@ -59,18 +59,22 @@ from brokertwin.state.groups.streams_group_records import (
     member_tombstones,
 )
 from brokertwin.state.groups.streams_live import LiveStreams
-from brokertwin.state.groups.topology_topics import ConfiguredTopology, InternalTopic, Status
+from brokertwin.state.groups.topology_topics import (
+    ConfiguredTopology,
+    StreamsInternalTopic,
+    TopologyStatus,
+)
 
-STANDBY = "num.standby.replicas"
+STANDBY_REPLICAS = "num.standby.replicas"
 """The setting of an assignment, by the name under which a group remembers it."""
 
 _BY_REBALANCE = "Assignment delayed due to the configured initial rebalance delay."
 _BY_INTERVAL = "Assignment delayed due to the configured assignment interval."
 
-StatusDetail = tuple[Status, str]
+StatusDetail = tuple[TopologyStatus, str]
 
 
-class Said(NamedTuple):
+class StreamsHeartbeat(NamedTuple):
     """What a heartbeat says; None, and -1 for the time-out, where it says nothing new."""
 
     member_id: str
@@ -82,13 +86,13 @@ class Said(NamedTuple):
     owned: TargetTasks | None
     process_id: str | None
     user_endpoint: Endpoint | None
-    client_tags: dict[str, str] | Refused | None
+    client_tags: dict[str, str] | Rejection | None
     is_shutdown: bool
     client_id: str
     client_host: str
 
 
-class Beat(NamedTuple):
+class StreamsHeartbeatResult(NamedTuple):
     """What a heartbeat came to.
 
     Attributes:
@@ -105,28 +109,28 @@ class Beat(NamedTuple):
     statuses: list[StatusDetail]
     endpoint_epoch: int
     endpoints: list[EndpointPartitions] | None
-    missing: list[InternalTopic]
+    missing: list[StreamsInternalTopic]
 
 
-def find(broker: Broker, group_id: str, member_epoch: int) -> "StreamsCoordinator | Refused":
+def find(broker: Broker, group_id: str, member_epoch: int) -> "StreamsGroupCoordinator | Rejection":
     """The coordinator of a heartbeat's group: a new one for who joins.
 
     That takes the place of a classic one without members.
     """
     group = groups.find(broker, group_id)
     if isinstance(group, StreamsGroup):
-        return StreamsCoordinator(broker, group)
+        return StreamsGroupCoordinator(broker, group)
     is_join = member_epoch == JOIN_EPOCH
     if group is None and not is_join:
         what = "Group" if member_epoch < JOIN_EPOCH else "Streams group"
-        return Refused(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
-    is_empty = isinstance(group, ClassicGroup) and group.state is GroupState.EMPTY
+        return Rejection(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+    is_empty = isinstance(group, ClassicGroup) and group.state is ClassicGroupState.EMPTY
     if group is None or (is_join and is_empty):
-        return StreamsCoordinator(broker, StreamsGroup(group_id))
-    return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+        return StreamsGroupCoordinator(broker, StreamsGroup(group_id))
+    return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
 
 
-class StreamsCoordinator:
+class StreamsGroupCoordinator:
     """One streams group at its coordinator, for the time of one request or timer.
 
     Attributes:
@@ -152,23 +156,23 @@ class StreamsCoordinator:
 
     # Heartbeats
 
-    def heartbeat(self, said: Said) -> Beat | Refused:
+    def heartbeat(self, said: StreamsHeartbeat) -> StreamsHeartbeatResult | Rejection:
         """A member joins, or is still there."""
         before = self._member(said)
-        if isinstance(before, Refused):
+        if isinstance(before, Rejection):
             return before
-        if isinstance(said.client_tags, Refused):
+        if isinstance(said.client_tags, Rejection):
             return said.client_tags
         after = _updated(before, said, said.client_tags)
         if after != before:
             self.records.append(member_metadata(self.group.group_id, after))
         topology = self._topology(said)
-        if isinstance(topology, Refused):
+        if isinstance(topology, Rejection):
             return topology
         statuses = self._stale(after)
         topics_hash = target_assignment.metadata_hash(self._broker, required_topics(topology))
         configured = self._configured(topology, topics_hash)
-        if isinstance(configured, Refused):
+        if isinstance(configured, Rejection):
             return configured
         refused = _invalid_tasks(configured, said.owned)
         if refused is not None:
@@ -177,40 +181,40 @@ class StreamsCoordinator:
         validated = topology.epoch if configured.is_ready else NO_TOPOLOGY
         group_epoch = self._update_group_epoch(topics_hash, validated, after != before)
         epoch, target, delayed = self._update_target(after, group_epoch, configured)
-        statuses += [(Status.ASSIGNMENT_DELAYED, delayed)] if delayed else []
+        statuses += [(TopologyStatus.ASSIGNMENT_DELAYED, delayed)] if delayed else []
         after = self._reconcile(after, epoch, target, said.owned)
         return self._answered(said, before, after, statuses)
 
-    def _member(self, said: Said) -> StreamsMember | Refused:
+    def _member(self, said: StreamsHeartbeat) -> StreamsMember | Rejection:
         """Who sends a heartbeat; somebody new has the epoch 0 and no tasks."""
         group, is_join = self.group, said.member_epoch == JOIN_EPOCH
         max_size = group_configs.streams_max_size(self._broker)
         if is_join and len(group.members) >= max_size:
             limit = f"The streams group has reached its maximum capacity of {max_size} members."
-            return Refused(Error.GROUP_MAX_SIZE_REACHED, limit)
+            return Rejection(Error.GROUP_MAX_SIZE_REACHED, limit)
         member = group.members.get(said.member_id)
         if member is None:
             return StreamsMember(said.member_id) if is_join else self._unknown(said.member_id)
         return _fenced(member, said) or member
 
-    def _unknown(self, member_id: str) -> Refused:
+    def _unknown(self, member_id: str) -> Rejection:
         unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
-        return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+        return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
 
-    def _topology(self, said: Said) -> StreamsTopology | Refused:
+    def _topology(self, said: StreamsHeartbeat) -> StreamsTopology | Rejection:
         """What the group runs: what its first member brings. Another one is refused."""
         group, brought = self.group, said.topology
         known = group.topology
         if brought is None:
-            return known or Refused(Error.UNKNOWN_SERVER_ERROR, None)
+            return known or Rejection(Error.UNKNOWN_SERVER_ERROR, None)
         ids = {part.subtopology_id for part in brought.subtopologies}
         if brought.epoch < 0 or len(ids) < len(brought.subtopologies):
-            return Refused(Error.UNKNOWN_SERVER_ERROR, None)
+            return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
         if known is None:
             self.records.append(StreamsGroupTopologyWritten(group.group_id, brought))
             return brought
         if known.epoch <= brought.epoch and _by_id(known) != _by_id(brought):
-            return Refused(Error.INVALID_REQUEST, "Topology updates are not supported yet.")
+            return Rejection(Error.INVALID_REQUEST, "Topology updates are not supported yet.")
         return known
 
     def _stale(self, member: StreamsMember) -> list[StatusDetail]:
@@ -221,11 +225,11 @@ class StreamsCoordinator:
             f"The member's topology epoch {member.topology_epoch} is behind the group's topology "
             f"epoch {known.epoch}."
         )
-        return [(Status.STALE_TOPOLOGY, text)]
+        return [(TopologyStatus.STALE_TOPOLOGY, text)]
 
     def _configured(
         self, topology: StreamsTopology, topics_hash: int
-    ) -> ConfiguredTopology | Refused:
+    ) -> ConfiguredTopology | Rejection:
         """The topology with the topics that there are; anew where those have changed."""
         known = self._live.configured
         if known is not None and self._metadata_hash(topics_hash) == self.group.metadata_hash:
@@ -262,7 +266,7 @@ class StreamsCoordinator:
 
     def _assignment_configs(self) -> dict[str, str]:
         replicas = group_configs.streams_standby_replicas(self._broker, self.group.group_id)
-        return {STANDBY: str(replicas)}
+        return {STANDBY_REPLICAS: str(replicas)}
 
     # The target assignment
 
@@ -284,7 +288,7 @@ class StreamsCoordinator:
     def _is_delayed(self) -> bool:
         """Whether the group waits for more members; the delay begins with the first one."""
         broker, group_id = self._broker, self.group.group_id
-        if groups.is_timed(broker.tables, broker.id, group_id, groups.INITIAL):
+        if groups.has_timer(broker.tables, broker.id, group_id, groups.INITIAL):
             return True
         delay = group_configs.streams_initial_rebalance_delay_ms(broker, group_id)
         if self.group.members or delay <= 0:
@@ -312,7 +316,9 @@ class StreamsCoordinator:
             members[member.member_id] = TaskMember(member.process_id, target)
         targets = {each: TargetTasks() for each in members}
         if configured.is_ready:
-            targets = sticky_assignor.assign(_spec(members, configured, int(configs[STANDBY])))
+            targets = sticky_assignor.assign(
+                _spec(members, configured, int(configs[STANDBY_REPLICAS]))
+            )
         for member_id, tasks in targets.items():
             if group.target.get(member_id) != tasks:
                 self.records.append(
@@ -337,9 +343,9 @@ class StreamsCoordinator:
     ) -> StreamsMember:
         if member.is_reconciled_to(epoch):
             return member
-        owners = task_assignment.Owners(self.group)
+        owners = task_assignment.TaskOwners(self.group)
         stepped = task_assignment.next_step(
-            member, task_assignment.Way(epoch, target, owned, owners)
+            member, task_assignment.TaskReconcileInput(epoch, target, owned, owners)
         )
         if stepped != member:
             self.records.append(current_assignment(self.group.group_id, stepped))
@@ -349,8 +355,12 @@ class StreamsCoordinator:
         return stepped
 
     def _answered(
-        self, said: Said, before: StreamsMember, after: StreamsMember, statuses: list[StatusDetail]
-    ) -> Beat | Refused:
+        self,
+        said: StreamsHeartbeat,
+        before: StreamsMember,
+        after: StreamsMember,
+        statuses: list[StatusDetail],
+    ) -> StreamsHeartbeatResult | Rejection:
         """What the member is told; its time-outs begin, and what is forgotten is noted."""
         live, configured = self._live, self._live.configured
         assert configured is not None, self.group.group_id
@@ -360,37 +370,41 @@ class StreamsCoordinator:
         if is_told and after.user_endpoint is not None:
             live.endpoint_epoch += 1
         known = self._endpoints(said, before, after, is_told=is_told)
-        if isinstance(known, Refused):
+        if isinstance(known, Rejection):
             self._note_refused()
             if after.member_id in self.group.members:
                 self._expect(after.member_id)
             return known
         if configured.fault is not None:
             code, text = configured.fault
-            statuses.append((Status(code), text))
+            statuses.append((TopologyStatus(code), text))
         if live.shutdown_member_id:
-            statuses.append((Status.SHUTDOWN_APPLICATION, _shutdown(live.shutdown_member_id)))
+            statuses.append(
+                (TopologyStatus.SHUTDOWN_APPLICATION, _shutdown(live.shutdown_member_id))
+            )
         self._expect(after.member_id)
         for timer, deadline in self._timers.items():
             self._set_timer(timer, deadline)
         self._note()
         endpoint_epoch = live.endpoint_epoch if self._is_known else 0
-        return Beat(after, is_told, statuses, endpoint_epoch, known, configured.missing)
+        return StreamsHeartbeatResult(
+            after, is_told, statuses, endpoint_epoch, known, configured.missing
+        )
 
     def _endpoints(
-        self, said: Said, before: StreamsMember, after: StreamsMember, *, is_told: bool
-    ) -> list[EndpointPartitions] | Refused | None:
+        self, said: StreamsHeartbeat, before: StreamsMember, after: StreamsMember, *, is_told: bool
+    ) -> list[EndpointPartitions] | Rejection | None:
         """Which instance has what; None where the member knows."""
         live, group = self._live, self.group
         if is_told:
             live.told_of = live.told_of - {after.member_id}
-        found: list[EndpointPartitions] | Refused | None = None
+        found: list[EndpointPartitions] | Rejection | None = None
         if live.endpoint_epoch != said.endpoint_epoch:
             others = [each for each in group.in_order() if each.member_id != after.member_id]
             own = before if after.member_id in live.told_of else after
             assert live.configured is not None, group.group_id
             found = endpoints([*others, own], live.configured, self._partition_count)
-        if isinstance(found, Refused):
+        if isinstance(found, Rejection):
             return found
         if found is not None:
             told = {each.member_id for each in (*others, own) if each.user_endpoint is not None}
@@ -414,7 +428,7 @@ class StreamsCoordinator:
 
     # Leaving
 
-    def leave(self, member_id: str, *, is_shutdown: bool) -> Refused | None:
+    def leave(self, member_id: str, *, is_shutdown: bool) -> Rejection | None:
         """A member leaves; it may ask all others to shut down."""
         if is_shutdown and not self._live.shutdown_member_id:
             self._live.shutdown_member_id = member_id
@@ -477,7 +491,9 @@ def _spec(
     )
 
 
-def _updated(member: StreamsMember, said: Said, tags: dict[str, str] | None) -> StreamsMember:
+def _updated(
+    member: StreamsMember, said: StreamsHeartbeat, tags: dict[str, str] | None
+) -> StreamsMember:
     """The member with what it says of itself."""
     timeout = said.rebalance_timeout_ms
     return msgspec.structs.replace(
@@ -493,7 +509,7 @@ def _updated(member: StreamsMember, said: Said, tags: dict[str, str] | None) -> 
     )
 
 
-def _fenced(member: StreamsMember, said: Said) -> Refused | None:
+def _fenced(member: StreamsMember, said: StreamsHeartbeat) -> Rejection | None:
     """Why a member's epoch is not the one that the group knows.
 
     It may be the one before where the answer that told the new one was lost: then the member has
@@ -504,7 +520,7 @@ def _fenced(member: StreamsMember, said: Said) -> Refused | None:
     if epoch in (JOIN_EPOCH, known) or (epoch < known and is_lost_answer):
         return None
     size = "greater" if epoch > known else "smaller"
-    return Refused(
+    return Rejection(
         Error.FENCED_MEMBER_EPOCH,
         f"The streams group member has a {size} member epoch ({epoch}) than the one known by the "
         f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",
@@ -531,7 +547,7 @@ def _by_id(topology: StreamsTopology) -> tuple[int, dict[str, object]]:
     return topology.epoch, {part.subtopology_id: part for part in topology.subtopologies}
 
 
-def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) -> Refused | None:
+def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) -> Rejection | None:
     """Why tasks that a member says it has are none of the topology's."""
     parts = configured.subtopologies
     if not configured.is_ready or parts is None or owned is None:
@@ -540,7 +556,7 @@ def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) ->
         for each, numbers in tasks.items():
             if each not in parts:
                 text = f"Subtopology {each} does not exist in the topology."
-                return Refused(Error.INVALID_REQUEST, text)
+                return Rejection(Error.INVALID_REQUEST, text)
             count = parts[each].task_count
             for number in numbers:
                 if not 0 <= number < count:
@@ -548,7 +564,7 @@ def _invalid_tasks(configured: ConfiguredTopology, owned: TargetTasks | None) ->
                         f"Task {number} for subtopology {each} is invalid. Number of tasks for "
                         f"this subtopology: {count}"
                     )
-                    return Refused(Error.INVALID_REQUEST, text)
+                    return Rejection(Error.INVALID_REQUEST, text)
     return None
 
 

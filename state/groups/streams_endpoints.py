@@ -9,12 +9,12 @@ from typing import NamedTuple
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_map_order, hash_order, own_hash
 from brokertwin.state.core.streams_records import Endpoint
-from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.streams_group import StreamsMember
 from brokertwin.state.groups.topology_topics import (
     ConfiguredSubtopology,
     ConfiguredTopology,
-    Existing,
+    PartitionCounts,
 )
 
 Partitions = list[tuple[str, list[int]]]
@@ -30,8 +30,8 @@ class EndpointPartitions(NamedTuple):
 
 
 def endpoints(
-    members: list[StreamsMember], configured: ConfiguredTopology, existing: Existing
-) -> list[EndpointPartitions] | Refused:
+    members: list[StreamsMember], configured: ConfiguredTopology, existing: PartitionCounts
+) -> list[EndpointPartitions] | Rejection:
     """What each member that has an endpoint has.
 
     As by Kafka, UNKNOWN_SERVER_ERROR where topics do not allow to say.
@@ -42,11 +42,11 @@ def endpoints(
         if member.user_endpoint is None:
             continue
         if parts is None:
-            return Refused(Error.UNKNOWN_SERVER_ERROR, None)
+            return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
         active = _topics(dict(member.assigned.active), parts, existing)
         standby = _topics(dict(member.assigned.standby), parts, existing)
         if active is None or standby is None:
-            return Refused(Error.UNKNOWN_SERVER_ERROR, None)
+            return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
         found.append(EndpointPartitions(member.user_endpoint, active, standby))
     return found
 
@@ -54,7 +54,7 @@ def endpoints(
 def _topics(
     tasks: "dict[str, Collection[int]]",
     parts: dict[str, ConfiguredSubtopology],
-    existing: Existing,
+    existing: PartitionCounts,
 ) -> Partitions | None:
     """The partitions that tasks read; None where a topic of them is gone.
 

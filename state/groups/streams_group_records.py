@@ -81,7 +81,7 @@ def apply_metadata(tables: Tables, broker: int, record: StreamsGroupMetadataWrit
     if record.epoch is None:
         groups.set_timer(tables, broker, record.group_id, groups.INITIAL, None)
         streams_live.drop(tables, broker, record.group_id)
-        groups.drop_written(tables.groups, broker, record.group_id)
+        groups.drop_stored(tables.groups, broker, record.group_id)
         return
     group = _group(tables, broker, record.group_id)
     group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
@@ -148,4 +148,4 @@ def apply_current(
 
 
 def _group(tables: Tables, broker: int, group_id: str) -> StreamsGroup:
-    return groups.change_written(tables.groups, broker, group_id, StreamsGroup)
+    return groups.change_stored(tables.groups, broker, group_id, StreamsGroup)

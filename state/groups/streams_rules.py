@@ -9,8 +9,8 @@ from brokertwin.state.core.decision import Decision, LateAnswer
 from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups, streams_live
 from brokertwin.state.groups.consumer_rules import EPOCHS_SINCE
-from brokertwin.state.groups.group_rules import Commit
-from brokertwin.state.groups.streams_coordinator import StreamsCoordinator
+from brokertwin.state.groups.group_rules import OffsetCommitCheck
+from brokertwin.state.groups.streams_coordinator import StreamsGroupCoordinator
 from brokertwin.state.groups.streams_group import (
     StreamsGroup,
     StreamsGroupState,
@@ -18,7 +18,7 @@ from brokertwin.state.groups.streams_group import (
 )
 
 
-def commit_error(group: StreamsGroup, commit: Commit) -> Error:
+def commit_error(group: StreamsGroup, commit: OffsetCommitCheck) -> Error:
     """Why a group does not take offsets: 25, 35, 113 (22 in a transaction), or NONE.
 
     A member that has not heard of its new epoch yet may still commit for the tasks that it was
@@ -39,7 +39,7 @@ def commit_error(group: StreamsGroup, commit: Commit) -> Error:
     return Error.ILLEGAL_GENERATION if commit.is_transactional else Error.STALE_MEMBER_EPOCH
 
 
-def _is_in_time(group: StreamsGroup, member: StreamsMember, commit: Commit) -> bool:
+def _is_in_time(group: StreamsGroup, member: StreamsMember, commit: OffsetCommitCheck) -> bool:
     """Whether the member had the task of every partition in the epoch that it names."""
     sources = group.source_topics()
     assigned, pending = member.assigned.active, member.pending_revocation.active
@@ -89,7 +89,7 @@ def kept_since(_group: StreamsGroup, commit_timestamp: int) -> int:
 def fire(broker: Broker, group_id: str, timer: str) -> Decision:
     """The wait for more members is over, or a member was silent or slow for too long."""
     if timer != groups.INITIAL:
-        return expire(broker, group_id, [groups.late_member(timer)])
+        return expire(broker, group_id, [groups.timer_member(timer)])
     coordinator = _coordinator(broker, group_id)
     coordinator.assign_late()
     return Decision(records=coordinator.records)
@@ -115,7 +115,7 @@ def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
     return []
 
 
-def _coordinator(broker: Broker, group_id: str) -> StreamsCoordinator:
+def _coordinator(broker: Broker, group_id: str) -> StreamsGroupCoordinator:
     group = groups.find(broker, group_id)
     assert isinstance(group, StreamsGroup), group_id
-    return StreamsCoordinator(broker, group)
+    return StreamsGroupCoordinator(broker, group)

@@ -19,12 +19,12 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups, streams_live
 from brokertwin.state.groups.streams_group import StreamsGroup
 from brokertwin.state.groups.streams_live import FailedTopic, LiveStreams
-from brokertwin.state.groups.topology_topics import InternalTopic
+from brokertwin.state.groups.topology_topics import StreamsInternalTopic
 
 _SHOWN_MAX = 3
 
 
-class Result(Protocol):
+class TopicResultLike(Protocol):
     """What has become of a topic."""
 
     name: str
@@ -32,9 +32,11 @@ class Result(Protocol):
     error_message: str | None
 
 
-def creation(broker: Broker, group_id: str, missing: list[InternalTopic]) -> list[Message]:
+def creation_request(
+    broker: Broker, group_id: str, missing: list[StreamsInternalTopic]
+) -> list[Message]:
     """What the controller is asked for: topics that are missing and were not refused just now."""
-    failed = failures(broker, group_id)
+    failed = recent_failures(broker, group_id)
     topics = [_new_topic(topic) for topic in missing if topic.name not in failed]
     if not topics:
         return []
@@ -42,7 +44,7 @@ def creation(broker: Broker, group_id: str, missing: list[InternalTopic]) -> lis
     return [Message(broker.id, CONTROLLER, KEY, body, context=group_id)]
 
 
-def _new_topic(topic: InternalTopic) -> NewTopic:
+def _new_topic(topic: StreamsInternalTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         num_partitions=topic.partitions,
@@ -51,15 +53,15 @@ def _new_topic(topic: InternalTopic) -> NewTopic:
     )
 
 
-def failures(broker: Broker, group_id: str) -> dict[str, str]:
+def recent_failures(broker: Broker, group_id: str) -> dict[str, str]:
     """The internal topics that were refused just now, with Kafka's words."""
     live = streams_live.get(broker.tables, broker.id, group_id) or LiveStreams()
     return {name: each.text for name, each in live.failed.items() if each.until > broker.now}
 
 
-def failures_text(broker: Broker, group_id: str, missing: list[InternalTopic]) -> str:
+def failures_text(broker: Broker, group_id: str, missing: list[StreamsInternalTopic]) -> str:
     """What a status says of the missing topics that could not be created; "" where that is none."""
-    failed = failures(broker, group_id)
+    failed = recent_failures(broker, group_id)
     texts = [f"{topic.name} ({failed[topic.name]})" for topic in missing if topic.name in failed]
     if not texts:
         return ""
@@ -68,7 +70,9 @@ def failures_text(broker: Broker, group_id: str, missing: list[InternalTopic]) -
     return f"; Creation failed: {listed}" + (f" and {more} more." if more > 0 else ".")
 
 
-def created(broker: Broker, group_id: str, results: Iterable[Result]) -> Decision:
+def creation_responded(
+    broker: Broker, group_id: str, results: Iterable[TopicResultLike]
+) -> Decision:
     """The controller has answered: what it refused is not asked for again for a while."""
     group = groups.find(broker, group_id)
     if not isinstance(group, StreamsGroup):

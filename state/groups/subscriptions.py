@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
-from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, counted
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, add_counts
 
 
 class Subscriptions(NamedTuple):
@@ -48,12 +48,12 @@ def of(
     regexes = dict(group.regex_subscribers)
     for members, by in ((gone, -1), (come, 1)):
         for member in members:
-            counted(by_name, member.subscribed_topic_names, by)
-            counted(regexes, [member.subscribed_topic_regex or None], by)
+            add_counts(by_name, member.subscribed_topic_names, by)
+            add_counts(regexes, [member.subscribed_topic_regex or None], by)
     by_regex: dict[str, int] = {}
     for regex, found in group.resolved.items():
         if regex in regexes:
-            counted(by_regex, found.topics, 1)
+            add_counts(by_regex, found.topics, 1)
     return Subscriptions(by_name, by_regex, regexes)
 
 

@@ -25,11 +25,11 @@ from brokertwin.state.groups.streams_group import (
     have_any,
 )
 
-IsHeld = Callable[[str, int], bool]
+IsOwnedByOther = Callable[[str, int], bool]
 """Whether others still have a task, by subtopology and partition."""
 
 
-class Owners:
+class TaskOwners:
     """Which process has which task, those to be given back included."""
 
     def __init__(self, group: StreamsGroup) -> None:
@@ -42,13 +42,13 @@ class Owners:
             self._copies |= copies(member)
         self._copies -= group.overlooked
 
-    def hold_active(self, process_id: str) -> IsHeld:
+    def hold_active(self, process_id: str) -> IsOwnedByOther:
         """Whether a process has to wait for an active task."""
         return lambda part, number: (
             (part, number) in self._active or (part, number, process_id) in self._copies
         )
 
-    def hold_copy(self, process_id: str) -> IsHeld:
+    def hold_copy(self, process_id: str) -> IsOwnedByOther:
         """Whether a process has to wait for a copy of a task."""
         return lambda part, number: (
             self._active.get((part, number)) == process_id
@@ -56,7 +56,7 @@ class Owners:
         )
 
 
-class Way(NamedTuple):
+class TaskReconcileInput(NamedTuple):
     """Where a member is to go.
 
     Attributes:
@@ -69,10 +69,10 @@ class Way(NamedTuple):
     epoch: int
     target: TargetTasks
     owned: TargetTasks | None
-    owners: Owners
+    owners: TaskOwners
 
 
-class _Step(NamedTuple):
+class _RoleStep(NamedTuple):
     """What becomes of the tasks of one role: kept, given back, got; and whether others hold some.
 
     Each is subtopology id to partition to epoch, which only active tasks keep.
@@ -84,7 +84,7 @@ class _Step(NamedTuple):
     has_unreleased: bool
 
 
-def next_step(member: StreamsMember, way: Way) -> StreamsMember:
+def next_step(member: StreamsMember, way: TaskReconcileInput) -> StreamsMember:
     """The member's next step; itself where it has to go on as it is."""
     if member.state is StreamsMemberState.STABLE and member.member_epoch == way.epoch:
         return member
@@ -96,7 +96,7 @@ def next_step(member: StreamsMember, way: Way) -> StreamsMember:
     return _stepped(member, epoch, way)
 
 
-def _stepped(member: StreamsMember, epoch: int, way: Way) -> StreamsMember:
+def _stepped(member: StreamsMember, epoch: int, way: TaskReconcileInput) -> StreamsMember:
     process, owners = member.process_id, way.owners
     has, target = member.assigned, way.target
     held, copied = owners.hold_active(process), owners.hold_copy(process)
@@ -125,7 +125,7 @@ def _stepped(member: StreamsMember, epoch: int, way: Way) -> StreamsMember:
     )
 
 
-def _step(has: TasksWithEpochs, target: Tasks, epoch: int, is_held: IsHeld) -> _Step:
+def _step(has: TasksWithEpochs, target: Tasks, epoch: int, is_held: IsOwnedByOther) -> _RoleStep:
     kept: TasksWithEpochs = {}
     revoked: TasksWithEpochs = {}
     got: TasksWithEpochs = {}
@@ -142,7 +142,7 @@ def _step(has: TasksWithEpochs, target: Tasks, epoch: int, is_held: IsHeld) -> _
                 has_unreleased = True
             else:
                 got.setdefault(part, {})[number] = epoch
-    return _Step(kept, revoked, got, has_unreleased)
+    return _RoleStep(kept, revoked, got, has_unreleased)
 
 
 def _without_epochs(tasks: Tasks) -> TasksWithEpochs:

@@ -25,13 +25,13 @@ import msgspec
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.core.streams_records import StreamsTopology, Subtopology, TopicInfo
-from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.streams_group import required_topics
 
 _SHOWN_MAX = 3
 
 
-class Status(IntEnum):
+class TopologyStatus(IntEnum):
     """What a member is told of its group, by Kafka's codes."""
 
     STALE_TOPOLOGY = 0
@@ -42,7 +42,7 @@ class Status(IntEnum):
     ASSIGNMENT_DELAYED = 5
 
 
-class InternalTopic(msgspec.Struct, frozen=True):
+class StreamsInternalTopic(msgspec.Struct, frozen=True):
     """A repartition or changelog topic as it is to be; 0 replicas stand for the default.
 
     `configs` are in the order in which Kafka shows them.
@@ -59,9 +59,9 @@ class ConfiguredSubtopology(msgspec.Struct, frozen=True):
 
     task_count: int
     source_topics: list[str]
-    repartition_source_topics: dict[str, InternalTopic]
+    repartition_source_topics: dict[str, StreamsInternalTopic]
     repartition_sink_topics: list[str]
-    state_changelog_topics: dict[str, InternalTopic]
+    state_changelog_topics: dict[str, StreamsInternalTopic]
 
 
 class ConfiguredTopology(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class ConfiguredTopology(msgspec.Struct, frozen=True):
     """
 
     subtopologies: dict[str, ConfiguredSubtopology] | None
-    missing: list[InternalTopic] = []
+    missing: list[StreamsInternalTopic] = []
     fault: tuple[int, str] | None = None
 
     @property
@@ -83,14 +83,14 @@ class ConfiguredTopology(msgspec.Struct, frozen=True):
         return self.fault is None
 
 
-Existing = Callable[[str], int | None]
+PartitionCounts = Callable[[str], int | None]
 """How many partitions a topic has; None where there is no such topic."""
 
 
 class _Fault(Exception):
     """Why topics do not fit the topology, as a status."""
 
-    def __init__(self, status: Status, text: str) -> None:
+    def __init__(self, status: TopologyStatus, text: str) -> None:
         super().__init__(text)
         self.status, self.text = status, text
 
@@ -100,23 +100,25 @@ class _Invalid(Exception):
 
     def __init__(self, error: Error, text: str | None = None) -> None:
         super().__init__(text)
-        self.refused = Refused(error, text)
+        self.refused = Rejection(error, text)
 
 
-def configure(topology: StreamsTopology, existing: Existing) -> ConfiguredTopology | Refused:
+def configure(
+    topology: StreamsTopology, existing: PartitionCounts
+) -> ConfiguredTopology | Rejection:
     """The topology with the topics that there are, or why it is refused."""
     try:
-        return _Topics(topology, existing).configured()
+        return _TopologyBuilder(topology, existing).configured()
     except _Fault as fault:
         return ConfiguredTopology(None, fault=(fault.status, fault.text))
     except _Invalid as invalid:
         return invalid.refused
 
 
-class _Topics:
+class _TopologyBuilder:
     """The partition counts of a topology's topics, while they are found."""
 
-    def __init__(self, topology: StreamsTopology, existing: Existing) -> None:
+    def __init__(self, topology: StreamsTopology, existing: PartitionCounts) -> None:
         by_id = {part.subtopology_id: part for part in topology.subtopologies}
         self._parts = [by_id[each] for each in hash_order(by_id, len(by_id))]
         self._required = required_topics(topology)
@@ -137,7 +139,7 @@ class _Topics:
         if not missing:
             return ConfiguredTopology(subtopologies)
         text = f"Internal topics are missing: {summary([topic.name for topic in missing])}"
-        fault = (Status.MISSING_INTERNAL_TOPICS, text)
+        fault = (TopologyStatus.MISSING_INTERNAL_TOPICS, text)
         return ConfiguredTopology(subtopologies, missing, fault)
 
     def _expect_source_topics(self) -> None:
@@ -145,7 +147,7 @@ class _Topics:
         missing = sorted(name for name in names if self._existing(name) is None)
         if missing:
             text = f"Source topics {summary(missing)} are missing."
-            raise _Fault(Status.MISSING_SOURCE_TOPICS, text)
+            raise _Fault(TopologyStatus.MISSING_SOURCE_TOPICS, text)
 
     def _count(self, topic: str) -> int:
         found = self._existing(topic)
@@ -214,7 +216,7 @@ class _Topics:
                     f"Number of partitions [{count}] of repartition topic [{name}] doesn't match "
                     f"number of partitions [{wanted}] of the source topic."
                 )
-                raise _Fault(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
+                raise _Fault(TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, text)
         return dict.fromkeys(counts, wanted)
 
     # Changelogs, tasks
@@ -241,22 +243,22 @@ class _Topics:
             state_changelog_topics=self._internal(part.state_changelog_topics),
         )
 
-    def _internal(self, topics: list[TopicInfo]) -> dict[str, InternalTopic]:
+    def _internal(self, topics: list[TopicInfo]) -> dict[str, StreamsInternalTopic]:
         found = {topic.name: self._internal_topic(topic) for topic in topics}
         if len(found) < len(topics):
             raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
         return found
 
-    def _internal_topic(self, topic: TopicInfo) -> InternalTopic:
+    def _internal_topic(self, topic: TopicInfo) -> StreamsInternalTopic:
         count = topic.partitions or self._decided[topic.name]
         configs = dict(topic.topic_configs)
         if count < 1 or len(configs) < len(topic.topic_configs):
             raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
         ordered = {name: configs[name] for name in hash_order(configs, len(configs))}
-        return InternalTopic(topic.name, count, topic.replication_factor, ordered)
+        return StreamsInternalTopic(topic.name, count, topic.replication_factor, ordered)
 
-    def _missing(self, parts: Iterable[ConfiguredSubtopology]) -> list[InternalTopic]:
-        expected: dict[str, InternalTopic] = {}
+    def _missing(self, parts: Iterable[ConfiguredSubtopology]) -> list[StreamsInternalTopic]:
+        expected: dict[str, StreamsInternalTopic] = {}
         for part in parts:
             expected.update(part.repartition_source_topics)
             expected.update(part.state_changelog_topics)
@@ -269,7 +271,7 @@ class _Topics:
                     f"Existing topic {name} has different number of partitions: "
                     f"expected {topic.partitions}, found {found}"
                 )
-                raise _Fault(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
+                raise _Fault(TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, text)
         return [expected[name] for name in hash_order(expected, most)]
 
 
@@ -282,7 +284,7 @@ def _same(counts: dict[str, int], shown: dict[str, int]) -> int:
     if len(found) > 1:
         listed = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
         text = f"Following topics do not have the same number of partitions: [{{{listed}}}]"
-        raise _Fault(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
+        raise _Fault(TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, text)
     return found.pop()
 
 

@@ -22,10 +22,10 @@ def assign(spec: GroupSpec) -> dict[str, Target]:
     topics: JavaMap[Uuid, None] = JavaMap(uuid_hash, max(int(first.names_count / 0.75) + 1, 16))
     for topic_id in first.topics:
         topics[topic_id] = None
-    return _Builder(spec, topics).build() if first.topics else {}
+    return _HomogeneousBuilder(spec, topics).build() if first.topics else {}
 
 
-class _Builder:
+class _HomogeneousBuilder:
     """One assignment: who has room for how many more, and what is still to be given out."""
 
     def __init__(self, spec: GroupSpec, topics: JavaMap[Uuid, None]) -> None:

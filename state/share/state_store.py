@@ -153,7 +153,7 @@ def is_state(key: str) -> bool:
     return key.split("/", 2)[1] == KIND
 
 
-def of_deleted_topic(table: Table, broker: int, topic_id: Uuid) -> list[ShareStateWritten]:
+def tombstones_of_topic(table: Table, broker: int, topic_id: Uuid) -> list[ShareStateWritten]:
     """Return the tombstones for a deleted topic (`ShareCoordinatorShard.maybeCleanupShareState`).
 
     `table` is `groups`.

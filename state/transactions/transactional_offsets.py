@@ -190,7 +190,7 @@ def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
     )
 
 
-def of_deleted_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
+def tombstones_of_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
     """The tombstones of pending offsets that the deletion of a topic asks for."""
     return [
         OffsetDeleted(committed_offsets.group_of(key), topic_name, partition)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from brokertwin.state.core.errors import Error
-from brokertwin.state.groups.topology_topics import Status
+from brokertwin.state.groups.topology_topics import TopologyStatus
 from brokertwin.streaming.explain import bodies, deliveries
 from brokertwin.streaming.explain.shared import Shared
 from brokertwin.streaming.explain.story import (
@@ -204,7 +204,7 @@ class Groups:
         told = [(each["statusCode"], each["statusDetail"]) for each in response.get("status") or ()]
         for code, detail in told:
             if (member, code, detail) not in self._told:
-                yield f"status {Status(code).name}: {detail}"
+                yield f"status {TopologyStatus(code).name}: {detail}"
         self._told = {each for each in self._told if each[0] != member}
         self._told |= {(member, *each) for each in told}
 

@@ -12,7 +12,7 @@ from brokertwin.state.core.records import TransactionMetadata, TransactionMetada
 from brokertwin.state.fetch.session_items import Active, CachedPartition, Session
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup
-from brokertwin.state.groups.committed_offsets import Committed
+from brokertwin.state.groups.committed_offsets import CommittedPartitions
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
 from brokertwin.state.logs.producer import Producer, RememberedBatch
@@ -151,7 +151,9 @@ def _count_of_joins(bench: Bench) -> None:
 
 
 def _offset_in_no_index(bench: Bench) -> None:
-    bench.cell.tables.groups.change("1/committed/simple", Committed).partitions["orders"] = [7]
+    bench.cell.tables.groups.change("1/committed/simple", CommittedPartitions).partitions[
+        "orders"
+    ] = [7]
 
 
 def _pending_offset_without_its_index(bench: Bench) -> None:
@@ -174,7 +176,7 @@ def _item_of_an_unknown_kind(bench: Bench) -> None:
 
 
 def _item_of_another_cell(bench: Bench) -> None:
-    bench.cell.tables.groups.put("9/group/g", groups.WrittenGroup("g"))
+    bench.cell.tables.groups.put("9/group/g", groups.StoredClassicGroup("g"))
 
 
 def _cached(bench: Bench) -> CachedPartition:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.groups.classic_group import PREVIOUS, GroupState
+from brokertwin.state.groups.classic_group import PREVIOUS, ClassicGroupState
 from tests.support.groups import GROUP, TOPIC, GroupBench
 
 DELAY = 3000
@@ -318,7 +318,7 @@ def test_a_group_lives_on_in_the_stored_state() -> None:
 
 def test_the_pages_diagram_has_the_transitions_that_there_are() -> None:
     arrows = re.findall(r"^    (\w+) --> (\w+):", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    drawn = {(GroupState(before), GroupState(after)) for before, after in arrows}
+    drawn = {(ClassicGroupState(before), ClassicGroupState(after)) for before, after in arrows}
     assert drawn == {(before, after) for after in PREVIOUS for before in PREVIOUS[after]}
 
 

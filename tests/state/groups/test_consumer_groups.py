@@ -557,7 +557,7 @@ def test_the_check_finds_what_does_not_hold() -> None:
         lambda group: group.remove("a"),
     ]
     for breaks in broken:
-        breaks(groups.change_written(bench.cell.tables.groups, 1, GROUP, ConsumerGroup))
+        breaks(groups.change_stored(bench.cell.tables.groups, 1, GROUP, ConsumerGroup))
         found.append(" ".join(check.check(bench.cell)))
         bench.cell.tables.rollback()
         assert check.check(bench.cell) == []

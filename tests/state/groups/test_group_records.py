@@ -12,7 +12,7 @@ from brokertwin.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
     EpochRow,
-    Member,
+    GroupRowMember,
     MemberRow,
     OffsetRow,
     OtherRow,
@@ -31,7 +31,7 @@ RAW_ID = bytes(range(16))
 @pytest.mark.parametrize("version", range(5))
 def test_a_classic_group_of_each_version(version: int) -> None:
     key, value = classic_row("g", 7, {"m": {"orders": [0, 2]}}, version)
-    member = Member("m", None, "client", "/h", frozenset({("orders", 0), ("orders", 2)}))
+    member = GroupRowMember("m", None, "client", "/h", frozenset({("orders", 0), ("orders", 2)}))
     assert group_records.decode(key, value) == ClassicRow("g", 7, (member,))
 
 
@@ -50,7 +50,7 @@ def test_rows_of_a_consumer_group() -> None:
     ]
     assert said == [
         EpochRow("g", 4),
-        MemberRow("g", "m", Member("m", None, "client", "/h", frozenset())),
+        MemberRow("g", "m", GroupRowMember("m", None, "client", "/h", frozenset())),
         AssignmentRow("g", "m", 4, frozenset({(uuid_of(RAW_ID), 1)})),
     ]
 

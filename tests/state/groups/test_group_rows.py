@@ -15,7 +15,7 @@ from brokertwin.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
     EpochRow,
-    Member,
+    GroupRowMember,
     MemberRow,
     OffsetRow,
     OtherRow,
@@ -160,7 +160,7 @@ def test_a_share_group_is_read_back() -> None:
     owned = frozenset((bench.ids["bar"], number) for number in range(2))
     assert {EpochRow(GROUP, 3), AssignmentRow(GROUP, "a", 3, owned)} <= set(said)
     (member,) = (each.member for each in said if isinstance(each, MemberRow))
-    assert member == Member("a", None, "bench", "/", frozenset())
+    assert member == GroupRowMember("a", None, "bench", "/", frozenset())
     assert sorted(each.kind for each in said if isinstance(each, OtherRow)) == [12, 13, 15]
 
 
@@ -224,7 +224,9 @@ def assert_is_read_as_by_kafka(row: Row, read: Read) -> None:
         (member,) = value["members"]
         assert (said.group, said.generation) == ("g", value["generation"])
         assert said.members == (
-            Member("m", None, member["clientId"], member["clientHost"], said.members[0].owned),
+            GroupRowMember(
+                "m", None, member["clientId"], member["clientHost"], said.members[0].owned
+            ),
         )
         return
     assert isinstance(said, OffsetRow)

@@ -46,7 +46,7 @@ class Crowd:
         self.chance.choice(self.acts)()
 
     def group(self) -> ClassicGroup:
-        return groups.living(self.bench.cell.tables, 1, GROUP) or ClassicGroup(GROUP)
+        return groups.find_live(self.bench.cell.tables, 1, GROUP) or ClassicGroup(GROUP)
 
     def member(self) -> str:
         group = self.group()
@@ -117,7 +117,7 @@ def test_a_dropped_group_leaves_nothing_behind_and_touches_no_other() -> None:
 
 def check_groups_of(bench: GroupBench, expected: list[str]) -> None:
     tables = bench.cell.tables
-    assert groups.living_ids(tables, 1) == groups.written_ids(tables, 1) == expected
+    assert groups.live_ids(tables, 1) == groups.stored_ids(tables, 1) == expected
     timers = tables.waiting.keys("timer/group/")
     assert timers == ["timer/group/1/a%2Fb/heartbeat/m"]
 

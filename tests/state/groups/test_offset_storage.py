@@ -80,7 +80,7 @@ class Store(Bench):
 
     def node(self) -> bool:
         """Whether ZooKeeper has a node of the group."""
-        return groups.written(self.cell.tables.groups, CONTROLLER, "g") is not None
+        return groups.find_stored(self.cell.tables.groups, CONTROLLER, "g") is not None
 
     def offset(self, broker: int, partition: int = 0, **more: Any) -> Any:
         """The offset that a broker tells, or the group's error as a negative number below -1."""

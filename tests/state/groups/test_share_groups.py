@@ -142,7 +142,7 @@ def test_the_check_finds_what_does_not_hold() -> None:
     }
     for found, breaks in broken.items():
         tables = bench.cell.tables
-        breaks(groups.change_written(tables.groups, 1, GROUP, ShareGroup))
+        breaks(groups.change_stored(tables.groups, 1, GROUP, ShareGroup))
         assert found in " ".join(check.check(bench.cell))
         tables.rollback()
         assert check.check(bench.cell) == []

@@ -88,7 +88,7 @@ def test_a_group_is_made_by_a_topic_without_any_of_its_partitions(offsets: Any) 
     bench = left()
     answer = alter(bench, "foo", *offsets, group="new")
     assert (answer["errorCode"], codes(answer)) == (0, [3] * len(offsets))
-    assert isinstance(groups.written(bench.cell.tables.groups, 1, "new"), ShareGroup)
+    assert isinstance(groups.find_stored(bench.cell.tables.groups, 1, "new"), ShareGroup)
     assert described(bench, "new") == {}
     assert forget(bench, "foo", group="new")["responses"][0]["errorCode"] == 3
     assert [deleted(bench, "new") for _ in range(2)] == [0, 69]
@@ -193,7 +193,7 @@ def test_topics_are_forgotten_and_others_are_not() -> None:
 def test_a_topic_that_could_not_be_forgotten_can_be_asked_for_again() -> None:
     """A share coordinator that does not answer leaves the topic among those to delete."""
     bench = left()
-    group = groups.change_written(bench.cell.tables.groups, 1, GROUP, ShareGroup)
+    group = groups.change_stored(bench.cell.tables.groups, 1, GROUP, ShareGroup)
     group.deleting, group.initialized = {bench.ids["bar"]: "bar"}, {}
     assert described(bench) == {}
     assert forget(bench, "bar")["responses"][0]["errorCode"] == 0

@@ -259,7 +259,7 @@ def test_without_the_feature_nothing_of_it_is_there() -> None:
 def test_a_join_that_is_refused_leaves_nothing(fields: dict[str, Any], error: Error) -> None:
     bench = StreamsBench()
     assert bench.join("a", **fields)["errorCode"] == error
-    assert groups.known(bench.cell.tables, 1, GROUP) is None
+    assert groups.find_in_tables(bench.cell.tables, 1, GROUP) is None
     assert check(bench.cell) == []
 
 
@@ -312,7 +312,7 @@ def test_a_group_without_members_can_be_deleted_and_leaves_nothing() -> None:
     bench.beat("a", 1)
     bench.beat("a", -1)
     assert bench.request("DELETE_GROUPS", 2, deleted)["results"][0]["errorCode"] == 0
-    assert groups.known(bench.cell.tables, 1, GROUP) is None
+    assert groups.find_in_tables(bench.cell.tables, 1, GROUP) is None
     assert not bench.cell.tables.sessions.keys("1/live-streams/")
     assert check(bench.cell) == []
 
@@ -338,7 +338,7 @@ def test_a_classic_group_takes_the_place_of_an_empty_one_and_the_other_way_round
     assert refused["errorCode"] == Error.INCONSISTENT_GROUP_PROTOCOL
     bench.beat("a", -1)
     assert bench.request("JOIN_GROUP", 4, join)["errorCode"] == Error.MEMBER_ID_REQUIRED
-    assert not isinstance(groups.known(bench.cell.tables, 1, GROUP), StreamsGroup)
+    assert not isinstance(groups.find_in_tables(bench.cell.tables, 1, GROUP), StreamsGroup)
     assert check(bench.cell) == []
 
 
@@ -354,7 +354,7 @@ def test_what_must_hold_is_checked() -> None:
     for what, breaks in broken.items():
         bench = StreamsBench()
         bench.join("a")
-        breaks(groups.change_written(bench.cell.tables.groups, 1, GROUP, StreamsGroup))
+        breaks(groups.change_stored(bench.cell.tables.groups, 1, GROUP, StreamsGroup))
         assert any(what in each for each in check(bench.cell)), what
 
 

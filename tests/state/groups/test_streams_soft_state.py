@@ -7,7 +7,7 @@ import msgspec
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.streams_records import MemberTasks
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
-from brokertwin.state.groups.task_assignment import Owners
+from brokertwin.state.groups.task_assignment import TaskOwners
 from tests.support.streams_groups import CHANGELOG, StreamsBench, internal, part, topology
 
 HERE: dict[str, Any] = {"userEndpoint": {"host": "ha", "port": 8080}}
@@ -96,14 +96,14 @@ def test_a_process_lets_go_of_a_copy_though_another_member_of_it_has_the_same() 
     one, other = (StreamsMember(name, process_id="p", assigned=has) for name in "ab")
 
     def holds() -> bool:
-        return Owners(group).hold_copy("p")("0", 0)
+        return TaskOwners(group).hold_copy("p")("0", 0)
 
     for member in (one, other):
         group.put(member)
     assert holds()
     group.put(msgspec.structs.replace(other, process_id="q"))
     assert not holds()
-    assert Owners(group).hold_copy("q")("0", 0)
+    assert TaskOwners(group).hold_copy("q")("0", 0)
     group.put(one)
     assert holds(), "whoever is written again is noted again"
 

@@ -7,17 +7,17 @@ import pytest
 
 from brokertwin.state.apis.streams_bodies import Topology, topology_of
 from brokertwin.state.core.errors import Error
-from brokertwin.state.groups.consumer_group import Refused
+from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.topology_topics import (
     ConfiguredTopology,
-    Status,
+    TopologyStatus,
     configure,
     summary,
 )
 from tests.support.streams_groups import internal, part, topology
 
 
-def configured(runs: dict[str, Any], **existing: int) -> ConfiguredTopology | Refused:
+def configured(runs: dict[str, Any], **existing: int) -> ConfiguredTopology | Rejection:
     """The topology with topics of so many partitions."""
     said = topology_of(msgspec.convert(runs, Topology))
     assert said is not None
@@ -33,7 +33,7 @@ def fault(runs: dict[str, Any], **existing: int) -> tuple[int, str]:
 
 def refused(runs: dict[str, Any], **existing: int) -> Error:
     found = configured(runs, **existing)
-    assert isinstance(found, Refused)
+    assert isinstance(found, Rejection)
     return found.error
 
 
@@ -72,7 +72,7 @@ def test_repartition_topics_that_are_joined_have_as_many() -> None:
 def test_what_is_joined_and_differs_is_told() -> None:
     sources = topology(part("0", "a", "b", copartitionGroups=joined(0, 1)))
     told = "Following topics do not have the same number of partitions: [{a=1, b=2}]"
-    assert fault(sources, a=1, b=2) == (Status.INCORRECTLY_PARTITIONED_TOPICS, told)
+    assert fault(sources, a=1, b=2) == (TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, told)
     fixed, both = [internal("r", 3)], joined(0, repartitions=(0,))
     runs = topology(
         part("0", "a", repartitionSinkTopics=["r"]),
@@ -85,7 +85,7 @@ def test_what_is_joined_and_differs_is_told() -> None:
 def test_an_internal_topic_with_other_partitions_is_told() -> None:
     runs = topology(part("0", "a", stateChangelogTopics=[internal("c")]))
     told = "Existing topic c has different number of partitions: expected 3, found 1"
-    assert fault(runs, a=3, c=1) == (Status.INCORRECTLY_PARTITIONED_TOPICS, told)
+    assert fault(runs, a=3, c=1) == (TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, told)
     complete = configured(runs, a=3, c=3)
     assert isinstance(complete, ConfiguredTopology)
     assert complete.is_ready
@@ -98,7 +98,7 @@ def test_missing_topics_are_told_up_to_three() -> None:
 
 def test_repartition_topics_that_run_in_a_circle_are_told() -> None:
     found = configured(topology(*LOOP))
-    assert isinstance(found, Refused)
+    assert isinstance(found, Rejection)
     assert "There may be loops in the topology" in str(found.message)
 
 

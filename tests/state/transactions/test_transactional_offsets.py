@@ -147,9 +147,9 @@ def test_the_group_exists_from_its_first_pending_offset_on() -> None:
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
     bench.commit_offset("t1", holder, 4)
-    assert groups.written(bench.cell.tables.groups, 1, "g") is not None
+    assert groups.find_stored(bench.cell.tables.groups, 1, "g") is not None
     bench.end("t1", holder, is_commit=False)
-    assert groups.written(bench.cell.tables.groups, 1, "g") is not None
+    assert groups.find_stored(bench.cell.tables.groups, 1, "g") is not None
 
 
 def test_a_deleted_topics_pending_offsets_are_gone() -> None:
@@ -179,7 +179,7 @@ def test_a_deleted_groups_pending_offsets_are_gone() -> None:
     ]
     assert transactional_offsets.unstable(bench.cell.tables.groups, 1, "g") == set()
     bench.end("t1", holder)
-    assert groups.written(bench.cell.tables.groups, 1, "g") is None
+    assert groups.find_stored(bench.cell.tables.groups, 1, "g") is None
     assert bench.dead_letters() == []
 
 
@@ -284,7 +284,7 @@ def test_a_commit_whose_group_has_moved_while_its_transaction_was_asked_is_told_
     bench.handle({**isolated, "id": "back", "kind": "rejoin-broker", "time": bench.now})
     (topic,) = bench.answers[asked]["response"]["topics"]
     assert [each["errorCode"] for each in topic["partitions"]] == [16]
-    assert groups.living_ids(bench.cell.tables, 1) == []
+    assert groups.live_ids(bench.cell.tables, 1) == []
 
 
 def test_what_a_transaction_commits_goes_to_the_compacted_offsets() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int16, Int32, since
-from brokertwin.state.groups.classic_group import ClassicGroup, Member
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicMember
 
 NULL_PROTOCOL_SINCE = 7
 """From this version of JoinGroup on no protocol is null, before it is "". """
@@ -46,13 +46,15 @@ class SyncGroupResponse(Body):
     assignment: str = ""
 
 
-def join_refused(error: Error, member_id: str, version: int) -> JoinGroupResponse:
+def join_error(error: Error, member_id: str, version: int) -> JoinGroupResponse:
     """An answer with an error."""
     name = None if version >= NULL_PROTOCOL_SINCE else ""
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=name)
 
 
-def joined(group: ClassicGroup, member: Member, with_members: bool) -> JoinGroupResponse:
+def join_response(
+    group: ClassicGroup, member: ClassicMember, with_members: bool
+) -> JoinGroupResponse:
     """The present generation as a member learns it; the leader gets to know all members."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
@@ -60,11 +62,11 @@ def joined(group: ClassicGroup, member: Member, with_members: bool) -> JoinGroup
         protocol_name=group.protocol_name,
         leader=group.leader_id or "",
         member_id=member.member_id,
-        members=members_of(group) if with_members else [],
+        members=joined_members(group) if with_members else [],
     )
 
 
-def members_of(group: ClassicGroup) -> list[JoinedMember]:
+def joined_members(group: ClassicGroup) -> list[JoinedMember]:
     """All members with what they say under the chosen protocol, in Kafka's order."""
     return [
         JoinedMember(
@@ -76,7 +78,7 @@ def members_of(group: ClassicGroup) -> list[JoinedMember]:
     ]
 
 
-def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
     """A member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
