@@ -210,7 +210,7 @@ def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
         producer_epoch=body.producer_epoch,
     )
     asked = {coordinators.GROUP_TOPIC: [_place(broker, body)[1]]}
-    message = verifications.message(broker, body.transactional_id, batch, asked, is_v2)
+    message = verifications.verification_request(broker, body.transactional_id, batch, asked, is_v2)
     if message is None:
         return _answer(state, Error.COORDINATOR_NOT_AVAILABLE)
     deadline = broker.now + broker.settings.request_timeout_ms
@@ -225,7 +225,7 @@ def resume(
 ) -> Decision:
     """Commits where the coordinator lets it."""
     state = decode_item(waiting.state, TxnOffsetCommitState)
-    errors, version = verifications.errors_in(response), waiting.header.request_api_version
+    errors, version = verifications.partition_errors(response), waiting.header.request_api_version
     error = next(iter(errors.values()), Error(response.error_code))
     if error is not Error.NONE:
         return _answer(state, _told(error, version))

@@ -203,7 +203,7 @@ def refuse(broker: Broker, decision: Decision, asked: Asked | None, error: Error
     ]
     decision.messages = [each for each in decision.messages if not waits(each)]
     for transactional_id in _ids(decision.records):
-        transactional_ids.look_again(broker, transactional_id)
+        transactional_ids.reset_timer(broker, transactional_id)
 
 
 def hold_tail(broker: Broker, place: Place) -> None:
@@ -261,7 +261,7 @@ def finished(broker: Broker, waited: Waiting, error: Error) -> list[Decision]:
     """
     state = _state(waited)
     for transactional_id in _ids(state.records):
-        transactional_ids.look_again(broker, transactional_id)
+        transactional_ids.reset_timer(broker, transactional_id)
     return [
         group_coordinator.assignment_written(broker, each.group_id, each.generation_id, told)
         for each in state.synced

@@ -77,7 +77,9 @@ class MetadataReading(BrokerChanges):
             self._carry_on(broker, Decision(records=list(gone)))
         for records in (
             share_states.records_of_deleted_topic(machine, record.topic_id),
-            list[Record](state_store.tombstones_of_topic(self._tables.groups, broker, topic.topic_id)),
+            list[Record](
+                state_store.tombstones_of_topic(self._tables.groups, broker, topic.topic_id)
+            ),
         ):
             self._carry_on(broker, Decision(records=records))
         for partition in range(len(topic.partitions)):

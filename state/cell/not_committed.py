@@ -155,7 +155,7 @@ def _words(api_key: int, error: Error, settings: BrokerSettings) -> str | None:
     if error is Error.COORDINATOR_NOT_AVAILABLE:
         time_out = settings.share_coordinator_write_timeout_ms
         why = f"CoordinatorWriteEvent(name={event}) timed out after {time_out}ms"
-    return state_store.unable(operation, why)
+    return state_store.failure_message(operation, why)
 
 
 def _nothing_fetched(response: offset_fetch.OffsetFetchResponse) -> Body:

@@ -44,7 +44,7 @@ ERROR_MESSAGES: dict[Error, str] = {
         "The coordinator is loading and hence can't process requests."
     ),
     Error.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    Error.UNKNOWN_TOPIC_OR_PARTITION: state_store.NOT_HERE,
+    Error.UNKNOWN_TOPIC_OR_PARTITION: state_store.UNKNOWN_PARTITION_MESSAGE,
     Error.LEADER_NOT_AVAILABLE: (
         "There is no leader for this topic-partition as we are in the middle of a leadership "
         "election."

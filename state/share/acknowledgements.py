@@ -22,15 +22,15 @@ from brokertwin.state.core.decision import Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.share import share_partitions
 from brokertwin.state.share.fetch_bodies import AcknowledgementBatch, FetchedTopic
-from brokertwin.state.share.share_partition import REJECT, RENEW, Acknowledgement, Status
-from brokertwin.state.share.share_sessions import Place
-from brokertwin.state.share.state_store import NOT_HERE, Fault
+from brokertwin.state.share.share_partition import REJECT, RENEW, Acknowledgement, ShareStatus
+from brokertwin.state.share.share_sessions import TopicPartitionId
+from brokertwin.state.share.state_store import UNKNOWN_PARTITION_MESSAGE, ShareStateError
 
 RENEWAL_VERSION = 2
 """The versions of both APIs from which on locks are renewed."""
 
 
-class Outcome(msgspec.Struct, array_like=True):
+class AcknowledgementResult(msgspec.Struct, array_like=True):
     """What became of a partition's acknowledgements, until now."""
 
     topic_id: str
@@ -39,12 +39,12 @@ class Outcome(msgspec.Struct, array_like=True):
     message: str | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartitionId:
         """Which partition."""
         return self.topic_id, self.partition
 
 
-class Asked(msgspec.Struct, frozen=True):
+class AcknowledgeContext(msgspec.Struct, frozen=True):
     """Who acknowledges, in which version, and whether it says that locks are to be renewed."""
 
     group_id: str
@@ -54,53 +54,60 @@ class Asked(msgspec.Struct, frozen=True):
     denied: Collection[str]
 
 
-class Taken(msgspec.Struct):
+class AcknowledgeResults(msgspec.Struct):
     """What became of acknowledgements, what share coordinators are told, and who took them.
 
     The messages' answers say what becomes of outcomes without an error. `places` are those whose
     share partitions were asked, whatever they said.
     """
 
-    outcomes: list[Outcome] = []
+    outcomes: list[AcknowledgementResult] = []
     messages: list[Message] = []
-    places: list[Place] = []
+    places: list[TopicPartitionId] = []
 
 
-def take(broker: Broker, asked: Asked, topics: Sequence[FetchedTopic]) -> Taken:
+def acknowledge(
+    broker: Broker, asked: AcknowledgeContext, topics: Sequence[FetchedTopic]
+) -> AcknowledgeResults:
     """Takes acknowledgements."""
-    taken = Taken()
+    taken = AcknowledgeResults()
     named = [
         ((topic.topic_id, each.partition_index), each.acknowledgement_batches)
         for topic in topics
         for each in topic.partitions
     ]
-    refused = [_refused(broker, asked, place, batches) for place, batches in named]
+    refused = [_request_error(broker, asked, place, batches) for place, batches in named]
     has_any = any(batches for (_, batches), error in zip(named, refused, strict=True) if not error)
     for (place, batches), error in zip(named, refused, strict=True):
         if error is not None:
-            taken.outcomes.append(Outcome(*place, error))
+            taken.outcomes.append(AcknowledgementResult(*place, error))
         elif batches:
             taken.outcomes.append(_take(broker, asked, place, batches, taken))
         elif has_any:
-            taken.outcomes.append(Outcome(*place))
+            taken.outcomes.append(AcknowledgementResult(*place))
     return taken
 
 
-def settle(outcomes: list[Outcome], message: Message, fault: Fault | None) -> None:
+def apply_write_error(
+    outcomes: list[AcknowledgementResult], message: Message, fault: ShareStateError | None
+) -> None:
     """A share coordinator has answered: notes what it refuses."""
-    place = share_partitions.place_of(message)[1:]
+    place = share_partitions.key_of(message)[1:]
     for each in outcomes:
         if each.place == place and fault is not None:
             each.error, each.message = fault.error, fault.message or None
 
 
-def _refused(
-    broker: Broker, asked: Asked, place: Place, batches: list[AcknowledgementBatch]
+def _request_error(
+    broker: Broker,
+    asked: AcknowledgeContext,
+    place: TopicPartitionId,
+    batches: list[AcknowledgementBatch],
 ) -> Error | None:
     topic = broker.topic_by_id(place[0])
     if topic is None:
         return Error.UNKNOWN_TOPIC_ID
-    if not _make_sense(asked, batches):
+    if not _are_valid(asked, batches):
         return Error.INVALID_REQUEST
     if topic.name in asked.denied:
         return Error.TOPIC_AUTHORIZATION_FAILED
@@ -109,7 +116,7 @@ def _refused(
     return None
 
 
-def _make_sense(asked: Asked, batches: list[AcknowledgementBatch]) -> bool:
+def _are_valid(asked: AcknowledgeContext, batches: list[AcknowledgementBatch]) -> bool:
     """Whether offsets ascend and types are known ones, one or one for each record."""
     end, greatest = -1, RENEW if asked.version >= RENEWAL_VERSION else REJECT
     for each in batches:
@@ -128,15 +135,17 @@ def _make_sense(asked: Asked, batches: list[AcknowledgementBatch]) -> bool:
 
 def _take(
     broker: Broker,
-    asked: Asked,
-    place: Place,
+    asked: AcknowledgeContext,
+    place: TopicPartitionId,
     batches: list[AcknowledgementBatch],
-    taken: Taken,
-) -> Outcome:
+    taken: AcknowledgeResults,
+) -> AcknowledgementResult:
     whole = (asked.group_id, *place)
     share = share_partitions.find(broker, whole)
-    if share is None or share.status == Status.FAILED:
-        return Outcome(*place, Error.UNKNOWN_TOPIC_OR_PARTITION, NOT_HERE)
+    if share is None or share.status == ShareStatus.FAILED:
+        return AcknowledgementResult(
+            *place, Error.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_MESSAGE
+        )
     taken.places.append(place)
     limits = share_partitions.limits_of(broker, asked.group_id)
     given = [
@@ -145,8 +154,8 @@ def _take(
     ]
     told = share.acknowledge(asked.member_id, given, limits, broker.now)
     share_partitions.set_timer(broker, whole)
-    if isinstance(told, Fault):
-        return Outcome(*place, told.error, told.message)
-    message = share_partitions.write(broker, whole, told)
+    if isinstance(told, ShareStateError):
+        return AcknowledgementResult(*place, told.error, told.message)
+    message = share_partitions.write_request(broker, whole, told)
     taken.messages += [message] if message is not None else []
-    return Outcome(*place)
+    return AcknowledgementResult(*place)

@@ -8,14 +8,14 @@ alone, so that one bad record does not take others with it. In the mode of the r
 
 from math import ceil
 
-from brokertwin.state.share.in_flight import Batch, InFlight, RecordState
+from brokertwin.state.share.in_flight import InFlightBatch, InFlightState, RecordState
 from brokertwin.state.share.share_partition import (
     NO_GAP,
     Acquired,
-    Limits,
-    Run,
+    AcquireRequest,
+    LogBatch,
+    ShareLimits,
     SharePartition,
-    Wish,
 )
 
 _SMALL_LIMIT = 2
@@ -33,9 +33,9 @@ class Acquisition:
     def __init__(
         self,
         share: SharePartition,
-        wish: Wish,
-        limits: Limits,
-        runs: list[Run],
+        wish: AcquireRequest,
+        limits: ShareLimits,
+        runs: list[LogBatch],
         fetch_offset: int,
         locked_until: int,
     ) -> None:
@@ -84,7 +84,7 @@ class Acquisition:
         if share.batches and self._fetch_offset < base:
             share.done_count += share.archive(self._fetch_offset, base, RecordState.AVAILABLE)
 
-    def _again(self, known: list[Batch], base: int, last: int, wanted: int) -> None:
+    def _again(self, known: list[InFlightBatch], base: int, last: int, wanted: int) -> None:
         """Takes free records among those in flight, and what lies between and behind them."""
         first_read, gap = self._runs[0].first, base
         for batch in known:
@@ -119,7 +119,7 @@ class Acquisition:
         if self._count < wanted and known[-1].last < last:
             self._new(known[-1].last + 1, last, wanted - self._count)
 
-    def _take(self, first: int, last: int, record: InFlight) -> None:
+    def _take(self, first: int, last: int, record: InFlightState) -> None:
         record.acquire(self._wish.member_id, self._locked_until)
         self._found.append(Acquired(first, last, record.delivery_count))
         self._count += last - first + 1
@@ -129,7 +129,7 @@ class Acquisition:
         """From how many deliveries on a record is doubtful."""
         return max(_SMALL_LIMIT, ceil(self._limits.deliveries / 2))
 
-    def _is_doubtful(self, batch: Batch, first: int, last: int) -> bool:
+    def _is_doubtful(self, batch: InFlightBatch, first: int, last: int) -> bool:
         counts = [
             record.delivery_count
             for low, _, record in batch.parts()
@@ -137,7 +137,7 @@ class Acquisition:
         ]
         return max(counts, default=0) >= self._doubt
 
-    def _take_parts(self, batch: Batch, first: int, last: int, wanted: int) -> None:
+    def _take_parts(self, batch: InFlightBatch, first: int, last: int, wanted: int) -> None:
         """Takes single records of a batch, from doubtful ones on only some."""
         limit, taken, most = self._limits.deliveries, 0, None
         found: list[Acquired] = []
@@ -171,7 +171,7 @@ class Acquisition:
             last = min(aligned, last) if share._has_gap else aligned
         taken = self._split(first, last)
         if self._wish.is_record_limit and taken[0].last - taken[0].first + 1 > wanted:
-            batch = Batch(first, last, [InFlight(RecordState.AVAILABLE, 0)])
+            batch = InFlightBatch(first, last, [InFlightState(RecordState.AVAILABLE, 0)])
             batch.part()
             for record in batch.records[:wanted]:
                 record.acquire(self._wish.member_id, self._locked_until)
@@ -182,9 +182,9 @@ class Acquisition:
             taken = [Acquired(first, first + wanted - 1, 1)]
         else:
             for each in taken:
-                record = InFlight(RecordState.AVAILABLE, 0)
+                record = InFlightState(RecordState.AVAILABLE, 0)
                 record.acquire(self._wish.member_id, self._locked_until)
-                self._insert(Batch(each.first, each.last, [record]))
+                self._insert(InFlightBatch(each.first, each.last, [record]))
         if share.batches[0].first == first:
             share.start_offset = first
         share.end_offset = max(share.end_offset, last)
@@ -208,7 +208,7 @@ class Acquisition:
         holding = [run.last for run in self._runs if run.first <= offset <= run.last]
         return holding[-1] if holding else offset
 
-    def _insert(self, batch: Batch) -> None:
+    def _insert(self, batch: InFlightBatch) -> None:
         self._share.batches.append(batch)
         self._share.batches.sort(key=lambda each: each.first)
 

@@ -5,7 +5,7 @@ from brokertwin.state.core.tables import Tables
 from brokertwin.state.core.waiting import timer_of
 from brokertwin.state.share import share_partitions
 from brokertwin.state.share.in_flight import NO_LOCK, TERMINAL, RecordState
-from brokertwin.state.share.share_partition import SharePartition, Status
+from brokertwin.state.share.share_partition import SharePartition, ShareStatus
 from brokertwin.state.share.state_store import KIND, ShareState
 
 
@@ -26,7 +26,7 @@ def _partitions(tables: Tables) -> Violations:
             yield f"{key}: {violation}"
         broker, _, name = key.split("/", 2)
         timer = timer_of(tables.waiting, f"{share_partitions.TIMER}/{broker}/{name}")
-        if share.status != Status.FAILED and timer != share.earliest_lock():
+        if share.status != ShareStatus.FAILED and timer != share.earliest_lock():
             yield f"{key}: its timer is at {timer}, its first lock at {share.earliest_lock()}"
 
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import msgspec
 
-NOBODY = ""
+NO_MEMBER = ""
 """The member that holds what nobody holds."""
 
 NO_LOCK = 0
@@ -29,14 +29,14 @@ TERMINAL = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 """Who is in one of them is never delivered again."""
 
 
-class Held(msgspec.Struct, array_like=True):
+class FormerState(msgspec.Struct, array_like=True):
     """A state and the member that had it, before a change that is not written yet."""
 
     state: int
     member_id: str
 
 
-class InFlight(msgspec.Struct, array_like=True):
+class InFlightState(msgspec.Struct, array_like=True):
     """The state of a record, or of a whole batch.
 
     Attributes:
@@ -47,9 +47,9 @@ class InFlight(msgspec.Struct, array_like=True):
 
     state: int
     delivery_count: int
-    member_id: str = NOBODY
+    member_id: str = NO_MEMBER
     locked_until: int = NO_LOCK
-    former: Held | None = None
+    former: FormerState | None = None
 
     @property
     def is_free(self) -> bool:
@@ -71,11 +71,11 @@ class InFlight(msgspec.Struct, array_like=True):
         """A member gives it back in this state; what was delivered often enough is a dead end."""
         is_last = state == RecordState.AVAILABLE and self.delivery_count >= limit
         self.state = RecordState.ARCHIVED if is_last else state
-        self.member_id = NOBODY
+        self.member_id = NO_MEMBER
 
     def begin_leaving(self, state: RecordState, limit: int) -> None:
         """The same until a share coordinator has answered: the lock goes on."""
-        self.former = Held(self.state, self.member_id)
+        self.former = FormerState(self.state, self.member_id)
         self.leave(state, limit)
 
     def end_leaving(self, is_written: bool, now: int) -> None:
@@ -87,16 +87,16 @@ class InFlight(msgspec.Struct, array_like=True):
             self.state, self.member_id = former.state, former.member_id
             return
         if not is_written:
-            self.state, self.member_id = RecordState.AVAILABLE, NOBODY
+            self.state, self.member_id = RecordState.AVAILABLE, NO_MEMBER
         self.locked_until = NO_LOCK
 
     def archive(self) -> None:
         """It will not be delivered: its record is gone, or belongs to an aborted transaction."""
-        self.state, self.member_id = RecordState.ARCHIVED, NOBODY
+        self.state, self.member_id = RecordState.ARCHIVED, NO_MEMBER
         self.locked_until, self.former = NO_LOCK, None
 
 
-class Batch(msgspec.Struct, array_like=True):
+class InFlightBatch(msgspec.Struct, array_like=True):
     """Records that were acquired at once; both offsets inclusive.
 
     `records` has the state of all, or, once they have parted, that of each in their order.
@@ -104,11 +104,11 @@ class Batch(msgspec.Struct, array_like=True):
 
     first: int
     last: int
-    records: list[InFlight]
+    records: list[InFlightState]
     is_parted: bool = False
 
     @property
-    def whole(self) -> InFlight:
+    def whole(self) -> InFlightState:
         """The state of all; only while they have not parted."""
         assert not self.is_parted, self
         return self.records[0]
@@ -122,7 +122,7 @@ class Batch(msgspec.Struct, array_like=True):
             ]
             self.is_parted = True
 
-    def parts(self) -> Iterator[tuple[int, int, InFlight]]:
+    def parts(self) -> Iterator[tuple[int, int, InFlightState]]:
         """First and last offset, and the state: of the whole, or of each record."""
         if not self.is_parted:
             yield self.first, self.last, self.whole
@@ -130,7 +130,7 @@ class Batch(msgspec.Struct, array_like=True):
         for offset, record in enumerate(self.records, self.first):
             yield offset, offset, record
 
-    def parts_in(self, first: int, last: int) -> Iterator[tuple[int, int, InFlight]]:
+    def parts_in(self, first: int, last: int) -> Iterator[tuple[int, int, InFlightState]]:
         """Like `parts`, but of parted records only those from `first` to `last`."""
         if not self.is_parted:
             yield self.first, self.last, self.whole
@@ -139,7 +139,7 @@ class Batch(msgspec.Struct, array_like=True):
         for offset, record in enumerate(self.records[low:end], self.first + low):
             yield offset, offset, record
 
-    def at(self, offset: int) -> InFlight:
+    def at(self, offset: int) -> InFlightState:
         """The state of a record."""
         return self.records[offset - self.first] if self.is_parted else self.whole
 

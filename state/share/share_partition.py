@@ -21,14 +21,14 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.share.in_flight import (
     NO_LOCK,
     TERMINAL,
-    Batch,
-    InFlight,
+    InFlightBatch,
+    InFlightState,
     RecordState,
 )
 from brokertwin.state.share.state_bodies import StateBatch
-from brokertwin.state.share.state_store import Fault
+from brokertwin.state.share.state_store import ShareStateError
 
-NOWHERE = -1
+UNKNOWN_OFFSET = -1
 NO_GAP = -1
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -42,13 +42,13 @@ _STATES = {
 }
 
 
-class Status:
+class ShareStatus:
     """Where a share partition is in its life."""
 
     LOADING, ACTIVE, FAILED = "loading", "active", "failed"
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ShareLimits(msgspec.Struct, frozen=True):
     """What holds for a group now: locks in ms, records in flight, deliveries of a record."""
 
     lock_ms: int
@@ -77,14 +77,14 @@ class Acquired(msgspec.Struct, frozen=True):
     delivery_count: int
 
 
-class Run(msgspec.Struct, frozen=True):
+class LogBatch(msgspec.Struct, frozen=True):
     """A batch of the log, both offsets inclusive."""
 
     first: int
     last: int
 
 
-class Wish(msgspec.Struct, frozen=True):
+class AcquireRequest(msgspec.Struct, frozen=True):
     """What a member would like: so many records, in batches of such a size; or not one more."""
 
     member_id: str
@@ -93,7 +93,7 @@ class Wish(msgspec.Struct, frozen=True):
     is_record_limit: bool
 
 
-Told = list[StateBatch]
+StateBatches = list[StateBatch]
 """What a share coordinator is to be told of records."""
 
 
@@ -118,22 +118,26 @@ class SharePartition(msgspec.Struct):
     partition: int
     leader_epoch: int
     state_epoch: int = 0
-    status: str = Status.LOADING
+    status: str = ShareStatus.LOADING
     error: int = 0
     start_offset: int = 0
     end_offset: int = 0
-    batches: list[Batch] = []
+    batches: list[InFlightBatch] = []
     looks_back: bool = False
     gap_start: int = NO_GAP
     gap_end: int = NO_GAP
     done_count: int = 0
-    found_offset: int = NOWHERE
+    found_offset: int = UNKNOWN_OFFSET
 
     # Beginning
 
     def load(self, state_epoch: int, start_offset: int, told: Sequence[StateBatch]) -> None:
         """Takes over what the share coordinator knows."""
-        self.state_epoch, self.start_offset, self.status = state_epoch, start_offset, Status.ACTIVE
+        self.state_epoch, self.start_offset, self.status = (
+            state_epoch,
+            start_offset,
+            ShareStatus.ACTIVE,
+        )
         self.error, self.end_offset = 0, start_offset
         self.batches, self.done_count, self.looks_back = [], 0, False
         self.gap_start = self.gap_end = NO_GAP
@@ -142,8 +146,8 @@ class SharePartition(msgspec.Struct):
             if self.gap_start == NO_GAP and each.first_offset > following:
                 self.gap_start = following
             following = each.last_offset + 1
-            record = InFlight(each.delivery_state, each.delivery_count)
-            self.batches.append(Batch(each.first_offset, each.last_offset, [record]))
+            record = InFlightState(each.delivery_state, each.delivery_count)
+            self.batches.append(InFlightBatch(each.first_offset, each.last_offset, [record]))
             if record.is_done:
                 self.done_count += each.last_offset - each.first_offset + 1
         if self.batches:
@@ -186,7 +190,7 @@ class SharePartition(msgspec.Struct):
         """From the start offset to the end offset, done with or not."""
         return self.end_offset - self.start_offset + 1 if self.batches else 0
 
-    def can_acquire(self, limits: Limits) -> bool:
+    def can_acquire(self, limits: ShareLimits) -> bool:
         """Whether somebody may get something: it is free, or there may be more in flight."""
         is_behind = self.next_fetch_offset() == self.end_offset + 1
         return not is_behind or self.records_in_flight < limits.records
@@ -204,10 +208,10 @@ class SharePartition(msgspec.Struct):
     # Acknowledging
 
     def acknowledge(
-        self, member_id: str, acknowledgements: list[Acknowledgement], limits: Limits, now: int
-    ) -> Told | Fault:
+        self, member_id: str, acknowledgements: list[Acknowledgement], limits: ShareLimits, now: int
+    ) -> StateBatches | ShareStateError:
         """What a member says of records that it has; where it may not say it, nothing happens."""
-        changed: list[tuple[int, int, InFlight]] = []
+        changed: list[tuple[int, int, InFlightState]] = []
         fault = None
         for each in acknowledgements:
             if each.last < self.start_offset:
@@ -220,18 +224,18 @@ class SharePartition(msgspec.Struct):
                 self._count(first, last, record, -1)
                 record.end_leaving(False, NO_LOCK)
             return fault
-        return [_told(*each) for each in changed]
+        return [_state_batch(*each) for each in changed]
 
     def _acknowledge(
         self,
         member_id: str,
         given: Acknowledgement,
-        limits: Limits,
+        limits: ShareLimits,
         now: int,
-        changed: list[tuple[int, int, InFlight]],
-    ) -> Fault | None:
+        changed: list[tuple[int, int, InFlightState]],
+    ) -> ShareStateError | None:
         batches = self._named(given)
-        if isinstance(batches, Fault):
+        if isinstance(batches, ShareStateError):
             return batches
         for batch in batches:
             if batch.last < self.start_offset:
@@ -259,13 +263,13 @@ class SharePartition(msgspec.Struct):
                 changed.append((first, last, record))
         return None
 
-    def _named(self, given: Acknowledgement) -> list[Batch] | Fault:
+    def _named(self, given: Acknowledgement) -> list[InFlightBatch] | ShareStateError:
         """The batches that an acknowledgement is about."""
         begun = self._begun(given.first)
         if not begun and given.first < self.start_offset <= given.last:
             begun = self._begun(self.start_offset)
         if not begun:
-            return NOT_THERE
+            return BATCH_NOT_FOUND
         named = self.batches[begun - 1 : self._begun(given.last)]
         if named[-1].last < given.first:
             return FIRST_PAST
@@ -275,23 +279,23 @@ class SharePartition(msgspec.Struct):
         """Return how many batches begin at an offset or before it."""
         return bisect_right(self.batches, offset, key=_first_of)
 
-    def _count(self, first: int, last: int, record: InFlight, by: int) -> None:
+    def _count(self, first: int, last: int, record: InFlightState, by: int) -> None:
         """Counts records that are done with from now on, or are not after all."""
         if record.state in TERMINAL and last >= self.start_offset:
             self.done_count += by * (last - max(self.start_offset, first) + 1)
 
-    def release(self, member_id: str, limits: Limits) -> Told:
+    def release(self, member_id: str, limits: ShareLimits) -> StateBatches:
         """Gives back what a member has."""
-        told: Told = []
+        told: StateBatches = []
         for first, last, record in self._held(member_id):
             is_gone = last < self.start_offset
             state = RecordState.ARCHIVED if is_gone else RecordState.AVAILABLE
             record.begin_leaving(state, limits.deliveries)
             self._count(first, last, record, 1)
-            told.append(_told(first, last, record))
+            told.append(_state_batch(first, last, record))
         return told
 
-    def _held(self, member_id: str) -> Iterator[tuple[int, int, InFlight]]:
+    def _held(self, member_id: str) -> Iterator[tuple[int, int, InFlightState]]:
         for batch in self.batches:
             is_cut = batch.first < self.start_offset <= batch.last
             if not batch.is_parted and is_cut and batch.whole.member_id == member_id:
@@ -300,9 +304,9 @@ class SharePartition(msgspec.Struct):
                 if part[2].member_id == member_id and part[2].state == RecordState.ACQUIRED:
                     yield part
 
-    def expire(self, limits: Limits, now: int) -> Told:
+    def expire(self, limits: ShareLimits, now: int) -> StateBatches:
         """Takes back what a member has had for as long as it may."""
-        told: Told = []
+        told: StateBatches = []
         for batch in self.batches:
             is_cut = batch.first < self.start_offset <= batch.last
             if not batch.is_parted and is_cut and _is_over(batch.whole, now):
@@ -316,7 +320,7 @@ class SharePartition(msgspec.Struct):
                 record.locked_until = NO_LOCK
                 self._count(first, last, record, 1)
                 self.looks_back = True
-                told.append(_told(first, last, record))
+                told.append(_state_batch(first, last, record))
         return told
 
     def written(self, told: Sequence[StateBatch], is_written: bool, now: int) -> bool:
@@ -333,7 +337,7 @@ class SharePartition(msgspec.Struct):
             self.looks_back |= record.state == RecordState.AVAILABLE
         return is_written and self.advance()
 
-    def _meant(self, told: Sequence[StateBatch]) -> Iterator[tuple[int, int, InFlight]]:
+    def _meant(self, told: Sequence[StateBatch]) -> Iterator[tuple[int, int, InFlightState]]:
         """Yield the records whose change is still the one that a share coordinator was told."""
         for each in told:
             low, high = each.first_offset, each.last_offset
@@ -425,32 +429,32 @@ class SharePartition(msgspec.Struct):
         return count
 
 
-def _first_of(batch: Batch) -> int:
+def _first_of(batch: InFlightBatch) -> int:
     return batch.first
 
 
-def _told(first: int, last: int, record: InFlight) -> StateBatch:
+def _state_batch(first: int, last: int, record: InFlightState) -> StateBatch:
     return StateBatch(first, last, int(record.state), record.delivery_count)
 
 
-def _is_over(record: InFlight, now: int) -> bool:
+def _is_over(record: InFlightState, now: int) -> bool:
     return record.state == RecordState.ACQUIRED and NO_LOCK != record.locked_until <= now
 
 
-def _invalid(message: str) -> Fault:
-    return Fault(Error.INVALID_RECORD_STATE, message)
+def _invalid(message: str) -> ShareStateError:
+    return ShareStateError(Error.INVALID_RECORD_STATE, message)
 
 
-NOT_THERE = _invalid(
-    "Batch record not found. The request batch offsets are not found in the cache."
+BATCH_NOT_FOUND = _invalid(
+    "InFlightBatch record not found. The request batch offsets are not found in the cache."
 )
-FIRST_PAST = Fault(
+FIRST_PAST = ShareStateError(
     Error.INVALID_REQUEST,
-    "Batch record not found. The first offset in request is past acquired records.",
+    "InFlightBatch record not found. The first offset in request is past acquired records.",
 )
-LAST_PAST = Fault(
+LAST_PAST = ShareStateError(
     Error.INVALID_REQUEST,
-    "Batch record not found. The last offset in request is past acquired records.",
+    "InFlightBatch record not found. The last offset in request is past acquired records.",
 )
 NO_RENEWAL = _invalid("Renewing acquisition locks is not enabled for the group.")
 _IN_CHANGE = _invalid(
@@ -462,7 +466,7 @@ _FREE = _invalid("The offset cannot be acknowledged. The offset is not acquired.
 _OTHERS = _invalid("Member is not the owner of offset")
 
 
-def _not_whole(record: InFlight, member_id: str) -> Fault | None:
+def _not_whole(record: InFlightState, member_id: str) -> ShareStateError | None:
     """Why a member may not acknowledge a batch."""
     if not record.member_id:
         return _BATCH_FREE
@@ -471,7 +475,7 @@ def _not_whole(record: InFlight, member_id: str) -> Fault | None:
     return _IN_CHANGE if record.former is not None else None
 
 
-def _not_single(record: InFlight, member_id: str) -> Fault | None:
+def _not_single(record: InFlightState, member_id: str) -> ShareStateError | None:
     """Why a member may not acknowledge a record of a batch that has parted."""
     if record.state != RecordState.ACQUIRED:
         return _FREE

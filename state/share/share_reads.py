@@ -23,13 +23,13 @@ from brokertwin.state.share.fetch_bodies import (
 from brokertwin.state.share.in_flight import RecordState
 from brokertwin.state.share.share_partition import (
     Acquired,
-    Limits,
-    Run,
+    AcquireRequest,
+    LogBatch,
+    ShareLimits,
     SharePartition,
-    Status,
-    Wish,
+    ShareStatus,
 )
-from brokertwin.state.share.share_sessions import Place
+from brokertwin.state.share.share_sessions import TopicPartitionId
 
 RECORD_LIMIT = 1
 """The acquire mode in which a member gets no record more than it asked for."""
@@ -42,7 +42,7 @@ class ShareRead(msgspec.Struct, array_like=True):
 
     group_id: str
     member_id: str
-    places: list[Place]
+    places: list[TopicPartitionId]
     min_bytes: int
     max_bytes: int
     max_records: int
@@ -50,13 +50,13 @@ class ShareRead(msgspec.Struct, array_like=True):
     mode: int
 
 
-Answers = dict[Place, AnsweredPartition]
+PartitionResponses = dict[TopicPartitionId, AnsweredPartition]
 
 
-class _Found(msgspec.Struct):
+class _ReadablePartition(msgspec.Struct):
     """A partition of which something can be acquired, and where it is read."""
 
-    place: Place
+    place: TopicPartitionId
     share: SharePartition
     log: Log
     offset: int
@@ -69,7 +69,7 @@ class _Found(msgspec.Struct):
         return not self.log.log_start_offset <= self.offset <= self.log.log_end_offset
 
 
-def failed(broker: Broker, place: Place, error: Error) -> AnsweredPartition:
+def error_response(broker: Broker, place: TopicPartitionId, error: Error) -> AnsweredPartition:
     """A partition that is refused, with its leader where somebody else leads it."""
     answer = AnsweredPartition(partition_index=place[1], error_code=int(error))
     topic = broker.topic_by_id(place[0])
@@ -87,11 +87,11 @@ def is_ready(broker: Broker, read: ShareRead) -> bool:
     found = _acquirable(broker, read)
     is_enough = _is_enough(broker, read, found)
     if not is_enough:
-        _find_places(found)
+        _remember_offsets(found)
     return is_enough
 
 
-def _is_enough(broker: Broker, read: ShareRead, found: list[_Found]) -> bool:
+def _is_enough(broker: Broker, read: ShareRead, found: list[_ReadablePartition]) -> bool:
     if any(broker.topic_by_id(topic_id) is None for topic_id, _ in read.places):
         return True
     if not found:
@@ -106,7 +106,7 @@ def _is_enough(broker: Broker, read: ShareRead, found: list[_Found]) -> bool:
     return sum(sizes) >= read.min_bytes
 
 
-def acquire(broker: Broker, read: ShareRead, is_late: bool) -> Answers:
+def acquire(broker: Broker, read: ShareRead, is_late: bool) -> PartitionResponses:
     """Reads, and acquires for the member what it finds; by partition, in the order of reading.
 
     First come partitions whose place in the log is known, behind them those of which something was
@@ -115,14 +115,14 @@ def acquire(broker: Broker, read: ShareRead, is_late: bool) -> Answers:
     the end of its max wait, does not look beforehand. Share partitions that could not be loaded
     are told of, and forgotten.
     """
-    answers: Answers = {}
+    answers: PartitionResponses = {}
     limits = share_partitions.limits_of(broker, read.group_id)
     count = room = 0
     room = read.max_bytes
     acquirable = _acquirable(broker, read)
     if not is_late:
         acquirable.sort(key=lambda each: each.share.found_offset != each.offset)
-        _find_places(acquirable)
+        _remember_offsets(acquirable)
     for each in acquirable:
         answer = AnsweredPartition(partition_index=each.place[1])
         answers[each.place] = answer
@@ -142,39 +142,39 @@ def acquire(broker: Broker, read: ShareRead, is_late: bool) -> Answers:
             _put_records(answer, each, found, got)
     for place in read.places:
         share = share_partitions.find(broker, (read.group_id, *place))
-        if share is not None and share.status == Status.FAILED:
-            answers[place] = failed(broker, place, Error(share.error))
+        if share is not None and share.status == ShareStatus.FAILED:
+            answers[place] = error_response(broker, place, Error(share.error))
             share_partitions.forget(broker, (read.group_id, *place))
         elif share is None and place not in answers and not _is_led_elsewhere(broker, place):
             is_gone = broker.topic_by_id(place[0]) is None
             error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_gone else Error.NONE
-            answers[place] = failed(broker, place, error)
+            answers[place] = error_response(broker, place, error)
     return answers
 
 
-def _find_places(found: list[_Found]) -> None:
+def _remember_offsets(found: list[_ReadablePartition]) -> None:
     for each in found:
         each.share.found_offset = each.offset
 
 
-def _is_led_elsewhere(broker: Broker, place: Place) -> bool:
+def _is_led_elsewhere(broker: Broker, place: TopicPartitionId) -> bool:
     """Whether another broker leads it by now: nothing is said of it, the next fetch is refused."""
     topic = broker.topic_by_id(place[0])
     return topic is not None and topic.partitions[place[1]].leader != broker.id
 
 
-def _acquirable(broker: Broker, read: ShareRead) -> list[_Found]:
+def _acquirable(broker: Broker, read: ShareRead) -> list[_ReadablePartition]:
     limits = share_partitions.limits_of(broker, read.group_id)
     isolation = group_configs.share_isolation(broker, read.group_id)
     found = []
     for place in read.places:
         share = share_partitions.find(broker, (read.group_id, *place))
         log = broker.log(*place)
-        if share is None or log is None or share.status != Status.ACTIVE:
+        if share is None or log is None or share.status != ShareStatus.ACTIVE:
             continue
         if share.can_acquire(limits):
             end = log.readable_end(isolation)
-            found.append(_Found(place, share, log, share.next_fetch_offset(), end, 0))
+            found.append(_ReadablePartition(place, share, log, share.next_fetch_offset(), end, 0))
     for number, each in enumerate(found):
         rest = 1 if number < read.max_bytes % len(found) else 0
         each.max_bytes = read.max_bytes // len(found) + rest
@@ -182,16 +182,21 @@ def _acquirable(broker: Broker, read: ShareRead) -> list[_Found]:
 
 
 def _acquire(
-    broker: Broker, read: ShareRead, at: _Found, found: logs.Slice, limits: Limits, records: int
+    broker: Broker,
+    read: ShareRead,
+    at: _ReadablePartition,
+    found: logs.Slice,
+    limits: ShareLimits,
+    records: int,
 ) -> list[Acquired]:
     """What the member gets of what was read."""
-    runs = [Run(each.base_offset, each.last_offset) for each in found.batches]
+    runs = [LogBatch(each.base_offset, each.last_offset) for each in found.batches]
     if found.segment is not None:
-        runs = [Run(found.segment.base_offset, min(found.segment.last_offset, at.end - 1))]
+        runs = [LogBatch(found.segment.base_offset, min(found.segment.last_offset, at.end - 1))]
     if not runs:
         return []
     is_limit = read.mode == RECORD_LIMIT
-    wish = Wish(read.member_id, records, read.batch_size, is_limit)
+    wish = AcquireRequest(read.member_id, records, read.batch_size, is_limit)
     locked_until = broker.now + limits.lock_ms
     got = Acquisition(at.share, wish, limits, runs, at.offset, locked_until).run()
     if group_configs.share_isolation(broker, read.group_id) != logs.READ_COMMITTED:
@@ -204,7 +209,7 @@ def _acquire(
     return got
 
 
-def _aborted(broker: Broker, at: _Found, found: logs.Slice) -> list[Written]:
+def _aborted(broker: Broker, at: _ReadablePartition, found: logs.Slice) -> list[Written]:
     """The records of aborted transactions in what was read."""
     aborted = logs.aborted_in(broker.tables.logs, broker.id, at.log, at.offset, found)
     if not aborted:
@@ -222,7 +227,7 @@ def _without(each: Acquired, first: int, end: int) -> list[Acquired]:
 
 
 def _put_records(
-    answer: AnsweredPartition, at: _Found, found: logs.Slice, got: list[Acquired]
+    answer: AnsweredPartition, at: _ReadablePartition, found: logs.Slice, got: list[Acquired]
 ) -> None:
     """The acquired records, and the batches of the log that have them, and those between."""
     answer.acquired_records = [

@@ -27,11 +27,11 @@ IDLE_MS = 600_000
 
 _LAST_EPOCH = 2**31 - 1
 
-Place = tuple[Uuid, int]
+TopicPartitionId = tuple[Uuid, int]
 """A topic's id and a partition."""
 
 
-class CachedPartition(msgspec.Struct, array_like=True):
+class ShareSessionPartition(msgspec.Struct, array_like=True):
     """A partition of a session, and whether the next answer has to show it."""
 
     topic_id: Uuid
@@ -39,7 +39,7 @@ class CachedPartition(msgspec.Struct, array_like=True):
     must_show: bool
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartitionId:
         """Which one it is."""
         return self.topic_id, self.partition
 
@@ -52,24 +52,26 @@ class ShareSession(msgspec.Struct):
     """
 
     epoch: int
-    partitions: list[CachedPartition]
+    partitions: list[ShareSessionPartition]
     connection: str = ""
     ends_with_it: bool = True
     used_at: int = 0
 
-    def update(self, wanted: list[Place], forgotten: list[Place]) -> None:
+    def update(self, wanted: list[TopicPartitionId], forgotten: list[TopicPartitionId]) -> None:
         """Takes partitions in, to be shown, and others out."""
         known = {each.place for each in self.partitions}
-        self.partitions += [CachedPartition(*each, True) for each in wanted if each not in known]
+        self.partitions += [
+            ShareSessionPartition(*each, True) for each in wanted if each not in known
+        ]
         gone = set(forgotten)
         self.partitions = [each for each in self.partitions if each.place not in gone]
 
-    def would_show(self, place: Place, has_records: bool, has_error: bool) -> bool:
+    def would_show(self, place: TopicPartitionId, has_records: bool, has_error: bool) -> bool:
         """Whether an answer would show a partition."""
         cached = next((each for each in self.partitions if each.place == place), None)
         return cached is None or has_records or has_error or cached.must_show
 
-    def select(self, place: Place, has_records: bool, has_error: bool) -> bool:
+    def select(self, place: TopicPartitionId, has_records: bool, has_error: bool) -> bool:
         """Whether an answer shows a partition; who got records is asked last next time."""
         cached = next((each for each in self.partitions if each.place == place), None)
         if cached is None:
@@ -88,34 +90,36 @@ def find(broker: Broker, group_id: str, member_id: str) -> ShareSession | None:
 
 
 def open_session(
-    broker: Broker, group_id: str, member_id: str, places: list[Place], connection: str
+    broker: Broker, group_id: str, member_id: str, places: list[TopicPartitionId], connection: str
 ) -> bool:
     """Opens a session in the place of the member's last one; False where there are too many."""
     close(broker, group_id, member_id)
     if len(_keys(broker)) >= group_configs.share_max_sessions(broker):
         return False
-    _outlive(broker, connection)
-    partitions = [CachedPartition(*place, False) for place in dict.fromkeys(places)]
+    _detach_connection(broker, connection)
+    partitions = [ShareSessionPartition(*place, False) for place in dict.fromkeys(places)]
     session = ShareSession(FIRST_EPOCH + 1, partitions, connection, used_at=broker.now)
     broker.tables.sessions.put(_key(broker, group_id, member_id), session)
     return True
 
 
-def take_up(broker: Broker, group_id: str, member_id: str, epoch: int) -> ShareSession | Error:
+def continue_session(
+    broker: Broker, group_id: str, member_id: str, epoch: int
+) -> ShareSession | Error:
     """The session for a request in this epoch, to be changed: or 122, 123."""
     known = find(broker, group_id, member_id)
     if known is None:
         return Error.SHARE_SESSION_NOT_FOUND
     if epoch not in (known.epoch, FINAL_EPOCH):
         return Error.INVALID_SHARE_SESSION_EPOCH
-    session = change(broker, group_id, member_id)
+    session = change_session(broker, group_id, member_id)
     session.used_at = broker.now
     if epoch != FINAL_EPOCH:
         session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
     return session
 
 
-def change(broker: Broker, group_id: str, member_id: str) -> ShareSession:
+def change_session(broker: Broker, group_id: str, member_id: str) -> ShareSession:
     """A session that there is, to be changed."""
     return broker.tables.sessions.change(_key(broker, group_id, member_id), ShareSession)
 
@@ -125,7 +129,7 @@ def close(broker: Broker, group_id: str, member_id: str) -> None:
     session = find(broker, group_id, member_id)
     if session is not None:
         broker.tables.sessions.drop(_key(broker, group_id, member_id))
-        _outlive(broker, session.connection)
+        _detach_connection(broker, session.connection)
 
 
 def has_any(broker: Broker, group_id: str) -> bool:
@@ -133,15 +137,15 @@ def has_any(broker: Broker, group_id: str) -> bool:
     return bool(broker.tables.sessions.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"))
 
 
-def of_connection(broker: Broker, connection: str) -> tuple[str, str] | None:
+def session_of_connection(broker: Broker, connection: str) -> tuple[str, str] | None:
     """The group and the member of the session that ends with a connection."""
     for key in _keys(broker):
         if _ends_with(broker, key, connection):
-            return _whose(key)
+            return _group_and_member(key)
     return None
 
 
-def forsaken(broker: Broker) -> tuple[str, str] | None:
+def idle_session(broker: Broker) -> tuple[str, str] | None:
     """The group and the member of the session that was silent for longest, if that is too long."""
     idle_ms = int(broker.settings.given.get("connections.max.idle.ms", IDLE_MS))
     used = [
@@ -151,16 +155,16 @@ def forsaken(broker: Broker) -> tuple[str, str] | None:
     ]
     if idle_ms < 0 or not used or min(used)[0] >= broker.now - idle_ms:
         return None
-    return _whose(min(used)[1])
+    return _group_and_member(min(used)[1])
 
 
-def _whose(key: str) -> tuple[str, str]:
+def _group_and_member(key: str) -> tuple[str, str]:
     """The group and the member whose session an item is."""
     _, _, group_id, member_id = key.split("/")
     return unescape(group_id), unescape(member_id)
 
 
-def _outlive(broker: Broker, connection: str) -> None:
+def _detach_connection(broker: Broker, connection: str) -> None:
     """No session that there is ends with a connection, if that is told of at all."""
     for key in _keys(broker) if connection else ():
         if _ends_with(broker, key, connection):

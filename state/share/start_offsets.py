@@ -10,7 +10,7 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.logs import timestamp_index
 
 
-def settled(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> int:
+def initial_offset(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> int:
     """The offset from which on a group gets records, as its settings say now."""
     log = broker.log(topic_id, partition)
     assert log is not None, (topic_id, partition)

@@ -30,7 +30,7 @@ NO_EPOCH, FIRST_LEADER_EPOCH = -1, 0
 UNKNOWN = -1
 """How many records are done with, where nobody has said."""
 
-Place = tuple[str, Uuid, int]
+ShareKey = tuple[str, Uuid, int]
 """A group, and a partition of a topic."""
 
 
@@ -48,7 +48,7 @@ class ShareState(msgspec.Struct):
     """How many came since a snapshot was last written because there were enough of them."""
 
 
-class Fault(NamedTuple):
+class ShareStateError(NamedTuple):
     """Why a share coordinator does not do it, and in which words."""
 
     error: Error
@@ -65,8 +65,8 @@ _UNABLE: dict[Operation, str] = {
     "initialize": "initialize share group state",
     "delete": "delete share group state",
 }
-NOT_HERE = "This server does not host this topic-partition."
-DENIED = Fault(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+UNKNOWN_PARTITION_MESSAGE = "This server does not host this topic-partition."
+DENIED = ShareStateError(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _OLD_LEADER_EPOCH = "The leader epoch in the request is older than the epoch on the broker."
 _OLD_STATE_EPOCH = (
     "The share coordinator rejected the request because the share-group state epoch did not match."
@@ -80,7 +80,9 @@ def find(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> Share
     return state.snapshot if state is not None else None
 
 
-def begun(broker: Broker, place: Place, state_epoch: int, start_offset: int) -> ShareSnapshot:
+def initialized_snapshot(
+    broker: Broker, place: ShareKey, state_epoch: int, start_offset: int
+) -> ShareSnapshot:
     """A state that begins, or begins anew; at an offset -1 its leader is to settle where."""
     done = UNKNOWN if start_offset == NO_OFFSET else 0
     former = find(broker, *place)
@@ -90,7 +92,7 @@ def begun(broker: Broker, place: Place, state_epoch: int, start_offset: int) -> 
     )
 
 
-def updated(broker: Broker, place: Place, told: ShareUpdate) -> ShareStateWritten:
+def update_record(broker: Broker, place: ShareKey, told: ShareUpdate) -> ShareStateWritten:
     """A state that has begun with what is told of it.
 
     It is written as an update, or as a snapshot after as many updates as
@@ -173,69 +175,73 @@ def forget_topic(table: Table, machine: int, topic_id: Uuid) -> None:
             table.drop(key)
 
 
-def old_epoch(broker: Broker, place: Place, state_epoch: int, leader_epoch: int) -> Fault | None:
+def epoch_error(
+    broker: Broker, place: ShareKey, state_epoch: int, leader_epoch: int
+) -> ShareStateError | None:
     """Why what comes of these epochs is too late: 74, 124, or None; -1 is never too late."""
     known = broker.tables.groups.get(_key(broker.id, *place), ShareState)
     if known is None:
         return None
     if NO_EPOCH != leader_epoch < known.leader_epoch:
-        return Fault(Error.FENCED_LEADER_EPOCH, _OLD_LEADER_EPOCH)
+        return ShareStateError(Error.FENCED_LEADER_EPOCH, _OLD_LEADER_EPOCH)
     if NO_EPOCH != state_epoch < known.state_epoch:
-        return Fault(Error.FENCED_STATE_EPOCH, _OLD_STATE_EPOCH)
+        return ShareStateError(Error.FENCED_STATE_EPOCH, _OLD_STATE_EPOCH)
     return None
 
 
-def is_new_leader_epoch(broker: Broker, place: Place, leader_epoch: int) -> bool:
+def is_new_leader_epoch(broker: Broker, place: ShareKey, leader_epoch: int) -> bool:
     """Whether nobody has heard of a leader epoch yet; -1 is none."""
     known = broker.tables.groups.get(_key(broker.id, *place), ShareState)
     return known is not None and leader_epoch not in (NO_EPOCH, known.leader_epoch)
 
 
-def use_fault(
+def access_error(
     broker: Broker,
-    place: Place,
+    place: ShareKey,
     epochs: tuple[int, int],
     operation: Literal["read", "write"],
     is_allowed: bool,
-) -> Fault | None:
+) -> ShareStateError | None:
     """Why a state cannot be read or written: 31, 42, 16, 74, 124, 3, or None.
 
     `epochs` are the state epoch and the leader epoch that are spoken of.
     """
     if not is_allowed:
         return DENIED
-    found = fault(broker, place, operation)
+    found = coordinator_error(broker, place, operation)
     if found is not None and found.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
         return found
     if find(broker, *place) is None:
-        return not_begun(operation)
-    return old_epoch(broker, place, *epochs) or found
+        return uninitialized_error(operation)
+    return epoch_error(broker, place, *epochs) or found
 
 
-def unable(operation: Operation, why: str) -> str:
+def failure_message(operation: Operation, why: str) -> str:
     """A share coordinator's words for what it cannot do."""
     return f"Unable to {_UNABLE[operation]}: {why}"
 
 
-def not_begun(operation: Literal["read", "write"]) -> Fault:
+def uninitialized_error(operation: Literal["read", "write"]) -> ShareStateError:
     """What is said of a state that has not begun."""
     text = f"{operation.capitalize()} operation on uninitialized share partition not allowed."
-    return Fault(Error.INVALID_REQUEST, text)
+    return ShareStateError(Error.INVALID_REQUEST, text)
 
 
-def fault(machine: Machine, place: Place, operation: Operation) -> Fault | None:
+def coordinator_error(
+    machine: Machine, place: ShareKey, operation: Operation
+) -> ShareStateError | None:
     """Why a machine does not have the state of a partition: 42, 3, 16, or None."""
     group_id, topic_id, partition = place
     if partition < 0:
         message = "The partition id cannot be a negative number."
-        return Fault(Error.INVALID_REQUEST, message)
+        return ShareStateError(Error.INVALID_REQUEST, message)
     key = coordinator_key(group_id, topic_id, partition)
     if coordinator_of(machine, SHARE_TOPIC, key) != machine.id:
-        text = unable(operation, "This is not the correct coordinator.")
-        return Fault(Error.NOT_COORDINATOR, text)
+        text = failure_message(operation, "This is not the correct coordinator.")
+        return ShareStateError(Error.NOT_COORDINATOR, text)
     topic = machine.topic_by_id(topic_id)
     if topic is None or partition >= len(topic.partitions):
-        return Fault(Error.UNKNOWN_TOPIC_OR_PARTITION, NOT_HERE)
+        return ShareStateError(Error.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_MESSAGE)
     return None
 
 

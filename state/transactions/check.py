@@ -10,8 +10,8 @@ from brokertwin.state.logs.log import log_key
 from brokertwin.state.transactions import transactional_ids
 from brokertwin.state.transactions.producer_ids import ProducerIds
 from brokertwin.state.transactions.transaction_verification import Verifications
-from brokertwin.state.transactions.transactional_offsets import Pending, PendingIn
-from brokertwin.state.transactions.transactions import PREPARED, State
+from brokertwin.state.transactions.transactional_offsets import PendingOffsets, ProducerGroups
+from brokertwin.state.transactions.transactions import PREPARED, TransactionState
 
 
 def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
@@ -46,13 +46,13 @@ def _ids(tables: Tables, broker: int) -> Violations:
     prefix = f"{transactional_ids.TIMER}/{broker}/"
     timers = set(waiting.timers_of(tables.waiting, prefix))
     for name, known in transactional_ids.all_ids(tables.transactions, broker):
-        is_looked_at = known.state == State.ONGOING or known.state in PREPARED
+        is_looked_at = known.state == TransactionState.ONGOING or known.state in PREPARED
         is_led = leads(tables, broker, TRANSACTION_TOPIC, name)
-        if known.state == State.ONGOING and name not in timers and is_led:
+        if known.state == TransactionState.ONGOING and name not in timers and is_led:
             yield f"transactional id {name!r} is Ongoing, but no check looks at it"
         if not is_looked_at and name in timers:
             yield f"transactional id {name!r} is {known.state}, but a check looks at it"
-        if known.state == State.EMPTY and known.partitions:
+        if known.state == TransactionState.EMPTY and known.partitions:
             yield f"transactional id {name!r} is Empty with {known.partitions}"
         if not known.producer_epoch >= -1 or known.producer_id < 0:
             yield f"transactional id {name!r} has producer {known.producer_id}"
@@ -65,7 +65,7 @@ def _pending(tables: Tables) -> Violations:
     table, kinds = tables.groups, by_kind(tables.groups)
     pending: set[tuple[str, int, str]] = set()
     for key in kinds.get("pending", []):
-        item = table.get(key, Pending)
+        item = table.get(key, PendingOffsets)
         group_key = key.replace("/pending/", "/group/", 1)
         if item is None or not item.offsets:
             yield f"{key} is empty"
@@ -75,7 +75,7 @@ def _pending(tables: Tables) -> Violations:
         pending |= {(broker, each.producer_id, group) for each in item.offsets} if item else set()
     indexed = set()
     for key in kinds.get("pending-in", []):
-        index = table.get(key, PendingIn)
+        index = table.get(key, ProducerGroups)
         broker, _, producer_id = key.split("/")
         if index is None or not index.group_ids:
             yield f"{key} is empty"

@@ -50,20 +50,20 @@ class IdBlock(NamedTuple):
     last: int
 
 
-class Stored(NamedTuple):
+class VersionedDocument(NamedTuple):
     """What lies at `PATH`: a document, or None before the first write, and its version."""
 
     document: str | None = None
     version: int = 0
 
-    def write(self, document: str, version: int) -> "Stored | None":
+    def write(self, document: str, version: int) -> "VersionedDocument | None":
         """The store after a write that holds for `version` only; None for a bad version."""
         if version != self.version:
             return None
-        return Stored(document, version + 1)
+        return VersionedDocument(document, version + 1)
 
 
-class Write(NamedTuple):
+class ConditionalWrite(NamedTuple):
     """A conditional write: the document, and the version that has to be there still."""
 
     document: str
@@ -111,7 +111,7 @@ def block_after(document: str | None, broker: int) -> IdBlock:
     return IdBlock(broker, last + 1, last + BLOCK_SIZE)
 
 
-class IdTaker(msgspec.Struct):
+class BlockTaker(msgspec.Struct):
     """A broker: its block, the next id of it, and the block that it is trying to take.
 
     `next_id` hands out ids; when it gives None, the broker reads the store, tells `read`, sends
@@ -130,7 +130,7 @@ class IdTaker(msgspec.Struct):
         self.following += 1
         return self.following - 1
 
-    def read(self, stored: Stored) -> Write | None:
+    def read(self, stored: VersionedDocument) -> ConditionalWrite | None:
         """What to write after a read; None where an earlier write turns out to have succeeded.
 
         Raises ProducerIdsExhausted and ValueError as `block_after` does.
@@ -139,9 +139,9 @@ class IdTaker(msgspec.Struct):
             self._take(self.proposed)
             return None
         self.proposed = block_after(stored.document, self.broker)
-        return Write(encode(self.proposed), stored.version)
+        return ConditionalWrite(encode(self.proposed), stored.version)
 
-    def written(self, write: Write) -> None:
+    def written(self, write: ConditionalWrite) -> None:
         """The store has accepted `write`: the block is the broker's, unless it has read since.
 
         After a bad version there is nothing to tell: the broker reads again.
@@ -163,19 +163,19 @@ class StoredDocument(msgspec.Struct):
 _KEY = f"store{PATH}"
 
 
-def stored(table: Table) -> Stored:
+def read_document(table: Table) -> VersionedDocument:
     """What the brokers of a cell read."""
     item = table.get(_KEY, StoredDocument)
-    return Stored() if item is None else Stored(item.document, item.version)
+    return VersionedDocument() if item is None else VersionedDocument(item.document, item.version)
 
 
-def block_taken(table: Table, broker: int) -> tuple[int, list[Record]]:
+def take_block(table: Table, broker: int) -> tuple[int, list[Record]]:
     """The first id of the block that a broker takes, and the records that take it.
 
     Raises ProducerIdsExhausted, and ValueError as `decode` does.
     """
-    taker = IdTaker(broker)
-    write = taker.read(stored(table))
+    taker = BlockTaker(broker)
+    write = taker.read(read_document(table))
     assert write is not None and taker.proposed is not None, "a new taker has proposed nothing"
     first = taker.proposed.first
     return first, [ProducerIdBlockWritten(*write), ProducerIdBlockReceived(first, BLOCK_SIZE)]
@@ -183,7 +183,7 @@ def block_taken(table: Table, broker: int) -> tuple[int, list[Record]]:
 
 def apply_written(table: Table, record: ProducerIdBlockWritten) -> None:
     """The document after a conditional write. Raises ValueError for a bad version."""
-    written = stored(table).write(record.document, record.version)
+    written = read_document(table).write(record.document, record.version)
     if written is None or written.document is None:
         raise ValueError(f"the document at {PATH} has another version than {record.version}")
     table.put(_KEY, StoredDocument(written.document, written.version))

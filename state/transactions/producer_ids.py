@@ -165,7 +165,7 @@ def request_sent(waiting: Table, broker: int) -> None:
     waiting.put(_request_key(broker), BlockRequest(is_in_flight=True))
 
 
-def request_answered(waiting: Table, broker: int) -> None:
+def request_completed(waiting: Table, broker: int) -> None:
     """The block has come."""
     waiting.drop(_request_key(broker))
 

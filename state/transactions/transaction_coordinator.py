@@ -18,27 +18,27 @@ from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record, TransactionalIdExpired, TransactionMetadata
 from brokertwin.state.transactions import (
-    producer_id_drawing,
+    producer_id_manager,
     transaction_markers,
     transactional_ids,
     transactions,
 )
-from brokertwin.state.transactions.producer_id_drawing import Drawn
+from brokertwin.state.transactions.producer_id_manager import ProducerIdResult
 from brokertwin.state.transactions.transactions import (
     EPOCH_BUMPS,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
-    Asked,
-    Input,
+    EventData,
     ProducerIdAndEpoch,
-    State,
+    TransactionEvent,
+    TransactionState,
 )
 
-NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
-class Outcome(NamedTuple):
+class CoordinatorResult(NamedTuple):
     """What the coordinator decides: the error for the client, records, messages to other machines.
 
     `holder` is what the producer holds from now on, where that changes.
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
     error: Error = Error.NONE
     records: list[Record] = []
     messages: list[Message] = []
-    holder: ProducerIdAndEpoch = NOBODY
+    holder: ProducerIdAndEpoch = NO_PRODUCER
 
 
 def find(broker: Broker, transactional_id: str | None) -> TransactionMetadata | Error | None:
@@ -60,38 +60,38 @@ def find(broker: Broker, transactional_id: str | None) -> TransactionMetadata | 
     return transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
 
 
-def take_over(
-    broker: Broker, transactional_id: str, asked: Asked, chosen: int | None = None
-) -> Outcome:
+def init_producer_id(
+    broker: Broker, transactional_id: str, asked: EventData, chosen: int | None = None
+) -> CoordinatorResult:
     """InitProducerId; a transaction that is open is aborted first, and the client told to wait."""
     known = find(broker, transactional_id)
     if isinstance(known, Error):
-        return Outcome(known)
+        return CoordinatorResult(known)
     if transactional_ids.is_busy(broker, transactional_id):
-        return Outcome(Error.CONCURRENT_TRANSACTIONS)
+        return CoordinatorResult(Error.CONCURRENT_TRANSACTIONS)
     if known is not None:
         error = transactions.fence_error(known, asked.expected)
         if error is not Error.NONE:
-            return Outcome(error)
-        if known.state == State.ONGOING:
-            fenced = _fence(broker, transactional_id, known, Input.INIT)
+            return CoordinatorResult(error)
+        if known.state == TransactionState.ONGOING:
+            fenced = _fence(broker, transactional_id, known, TransactionEvent.INIT)
             if fenced.error is not Error.NONE:
                 return fenced
-            return fenced._replace(error=Error.CONCURRENT_TRANSACTIONS, holder=NOBODY)
-    drawn = Drawn()
-    if known is None or transactions.needs_new_id(known, Input.INIT, asked.expected):
-        drawn = producer_id_drawing.draw(broker, chosen)
+            return fenced._replace(error=Error.CONCURRENT_TRANSACTIONS, holder=NO_PRODUCER)
+    drawn = ProducerIdResult()
+    if known is None or transactions.needs_new_id(known, TransactionEvent.INIT, asked.expected):
+        drawn = producer_id_manager.next_producer_id(broker, chosen)
         if drawn.error is not Error.NONE:
-            return Outcome(drawn.error, messages=drawn.messages)
+            return CoordinatorResult(drawn.error, messages=drawn.messages)
     if known is None:
         known = transactions.new_metadata(drawn.producer_id)
     else:
         asked = asked._replace(new_producer_id=drawn.producer_id)
-    metadata = transactions.step(known, Input.INIT, asked)
+    metadata = transactions.step(known, TransactionEvent.INIT, asked)
     if isinstance(metadata, Error):
-        return Outcome(metadata)
-    written = transactional_ids.written(broker, transactional_id, metadata)
-    return Outcome(
+        return CoordinatorResult(metadata)
+    written = transactional_ids.metadata_record(broker, transactional_id, metadata)
+    return CoordinatorResult(
         records=[*drawn.records, written], messages=drawn.messages, holder=_holder(metadata)
     )
 
@@ -101,20 +101,24 @@ def add_partitions(
     transactional_id: str | None,
     holder: ProducerIdAndEpoch,
     partitions: dict[str, list[int]],
-) -> Outcome:
+) -> CoordinatorResult:
     """Partitions join the transaction, the first ones begin it."""
     known = find(broker, transactional_id)
     if isinstance(known, Error):
-        return Outcome(known)
+        return CoordinatorResult(known)
     error = transactions.holder_error(known, holder)
     if known is None or transactional_id is None or error is not Error.NONE:
-        return Outcome(error)
+        return CoordinatorResult(error)
     if transactional_ids.is_busy(broker, transactional_id):
-        return Outcome(Error.CONCURRENT_TRANSACTIONS)
-    metadata = transactions.step(known, Input.ADD, Asked(broker.now, partitions=partitions))
+        return CoordinatorResult(Error.CONCURRENT_TRANSACTIONS)
+    metadata = transactions.step(
+        known, TransactionEvent.ADD, EventData(broker.now, partitions=partitions)
+    )
     if isinstance(metadata, Error):
-        return Outcome(metadata)
-    return Outcome(records=[transactional_ids.written(broker, transactional_id, metadata)])
+        return CoordinatorResult(metadata)
+    return CoordinatorResult(
+        records=[transactional_ids.metadata_record(broker, transactional_id, metadata)]
+    )
 
 
 def end(
@@ -123,16 +127,16 @@ def end(
     holder: ProducerIdAndEpoch,
     is_commit: bool,
     version: int,
-) -> Outcome:
+) -> CoordinatorResult:
     """EndTxn in a version of transactions; the holder is new where the end bumps the epoch."""
     known = find(broker, transactional_id)
     if isinstance(known, Error):
-        return Outcome(known)
+        return CoordinatorResult(known)
     asked_for = transactions.end_input(known, holder, is_commit, version)
     if isinstance(asked_for, Error) or known is None:
-        return Outcome(asked_for if isinstance(asked_for, Error) else Error.NONE)
+        return CoordinatorResult(asked_for if isinstance(asked_for, Error) else Error.NONE)
     if transactional_ids.is_busy(broker, transactional_id):
-        return Outcome(Error.CONCURRENT_TRANSACTIONS)
+        return CoordinatorResult(Error.CONCURRENT_TRANSACTIONS)
     return _prepare(broker, transactional_id, known, asked_for)
 
 
@@ -142,21 +146,23 @@ def fire(broker: Broker, transactional_id: str) -> Decision:
     if known is None or isinstance(known, Error):
         return Decision()
     if known.state not in PREPARED and not transactions.is_timed_out(known, broker.now):
-        transactional_ids.set_check(broker, transactional_id, known)
+        transactional_ids.schedule_check(broker, transactional_id, known)
         return Decision()
     transactional_ids.check_after(broker, transactional_id, broker.now)
     if transactional_ids.is_busy(broker, transactional_id):
         return Decision()
-    if known.state == State.ONGOING:
-        fenced = _fence(broker, transactional_id, known, Input.TIME_OUT)
+    if known.state == TransactionState.ONGOING:
+        fenced = _fence(broker, transactional_id, known, TransactionEvent.TIME_OUT)
         return Decision(records=fenced.records, messages=fenced.messages)
     if waiting.is_message_late(broker.tables.waiting, transaction_markers.KEY, transactional_id):
         return Decision()
-    messages = transaction_markers.messages(broker, transactional_id, known)
+    messages = transaction_markers.marker_requests(broker, transactional_id, known)
     if messages:
         return Decision(messages=messages)
     completed = transaction_markers.completed(broker, known)
-    return Decision(records=[transactional_ids.written(broker, transactional_id, completed)])
+    return Decision(
+        records=[transactional_ids.metadata_record(broker, transactional_id, completed)]
+    )
 
 
 def expired(broker: Broker) -> list[TransactionalIdExpired]:
@@ -173,39 +179,39 @@ def expired(broker: Broker) -> list[TransactionalIdExpired]:
 
 
 def _fence(
-    broker: Broker, transactional_id: str, known: TransactionMetadata, asked_for: Input
-) -> Outcome:
+    broker: Broker, transactional_id: str, known: TransactionMetadata, asked_for: TransactionEvent
+) -> CoordinatorResult:
     """Aborts an open transaction that its producer can no longer end."""
     version = broker.settings.brokertwin_transaction_version
-    fenced = transactions.step(known, asked_for, Asked(broker.now, version=version))
+    fenced = transactions.step(known, asked_for, EventData(broker.now, version=version))
     assert isinstance(fenced, TransactionMetadata), fenced
-    abort = Input.ABORT_2 if version >= EPOCH_BUMPS else Input.ABORT
+    abort = TransactionEvent.ABORT_2 if version >= EPOCH_BUMPS else TransactionEvent.ABORT
     return _prepare(broker, transactional_id, fenced, abort)
 
 
 def _prepare(
-    broker: Broker, transactional_id: str, known: TransactionMetadata, asked_for: Input
-) -> Outcome:
+    broker: Broker, transactional_id: str, known: TransactionMetadata, asked_for: TransactionEvent
+) -> CoordinatorResult:
     """Decides the end and sends the markers."""
-    drawn = Drawn()
+    drawn = ProducerIdResult()
     if transactions.needs_new_id(known, asked_for):
-        drawn = producer_id_drawing.draw(broker)
+        drawn = producer_id_manager.next_producer_id(broker)
         if drawn.error is not Error.NONE:
-            return Outcome(drawn.error, messages=drawn.messages)
-    asked = Asked(broker.now, new_producer_id=drawn.producer_id)
+            return CoordinatorResult(drawn.error, messages=drawn.messages)
+    asked = EventData(broker.now, new_producer_id=drawn.producer_id)
     prepared = transactions.step(known, asked_for, asked)
     if isinstance(prepared, Error):
-        holder = _holder(known) if prepared is Error.NONE else NOBODY
-        return Outcome(prepared, holder=holder)
+        holder = _holder(known) if prepared is Error.NONE else NO_PRODUCER
+        return CoordinatorResult(prepared, holder=holder)
     completed = transaction_markers.completed(broker, prepared)
     records: list[Record] = [
         *drawn.records,
-        transactional_ids.written(broker, transactional_id, prepared),
+        transactional_ids.metadata_record(broker, transactional_id, prepared),
     ]
-    messages = transaction_markers.messages(broker, transactional_id, prepared)
+    messages = transaction_markers.marker_requests(broker, transactional_id, prepared)
     if not messages:
-        records.append(transactional_ids.written(broker, transactional_id, completed))
-    return Outcome(
+        records.append(transactional_ids.metadata_record(broker, transactional_id, completed))
+    return CoordinatorResult(
         records=records,
         messages=[*drawn.messages, *messages],
         holder=_holder(completed),

@@ -22,7 +22,12 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import TransactionMarkersWritten, TransactionMetadata
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, since
 from brokertwin.state.transactions import transactional_ids, transactions
-from brokertwin.state.transactions.transactions import PREPARED, Asked, Input, State
+from brokertwin.state.transactions.transactions import (
+    PREPARED,
+    EventData,
+    TransactionEvent,
+    TransactionState,
+)
 
 KEY = 27
 
@@ -84,13 +89,15 @@ class WriteTxnMarkersResponse(Body):
     markers: list[MarkerResult]
 
 
-def messages(broker: Broker, transactional_id: str, prepared: TransactionMetadata) -> list[Message]:
+def marker_requests(
+    broker: Broker, transactional_id: str, prepared: TransactionMetadata
+) -> list[Message]:
     """The markers of a transaction that ends, one message to each leader; none for gone topics.
 
     Where nobody leads the coordinator asks itself, and hears that it has to ask again.
     """
     by_leader: dict[int, list[MarkerTopic]] = {}
-    for name, partitions in existing(broker, prepared.partitions).items():
+    for name, partitions in existing_partitions(broker, prepared.partitions).items():
         topic = broker.topic_by_name(name)
         assert topic is not None, name
         for partition in partitions:
@@ -111,7 +118,7 @@ def messages(broker: Broker, transactional_id: str, prepared: TransactionMetadat
     ]
 
 
-def existing(broker: Broker, partitions: dict[str, list[int]]) -> dict[str, list[int]]:
+def existing_partitions(broker: Broker, partitions: dict[str, list[int]]) -> dict[str, list[int]]:
     """Those of a transaction's partitions that the broker knows a leader of."""
     found = {}
     for name, indexes in partitions.items():
@@ -130,14 +137,14 @@ def _marker(
     return Marker(
         producer_id=prepared.producer_id,
         producer_epoch=prepared.producer_epoch,
-        transaction_result=prepared.state == State.PREPARE_COMMIT,
+        transaction_result=prepared.state == TransactionState.PREPARE_COMMIT,
         topics=topics,
         coordinator_epoch=log.partitions[place].leader_epoch,
         transaction_version=prepared.client_transaction_version,
     )
 
 
-def on_reply(broker: Broker, message: Message, response: WriteTxnMarkersResponse) -> Decision:
+def on_response(broker: Broker, message: Message, response: WriteTxnMarkersResponse) -> Decision:
     """The coordinator takes off what is written; after the last partition the end is complete."""
     transactional_id = message.context
     body = message.body
@@ -145,7 +152,7 @@ def on_reply(broker: Broker, message: Message, response: WriteTxnMarkersResponse
     (marker,), (result,) = body.markers, response.markers
     known = transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
     is_over = known is None or transactional_ids.is_busy(broker, transactional_id)
-    if known is None or is_over or not _is_answer(known, marker):
+    if known is None or is_over or not _is_current(known, marker):
         return Decision()
     errors = {
         (topic.name, partition.partition_index): partition.error_code
@@ -153,27 +160,27 @@ def on_reply(broker: Broker, message: Message, response: WriteTxnMarkersResponse
         for partition in topic.partitions
     }
     if FENCED.intersection(errors.values()):
-        transactional_ids.stop_checks(broker, transactional_id)
+        transactional_ids.cancel_check(broker, transactional_id)
         return Decision()
     remaining = {
         name: [index for index in indexes if errors.get((name, index)) not in DONE]
-        for name, indexes in existing(broker, known.partitions).items()
+        for name, indexes in existing_partitions(broker, known.partitions).items()
     }
     remaining = {name: indexes for name, indexes in remaining.items() if indexes}
     if remaining:
         return Decision(records=[TransactionMarkersWritten(transactional_id, remaining)])
-    written = transactional_ids.written(broker, transactional_id, completed(broker, known))
+    written = transactional_ids.metadata_record(broker, transactional_id, completed(broker, known))
     return Decision(records=[written])
 
 
 def completed(broker: Broker, prepared: TransactionMetadata) -> TransactionMetadata:
     """A transaction whose markers are all written."""
-    metadata = transactions.step(prepared, Input.MARKERS_WRITTEN, Asked(broker.now))
+    metadata = transactions.step(prepared, TransactionEvent.MARKERS_WRITTEN, EventData(broker.now))
     assert isinstance(metadata, TransactionMetadata), metadata
     return metadata
 
 
-def _is_answer(known: TransactionMetadata, marker: Marker) -> bool:
+def _is_current(known: TransactionMetadata, marker: Marker) -> bool:
     """Whether a marker is that of the transaction which ends now, and no older one's."""
     is_same = (known.producer_id, known.producer_epoch) == (
         marker.producer_id,

@@ -16,7 +16,7 @@ from brokertwin.state.core.records import (
     TransactionMetadata,
     TransactionMetadataWritten,
 )
-from brokertwin.state.transactions.transactions import State
+from brokertwin.state.transactions.transactions import TransactionState
 
 Row = tuple[bytes, bytes | None]
 """Key and value."""
@@ -24,7 +24,7 @@ Row = tuple[bytes, bytes | None]
 FLEXIBLE = 1
 """The first version of a value that is flexible."""
 
-_STATUS = {state: number for number, state in enumerate(State)}
+_STATUS = {state: number for number, state in enumerate(TransactionState)}
 
 
 def encode(record: Record) -> Row | None:
@@ -52,7 +52,7 @@ def _value(metadata: TransactionMetadata, version: int) -> bytes:
     writer.number("q", metadata.producer_id)
     writer.number("h", metadata.producer_epoch)
     writer.number("i", metadata.transaction_timeout_ms)
-    state = State(metadata.state)
+    state = TransactionState(metadata.state)
     writer.number("b", _STATUS[state])
 
     def partitions(topic: tuple[str, list[int]]) -> None:
@@ -61,7 +61,7 @@ def _value(metadata: TransactionMetadata, version: int) -> bytes:
         writer.array(numbers, lambda number: writer.number("i", number))
         writer.tags({})
 
-    if state is State.EMPTY:
+    if state is TransactionState.EMPTY:
         writer.number(*(("b", 0) if writer.is_flexible else ("i", -1)))  # no array
     else:
         writer.array(_in_hash_order(metadata.partitions), partitions)

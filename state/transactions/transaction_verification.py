@@ -113,7 +113,7 @@ def _key(broker: int, topic_id: Uuid, partition: int) -> str:
     return f"{broker}/verifications/{topic_id}/{partition}"
 
 
-def remembered(
+def find(
     table: Table, broker: int, topic_id: Uuid, partition: int, producer_id: int
 ) -> Verification | None:
     """What a partition remembers of a producer's verification, if anything."""
@@ -121,7 +121,7 @@ def remembered(
     return None if item is None else item.by_producer.get(producer_id)
 
 
-def begin(broker: Broker, topic_id: Uuid, partition: int, batch: Batch, is_v2: bool) -> None:
+def start(broker: Broker, topic_id: Uuid, partition: int, batch: Batch, is_v2: bool) -> None:
     """Remembers that the coordinator is asked for `batch`, and forgets what has expired."""
     table, key = broker.tables.waiting, _key(broker.id, topic_id, partition)
     if key not in table:
@@ -155,7 +155,7 @@ def forget_partition(table: Table, broker: int, topic_id: Uuid, partition: int) 
     table.drop(_key(broker, topic_id, partition))
 
 
-def message(
+def verification_request(
     broker: Broker, transactional_id: str, batch: Batch, topics: dict[str, list[int]], is_v2: bool
 ) -> Message | None:
     """The request to the coordinator; None while the transactional id has none."""
@@ -173,7 +173,7 @@ def message(
     return Message(broker.id, coordinator, KEY, body)
 
 
-def errors_in(response: AddPartitionsToTxnResponse) -> dict[tuple[str, int], Error]:
+def partition_errors(response: AddPartitionsToTxnResponse) -> dict[tuple[str, int], Error]:
     """What the coordinator says of each partition of the one transaction that it was asked for."""
     return {
         (topic.name, partition.partition_index): Error(partition.partition_error_code)
@@ -193,7 +193,7 @@ _RETRIED = frozenset(
 )
 
 
-def told(error: Error, version: int) -> Error:
+def produce_error(error: Error, version: int) -> Error:
     """What a Produce of this version is answered for an error of the coordinator."""
     if error is Error.PRODUCER_FENCED:
         return Error.INVALID_PRODUCER_EPOCH
@@ -203,9 +203,9 @@ def told(error: Error, version: int) -> Error:
     return Error.NOT_ENOUGH_REPLICAS if error in _RETRIED or is_not_yet else error
 
 
-def text(error: Error, version: int) -> str | None:
-    """What Kafka says in words beside `told`; None for most errors."""
-    answered = told(error, version)
+def produce_error_message(error: Error, version: int) -> str | None:
+    """What Kafka says in words beside `produce_error`; None for most errors."""
+    answered = produce_error(error, version)
     if answered is Error.INVALID_TXN_STATE:
         return "Partition was not added to the transaction"
     if answered is Error.NOT_ENOUGH_REPLICAS:

@@ -30,7 +30,7 @@ from brokertwin.state.core.tables import Table
 from brokertwin.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     PREPARED,
-    State,
+    TransactionState,
     deadline,
 )
 
@@ -69,23 +69,23 @@ def all_ids(table: Table, broker: int) -> Iterator[tuple[str, TransactionMetadat
         yield key.removeprefix(prefix), known
 
 
-def written(
+def metadata_record(
     broker: Broker, transactional_id: str, metadata: TransactionMetadata
 ) -> TransactionMetadataWritten:
     """The record of what is new of an id; its timer is set to the check that has to look at it."""
-    set_check(broker, transactional_id, metadata)
+    schedule_check(broker, transactional_id, metadata)
     level = broker.settings.brokertwin_transaction_version
     return TransactionMetadataWritten(transactional_id, metadata, row_version=min(level, 1))
 
 
-def set_check(broker: Broker, transactional_id: str, metadata: TransactionMetadata) -> None:
+def schedule_check(broker: Broker, transactional_id: str, metadata: TransactionMetadata) -> None:
     """Sets an id's timer to the check that has to look at it, if any has to."""
-    if metadata.state == State.ONGOING:
+    if metadata.state == TransactionState.ONGOING:
         check_after(broker, transactional_id, max(deadline(metadata), broker.now))
     elif metadata.state in PREPARED:
         check_after(broker, transactional_id, broker.now)
     else:
-        stop_checks(broker, transactional_id)
+        cancel_check(broker, transactional_id)
 
 
 def is_busy(broker: Broker, transactional_id: str) -> bool:
@@ -99,10 +99,10 @@ def begin_write(broker: Broker, transactional_id: str) -> None:
     if key not in table:
         table.put(key, Busy(0))
     table.change(key, Busy).writes += 1
-    look_again(broker, transactional_id)
+    reset_timer(broker, transactional_id)
 
 
-def noted(broker: Broker, records: list[Record]) -> list[Record]:
+def placeholder_records(broker: Broker, records: list[Record]) -> list[Record]:
     """An id that nobody knew is known from now on, with no epoch, committed or not, as in Kafka."""
     return [
         TransactionMetadataWritten(
@@ -128,19 +128,19 @@ def end_write(broker: Broker, transactional_id: str) -> None:
         busy.writes -= 1
         if not busy.writes:
             table.drop(key)
-    look_again(broker, transactional_id)
+    reset_timer(broker, transactional_id)
 
 
-def look_again(broker: Broker, transactional_id: str) -> None:
+def reset_timer(broker: Broker, transactional_id: str) -> None:
     """Sets an id's timer by what is known of it now."""
     known = metadata(broker.tables.transactions, broker.id, transactional_id)
     if known is None:
-        stop_checks(broker, transactional_id)
+        cancel_check(broker, transactional_id)
     else:
-        set_check(broker, transactional_id, known)
+        schedule_check(broker, transactional_id, known)
 
 
-def checked_ids(broker: Broker) -> list[str]:
+def ids_with_timer(broker: Broker) -> list[str]:
     """The ids at which the broker is going to look, sorted."""
     return waiting.timers_of(broker.tables.waiting, _timer(broker.id, ""))
 
@@ -152,7 +152,7 @@ def check_after(broker: Broker, transactional_id: str, time: int) -> None:
     waiting.set_timer(broker.tables.waiting, _timer(broker.id, transactional_id), check)
 
 
-def stop_checks(broker: Broker, transactional_id: str) -> None:
+def cancel_check(broker: Broker, transactional_id: str) -> None:
     """No check looks at the id any more."""
     waiting.set_timer(broker.tables.waiting, _timer(broker.id, transactional_id), None)
 

@@ -46,13 +46,13 @@ class PendingOffset(msgspec.Struct, array_like=True):
         return (self.offset.topic, self.offset.partition) == (topic, partition)
 
 
-class Pending(msgspec.Struct, array_like=True):
+class PendingOffsets(msgspec.Struct, array_like=True):
     """The pending offsets of a group, in the order of writing."""
 
     offsets: list[PendingOffset]
 
 
-class PendingIn(msgspec.Struct, array_like=True):
+class ProducerGroups(msgspec.Struct, array_like=True):
     """The groups in which a producer has pending offsets, sorted."""
 
     group_ids: list[str]
@@ -86,14 +86,14 @@ def unindex(table: Table, broker: int, key: str) -> None:
 
 def unstable(table: Table, broker: int, group_id: str) -> set[tuple[str, int]]:
     """The topics and partitions for which a group has a pending offset."""
-    pending = table.get(_key(broker, group_id), Pending)
+    pending = table.get(_key(broker, group_id), PendingOffsets)
     offsets = pending.offsets if pending is not None else []
     return {(each.offset.topic, each.offset.partition) for each in offsets}
 
 
 def groups_of(broker: Broker, producer_id: int, partition: int) -> list[str]:
     """The groups in a partition of `__consumer_offsets` that a producer has pending offsets in."""
-    index = broker.tables.groups.get(_index_key(broker.id, producer_id), PendingIn)
+    index = broker.tables.groups.get(_index_key(broker.id, producer_id), ProducerGroups)
     topic = broker.topic_by_name(GROUP_TOPIC)
     assert topic is not None, partition
     return [
@@ -103,7 +103,9 @@ def groups_of(broker: Broker, producer_id: int, partition: int) -> list[str]:
     ]
 
 
-def ended(broker: Broker, producer_id: int, partition: int, is_commit: bool) -> list[Record]:
+def marker_records(
+    broker: Broker, producer_id: int, partition: int, is_commit: bool
+) -> list[Record]:
     """The records of a marker in a partition of `__consumer_offsets`."""
     table = broker.tables.groups
     group_ids = groups_of(broker, producer_id, partition)
@@ -118,7 +120,7 @@ def ended(broker: Broker, producer_id: int, partition: int, is_commit: bool) -> 
 
 def _committed(table: Table, broker: int, group_id: str, producer_id: int) -> list[OffsetCommitted]:
     """What a producer's transaction commits: its last offset of each partition."""
-    pending = table.get(_key(broker, group_id), Pending) or Pending([])
+    pending = table.get(_key(broker, group_id), PendingOffsets) or PendingOffsets([])
     last = {
         (each.offset.topic, each.offset.partition): each
         for each in pending.offsets
@@ -146,8 +148,8 @@ def apply_written(table: Table, broker: int, record: TransactionalOffsetsWritten
     groups.ensure(table, broker, record.group_id)
     key = _key(broker, record.group_id)
     if key not in table:
-        table.put(key, Pending([]))
-    table.change(key, Pending).offsets.extend(
+        table.put(key, PendingOffsets([]))
+    table.change(key, PendingOffsets).offsets.extend(
         PendingOffset(record.producer_id, record.commit_timestamp, offset)
         for offset in record.offsets
     )
@@ -157,7 +159,7 @@ def apply_written(table: Table, broker: int, record: TransactionalOffsetsWritten
 def apply_ended(table: Table, broker: int, record: TransactionalOffsetsEnded) -> None:
     """Nothing of the producer's is pending in these groups any more."""
     for group_id in record.group_ids:
-        _keep(table, broker, group_id, lambda each: each.producer_id != record.producer_id)
+        _retain(table, broker, group_id, lambda each: each.producer_id != record.producer_id)
     _take_from_index(table, broker, record.producer_id, record.group_ids)
 
 
@@ -166,7 +168,7 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
     key = _key(broker, record.group_id)
     if key not in table:
         return
-    offsets = table.change(key, Pending).offsets
+    offsets = table.change(key, PendingOffsets).offsets
     before = len(offsets)
     if record.producer_id != NO_PRODUCER_ID:
         own = [
@@ -182,7 +184,7 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
 
 def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
     """A tombstone drops what is pending for its partition."""
-    _keep(
+    _retain(
         table,
         broker,
         record.group_id,
@@ -194,35 +196,35 @@ def tombstones_of_topic(table: Table, broker: int, topic_name: str) -> list[Offs
     """The tombstones of pending offsets that the deletion of a topic asks for."""
     return [
         OffsetDeleted(committed_offsets.group_of(key), topic_name, partition)
-        for key, pending in table.items(f"{broker}/pending/", Pending)
+        for key, pending in table.items(f"{broker}/pending/", PendingOffsets)
         for partition in sorted(
             {each.offset.partition for each in pending.offsets if each.offset.topic == topic_name}
         )
     ]
 
 
-def _keep(
+def _retain(
     table: Table, broker: int, group_id: str, is_kept: Callable[[PendingOffset], bool]
 ) -> None:
     key = _key(broker, group_id)
     if key not in table:
         return
-    pending = table.change(key, Pending)
+    pending = table.change(key, PendingOffsets)
     pending.offsets = [each for each in pending.offsets if is_kept(each)]
     if not pending.offsets:
         table.drop(key)
 
 
 def _producers(table: Table, key: str) -> list[int]:
-    pending = table.get(key, Pending) if key.split("/", 2)[1] == "pending" else None
+    pending = table.get(key, PendingOffsets) if key.split("/", 2)[1] == "pending" else None
     return sorted({each.producer_id for each in pending.offsets}) if pending is not None else []
 
 
 def _add_to_index(table: Table, broker: int, producer_id: int, group_id: str) -> None:
     key = _index_key(broker, producer_id)
     if key not in table:
-        table.put(key, PendingIn([]))
-    index = table.change(key, PendingIn)
+        table.put(key, ProducerGroups([]))
+    index = table.change(key, ProducerGroups)
     index.group_ids = sorted({*index.group_ids, group_id})
 
 
@@ -230,7 +232,7 @@ def _take_from_index(table: Table, broker: int, producer_id: int, group_ids: lis
     key = _index_key(broker, producer_id)
     if key not in table:
         return
-    index = table.change(key, PendingIn)
+    index = table.change(key, ProducerGroups)
     index.group_ids = [each for each in index.group_ids if each not in group_ids]
     if not index.group_ids:
         table.drop(key)

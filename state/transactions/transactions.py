@@ -39,7 +39,7 @@ EPOCH_BUMPS = 2
 """From this version of transactions on every end bumps the epoch."""
 
 
-class State(StrEnum):
+class TransactionState(StrEnum):
     """The states of a transactional id, under Kafka's names.
 
     PrepareEpochFence is never stored: the abort follows at once.
@@ -55,14 +55,14 @@ class State(StrEnum):
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
 
-IDLE = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+IDLE = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 """The states between two transactions."""
 
-PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 """The states in which the outcome is decided and markers are under way."""
 
 
-class Input(StrEnum):
+class TransactionEvent(StrEnum):
     """What a transactional id is asked; ends of version 2 have inputs of their own."""
 
     INIT = "InitProducerId"
@@ -85,7 +85,7 @@ class ProducerIdAndEpoch(NamedTuple):
     epoch: int
 
 
-class Asked(NamedTuple):
+class EventData(NamedTuple):
     """What comes with an input.
 
     Attributes:
@@ -105,23 +105,25 @@ class Asked(NamedTuple):
     version: int = EPOCH_BUMPS
 
 
-Change = Callable[[TransactionMetadata, Asked], TransactionMetadata | Error]
+MetadataChange = Callable[[TransactionMetadata, EventData], TransactionMetadata | Error]
 
 
-class Rule(NamedTuple):
+class Transition(NamedTuple):
     """The state that an input leads to, and what else it changes; the change may refuse."""
 
-    target: State
-    change: Change
+    target: TransactionState
+    change: MetadataChange
 
 
-def step(known: TransactionMetadata, asked_for: Input, asked: Asked) -> TransactionMetadata | Error:
+def step(
+    known: TransactionMetadata, asked_for: TransactionEvent, asked: EventData
+) -> TransactionMetadata | Error:
     """The metadata after an input, or the error that answers it.
 
     Error.NONE stands for a good answer without a change. Raises KeyError for an input that cannot
     come in this state.
     """
-    rule = TRANSITIONS[State(known.state), asked_for]
+    rule = TRANSITIONS[TransactionState(known.state), asked_for]
     if isinstance(rule, Error):
         return rule
     changed = rule.change(known, asked)
@@ -136,16 +138,20 @@ def step(known: TransactionMetadata, asked_for: Input, asked: Asked) -> Transact
 
 
 def needs_new_id(
-    known: TransactionMetadata, asked_for: Input, expected: ProducerIdAndEpoch | None = None
+    known: TransactionMetadata,
+    asked_for: TransactionEvent,
+    expected: ProducerIdAndEpoch | None = None,
 ) -> bool:
     """Whether the input takes a new producer id: the epoch is exhausted and it would be bumped."""
     if known.producer_epoch < EXHAUSTED_EPOCH:
         return False
-    rule = TRANSITIONS[State(known.state), asked_for]
-    if asked_for is Input.INIT:
-        is_next = isinstance(rule, Rule) and rule.target is State.EMPTY
+    rule = TRANSITIONS[TransactionState(known.state), asked_for]
+    if asked_for is TransactionEvent.INIT:
+        is_next = isinstance(rule, Transition) and rule.target is TransactionState.EMPTY
         return is_next and (expected is None or expected.epoch == known.producer_epoch)
-    return asked_for in (Input.COMMIT_2, Input.ABORT_2) and isinstance(rule, Rule)
+    return asked_for in (TransactionEvent.COMMIT_2, TransactionEvent.ABORT_2) and isinstance(
+        rule, Transition
+    )
 
 
 # --- Whether a request comes from the producer that holds the id --------------------------------
@@ -170,11 +176,17 @@ def holder_error(known: TransactionMetadata | None, holder: ProducerIdAndEpoch) 
 
 def end_input(
     known: TransactionMetadata | None, holder: ProducerIdAndEpoch, is_commit: bool, version: int
-) -> Input | Error:
+) -> TransactionEvent | Error:
     """What an EndTxn asks: an input of its version, a repeated one included; or 49 or 90."""
     if version < EPOCH_BUMPS:
         error = holder_error(known, holder)
-        return error if error is not Error.NONE else Input.COMMIT if is_commit else Input.ABORT
+        return (
+            error
+            if error is not Error.NONE
+            else TransactionEvent.COMMIT
+            if is_commit
+            else TransactionEvent.ABORT
+        )
     if known is None:
         return Error.INVALID_PRODUCER_ID_MAPPING
     is_after_overflow = (
@@ -188,29 +200,29 @@ def end_input(
     is_same = known.producer_epoch == holder.epoch
     if known.state in PREPARED:
         is_valid = is_after_bump
-    elif known.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+    elif known.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
         is_valid = is_after_bump or is_after_overflow or is_same
     else:
         is_valid = is_same
     if not is_valid:
         return Error.PRODUCER_FENCED
     if is_after_bump or is_after_overflow:
-        return Input.REPEATED_COMMIT if is_commit else Input.REPEATED_ABORT
-    return Input.COMMIT_2 if is_commit else Input.ABORT_2
+        return TransactionEvent.REPEATED_COMMIT if is_commit else TransactionEvent.REPEATED_ABORT
+    return TransactionEvent.COMMIT_2 if is_commit else TransactionEvent.ABORT_2
 
 
 def verification_error(known: TransactionMetadata | None, holder: ProducerIdAndEpoch) -> Error:
     """Why partitions of this producer cannot be verified, all together; NONE where they can."""
     error = holder_error(known, holder)
     if error is Error.NONE and known is not None:
-        rule = TRANSITIONS[State(known.state), Input.ADD]
+        rule = TRANSITIONS[TransactionState(known.state), TransactionEvent.ADD]
         return rule if isinstance(rule, Error) else Error.NONE
     return error
 
 
 def is_timed_out(known: TransactionMetadata, now: int) -> bool:
     """Whether an open transaction has lasted longer than its time-out."""
-    return known.state == State.ONGOING and deadline(known) < now
+    return known.state == TransactionState.ONGOING and deadline(known) < now
 
 
 def deadline(known: TransactionMetadata) -> int:
@@ -220,7 +232,7 @@ def deadline(known: TransactionMetadata) -> int:
 
 def is_expired(known: TransactionMetadata, now: int, expiration_ms: int) -> bool:
     """Whether a check at `now` (ms since 1970) forgets the transactional id."""
-    may_expire = (State(known.state), Input.EXPIRE) in TRANSITIONS
+    may_expire = (TransactionState(known.state), TransactionEvent.EXPIRE) in TRANSITIONS
     return may_expire and known.last_update_timestamp <= now - expiration_ms
 
 
@@ -232,7 +244,7 @@ def new_metadata(producer_id: int) -> TransactionMetadata:
     return TransactionMetadata(producer_id=producer_id, producer_epoch=NO_PRODUCER_EPOCH)
 
 
-def _take_over(known: TransactionMetadata, asked: Asked) -> TransactionMetadata | Error:
+def _init_producer_id(known: TransactionMetadata, asked: EventData) -> TransactionMetadata | Error:
     """InitProducerId between transactions: a new id, the next epoch, or the same one again."""
     expected = asked.expected
     last = NO_PRODUCER_EPOCH
@@ -259,13 +271,13 @@ def _take_over(known: TransactionMetadata, asked: Asked) -> TransactionMetadata 
     )
 
 
-def _begin(known: TransactionMetadata, asked: Asked) -> TransactionMetadata:
+def _begin(known: TransactionMetadata, asked: EventData) -> TransactionMetadata:
     return msgspec.structs.replace(
         known, transaction_start_timestamp=asked.now, partitions=_union({}, asked.partitions)
     )
 
 
-def _join(known: TransactionMetadata, asked: Asked) -> TransactionMetadata | Error:
+def _join(known: TransactionMetadata, asked: EventData) -> TransactionMetadata | Error:
     partitions = _union(known.partitions, asked.partitions)
     if partitions == known.partitions:
         return Error.NONE
@@ -279,7 +291,7 @@ def _union(known: dict[str, list[int]], more: dict[str, list[int]]) -> dict[str,
     }
 
 
-def _fence(known: TransactionMetadata, asked: Asked) -> TransactionMetadata:
+def _fence(known: TransactionMetadata, asked: EventData) -> TransactionMetadata:
     if asked.version >= EPOCH_BUMPS:
         return known
     return msgspec.structs.replace(
@@ -289,13 +301,13 @@ def _fence(known: TransactionMetadata, asked: Asked) -> TransactionMetadata:
     )
 
 
-def _end(known: TransactionMetadata, _asked: Asked) -> TransactionMetadata:
+def _end(known: TransactionMetadata, _asked: EventData) -> TransactionMetadata:
     return msgspec.structs.replace(
         known, client_transaction_version=0, next_producer_id=NO_PRODUCER_ID
     )
 
 
-def _end_with_bump(known: TransactionMetadata, asked: Asked) -> TransactionMetadata:
+def _end_with_bump(known: TransactionMetadata, asked: EventData) -> TransactionMetadata:
     return msgspec.structs.replace(
         known,
         client_transaction_version=EPOCH_BUMPS,
@@ -305,62 +317,95 @@ def _end_with_bump(known: TransactionMetadata, asked: Asked) -> TransactionMetad
     )
 
 
-def _abort_nothing(known: TransactionMetadata, asked: Asked) -> TransactionMetadata:
+def _abort_nothing(known: TransactionMetadata, asked: EventData) -> TransactionMetadata:
     """An abort in version 2 without a transaction bumps the epoch, too."""
     ended = _end_with_bump(known, asked)
     return msgspec.structs.replace(ended, transaction_start_timestamp=asked.now)
 
 
-def _complete(known: TransactionMetadata, _asked: Asked) -> TransactionMetadata:
+def _complete(known: TransactionMetadata, _asked: EventData) -> TransactionMetadata:
     completed = msgspec.structs.replace(known, partitions={}, next_producer_id=NO_PRODUCER_ID)
     if known.next_producer_id != NO_PRODUCER_ID:
         completed.producer_id, completed.producer_epoch = known.next_producer_id, 0
     return completed
 
 
-def _keep(known: TransactionMetadata, _asked: Asked) -> TransactionMetadata:
+def _keep(known: TransactionMetadata, _asked: EventData) -> TransactionMetadata:
     return known
 
 
 _BUSY = Error.CONCURRENT_TRANSACTIONS
 _WRONG = Error.INVALID_TXN_STATE
 
-TRANSITIONS: dict[tuple[State, Input], Rule | Error] = {
-    **{(state, Input.INIT): Rule(State.EMPTY, _take_over) for state in IDLE},
-    (State.ONGOING, Input.INIT): Rule(State.PREPARE_EPOCH_FENCE, _fence),
-    **{(state, Input.INIT): _BUSY for state in PREPARED},
-    (State.ONGOING, Input.TIME_OUT): Rule(State.PREPARE_EPOCH_FENCE, _fence),
-    (State.PREPARE_EPOCH_FENCE, Input.ABORT): Rule(State.PREPARE_ABORT, _end),
-    (State.PREPARE_EPOCH_FENCE, Input.ABORT_2): Rule(State.PREPARE_ABORT, _end_with_bump),
-    **{(state, Input.ADD): Rule(State.ONGOING, _begin) for state in IDLE},
-    (State.ONGOING, Input.ADD): Rule(State.ONGOING, _join),
-    **{(state, Input.ADD): _BUSY for state in PREPARED},
-    (State.ONGOING, Input.COMMIT): Rule(State.PREPARE_COMMIT, _end),
-    (State.ONGOING, Input.ABORT): Rule(State.PREPARE_ABORT, _end),
-    (State.EMPTY, Input.COMMIT): _WRONG,
-    (State.EMPTY, Input.ABORT): _WRONG,
-    (State.PREPARE_COMMIT, Input.COMMIT): _BUSY,
-    (State.PREPARE_COMMIT, Input.ABORT): _WRONG,
-    (State.PREPARE_ABORT, Input.COMMIT): _WRONG,
-    (State.PREPARE_ABORT, Input.ABORT): _BUSY,
-    (State.COMPLETE_COMMIT, Input.COMMIT): Error.NONE,
-    (State.COMPLETE_COMMIT, Input.ABORT): _WRONG,
-    (State.COMPLETE_ABORT, Input.COMMIT): _WRONG,
-    (State.COMPLETE_ABORT, Input.ABORT): Error.NONE,
-    (State.ONGOING, Input.COMMIT_2): Rule(State.PREPARE_COMMIT, _end_with_bump),
-    (State.ONGOING, Input.ABORT_2): Rule(State.PREPARE_ABORT, _end_with_bump),
-    **{(state, Input.COMMIT_2): _WRONG for state in IDLE},
-    **{(state, Input.ABORT_2): Rule(State.PREPARE_ABORT, _abort_nothing) for state in IDLE},
-    (State.PREPARE_COMMIT, Input.REPEATED_COMMIT): _BUSY,
-    (State.PREPARE_COMMIT, Input.REPEATED_ABORT): _WRONG,
-    (State.PREPARE_ABORT, Input.REPEATED_COMMIT): _WRONG,
-    (State.PREPARE_ABORT, Input.REPEATED_ABORT): _BUSY,
-    (State.COMPLETE_COMMIT, Input.REPEATED_COMMIT): Error.NONE,
-    (State.COMPLETE_COMMIT, Input.REPEATED_ABORT): _WRONG,
-    (State.COMPLETE_ABORT, Input.REPEATED_COMMIT): _WRONG,
-    (State.COMPLETE_ABORT, Input.REPEATED_ABORT): Error.NONE,
-    (State.PREPARE_COMMIT, Input.MARKERS_WRITTEN): Rule(State.COMPLETE_COMMIT, _complete),
-    (State.PREPARE_ABORT, Input.MARKERS_WRITTEN): Rule(State.COMPLETE_ABORT, _complete),
-    **{(state, Input.EXPIRE): Rule(State.DEAD, _keep) for state in IDLE},
+TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], Transition | Error] = {
+    **{
+        (state, TransactionEvent.INIT): Transition(TransactionState.EMPTY, _init_producer_id)
+        for state in IDLE
+    },
+    (TransactionState.ONGOING, TransactionEvent.INIT): Transition(
+        TransactionState.PREPARE_EPOCH_FENCE, _fence
+    ),
+    **{(state, TransactionEvent.INIT): _BUSY for state in PREPARED},
+    (TransactionState.ONGOING, TransactionEvent.TIME_OUT): Transition(
+        TransactionState.PREPARE_EPOCH_FENCE, _fence
+    ),
+    (TransactionState.PREPARE_EPOCH_FENCE, TransactionEvent.ABORT): Transition(
+        TransactionState.PREPARE_ABORT, _end
+    ),
+    (TransactionState.PREPARE_EPOCH_FENCE, TransactionEvent.ABORT_2): Transition(
+        TransactionState.PREPARE_ABORT, _end_with_bump
+    ),
+    **{
+        (state, TransactionEvent.ADD): Transition(TransactionState.ONGOING, _begin)
+        for state in IDLE
+    },
+    (TransactionState.ONGOING, TransactionEvent.ADD): Transition(TransactionState.ONGOING, _join),
+    **{(state, TransactionEvent.ADD): _BUSY for state in PREPARED},
+    (TransactionState.ONGOING, TransactionEvent.COMMIT): Transition(
+        TransactionState.PREPARE_COMMIT, _end
+    ),
+    (TransactionState.ONGOING, TransactionEvent.ABORT): Transition(
+        TransactionState.PREPARE_ABORT, _end
+    ),
+    (TransactionState.EMPTY, TransactionEvent.COMMIT): _WRONG,
+    (TransactionState.EMPTY, TransactionEvent.ABORT): _WRONG,
+    (TransactionState.PREPARE_COMMIT, TransactionEvent.COMMIT): _BUSY,
+    (TransactionState.PREPARE_COMMIT, TransactionEvent.ABORT): _WRONG,
+    (TransactionState.PREPARE_ABORT, TransactionEvent.COMMIT): _WRONG,
+    (TransactionState.PREPARE_ABORT, TransactionEvent.ABORT): _BUSY,
+    (TransactionState.COMPLETE_COMMIT, TransactionEvent.COMMIT): Error.NONE,
+    (TransactionState.COMPLETE_COMMIT, TransactionEvent.ABORT): _WRONG,
+    (TransactionState.COMPLETE_ABORT, TransactionEvent.COMMIT): _WRONG,
+    (TransactionState.COMPLETE_ABORT, TransactionEvent.ABORT): Error.NONE,
+    (TransactionState.ONGOING, TransactionEvent.COMMIT_2): Transition(
+        TransactionState.PREPARE_COMMIT, _end_with_bump
+    ),
+    (TransactionState.ONGOING, TransactionEvent.ABORT_2): Transition(
+        TransactionState.PREPARE_ABORT, _end_with_bump
+    ),
+    **{(state, TransactionEvent.COMMIT_2): _WRONG for state in IDLE},
+    **{
+        (state, TransactionEvent.ABORT_2): Transition(
+            TransactionState.PREPARE_ABORT, _abort_nothing
+        )
+        for state in IDLE
+    },
+    (TransactionState.PREPARE_COMMIT, TransactionEvent.REPEATED_COMMIT): _BUSY,
+    (TransactionState.PREPARE_COMMIT, TransactionEvent.REPEATED_ABORT): _WRONG,
+    (TransactionState.PREPARE_ABORT, TransactionEvent.REPEATED_COMMIT): _WRONG,
+    (TransactionState.PREPARE_ABORT, TransactionEvent.REPEATED_ABORT): _BUSY,
+    (TransactionState.COMPLETE_COMMIT, TransactionEvent.REPEATED_COMMIT): Error.NONE,
+    (TransactionState.COMPLETE_COMMIT, TransactionEvent.REPEATED_ABORT): _WRONG,
+    (TransactionState.COMPLETE_ABORT, TransactionEvent.REPEATED_COMMIT): _WRONG,
+    (TransactionState.COMPLETE_ABORT, TransactionEvent.REPEATED_ABORT): Error.NONE,
+    (TransactionState.PREPARE_COMMIT, TransactionEvent.MARKERS_WRITTEN): Transition(
+        TransactionState.COMPLETE_COMMIT, _complete
+    ),
+    (TransactionState.PREPARE_ABORT, TransactionEvent.MARKERS_WRITTEN): Transition(
+        TransactionState.COMPLETE_ABORT, _complete
+    ),
+    **{
+        (state, TransactionEvent.EXPIRE): Transition(TransactionState.DEAD, _keep) for state in IDLE
+    },
 }
 """What each state makes of each input that can come in it."""

@@ -17,7 +17,7 @@ from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
 from brokertwin.state.logs.producer import Producer, RememberedBatch
 from brokertwin.state.transactions import transactional_ids
-from brokertwin.state.transactions.transactional_offsets import Pending
+from brokertwin.state.transactions.transactional_offsets import PendingOffsets
 from tests.support.histories import heard, seeded
 from tests.support.machine import Bench, header
 
@@ -157,7 +157,7 @@ def _offset_in_no_index(bench: Bench) -> None:
 
 
 def _pending_offset_without_its_index(bench: Bench) -> None:
-    bench.cell.tables.groups.put("1/pending/simple", Pending([]))
+    bench.cell.tables.groups.put("1/pending/simple", PendingOffsets([]))
 
 
 def _open_transaction_without_a_check(bench: Bench) -> None:
@@ -172,7 +172,7 @@ def _image_of_one_broker(bench: Bench) -> None:
 
 
 def _item_of_an_unknown_kind(bench: Bench) -> None:
-    bench.cell.tables.metadata.put("1/novelty/x", Pending([]))
+    bench.cell.tables.metadata.put("1/novelty/x", PendingOffsets([]))
 
 
 def _item_of_another_cell(bench: Bench) -> None:

@@ -21,23 +21,23 @@ from brokertwin.state.share.share_partition import (
     RELEASE,
     RENEW,
     Acknowledgement,
-    Limits,
-    Run,
+    AcquireRequest,
+    LogBatch,
+    ShareLimits,
     SharePartition,
-    Wish,
 )
 from brokertwin.state.share.state_bodies import StateBatch
-from brokertwin.state.share.state_store import Fault
+from brokertwin.state.share.state_store import ShareStateError
 
 LOCK_MS = 1_000
-LOG = [Run(0, 2), Run(3, 4), Run(5, 9), Run(10, 13)]
-LIMITS = Limits(lock_ms=LOCK_MS, records=200, deliveries=5)
+LOG = [LogBatch(0, 2), LogBatch(3, 4), LogBatch(5, 9), LogBatch(10, 13)]
+LIMITS = ShareLimits(lock_ms=LOCK_MS, records=200, deliveries=5)
 
 
 class Partition:
     """A share partition, its log, and the clock; a share coordinator answers when it is told to."""
 
-    def __init__(self, limits: Limits = LIMITS, told: list[StateBatch] | None = None) -> None:
+    def __init__(self, limits: ShareLimits = LIMITS, told: list[StateBatch] | None = None) -> None:
         self.share = SharePartition("g", "t", 0, 0)
         self.share.load(1, 0, told or [])
         self.limits, self.now = limits, 0
@@ -51,7 +51,7 @@ class Partition:
         runs = [run for run in LOG if run.last >= offset]
         if not runs:
             return []
-        wish = Wish(member, records, size, exact)
+        wish = AcquireRequest(member, records, size, exact)
         locked_until = self.now + self.limits.lock_ms
         got = Acquisition(self.share, wish, self.limits, runs, offset, locked_until).run()
         return [(each.first, each.last, each.delivery_count) for each in got]
@@ -60,7 +60,7 @@ class Partition:
         """Acknowledges; a share coordinator has yet to answer."""
         given_now = [Acknowledgement(first, last, types)]
         told = self.share.acknowledge(member, given_now, self.limits, self.now)
-        if isinstance(told, Fault):
+        if isinstance(told, ShareStateError):
             return told.error
         self.unanswered.append(told)
         return Error.NONE
@@ -168,7 +168,7 @@ def give_back(partition: Partition, how: str) -> None:
 @pytest.mark.parametrize("limit", [1, 2])
 @pytest.mark.parametrize("how", ["released", "session closed", "lock expired"])
 def test_records_are_not_delivered_more_often_than_the_limit(how: str, limit: int) -> None:
-    partition = Partition(Limits(LOCK_MS, records=200, deliveries=limit))
+    partition = Partition(ShareLimits(LOCK_MS, records=200, deliveries=limit))
     for count in range(1, limit + 1):
         assert partition.fetch("a", records=1, size=1) == [(0, 2, count)]
         give_back(partition, how)
@@ -178,7 +178,7 @@ def test_records_are_not_delivered_more_often_than_the_limit(how: str, limit: in
 
 @pytest.mark.parametrize("how", ["released", "session closed", "lock expired"])
 def test_single_records_are_not_delivered_more_often_than_the_limit(how: str) -> None:
-    partition = Partition(Limits(LOCK_MS, records=200, deliveries=4))
+    partition = Partition(ShareLimits(LOCK_MS, records=200, deliveries=4))
     counts: dict[int, list[int]] = {0: [], 1: [], 2: []}
     while partition.share.start_offset < 3:
         for first, last, count in partition.fetch("a", records=1, size=1):
@@ -212,16 +212,16 @@ def calls_of(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize("size", [1, 10_000], ids=["a batch for each record", "one batch"])
 def test_the_cost_of_an_acknowledgement_is_independent_of_the_records_in_flight(size: int) -> None:
     def cost(count: int) -> int:
-        limits = Limits(LOCK_MS, records=count, deliveries=5)
+        limits = ShareLimits(LOCK_MS, records=count, deliveries=5)
         partition = Partition(limits)
-        runs = [Run(each, each) for each in range(count)]
-        wish = Wish("a", count, size, False)
+        runs = [LogBatch(each, each) for each in range(count)]
+        wish = AcquireRequest("a", count, size, False)
         Acquisition(partition.share, wish, limits, runs, 0, LOCK_MS).run()
         one_by_one = [Acknowledgement(each, each, (ACCEPT,)) for each in range(count)]
 
         def work() -> None:
             told = partition.share.acknowledge("a", one_by_one, limits, 0)
-            assert not isinstance(told, Fault)
+            assert not isinstance(told, ShareStateError)
             assert partition.share.written(told, True, 0)
 
         return calls_of(work)
@@ -230,7 +230,7 @@ def test_the_cost_of_an_acknowledgement_is_independent_of_the_records_in_flight(
 
 
 def test_only_so_many_records_are_in_flight() -> None:
-    partition = Partition(Limits(LOCK_MS, records=4, deliveries=5))
+    partition = Partition(ShareLimits(LOCK_MS, records=4, deliveries=5))
     assert partition.fetch("a") == [(0, 4, 1)]
     assert partition.fetch("b") == []
     partition.say("a", 0, 2, ACCEPT)
@@ -281,7 +281,7 @@ def test_a_batch_comes_in_half_a_quarter_and_single_records_the_more_often_it_ca
     count: int, got: tuple[int, int, int]
 ) -> None:
     """Ten records, of ten deliveries at most; from half of them on the batch is not trusted."""
-    limits = Limits(LOCK_MS, records=200, deliveries=10)
+    limits = ShareLimits(LOCK_MS, records=200, deliveries=10)
     partition = Partition(limits, told=[StateBatch(0, 9, 0, count)])
     assert partition.fetch("a")[0] == got
 
@@ -319,7 +319,7 @@ STEPS = st.tuples(
 @given(st.lists(STEPS, max_size=40))
 def test_whatever_members_do(steps: list[Any]) -> None:
     """The start offset and counts ascend; what is done with never comes again; one has a record."""
-    partition = Partition(Limits(LOCK_MS, records=200, deliveries=3))
+    partition = Partition(ShareLimits(LOCK_MS, records=200, deliveries=3))
     done: set[int] = set()
     counts: dict[int, int] = {}
     start = 0

@@ -22,7 +22,7 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Table, Tables
-from brokertwin.state.transactions import producer_id_drawing, producer_ids
+from brokertwin.state.transactions import producer_id_manager, producer_ids
 from brokertwin.state.transactions.producer_ids import INT64_MAX
 from tests.support.machine import Bench
 
@@ -50,7 +50,7 @@ class IdBroker:
         return answer, bool(decision.messages)
 
     def reply(self, **response: int) -> None:
-        message = producer_id_drawing.message(self.broker())
+        message = producer_id_manager.allocate_request(self.broker())
         answer = AllocateProducerIdsResponse(**response)
         self.apply(allocate_producer_ids.on_reply(self.broker(), message, answer))
 

@@ -255,11 +255,11 @@ def test_the_transactional_id_may_have_to_be_allowed() -> None:
 def test_what_the_coordinators_errors_become() -> None:
     retried = Error.NOT_ENOUGH_REPLICAS
     for version in (10, 11, 12):
-        assert verifications.told(Error.NOT_COORDINATOR, version) is retried
-        assert verifications.told(Error.NETWORK_EXCEPTION, version) is retried
-    assert verifications.told(Error.CONCURRENT_TRANSACTIONS, V1) is retried
+        assert verifications.produce_error(Error.NOT_COORDINATOR, version) is retried
+        assert verifications.produce_error(Error.NETWORK_EXCEPTION, version) is retried
+    assert verifications.produce_error(Error.CONCURRENT_TRANSACTIONS, V1) is retried
     concurrent = Error.CONCURRENT_TRANSACTIONS
-    assert verifications.told(concurrent, V2) is concurrent
+    assert verifications.produce_error(concurrent, V2) is concurrent
 
 
 def end_late(bench: Bench, holder: Holder, version: int) -> str:

@@ -21,31 +21,44 @@ from brokertwin.state.transactions.transactions import (
     EXHAUSTED_EPOCH,
     IDLE,
     TRANSITIONS,
-    Asked,
-    Input,
+    EventData,
     ProducerIdAndEpoch,
-    Rule,
-    State,
+    TransactionEvent,
+    TransactionState,
+    Transition,
 )
 
 PAGE = Path(__file__).parents[3] / "docs" / "systems" / "transactions.md"
 BEGIN, END = "```mermaid\n", "```\n"
 
 VALID_PREVIOUS = {
-    State.EMPTY: {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
-    State.ONGOING: {State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
-    State.PREPARE_COMMIT: {State.ONGOING},
-    State.PREPARE_ABORT: {
-        State.ONGOING,
-        State.PREPARE_EPOCH_FENCE,
-        State.EMPTY,
-        State.COMPLETE_COMMIT,
-        State.COMPLETE_ABORT,
+    TransactionState.EMPTY: {
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
     },
-    State.COMPLETE_COMMIT: {State.PREPARE_COMMIT},
-    State.COMPLETE_ABORT: {State.PREPARE_ABORT},
-    State.DEAD: {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
-    State.PREPARE_EPOCH_FENCE: {State.ONGOING},
+    TransactionState.ONGOING: {
+        TransactionState.ONGOING,
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    },
+    TransactionState.PREPARE_COMMIT: {TransactionState.ONGOING},
+    TransactionState.PREPARE_ABORT: {
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_EPOCH_FENCE,
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    },
+    TransactionState.COMPLETE_COMMIT: {TransactionState.PREPARE_COMMIT},
+    TransactionState.COMPLETE_ABORT: {TransactionState.PREPARE_ABORT},
+    TransactionState.DEAD: {
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    },
+    TransactionState.PREPARE_EPOCH_FENCE: {TransactionState.ONGOING},
 }
 """`TransactionState.VALID_PREVIOUS_STATES` of Kafka 4.3.1."""
 
@@ -56,7 +69,7 @@ METADATA = st.builds(
     previous_producer_id=st.integers(-1, 3),
     last_producer_epoch=st.integers(-1, 2),
     transaction_timeout_ms=st.just(1000),
-    state=st.sampled_from([str(state) for state in State]),
+    state=st.sampled_from([str(state) for state in TransactionState]),
     last_update_timestamp=st.integers(0, 100),
     transaction_start_timestamp=st.integers(-1, 100),
     partitions=st.dictionaries(st.sampled_from("ab"), st.just([0, 1])),
@@ -64,21 +77,23 @@ METADATA = st.builds(
 
 
 def test_the_states_follow_each_other_as_in_kafka() -> None:
-    found: dict[State, set[State]] = {state: set() for state in State}
+    found: dict[TransactionState, set[TransactionState]] = {
+        state: set() for state in TransactionState
+    }
     for (state, _), rule in TRANSITIONS.items():
-        if isinstance(rule, Rule):
+        if isinstance(rule, Transition):
             found[rule.target].add(state)
     assert found == VALID_PREVIOUS
 
 
 def test_what_the_table_does_not_have_cannot_be_asked() -> None:
-    for state, asked_for in itertools.product(State, Input):
+    for state, asked_for in itertools.product(TransactionState, TransactionEvent):
         check_asked(state, asked_for)
 
 
-def check_asked(state: State, asked_for: Input) -> None:
+def check_asked(state: TransactionState, asked_for: TransactionEvent) -> None:
     known = TransactionMetadata(1, 0, state=state, transaction_start_timestamp=0)
-    asked = Asked(5, partitions={"a": [0]})
+    asked = EventData(5, partitions={"a": [0]})
     if (state, asked_for) not in TRANSITIONS:
         with pytest.raises(KeyError):
             transactions.step(known, asked_for, asked)
@@ -96,27 +111,27 @@ def check_asked(state: State, asked_for: Input) -> None:
 def test_an_end_of_whoever_asks_is_in_the_table_or_refused(
     known: TransactionMetadata, producer_id: int, behind: int, is_commit: bool, version: int
 ) -> None:
-    known.state = str(State(known.state))
-    if known.state in (State.DEAD, State.PREPARE_EPOCH_FENCE):
-        known.state = State.ONGOING
+    known.state = str(TransactionState(known.state))
+    if known.state in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
+        known.state = TransactionState.ONGOING
     holder = ProducerIdAndEpoch(producer_id, known.producer_epoch - behind)
     asked_for = transactions.end_input(known, holder, is_commit, version)
     if isinstance(asked_for, Error):
         assert asked_for in (Error.INVALID_PRODUCER_ID_MAPPING, Error.PRODUCER_FENCED)
     else:
-        assert (State(known.state), asked_for) in TRANSITIONS
+        assert (TransactionState(known.state), asked_for) in TRANSITIONS
 
 
-@given(METADATA, st.sampled_from(list(Input)), st.integers(101, 200))
+@given(METADATA, st.sampled_from(list(TransactionEvent)), st.integers(101, 200))
 def test_no_step_takes_an_epoch_back(
-    known: TransactionMetadata, asked_for: Input, now: int
+    known: TransactionMetadata, asked_for: TransactionEvent, now: int
 ) -> None:
-    if (State(known.state), asked_for) not in TRANSITIONS:
+    if (TransactionState(known.state), asked_for) not in TRANSITIONS:
         return
     before = msgspec.structs.replace(known)
     new_id = 9 if transactions.needs_new_id(known, asked_for) else -1
     changed = transactions.step(
-        known, asked_for, Asked(now, 1000, new_producer_id=new_id, partitions={"a": [2]})
+        known, asked_for, EventData(now, 1000, new_producer_id=new_id, partitions={"a": [2]})
     )
     assert known == before, "what is known is never changed in place"
     if isinstance(changed, Error):
@@ -127,21 +142,28 @@ def test_no_step_takes_an_epoch_back(
         assert known.producer_epoch <= changed.producer_epoch <= EPOCH_MAX
     else:
         assert changed.producer_epoch == 0
-    if changed.state in IDLE or changed.state == State.DEAD:
-        assert not changed.partitions or changed.state == State.DEAD
+    if changed.state in IDLE or changed.state == TransactionState.DEAD:
+        assert not changed.partitions or changed.state == TransactionState.DEAD
 
 
 def diagram() -> str:
     """The table as a Mermaid state diagram, one arrow for each pair of states."""
-    arrows: dict[tuple[State, State], list[str]] = {}
+    arrows: dict[tuple[TransactionState, TransactionState], list[str]] = {}
     for (state, asked_for), rule in TRANSITIONS.items():
-        if isinstance(rule, Rule):
+        if isinstance(rule, Transition):
             arrows.setdefault((state, rule.target), []).append(asked_for)
     lines = [
-        f"    {before} --> {'[*]' if after is State.DEAD else after}: {', '.join(inputs)}"
+        f"    {before} --> {'[*]' if after is TransactionState.DEAD else after}: {', '.join(inputs)}"
         for (before, after), inputs in arrows.items()
     ]
-    return "\n".join(["stateDiagram-v2", f"    [*] --> {State.EMPTY}: {Input.INIT}", *lines, ""])
+    return "\n".join(
+        [
+            "stateDiagram-v2",
+            f"    [*] --> {TransactionState.EMPTY}: {TransactionEvent.INIT}",
+            *lines,
+            "",
+        ]
+    )
 
 
 def test_the_diagram_in_the_docs_is_that_of_the_table() -> None:

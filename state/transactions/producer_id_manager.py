@@ -1,6 +1,6 @@
 """How a broker hands out producer ids, and how it comes by the blocks that it hands them out of.
 
-`draw` takes an id of the broker's block and asks the controller for the next block in time. With
+`next_producer_id` takes an id of the broker's block and asks the controller for the next block in time. With
 `brokertwin.zk.producer.id.blocks` the broker takes its blocks itself (`producer_id_blocks.py`).
 
 Source: KIP-730; `RPCProducerIdManager` in Kafka.
@@ -25,13 +25,13 @@ class AllocateProducerIdsRequest(Body):
     broker_epoch: Int64 = -1
 
 
-def message(broker: Broker) -> Message:
+def allocate_request(broker: Broker) -> Message:
     """The request of a broker for its next block."""
     body = AllocateProducerIdsRequest(broker_id=broker.id, broker_epoch=broker.epoch)
     return Message(broker.id, CONTROLLER, KEY, body)
 
 
-class Drawn(NamedTuple):
+class ProducerIdResult(NamedTuple):
     """A producer id and the records that hand it out, or why there is none.
 
     `messages` ask for the next block, where one is due.
@@ -43,31 +43,31 @@ class Drawn(NamedTuple):
     error: Error = Error.NONE
 
 
-def draw(broker: Broker, chosen: int | None = None) -> Drawn:
+def next_producer_id(broker: Broker, chosen: int | None = None) -> ProducerIdResult:
     """The next producer id, whose place `chosen` takes; 14 while the broker has none."""
     if broker.settings.brokertwin_zk_producer_id_blocks:
-        return _draw_of_document(broker, chosen)
+        return _next_from_document(broker, chosen)
     drawn = producer_ids.next_id(broker.tables.metadata, broker.id)
     if drawn is None:
         error = Error.COORDINATOR_LOAD_IN_PROGRESS
-        return Drawn(messages=block_request(broker), error=error)
+        return ProducerIdResult(messages=block_request(broker), error=error)
     producer_id = drawn if chosen is None else chosen
     is_at_mark = producer_ids.reaches_prefetch(broker.tables.metadata, broker.id, producer_id)
     messages = block_request(broker) if is_at_mark else []
-    return Drawn(producer_id, [ProducerIdIssued(producer_id)], messages)
+    return ProducerIdResult(producer_id, [ProducerIdIssued(producer_id)], messages)
 
 
-def _draw_of_document(broker: Broker, chosen: int | None) -> Drawn:
+def _next_from_document(broker: Broker, chosen: int | None) -> ProducerIdResult:
     """The next producer id where the broker takes its blocks itself; -1 where none is left."""
     taken: list[Record] = []
     drawn = producer_ids.next_id(broker.tables.metadata, broker.id)
     if drawn is None:
         try:
-            drawn, taken = producer_id_blocks.block_taken(broker.tables.metadata, broker.id)
+            drawn, taken = producer_id_blocks.take_block(broker.tables.metadata, broker.id)
         except producer_id_blocks.ProducerIdsExhausted:
-            return Drawn(error=Error.UNKNOWN_SERVER_ERROR)
+            return ProducerIdResult(error=Error.UNKNOWN_SERVER_ERROR)
     producer_id = drawn if chosen is None else chosen
-    return Drawn(producer_id, [*taken, ProducerIdIssued(producer_id)])
+    return ProducerIdResult(producer_id, [*taken, ProducerIdIssued(producer_id)])
 
 
 def block_request(broker: Broker) -> list[Message]:
@@ -76,4 +76,4 @@ def block_request(broker: Broker) -> list[Message]:
     if not producer_ids.may_request(tables.metadata, tables.waiting, broker.id, broker.now):
         return []
     producer_ids.request_sent(tables.waiting, broker.id)
-    return [message(broker)]
+    return [allocate_request(broker)]
