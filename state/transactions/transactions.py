@@ -337,75 +337,44 @@ def _keep(known: TransactionMetadata, _asked: EventData) -> TransactionMetadata:
 _BUSY = Error.CONCURRENT_TRANSACTIONS
 _WRONG = Error.INVALID_TXN_STATE
 
+_S, _E = TransactionState, TransactionEvent
+
 TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], Transition | Error] = {
-    **{
-        (state, TransactionEvent.INIT): Transition(TransactionState.EMPTY, _init_producer_id)
-        for state in IDLE
-    },
-    (TransactionState.ONGOING, TransactionEvent.INIT): Transition(
-        TransactionState.PREPARE_EPOCH_FENCE, _fence
-    ),
-    **{(state, TransactionEvent.INIT): _BUSY for state in PREPARED},
-    (TransactionState.ONGOING, TransactionEvent.TIME_OUT): Transition(
-        TransactionState.PREPARE_EPOCH_FENCE, _fence
-    ),
-    (TransactionState.PREPARE_EPOCH_FENCE, TransactionEvent.ABORT): Transition(
-        TransactionState.PREPARE_ABORT, _end
-    ),
-    (TransactionState.PREPARE_EPOCH_FENCE, TransactionEvent.ABORT_2): Transition(
-        TransactionState.PREPARE_ABORT, _end_with_bump
-    ),
-    **{
-        (state, TransactionEvent.ADD): Transition(TransactionState.ONGOING, _begin)
-        for state in IDLE
-    },
-    (TransactionState.ONGOING, TransactionEvent.ADD): Transition(TransactionState.ONGOING, _join),
-    **{(state, TransactionEvent.ADD): _BUSY for state in PREPARED},
-    (TransactionState.ONGOING, TransactionEvent.COMMIT): Transition(
-        TransactionState.PREPARE_COMMIT, _end
-    ),
-    (TransactionState.ONGOING, TransactionEvent.ABORT): Transition(
-        TransactionState.PREPARE_ABORT, _end
-    ),
-    (TransactionState.EMPTY, TransactionEvent.COMMIT): _WRONG,
-    (TransactionState.EMPTY, TransactionEvent.ABORT): _WRONG,
-    (TransactionState.PREPARE_COMMIT, TransactionEvent.COMMIT): _BUSY,
-    (TransactionState.PREPARE_COMMIT, TransactionEvent.ABORT): _WRONG,
-    (TransactionState.PREPARE_ABORT, TransactionEvent.COMMIT): _WRONG,
-    (TransactionState.PREPARE_ABORT, TransactionEvent.ABORT): _BUSY,
-    (TransactionState.COMPLETE_COMMIT, TransactionEvent.COMMIT): Error.NONE,
-    (TransactionState.COMPLETE_COMMIT, TransactionEvent.ABORT): _WRONG,
-    (TransactionState.COMPLETE_ABORT, TransactionEvent.COMMIT): _WRONG,
-    (TransactionState.COMPLETE_ABORT, TransactionEvent.ABORT): Error.NONE,
-    (TransactionState.ONGOING, TransactionEvent.COMMIT_2): Transition(
-        TransactionState.PREPARE_COMMIT, _end_with_bump
-    ),
-    (TransactionState.ONGOING, TransactionEvent.ABORT_2): Transition(
-        TransactionState.PREPARE_ABORT, _end_with_bump
-    ),
-    **{(state, TransactionEvent.COMMIT_2): _WRONG for state in IDLE},
-    **{
-        (state, TransactionEvent.ABORT_2): Transition(
-            TransactionState.PREPARE_ABORT, _abort_nothing
-        )
-        for state in IDLE
-    },
-    (TransactionState.PREPARE_COMMIT, TransactionEvent.REPEATED_COMMIT): _BUSY,
-    (TransactionState.PREPARE_COMMIT, TransactionEvent.REPEATED_ABORT): _WRONG,
-    (TransactionState.PREPARE_ABORT, TransactionEvent.REPEATED_COMMIT): _WRONG,
-    (TransactionState.PREPARE_ABORT, TransactionEvent.REPEATED_ABORT): _BUSY,
-    (TransactionState.COMPLETE_COMMIT, TransactionEvent.REPEATED_COMMIT): Error.NONE,
-    (TransactionState.COMPLETE_COMMIT, TransactionEvent.REPEATED_ABORT): _WRONG,
-    (TransactionState.COMPLETE_ABORT, TransactionEvent.REPEATED_COMMIT): _WRONG,
-    (TransactionState.COMPLETE_ABORT, TransactionEvent.REPEATED_ABORT): Error.NONE,
-    (TransactionState.PREPARE_COMMIT, TransactionEvent.MARKERS_WRITTEN): Transition(
-        TransactionState.COMPLETE_COMMIT, _complete
-    ),
-    (TransactionState.PREPARE_ABORT, TransactionEvent.MARKERS_WRITTEN): Transition(
-        TransactionState.COMPLETE_ABORT, _complete
-    ),
-    **{
-        (state, TransactionEvent.EXPIRE): Transition(TransactionState.DEAD, _keep) for state in IDLE
-    },
+    **{(state, _E.INIT): Transition(_S.EMPTY, _init_producer_id) for state in IDLE},
+    (_S.ONGOING, _E.INIT): Transition(_S.PREPARE_EPOCH_FENCE, _fence),
+    **{(state, _E.INIT): _BUSY for state in PREPARED},
+    (_S.ONGOING, _E.TIME_OUT): Transition(_S.PREPARE_EPOCH_FENCE, _fence),
+    (_S.PREPARE_EPOCH_FENCE, _E.ABORT): Transition(_S.PREPARE_ABORT, _end),
+    (_S.PREPARE_EPOCH_FENCE, _E.ABORT_2): Transition(_S.PREPARE_ABORT, _end_with_bump),
+    **{(state, _E.ADD): Transition(_S.ONGOING, _begin) for state in IDLE},
+    (_S.ONGOING, _E.ADD): Transition(_S.ONGOING, _join),
+    **{(state, _E.ADD): _BUSY for state in PREPARED},
+    (_S.ONGOING, _E.COMMIT): Transition(_S.PREPARE_COMMIT, _end),
+    (_S.ONGOING, _E.ABORT): Transition(_S.PREPARE_ABORT, _end),
+    (_S.EMPTY, _E.COMMIT): _WRONG,
+    (_S.EMPTY, _E.ABORT): _WRONG,
+    (_S.PREPARE_COMMIT, _E.COMMIT): _BUSY,
+    (_S.PREPARE_COMMIT, _E.ABORT): _WRONG,
+    (_S.PREPARE_ABORT, _E.COMMIT): _WRONG,
+    (_S.PREPARE_ABORT, _E.ABORT): _BUSY,
+    (_S.COMPLETE_COMMIT, _E.COMMIT): Error.NONE,
+    (_S.COMPLETE_COMMIT, _E.ABORT): _WRONG,
+    (_S.COMPLETE_ABORT, _E.COMMIT): _WRONG,
+    (_S.COMPLETE_ABORT, _E.ABORT): Error.NONE,
+    (_S.ONGOING, _E.COMMIT_2): Transition(_S.PREPARE_COMMIT, _end_with_bump),
+    (_S.ONGOING, _E.ABORT_2): Transition(_S.PREPARE_ABORT, _end_with_bump),
+    **{(state, _E.COMMIT_2): _WRONG for state in IDLE},
+    **{(state, _E.ABORT_2): Transition(_S.PREPARE_ABORT, _abort_nothing) for state in IDLE},
+    (_S.PREPARE_COMMIT, _E.REPEATED_COMMIT): _BUSY,
+    (_S.PREPARE_COMMIT, _E.REPEATED_ABORT): _WRONG,
+    (_S.PREPARE_ABORT, _E.REPEATED_COMMIT): _WRONG,
+    (_S.PREPARE_ABORT, _E.REPEATED_ABORT): _BUSY,
+    (_S.COMPLETE_COMMIT, _E.REPEATED_COMMIT): Error.NONE,
+    (_S.COMPLETE_COMMIT, _E.REPEATED_ABORT): _WRONG,
+    (_S.COMPLETE_ABORT, _E.REPEATED_COMMIT): _WRONG,
+    (_S.COMPLETE_ABORT, _E.REPEATED_ABORT): Error.NONE,
+    (_S.PREPARE_COMMIT, _E.MARKERS_WRITTEN): Transition(_S.COMPLETE_COMMIT, _complete),
+    (_S.PREPARE_ABORT, _E.MARKERS_WRITTEN): Transition(_S.COMPLETE_ABORT, _complete),
+    **{(state, _E.EXPIRE): Transition(_S.DEAD, _keep) for state in IDLE},
 }
 """What each state makes of each input that can come in it."""
