@@ -122,14 +122,14 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _decided(
     coordinator: ConsumerGroupCoordinator, response: ConsumerGroupHeartbeatResponse
 ) -> Decision:
-    return Decision(records=coordinator.records, response=response, answers=coordinator.answers)
+    return Decision(records=coordinator.records, response=response, answers=coordinator.responses)
 
 
 def _refuse(refused: Rejection) -> Decision:
     response = ConsumerGroupHeartbeatResponse(
         error_code=refused.error, error_message=refused.message
     )
-    return Decision(response=response, answers=list(refused.answers))
+    return Decision(response=response, answers=list(refused.responses))
 
 
 def _refusal(broker: Broker, request: Request) -> Rejection | None:

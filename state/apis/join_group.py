@@ -133,21 +133,21 @@ def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> D
         has_id=not is_new,
         group_instance_id=body.group_instance_id,
         protocol_type=body.protocol_type,
-        wish=_wish_of(request),
+        parameters=_wish_of(request),
         client_id=request.header.client_id or "",
         client_host=f"/{request.host}",
         needs_id=is_new and is_dynamic and request.version >= MEMBER_ID_REQUIRED_SINCE,
         denied=partial(broker.denied_topics, request, Operation.DESCRIBE),
     )
     join = classic_members.Join(broker, group, joining)
-    answer = join.answer()
+    answer = join.respond()
     if isinstance(answer, Error):
         return Decision(response=join_error(answer, NO_MEMBER, request.version))
     if answer.error_code:
         refused = join_error(Error.MEMBER_ID_REQUIRED, answer.member_id, request.version)
         return Decision(response=refused)
     coordinator = join.coordinator
-    return Decision(records=coordinator.records, response=answer, answers=coordinator.answers)
+    return Decision(records=coordinator.records, response=answer, answers=coordinator.responses)
 
 
 def _wish_of(request: Request) -> JoinParameters:
@@ -245,8 +245,8 @@ class _Join:
 
     def wait(self, member: ClassicMember) -> JoinGroupResponse | None:
         """The member joins the rebalance that runs, or that begins with it."""
-        self._coordinator.overtake(member.join_id)
-        self._group.wishes(member, _wish_of(self._request))
+        self._coordinator.drop_pending(member.join_id)
+        self._group.update_join(member, _wish_of(self._request))
         self._coordinator.rebalance()
         return None
 
@@ -276,7 +276,7 @@ class _Join:
         coordinator.end_sync(former, SyncGroupResponse(error_code=fenced))
         member = _renamed(former, member_id)
         coordinator.replace(former, member)
-        group.wishes(member, _wish_of(self._request))
+        group.update_join(member, _wish_of(self._request))
         if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             coordinator.prepare_rebalance()
         elif (

@@ -118,7 +118,7 @@ def _leave_consumer_group(
     return Decision(
         records=coordinator.records,
         response=_response(left, version),
-        answers=coordinator.answers,
+        answers=coordinator.responses,
     )
 
 

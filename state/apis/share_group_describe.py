@@ -129,7 +129,7 @@ _SHARES = DescribeSpec(
     _refused,
     _of,
     _topics_in,
-    words=share_offsets.ERROR_MESSAGES,
+    messages=share_offsets.ERROR_MESSAGES,
 )
 
 API = Api(77, "SHARE_GROUP_DESCRIBE", (1, 1), ShareGroupDescribeRequest, handle)

@@ -238,7 +238,7 @@ _STREAMS = DescribeSpec(
     _refused,
     _of,
     _topics_in,
-    hidden="The described group uses topics that the client is not authorized to describe.",
+    denied_message="The described group uses topics that the client is not authorized to describe.",
 )
 
 API = Api(89, "STREAMS_GROUP_DESCRIBE", (0, 0), StreamsGroupDescribeRequest, handle)

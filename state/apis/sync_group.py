@@ -77,7 +77,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     coordinator.note_sync(body.member_id)
     if group.state is ClassicGroupState.STABLE:
         return coordinator.decision(sync_response(group, member))
-    coordinator.overtake(member.sync_id)
+    coordinator.drop_pending(member.sync_id)
     member.sync_id = request.event_id
     if group.leader_id == body.member_id:
         coordinator.assign({each.member_id: each.assignment for each in body.assignments})

@@ -52,7 +52,7 @@ from brokertwin.state.core.schema import Body, render
 from brokertwin.state.core.tables import Table, decode_item
 from brokertwin.state.core.waiting import COMMITTING, LateMessage
 from brokertwin.state.groups import group_coordinator
-from brokertwin.state.groups.group_rows import OF_ROWS
+from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs.log import batches_from
 from brokertwin.state.replication import acks, internal_logs
 from brokertwin.state.replication.copying import Place
@@ -373,7 +373,7 @@ def _ids(records: list[Record]) -> list[str]:
 
 
 def _has_row(record: Record) -> bool:
-    return type(record) in OF_ROWS
+    return type(record) in GROUP_RECORD_TYPES
 
 
 def _state(waited: Waiting) -> Committing:

@@ -1,4 +1,4 @@
-"""What must hold of a consumer group: epochs, assignments, counts and timers agree."""
+"""Invariants of a consumer group: epochs, assignments, counts, timers."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 
 def check(group: ConsumerGroup, running: set[str]) -> Violations:
-    """What does not hold; `running` are the group's timers."""
+    """Yield violated invariants; `running` are the group's timers."""
     yield from _epochs(group)
     yield from _counts(group)
     yield from _partitions(group)
@@ -17,9 +17,10 @@ def check(group: ConsumerGroup, running: set[str]) -> Violations:
 
 
 def _timers(group: ConsumerGroup, running: set[str]) -> Violations:
-    """Each member's silence is noticed, and who is to do something has only so long for it.
+    """Check that all members have the timers they need.
 
-    A member of the classic protocol that has gone over to the other keeps those times (Kafka).
+    A classic member that has switched to the new protocol keeps its join and sync timers, as in
+    Kafka.
     """
     wanted = {groups.session(each) for each in group.members}
     revoking = [each for each in _members(group) if each.is_revoking()]
@@ -27,7 +28,7 @@ def _timers(group: ConsumerGroup, running: set[str]) -> Violations:
     others = {timer(each) for each in group.members for timer in (groups.rejoin, groups.resync)}
     others |= {groups.rebalance(each.member_id) for each in revoking}
     if not wanted <= running <= wanted | others:
-        yield f"its timers are {sorted(running)}, its members need {sorted(wanted)}"
+        yield f"has timers {sorted(running)}, needs {sorted(wanted)}"
 
 
 def _members(group: ConsumerGroup) -> list[ConsumerMember]:
@@ -35,17 +36,17 @@ def _members(group: ConsumerGroup) -> list[ConsumerMember]:
 
 
 def _epochs(group: ConsumerGroup) -> Violations:
-    """Nobody is ahead of the assignment, and the assignment not ahead of the group."""
+    """Check: member epochs <= assignment epoch <= group epoch."""
     if group.assignment_epoch > group.group_epoch:
-        yield f"the assignment is in epoch {group.assignment_epoch}, the group {group.group_epoch}"
+        yield f"assignment epoch {group.assignment_epoch} is above group epoch {group.group_epoch}"
     for member in _members(group):
         if member.member_epoch > group.assignment_epoch:
-            yield f"{member.member_id} is in epoch {member.member_epoch}, ahead of the assignment"
+            yield f"{member.member_id} has epoch {member.member_epoch}, above the assignment epoch"
         for epochs in (*member.assigned.values(), *member.pending_revocation.values()):
             if max(epochs.values()) > group.assignment_epoch:
-                yield f"{member.member_id} got partitions in epoch {max(epochs.values())}"
+                yield f"{member.member_id} has partitions of future epoch {max(epochs.values())}"
         if member.pending_revocation and not member.is_revoking():
-            yield f"{member.member_id} has partitions to give back and is {member.state.name}"
+            yield f"{member.member_id} must revoke partitions but is {member.state.name}"
 
 
 def _counts(group: ConsumerGroup) -> Violations:
@@ -57,7 +58,7 @@ def _counts(group: ConsumerGroup) -> Violations:
     classic = (group.classic_members, group.supporters)
     supporters = Counter(n for m in members for n in {name for name, _ in m.classic_protocols()})
     if classic != (sum(each.uses_classic_protocol for each in members), dict(supporters)):
-        yield f"classic members and their protocols are counted as {classic}"
+        yield f"wrong counts of classic members and protocols: {classic}"
     found = (
         dict(Counter(name for each in members for name in each.subscribed_topic_names)),
         dict(Counter(m.subscribed_topic_regex for m in members if m.subscribed_topic_regex)),
@@ -65,14 +66,14 @@ def _counts(group: ConsumerGroup) -> Violations:
         {each.instance_id: each.member_id for each in members if each.instance_id is not None},
     )
     if counted != found:
-        yield f"topics, assignors and static members are counted as {counted}, there are {found}"
-    strangers = group.resolved.keys() - group.regex_subscribers.keys()
-    if strangers:
-        yield f"{sorted(strangers)} are resolved and nobody has them"
+        yield f"counts of topics, assignors, static members are {counted}, should be {found}"
+    unknown = group.resolved.keys() - group.regex_subscribers.keys()
+    if unknown:
+        yield f"resolved expressions without members: {sorted(unknown)}"
 
 
 def _partitions(group: ConsumerGroup) -> Violations:
-    """A partition has one owner, and the group knows its epoch."""
+    """Check that each partition has one owner, in the group's recorded epoch."""
     owners: dict[str, dict[int, int]] = {}
     for member in _members(group):
         for assigned in (member.assigned, member.pending_revocation):
@@ -83,19 +84,19 @@ def _partitions(group: ConsumerGroup) -> Violations:
                         yield f"partition {partition} of {topic_id} has two owners"
                     epochs[partition] = member.member_epoch
     if owners != group.partition_epochs:
-        yield f"partitions are in the epochs {group.partition_epochs}, their owners in {owners}"
+        yield f"partition epochs are {group.partition_epochs}, should be {owners}"
 
 
 def _targets(group: ConsumerGroup) -> Violations:
-    """Only members are to have partitions, and each of them one member."""
-    strangers = group.target.keys() - group.members.keys()
-    if strangers:
-        yield f"{sorted(strangers)} are to have partitions and are no members"
-    places = Counter(
+    """Check that targets belong to members and do not overlap."""
+    unknown = group.target.keys() - group.members.keys()
+    if unknown:
+        yield f"targets of unknown members: {sorted(unknown)}"
+    partitions = Counter(
         (topic_id, partition)
         for target in group.target.values()
         for topic_id, partitions in target.items()
         for partition in partitions
     )
-    if any(count > 1 for count in places.values()):
-        yield f"more than one is to have {sorted(p for p in places if places[p] > 1)}"
+    if any(count > 1 for count in partitions.values()):
+        yield f"in several targets: {sorted(p for p in partitions if partitions[p] > 1)}"

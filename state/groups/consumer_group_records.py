@@ -1,8 +1,8 @@
-"""The records of a consumer group: how a group becomes records, and how they change it.
+"""The records of a consumer group and their application.
 
-Source: `GroupCoordinatorRecordHelpers.newConsumerGroup…`, `GroupMetadataManager.replay` in Kafka.
-A member has three: what it says of itself, what it is to have, what it has. It goes by tombstones
-of all three, that of what it has first.
+Source: `GroupCoordinatorRecordHelpers.newConsumerGroup…`, `GroupMetadataManager.replay` in Kafka. A
+member has three records: metadata, target assignment and current assignment. Their tombstones are
+written in reverse order.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,6 @@ NO_ASSIGNMENT = -1
 
 
 def member_metadata(group_id: str, member: ConsumerMember) -> ConsumerGroupMemberMetadataWritten:
-    """What a member says of itself."""
     metadata = ConsumerMemberMetadata(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -55,7 +54,6 @@ def member_metadata(group_id: str, member: ConsumerMember) -> ConsumerGroupMembe
 def current_assignment(
     group_id: str, member: ConsumerMember
 ) -> ConsumerGroupCurrentMemberAssignmentWritten:
-    """What a member has, and its epoch."""
     assignment = ConsumerMemberAssignment(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -67,7 +65,6 @@ def current_assignment(
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    """A member goes."""
     return [
         ConsumerGroupCurrentMemberAssignmentWritten(group_id, member_id, None),
         ConsumerGroupTargetAssignmentMemberWritten(group_id, member_id, None),
@@ -76,7 +73,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 
 def group_records(group: ConsumerGroup) -> list[Record]:
-    """A group that comes whole, with its members."""
+    """Return the records of a whole group with its members."""
     group_id, members = group.group_id, group.in_order()
     epoch, timestamp = group.assignment_epoch, group.assignment_timestamp
     return [
@@ -94,14 +91,14 @@ def group_records(group: ConsumerGroup) -> list[Record]:
 
 
 def regex_tombstones(group_id: str, regexes: Iterable[str]) -> list[Record]:
-    """Nobody has these regular expressions any more."""
+    """Return tombstones for regular expressions without members."""
     return [ConsumerGroupRegularExpressionWritten(group_id, each, None) for each in regexes]
 
 
 def group_tombstones(
     group_id: str, member_ids: Iterable[str] = (), regexes: Iterable[str] = ()
 ) -> list[Record]:
-    """A group goes, with the members and the resolved expressions that it has."""
+    """Return tombstones for a group, its members and its resolved expressions."""
     members = list(member_ids)
     return [
         *(ConsumerGroupCurrentMemberAssignmentWritten(group_id, each, None) for each in members),
@@ -115,7 +112,7 @@ def group_tombstones(
 
 
 def apply_metadata(tables: Tables, broker: int, record: ConsumerGroupMetadataWritten) -> None:
-    """Stores a group epoch, or forgets the group."""
+    """Store a group epoch, or delete the group."""
     if record.epoch is None:
         groups.drop_stored(tables.groups, broker, record.group_id)
         return
@@ -124,7 +121,7 @@ def apply_metadata(tables: Tables, broker: int, record: ConsumerGroupMetadataWri
 
 
 def apply_member(tables: Tables, broker: int, record: ConsumerGroupMemberMetadataWritten) -> None:
-    """Stores what a member says of itself, or forgets the member."""
+    """Store a member's metadata, or delete the member."""
     group = _group(tables, broker, record.group_id)
     if record.metadata is None:
         group.remove(record.member_id)
@@ -136,7 +133,6 @@ def apply_member(tables: Tables, broker: int, record: ConsumerGroupMemberMetadat
 def apply_target_metadata(
     tables: Tables, broker: int, record: ConsumerGroupTargetAssignmentMetadataWritten
 ) -> None:
-    """Stores the epoch and the time of a target assignment."""
     group = _group(tables, broker, record.group_id)
     epoch = record.assignment_epoch
     group.assignment_epoch = NO_ASSIGNMENT if epoch is None else epoch
@@ -146,7 +142,6 @@ def apply_target_metadata(
 def apply_target(
     tables: Tables, broker: int, record: ConsumerGroupTargetAssignmentMemberWritten
 ) -> None:
-    """Stores what a member is to have."""
     group = _group(tables, broker, record.group_id)
     if record.topic_partitions is None:
         group.target.pop(record.member_id, None)
@@ -157,7 +152,7 @@ def apply_target(
 def apply_current(
     tables: Tables, broker: int, record: ConsumerGroupCurrentMemberAssignmentWritten
 ) -> None:
-    """Stores what a member has; with the tombstone it has nothing and has left."""
+    """Store a member's assignment; a tombstone means that it has left."""
     group = _group(tables, broker, record.group_id)
     assignment = record.assignment
     if assignment is None:
@@ -179,7 +174,7 @@ def apply_current(
 
 
 def apply_regex(tables: Tables, broker: int, record: ConsumerGroupRegularExpressionWritten) -> None:
-    """Stores what a regular expression has found, or forgets it."""
+    """Store or delete the topics of a regular expression."""
     group = _group(tables, broker, record.group_id)
     if record.resolved is None:
         group.resolved.pop(record.regular_expression, None)

@@ -1,4 +1,4 @@
-"""What a consumer group takes of other requests than heartbeats.
+"""Errors of a consumer group for offset requests and deletions; timers.
 
 Source: `ConsumerGroup.validateOffsetCommit`, `.validateOffsetFetch`, `.validateDeleteGroup`,
 `.isSubscribedToTopic`, `GroupMetadataManager.classicGroupLeaveToConsumerGroup` in Kafka; KIP-848,
@@ -20,15 +20,16 @@ from brokertwin.state.groups.consumer_group_records import group_tombstones
 from brokertwin.state.groups.group_rules import OffsetCommitCheck
 
 EPOCHS_SINCE = 9
-"""The version of OffsetCommit from which on members have epochs."""
+"""First version of OffsetCommit with member epochs."""
 
 
 def commit_error(group: ConsumerGroup, commit: OffsetCommitCheck) -> Error:
-    """Why a group does not take offsets: 25, 35, 113, or NONE.
+    """Return the error of an offset commit.
 
-    22 in place of 113 in a transaction, and for a member of the classic protocol. A member that has
-    not heard of its new epoch yet may still commit what it was assigned in an epoch up to the one
-    that it names.
+    25 UNKNOWN_MEMBER_ID, 35 UNSUPPORTED_VERSION, 113 STALE_MEMBER_EPOCH, or NONE. Transactions and
+    classic members get 22 ILLEGAL_GENERATION instead of 113. An older epoch is valid if the
+    partitions were already assigned to the member in that epoch, because the member may not know
+    its new epoch yet (KIP-1251).
     """
     if commit.generation < 0 and not group.members:
         return Error.NONE
@@ -48,7 +49,7 @@ def commit_error(group: ConsumerGroup, commit: OffsetCommitCheck) -> Error:
 
 
 def _is_in_time(member: ConsumerMember, commit: OffsetCommitCheck) -> bool:
-    """Whether the member had every partition in the epoch that it names."""
+    """True if the member had all partitions in the epoch of the commit."""
     for _, topic_id, partition in commit.places:
         pending = member.pending_revocation.get(topic_id, {})
         since = member.assigned.get(topic_id, {}).get(partition, pending.get(partition))
@@ -58,9 +59,11 @@ def _is_in_time(member: ConsumerMember, commit: OffsetCommitCheck) -> bool:
 
 
 def fetch_error(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> Error:
-    """Why a group does not tell its offsets: 25, 113 (22 to a classic member), or NONE.
+    """Return the error of an offset fetch.
 
-    An epoch of nobody, as no client sends it, is UNKNOWN_SERVER_ERROR, as in Kafka.
+    25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH (22 ILLEGAL_GENERATION for a classic member), or
+    NONE. An epoch without a member id, which no client sends, is -1 UNKNOWN_SERVER_ERROR as in
+    Kafka.
     """
     if member_id is None:
         return Error.NONE if member_epoch < 0 else Error.UNKNOWN_SERVER_ERROR
@@ -74,28 +77,28 @@ def fetch_error(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
 
 
 def delete_error(group: ConsumerGroup) -> Error:
-    """Why a group cannot be deleted: NON_EMPTY_GROUP, or NONE."""
+    """Return 68 NON_EMPTY_GROUP or NONE."""
     is_empty = group.state is ConsumerGroupState.EMPTY
     return Error.NONE if is_empty else Error.NON_EMPTY_GROUP
 
 
 def delete_offsets_error(_group: ConsumerGroup) -> Error:
-    """Offsets of topics that nobody subscribes to can always be deleted."""
+    """Return NONE: offsets of unsubscribed topics can be deleted."""
     return Error.NONE
 
 
 def subscribed_topics(group: ConsumerGroup) -> set[str]:
-    """The topics that members may be reading."""
+    """Return the topics that members may consume."""
     return subscriptions.of(group).topics
 
 
 def kept_since(_group: ConsumerGroup, commit_timestamp: int) -> int:
-    """An offset is kept from its commit on."""
+    """Return the commit time, where the retention starts."""
     return commit_timestamp
 
 
 def tombstones(group: ConsumerGroup) -> list[Record]:
-    """The records by which a group goes."""
+    """Return the records that delete a group."""
     return group_tombstones(group.group_id, regexes=group.resolved)
 
 
@@ -103,28 +106,28 @@ def tombstones(group: ConsumerGroup) -> list[Record]:
 
 
 def fire(broker: Broker, group_id: str, timer: str) -> Decision:
-    """A member was silent, or has not given its partitions back, for too long."""
+    """Fence a member whose session or rebalance timeout has expired."""
     return expire(broker, group_id, [groups.timer_member(timer)])
 
 
 def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-    """Takes members for gone, as when their session time-outs are over."""
+    """Fence members as if their sessions had expired."""
     group = groups.find(broker, group_id)
     assert isinstance(group, ConsumerGroup), group_id
     coordinator = ConsumerGroupCoordinator(broker, group)
     known = [group.members[each] for each in member_ids if each in group.members]
     coordinator.fence(known)
-    return Decision(records=coordinator.records, answers=coordinator.answers)
+    return Decision(records=coordinator.records, answers=coordinator.responses)
 
 
 def load(broker: Broker, group_id: str) -> None:
-    """Takes over a group; its members have their time-outs from now on."""
+    """Take over a group from its records; session timeouts start now."""
     group = groups.find(broker, group_id)
     assert isinstance(group, ConsumerGroup), group_id
     ConsumerGroupCoordinator(broker, group).load()
 
 
 def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
-    """Lets go of a group that another broker coordinates now; nobody waits in it."""
+    """Give up a group. It has no pending requests."""
     groups.stop_timers(broker.tables, broker.id, group_id)
     return []

@@ -1,8 +1,8 @@
-"""A classic group as its coordinator writes it down, and as another one would read it.
+"""The record of a classic group, and a group restored from it.
 
 Source: `GroupMetadataValue`, `GroupCoordinatorRecordHelpers.newGroupMetadataRecord`,
-`GroupMetadataManager.replay` in Kafka. A group is written when the leader's assignment comes, when
-its last member has gone, and when a static member has come back under another id.
+`GroupMetadataManager.replay` in Kafka. The record is written when the leader's assignment arrives,
+when the last member has left, and when a static member has rejoined under another id.
 """
 
 from brokertwin.state.core.group_records import (
@@ -13,7 +13,6 @@ from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupStat
 
 
 def metadata_of(group: ClassicGroup) -> GroupMetadata:
-    """What is written of a group."""
     return GroupMetadata(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
@@ -40,11 +39,11 @@ def _member_of(member: ClassicMember, protocol_name: str) -> GroupMember:
 
 
 def restored(group_id: str, metadata: GroupMetadata | None) -> ClassicGroup:
-    """The group that the records know: Stable with members, else Empty.
+    """Return the group of a record: Stable with members, else Empty.
 
     Args:
         group_id: the group's id.
-        metadata: None for a group that has only committed.
+        metadata: None for a simple group.
     """
     if metadata is None:
         return ClassicGroup(group_id, subscribed=None)

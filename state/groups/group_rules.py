@@ -1,7 +1,7 @@
-"""Which requests a classic group takes, beside those that drive its rebalances.
+"""Errors of a classic group for offset commits, deletions and expiry.
 
-Source: `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`,
-`.validateDeleteGroup`, `.isSubscribedToTopic`, `.offsetExpirationCondition` in Kafka.
+Source: `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`, `.validateDeleteGroup`,
+`.isSubscribedToTopic`, `.offsetExpirationCondition` in Kafka.
 """
 
 import msgspec
@@ -20,15 +20,15 @@ from brokertwin.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGrou
 
 
 class OffsetCommitCheck(msgspec.Struct):
-    """Who commits what, as the coordinator of a group of any kind looks at it.
+    """An offset commit as the coordinator of a group validates it.
 
     Attributes:
-        member_id: "" where nobody is named.
-        group_instance_id: of a static member.
-        generation: or member epoch; below 0 from outside the group.
-        version: of OffsetCommit, or of TxnOffsetCommit.
-        places: topic, its id, and partition of each offset that may be stored.
-        is_transactional: whether a transaction commits.
+        member_id: "" for a commit from outside the group.
+        group_instance_id: instance id of a static member.
+        generation: generation or member epoch; negative for a commit from outside the group.
+        version: version of OffsetCommit or TxnOffsetCommit.
+        places: topic name, topic id and partition of each offset that may be stored.
+        is_transactional: whether it is part of a transaction.
     """
 
     member_id: str
@@ -40,7 +40,10 @@ class OffsetCommitCheck(msgspec.Struct):
 
 
 def access_error(broker: Broker, request: Request, group_id: str) -> Error:
-    """Why a member's request does not reach its group: 30, 24, 16, or NONE."""
+    """Return the error of a member's request before its group is read.
+
+    30 GROUP_AUTHORIZATION_FAILED, 24 INVALID_GROUP_ID, 16 NOT_COORDINATOR, or NONE.
+    """
     if broker.has_authorizer and not broker.allows(
         request, Operation.READ, ResourceType.GROUP, group_id
     ):
@@ -51,12 +54,16 @@ def access_error(broker: Broker, request: Request, group_id: str) -> Error:
 
 
 def new_member_id(request: Request) -> str:
-    """An id for a member that has drawn none: the one chosen, or one that the nonce gives."""
+    """Return a member id: the recorded choice, or derived from the nonce."""
     return request.choices.member_id or topics.derive_uuid(request.nonce, "member")
 
 
 def commit_error(group: ClassicGroup, commit: OffsetCommitCheck) -> Error:
-    """Why a group does not take offsets: 82, 25, 22, 27, or NONE."""
+    """Return the error of an offset commit.
+
+    82 FENCED_INSTANCE_ID, 25 UNKNOWN_MEMBER_ID, 22 ILLEGAL_GENERATION, 27 REBALANCE_IN_PROGRESS, or
+    NONE.
+    """
     is_empty = group.state is ClassicGroupState.EMPTY
     if commit.generation < 0 and is_empty:
         return NONE
@@ -74,23 +81,23 @@ def commit_error(group: ClassicGroup, commit: OffsetCommitCheck) -> Error:
 
 
 def fetch_error(_group: ClassicGroup, _member_id: str | None, _member_epoch: int) -> Error:
-    """A classic group tells everybody its offsets."""
+    """Return NONE: any client may fetch the offsets of a classic group."""
     return NONE
 
 
 def delete_error(group: ClassicGroup) -> Error:
-    """Why a group cannot be deleted: NON_EMPTY_GROUP, or NONE."""
+    """Return 68 NON_EMPTY_GROUP or NONE."""
     return NONE if group.state is ClassicGroupState.EMPTY else Error.NON_EMPTY_GROUP
 
 
 def delete_offsets_error(group: ClassicGroup) -> Error:
-    """Why no offset of a group can be deleted: members that are no consumers, or NONE."""
+    """Return 68 NON_EMPTY_GROUP if members are not consumers, else NONE."""
     is_open = group.state is ClassicGroupState.EMPTY or group.protocol_type == CONSUMER
     return NONE if is_open else Error.NON_EMPTY_GROUP
 
 
 def subscribed_topics(group: ClassicGroup) -> set[str] | None:
-    """The topics that members of a group of consumers may be reading; None: any."""
+    """Return the topics that members may consume; None for any topic."""
     if group.protocol_type != CONSUMER:
         return set()
     subscribed = group.subscriptions() if group.subscribed is msgspec.UNSET else group.subscribed
@@ -98,9 +105,9 @@ def subscribed_topics(group: ClassicGroup) -> set[str] | None:
 
 
 def kept_since(group: ClassicGroup, commit_timestamp: int) -> int | None:
-    """From when on an offset is kept for offsets.retention.minutes; None where it does not expire.
+    """Return the start of an offset's retention; None if it does not expire.
 
-    The clock of a group without members begins when the last one went.
+    Without members, it is the time when the last member left.
     """
     if group.protocol_type is None:
         return commit_timestamp
@@ -112,5 +119,5 @@ def kept_since(group: ClassicGroup, commit_timestamp: int) -> int | None:
 
 
 def tombstones(group: ClassicGroup) -> list[Record]:
-    """The records by which a group goes."""
+    """Return the records that delete a group."""
     return [GroupRemoved(group.group_id)]

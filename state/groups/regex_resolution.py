@@ -1,16 +1,16 @@
-"""When the regular expressions of a consumer group are resolved, and what comes of it.
+"""Resolution of a consumer group's regular expressions to topics.
 
 Source: `GroupMetadataManager.maybeUpdateRegularExpressions`, `.handleRegularExpressionsResult` in
-Kafka; KIP-848. All expressions of a group are resolved at once, by a heartbeat that finds
+Kafka; KIP-848. A heartbeat resolves all expressions of its group if
 
-    an expression that is new, or not resolved yet
-    or topics that have come since
-    or the last time longer ago than group.consumer.regex.refresh.interval.ms
+    an expression is new or unresolved,
+    topics were created since the last resolution, or
+    group.consumer.regex.refresh.interval.ms has passed,
 
-and never within 10 s of the last time. Kafka does it beside the heartbeat and writes what it found
-right after it; here that is one step: the heartbeat is decided without it, and the records follow
-its own. So a member hears of its topics with its next heartbeat. What is found is what the member
-that sent the heartbeat may DESCRIBE.
+but not within 10 s of the last resolution. Kafka resolves asynchronously and writes the result
+after the heartbeat. Here the heartbeat is handled without the result, and the records follow its
+own. So the member gets the topics with its next heartbeat. Only topics that the sender of the
+heartbeat may DESCRIBE are included.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -28,11 +28,11 @@ from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 REFRESH_MIN_INTERVAL_MS = 10_000
 
 Denied = Callable[[Iterable[str]], frozenset[str]]
-"""Which topics of some a member may not describe."""
+"""Returns those of the topics that a member may not describe."""
 
 
 def invalid(group: ConsumerGroup, regex: str | None) -> str | None:
-    """Why a member cannot subscribe to an expression; one that others have is not looked at."""
+    """Return why a new expression is invalid; None if it is valid."""
     if not regex or regex in group.regex_subscribers:
         return None
     why = topic_regexes.invalid(regex)
@@ -42,22 +42,22 @@ def invalid(group: ConsumerGroup, regex: str | None) -> str | None:
 
 
 def is_resolved(group: ConsumerGroup, after: ConsumerMember) -> bool:
-    """Whether the topics of a member's new expression are known: also where it has none now."""
+    """True if a member's new expression, if any, is resolved."""
     regex = after.subscribed_topic_regex
     return not regex or (regex in group.regex_subscribers and regex in group.resolved)
 
 
 def is_complete(group: ConsumerGroup) -> bool:
-    """Whether all expressions are resolved.
+    """True if all expressions of the group are resolved.
 
-    Where one is not, its group lacks topics that its epoch still counts: the one that it came in
-    the place of may be gone. That makes no new epoch; resolving it does.
+    Otherwise the group lacks topics that its epoch still counts, because a replaced expression may
+    be deleted. This does not bump the epoch; the resolution does.
     """
     return group.regex_subscribers.keys() == group.resolved.keys()
 
 
 def last_of_its_regex(group: ConsumerGroup, gone: Iterable[ConsumerMember]) -> list[str]:
-    """The expressions that nobody has any more once some members do not have theirs."""
+    """Return the expressions that only these members have."""
     former = list(gone)
     left = subscriptions.of(group, former).regexes
     wanted = dict.fromkeys(each.subscribed_topic_regex for each in former)
@@ -65,7 +65,7 @@ def last_of_its_regex(group: ConsumerGroup, gone: Iterable[ConsumerMember]) -> l
 
 
 def is_due(broker: Broker, group: ConsumerGroup, wanted: Collection[str], *, has_new: bool) -> bool:
-    """Whether a heartbeat resolves the expressions that the group has after it."""
+    """True if a heartbeat resolves the group's expressions (`wanted`)."""
     if not wanted or not (has_new or group.regex_subscribers):
         return False
     if not group.resolved:
@@ -86,14 +86,14 @@ def records(
     epoch: tuple[int, int],
     denied: Denied,
 ) -> list[Record]:
-    """What is written once the expressions of a group are resolved anew.
+    """Return the records of a resolution of all expressions of a group.
 
     Args:
-        broker: the coordinator, whose image says which topics there are.
+        broker: the coordinator with its metadata image.
         group: the group before the heartbeat.
-        after: its subscriptions after it.
-        epoch: its epoch and metadata hash after it.
-        denied: those of some topics that do not count.
+        after: its subscriptions after the heartbeat.
+        epoch: its epoch and metadata hash after the heartbeat.
+        denied: returns topics to exclude.
     """
     found = topic_regexes.matching(after.regexes, broker.topic_names())
     hidden = denied({name for names in found.values() for name in names})

@@ -1,4 +1,4 @@
-"""What must hold of a streams group: epochs, tasks and timers agree."""
+"""Invariants of a streams group: epochs, tasks, timers."""
 
 from collections import Counter
 
@@ -8,32 +8,32 @@ from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMemberSta
 
 
 def check(group: StreamsGroup, running: set[str]) -> Violations:
-    """What does not hold; `running` are the group's timers."""
+    """Yield violated invariants; `running` are the group's timers."""
     members = group.members.values()
-    slow = [each for each in members if each.state is StreamsMemberState.UNREVOKED_TASKS]
+    revoking = [each for each in members if each.state is StreamsMemberState.UNREVOKED_TASKS]
     wanted = {groups.session(each) for each in group.members}
-    wanted |= {groups.rebalance(each.member_id) for each in slow}
+    wanted |= {groups.rebalance(each.member_id) for each in revoking}
     if running - {groups.INITIAL} != wanted:
-        yield f"its timers are {sorted(running)}, its members need {sorted(wanted)}"
+        yield f"has timers {sorted(running)}, needs {sorted(wanted)}"
     if group.assignment_epoch > group.group_epoch:
-        yield f"the assignment is in epoch {group.assignment_epoch}, the group {group.group_epoch}"
+        yield f"assignment epoch {group.assignment_epoch} is above group epoch {group.group_epoch}"
     if group.members and group.topology is None:
-        yield "it has members and no topology"
-    strangers = group.target.keys() - group.members.keys()
-    if strangers:
-        yield f"{sorted(strangers)} are to have tasks and are no members"
+        yield "has members but no topology"
+    unknown = group.target.keys() - group.members.keys()
+    if unknown:
+        yield f"targets of unknown members: {sorted(unknown)}"
     for member in members:
         if member.member_epoch > group.assignment_epoch:
-            yield f"{member.member_id} is in epoch {member.member_epoch}, ahead of the assignment"
-        is_slow = member.state is StreamsMemberState.UNREVOKED_TASKS
+            yield f"{member.member_id} has epoch {member.member_epoch}, above the assignment epoch"
+        is_revoking = member.state is StreamsMemberState.UNREVOKED_TASKS
         pending = member.pending_revocation
-        if is_slow != any((pending.active, pending.standby, pending.warmup)):
-            yield f"{member.member_id} is {member.state.name} and has {pending} to give back"
+        if is_revoking != any((pending.active, pending.standby, pending.warmup)):
+            yield f"{member.member_id} is {member.state.name} but must revoke {pending}"
     yield from _tasks(group)
 
 
 def _tasks(group: StreamsGroup) -> Violations:
-    """A task runs in one place, and is to run in one."""
+    """Check that each active task has one owner and one target."""
     has = Counter(
         (part, number)
         for member in group.members.values()
@@ -47,7 +47,7 @@ def _tasks(group: StreamsGroup) -> Violations:
         for part, numbers in tasks.active.items()
         for number in numbers
     )
-    for what, counted in (("has", has), ("is to have", wanted)):
+    for what, counted in (("owned", has), ("assigned", wanted)):
         for (part, number), count in counted.items():
             if count > 1:
-                yield f"more than one member {what} the task {part}_{number}"
+                yield f"task {part}_{number} is {what} more than once"

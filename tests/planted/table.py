@@ -157,7 +157,9 @@ PLANTED: tuple[Planted, ...] = (
         "InitProducerId waits while markers are under way",
         "brokertwin.state.transactions.transactions",
         "    **{(state, _E.INIT): _BUSY for state in PREPARED},",
-        ("    **{(state, _E.INIT): Transition(_S.EMPTY, _init_producer_id) for state in PREPARED},"),
+        (
+            "    **{(state, _E.INIT): Transition(_S.EMPTY, _init_producer_id) for state in PREPARED},"
+        ),
     ),
     Planted(
         "pending-in-log",
@@ -327,7 +329,7 @@ PLANTED: tuple[Planted, ...] = (
         "owned-partitions",
         "a partition that somebody has is not given to another member",
         "brokertwin.state.groups.member_assignment",
-        "free = [p for p in wanted if p in mine or not way.has_owner(topic_id, p)]",
+        "free = [p for p in wanted if p in pending or not inputs.has_owner(topic_id, p)]",
         "free = list(wanted)",
     ),
     Planted(

@@ -133,12 +133,14 @@ def test_the_check_finds_what_does_not_hold() -> None:
     bench.later("a", 2)
     bench.reload()
     broken: dict[str, Callable[[ShareGroup], None]] = {
-        "topics are counted": lambda group: group.subscribers.update(foo=2),
-        "are no members": lambda group: group.target.update(b={bench.ids["foo"]: [0]}),
-        "the assignment is in epoch": lambda group: setattr(group, "group_epoch", 1),
-        "ahead of the assignment": lambda group: setattr(group, "assignment_epoch", 2),
-        "which are not ready": lambda group: group.initialized[bench.ids["foo"]].partitions.pop(),
-        "its timers are": lambda group: group.remove("a"),
+        "counts of topics": lambda group: group.subscribers.update(foo=2),
+        "targets of unknown members": lambda group: group.target.update(b={bench.ids["foo"]: [0]}),
+        "is above group epoch": lambda group: setattr(group, "group_epoch", 1),
+        "above the assignment epoch": lambda group: setattr(group, "assignment_epoch", 2),
+        "uninitialized partitions": lambda group: group.initialized[
+            bench.ids["foo"]
+        ].partitions.pop(),
+        "has timers": lambda group: group.remove("a"),
     }
     for found, breaks in broken.items():
         tables = bench.cell.tables

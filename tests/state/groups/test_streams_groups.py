@@ -344,12 +344,12 @@ def test_a_classic_group_takes_the_place_of_an_empty_one_and_the_other_way_round
 
 def test_what_must_hold_is_checked() -> None:
     broken: dict[str, Callable[[StreamsGroup], None]] = {
-        "ahead of the assignment": lambda group: setattr(group, "assignment_epoch", 1),
-        "are to have tasks": lambda group: group.target.update(x=group.target["a"]),
-        "its timers are": lambda group: group.put(type(group.members["a"])("b")),
-        "no topology": lambda group: setattr(group, "topology", None),
-        "the assignment is in epoch": lambda group: setattr(group, "group_epoch", 1),
-        "more than one member has": lambda group: group.put(_again(group)),
+        "above the assignment epoch": lambda group: setattr(group, "assignment_epoch", 1),
+        "targets of unknown members": lambda group: group.target.update(x=group.target["a"]),
+        "has timers": lambda group: group.put(type(group.members["a"])("b")),
+        "but no topology": lambda group: setattr(group, "topology", None),
+        "is above group epoch": lambda group: setattr(group, "group_epoch", 1),
+        "is owned more than once": lambda group: group.put(_again(group)),
     }
     for what, breaks in broken.items():
         bench = StreamsBench()
