@@ -15,7 +15,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     from brokertwin.settings import Settings
     from brokertwin.sinks.state_rows import Kind, Row
-    from brokertwin.streaming.checkpoint.state_reader import Cells
+    from brokertwin.sinks.stored_states import Cells
 
 KindArgument = Annotated[
     str | None,

@@ -14,7 +14,7 @@ from brokertwin.errors import UserError
 if TYPE_CHECKING:
     from brokertwin.recordings.explain.story import Entry, Subject
     from brokertwin.recordings.replay.recording import Exchange, Recording
-    from brokertwin.streaming.checkpoint.state_reader import Cells
+    from brokertwin.sinks.stored_states import Cells
 
 app = group()
 

@@ -26,9 +26,9 @@ from brokertwin.cli.watching.status import (
 from brokertwin.errors import UserError
 from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.gateway.traffic import BOUNDS_S
+from brokertwin.sinks.stored_states import Cells
 from brokertwin.streaming.checkpoint import checkpoint_log, state_reader
 from brokertwin.streaming.checkpoint.census import Census, census
-from brokertwin.streaming.checkpoint.state_reader import Cells
 
 if TYPE_CHECKING:
     from brokertwin.gateway.engine.engine import Engine

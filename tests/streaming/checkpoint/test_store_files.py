@@ -11,6 +11,7 @@ import lz4.block
 import pytest
 
 from brokertwin.sinks import stored_states
+from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.streaming.checkpoint import (
     checkpoint_log,
@@ -19,7 +20,6 @@ from brokertwin.streaming.checkpoint import (
     state_reader,
     store_files,
 )
-from brokertwin.streaming.checkpoint.state_reader import Cells
 from brokertwin.streaming.checkpoint.store_files import NotReadable, changes
 from brokertwin.streaming.job.session import ROCKSDB
 from tests.support.jobs import JobBench, capture
