@@ -35,7 +35,7 @@ from brokertwin.state.groups import share_offsets
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES, Offsets, StatePersistResult
-from brokertwin.state.groups.share_states import Places
+from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share.state_bodies import ShareGroupStateResponse
 
 _FROM_STATE = "Error in initialize state RPC. "
@@ -140,7 +140,7 @@ def _refuse(error: Error, message: str | None) -> Decision:
 
 def _sorted_out(
     broker: Broker, request: Request
-) -> tuple[AlterShareGroupOffsetsResponse, Offsets, Places]:
+) -> tuple[AlterShareGroupOffsetsResponse, Offsets, PartitionsByTopic]:
     """The answer if all goes well, topics that are refused first; what is to be set, and to begin.
 
     A topic that comes twice is answered once, one that there is not without partitions not at all.
@@ -151,7 +151,7 @@ def _sorted_out(
     refused: dict[str, AlteredTopicResult] = {}
     taken: dict[str, AlteredTopicResult] = {}
     offsets: Offsets = {}
-    places: Places = {}
+    places: PartitionsByTopic = {}
     for asked in body.topics:
         topic = broker.topic_by_name(asked.topic_name)
         name, topic_id = asked.topic_name, topic.topic_id if topic else ZERO_UUID

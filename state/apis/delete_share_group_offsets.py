@@ -22,7 +22,7 @@ from brokertwin.state.groups import share_offsets
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
-from brokertwin.state.groups.share_states import Places
+from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share.state_bodies import ShareGroupStateResponse
 
 NOTHING = "There is no offset information to delete."
@@ -75,9 +75,9 @@ class DeleteState(msgspec.Struct):
     denied: list[ForgottenTopicResult] = []
     refused: list[ForgottenTopicResult] = []
     names: dict[Uuid, str] = {}
-    places: Places = {}
+    places: PartitionsByTopic = {}
     errors: dict[Uuid, int] = {}
-    done: Places = {}
+    done: PartitionsByTopic = {}
 
 
 def handle(broker: Broker, request: Request) -> Decision:

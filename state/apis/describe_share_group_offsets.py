@@ -45,7 +45,7 @@ from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import groups, share_states
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
-from brokertwin.state.groups.share_states import Places
+from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share import result_order
 from brokertwin.state.share.state_bodies import (
     SUMMARY,
@@ -254,7 +254,7 @@ def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) 
     return None
 
 
-def _unknown(group: DescribedOffsetGroup) -> Places:
+def _unknown(group: DescribedOffsetGroup) -> PartitionsByTopic:
     """The partitions of a group that share coordinators are asked for."""
     return {
         topic.topic_id: [each.partition_index for each in topic.partitions]

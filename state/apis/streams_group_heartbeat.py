@@ -253,7 +253,7 @@ def _answer(
         endpoint_information_epoch=beat.endpoint_epoch,
         partitions_by_user_endpoint=streams_bodies.endpoints_told(beat.endpoints),
     )
-    if beat.is_told:
+    if beat.sends_tasks:
         active = {part: list(numbers) for part, numbers in after.assigned.active.items()}
         response = structs.replace(
             response,

@@ -230,7 +230,7 @@ def _classic_member(
 ) -> ConsumerMember | Error:
     """Return the member of a request, or its error.
 
-    25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID or 22 ILLEGAL_GENERATION.
+    Errors: 25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID, 22 ILLEGAL_GENERATION.
     """
     error = group.member_error(member_id, instance_id)
     if error is not Error.NONE:

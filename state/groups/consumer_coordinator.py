@@ -67,7 +67,7 @@ from brokertwin.state.groups.regex_resolution import Denied
 
 
 class ConsumerHeartbeat(NamedTuple):
-    """The content of a heartbeat; None or -1 for unchanged fields.
+    """The content of a heartbeat; unchanged fields are None or negative.
 
     A classic JoinGroup is converted to one, with `classic` and without an epoch. `denied` returns
     the topics that the client may not describe.

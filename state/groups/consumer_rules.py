@@ -27,9 +27,9 @@ def commit_error(group: ConsumerGroup, commit: OffsetCommitCheck) -> Error:
     """Return the error of an offset commit.
 
     25 UNKNOWN_MEMBER_ID, 35 UNSUPPORTED_VERSION, 113 STALE_MEMBER_EPOCH, or NONE. Transactions and
-    classic members get 22 ILLEGAL_GENERATION instead of 113. An older epoch is valid if the
-    partitions were already assigned to the member in that epoch, because the member may not know
-    its new epoch yet (KIP-1251).
+    classic members: 22 ILLEGAL_GENERATION instead of 113. An older epoch is valid if the partitions
+    were already assigned to the member in that epoch, because the member may not know its new epoch
+    yet (KIP-1251).
     """
     if commit.generation < 0 and not group.members:
         return Error.NONE
@@ -62,7 +62,7 @@ def fetch_error(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
     """Return the error of an offset fetch.
 
     25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH (22 ILLEGAL_GENERATION for a classic member), or
-    NONE. An epoch without a member id, which no client sends, is -1 UNKNOWN_SERVER_ERROR as in
+    NONE. An epoch without a member id, which no client sends, returns UNKNOWN_SERVER_ERROR as in
     Kafka.
     """
     if member_id is None:

@@ -253,7 +253,7 @@ class GroupCoordinator:
     # Leaving
 
     def remove_member(self, member: ClassicMember) -> None:
-        """Remove a member and reject its pending join with 25 UNKNOWN_MEMBER_ID.
+        """Remove a member. Its pending join fails: 25 UNKNOWN_MEMBER_ID.
 
         A pending sync gets no response, as in Kafka.
         """
@@ -398,7 +398,7 @@ def assignment_written(broker: Broker, group_id: str, generation_id: int, error:
 
 
 def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
-    """Give up a group; pending requests get 16 NOT_COORDINATOR."""
+    """Give up a group. Pending requests fail: 16 NOT_COORDINATOR."""
     group = groups.find_live(broker.tables, broker.id, group_id)
     if group is None:
         return []

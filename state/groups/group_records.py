@@ -303,4 +303,4 @@ _DECODERS: dict[int, tuple[int, Callable[[list[str], bytes | None], Row]]] = {
     STREAMS_TASKS: (2, _tasks),
     STREAMS_TOPOLOGY: (1, _topology),
 }
-"""How many strings a key of each kind has, the group and the member, and what reads its value."""
+"""Number of names in a key, and decoder of the value, by record type."""

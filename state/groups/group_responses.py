@@ -26,7 +26,7 @@ class JoinedMember(Body):
 
 
 class JoinGroupResponse(Body):
-    """Versions 0 to 9. The generation is -1 with an error."""
+    """Versions 0 to 9. After an error, the generation is -1."""
 
     throttle_time_ms: Annotated[Int32, since(2)] = 0
     error_code: Int16 = 0

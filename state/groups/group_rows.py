@@ -4,7 +4,7 @@ Source: `GroupCoordinatorRecordHelpers`, `GroupMetadataValue`, `ConsumerGroup…
 Kafka 4.3's group-coordinator. A key begins with the record type, a value with its version. A null
 value is a tombstone.
 
-    1       committed offset, value version 4 or 1            `offset_records`
+    1       committed offset, value versions 1 and 4          `offset_records`
     2       classic group, value version 3
     3, 5    consumer group: epoch, member metadata
     4       tombstone only, before the tombstone of the group's epoch

@@ -1,8 +1,8 @@
 """Reconciliation of a consumer group member with its target assignment.
 
 Source: `CurrentAssignmentBuilder` in Kafka; KIP-848. A partition moves in two steps, both by
-heartbeats. Its owner is told to revoke it and keeps its epoch until a heartbeat no longer lists the
-partition as owned. Only then another member can get it.
+heartbeats. First its owner must revoke it. The owner keeps its epoch until a heartbeat no longer
+lists the partition as owned. Only then another member can get it.
 
     STABLE                 no-op in the epoch of the assignment
     UNREVOKED_PARTITIONS   waits until the member has revoked its partitions

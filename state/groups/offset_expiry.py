@@ -1,10 +1,11 @@
 """Expiry of committed offsets and of groups without offsets.
 
 Source: KIP-211; `OffsetMetadataManager.cleanupExpiredOffsets`, `OffsetExpirationConditionImpl`,
-`GroupCoordinatorShard.cleanupGroupMetadata`, `Group.shouldExpire` in Kafka. An offset expires
+`GroupCoordinatorShard.cleanupGroupMetadata`, `Group.shouldExpire` in Kafka.
 
-    with a retention time of its own (OffsetCommit 2 to 4)   at its expire timestamp
-    otherwise             offsets.retention.minutes after a base that depends on the group
+    offset                                        expires
+    with an expire timestamp (OffsetCommit 2..4)  at that time
+    other                                         offsets.retention.minutes after its base
 
 The base (`GroupKind.kept_since`):
 

@@ -1,8 +1,9 @@
-"""Where a share group is in partitions is set, and forgotten: one share coordinator after another.
+"""Setting and deleting the offsets of a share group.
 
 Source: `GroupMetadataManager.alterShareGroupOffsets`, `sharePartitionsEligibleForOffsetDeletion`,
 `completeDeleteShareGroupOffsets`, `GroupCoordinatorService.persisterInitialize` in Kafka; KIP-932.
-They are asked in the order of their ids, so that they leave the same records wherever they are.
+Share coordinators are called one after the other in the order of their ids, so the records do not
+depend on their placement.
 """
 
 import msgspec
@@ -18,7 +19,7 @@ from brokertwin.state.groups import groups, share_states
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
-from brokertwin.state.groups.share_states import Places
+from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share import state_store
 from brokertwin.state.share.state_bodies import (
     INITIALIZE,
@@ -29,7 +30,7 @@ from brokertwin.state.share.state_bodies import (
 )
 
 NO_COORDINATOR = -1
-"""No share coordinator has been asked yet."""
+"""Initial value of `after`: no share coordinator has been called."""
 
 ERROR_MESSAGES: dict[Error, str] = {
     Error.UNKNOWN_SERVER_ERROR: (
@@ -55,21 +56,25 @@ ERROR_MESSAGES: dict[Error, str] = {
         "broker is not a replica of the topic partition."
     ),
 }
-"""What Kafka says of an error where it says nothing else."""
+"""Kafka's default messages of errors."""
 
 Offsets = dict[Uuid, dict[int, int]]
 """Start offsets by topic id and partition."""
 
 
 class StatePersistResult(msgspec.Struct):
-    """What share coordinators have said of a partition: an error, and Kafka's words for it."""
+    """The result of a share coordinator for a partition."""
 
     error: int
     message: str | None = None
 
 
 def request_error(broker: Broker, request: Request, group_id: str, operation: Operation) -> Error:
-    """Why a request does not reach its share group: 35, 30, 24, 16 or 14; or NONE."""
+    """Return the error of a request before its group is read.
+
+    35 UNSUPPORTED_VERSION, 30 GROUP_AUTHORIZATION_FAILED, 24 INVALID_GROUP_ID, 16 NOT_COORDINATOR,
+    14 COORDINATOR_LOAD_IN_PROGRESS, or NONE.
+    """
     if not broker.has_feature(features.SHARE):
         return Error.UNSUPPORTED_VERSION
     if not broker.allows(request, operation, ResourceType.GROUP, group_id):
@@ -80,7 +85,10 @@ def request_error(broker: Broker, request: Request, group_id: str, operation: Op
 
 
 def empty_group(broker: Broker, group_id: str) -> ShareGroup | Rejection | None:
-    """A share group without members, None where there is no such group, or a refusal: 68, 69."""
+    """Return a share group without members; None if it does not exist.
+
+    Rejections: 68 NON_EMPTY_GROUP, 69 GROUP_ID_NOT_FOUND.
+    """
     group = groups.find(broker, group_id)
     if group is None:
         return None
@@ -94,7 +102,6 @@ def empty_group(broker: Broker, group_id: str) -> ShareGroup | Rejection | None:
 def results_by_partition(
     response: ShareGroupStateResponse,
 ) -> dict[Uuid, dict[int, StatePersistResult]]:
-    """What a share coordinator says, by topic id and partition."""
     return {
         topic.topic_id: {
             each.partition: StatePersistResult(each.error_code, each.error_message)
@@ -104,32 +111,36 @@ def results_by_partition(
     }
 
 
-# Offsets are set
+# Setting offsets
 
 
-def start_initializing(broker: Broker, group: ShareGroup, places: Places) -> list[Record]:
-    """The partitions' states are to begin anew."""
+def start_initializing(
+    broker: Broker, group: ShareGroup, places: PartitionsByTopic
+) -> list[Record]:
+    """Return the records that start initialization of partitions."""
     coordinator = ShareGroupCoordinator(broker, group)
-    coordinator.begin_states(places)
+    coordinator.start_initializing(places)
     return coordinator.records
 
 
 def finish_initializing(broker: Broker, group_id: str, offsets: Offsets) -> list[Record]:
-    """The partitions' states have begun: they can be assigned."""
+    """Return the records that make initialized partitions assignable."""
     group = groups.find(broker, group_id)
     if not isinstance(group, ShareGroup):
         return []
     coordinator = ShareGroupCoordinator(broker, group)
-    coordinator.mark_initialized({each: found for each, found in _places(offsets).items() if found})
+    coordinator.mark_initialized(
+        {each: found for each, found in _partitions_of(offsets).items() if found}
+    )
     return coordinator.records
 
 
 def next_initialize_request(
     broker: Broker, group_id: str, epoch: int, offsets: Offsets, after: int = NO_COORDINATOR
 ) -> Message | None:
-    """What the share coordinator is asked that comes after another; None after the last."""
-    asked = share_states.by_coordinator(broker, group_id, _places(offsets))
-    receiver = min((each for each in asked if each > after), default=None)
+    """Return the request to the coordinator after `after`, if any."""
+    requests = share_states.by_coordinator(broker, group_id, _partitions_of(offsets))
+    receiver = min((each for each in requests if each > after), default=None)
     if receiver is None:
         return None
     topics = [
@@ -142,21 +153,24 @@ def next_initialize_request(
                 for each in partitions
             ],
         )
-        for topic_id, partitions in asked[receiver].items()
+        for topic_id, partitions in requests[receiver].items()
     ]
     body = InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
     return Message(broker.id, receiver, INITIALIZE, body)
 
 
-def _places(offsets: Offsets) -> Places:
+def _partitions_of(offsets: Offsets) -> PartitionsByTopic:
     return {topic_id: list(partitions) for topic_id, partitions in offsets.items()}
 
 
-# Offsets are forgotten
+# Deleting offsets
 
 
 def deletable(broker: Broker, group: ShareGroup, topic_id: Uuid) -> list[int]:
-    """The partitions of a topic whose state there may be; those of a deletion that failed, too."""
+    """Return a topic's partitions whose state may exist.
+
+    After a failed deletion, these are all partitions.
+    """
     ready = share_states.partitions_of(group.initialized.get(topic_id))
     topic = broker.topic_by_id(topic_id)
     if ready or topic is None or topic_id not in group.deleting:
@@ -165,7 +179,7 @@ def deletable(broker: Broker, group: ShareGroup, topic_id: Uuid) -> list[int]:
 
 
 def start_deleting(broker: Broker, group: ShareGroup, names: dict[Uuid, str]) -> list[Record]:
-    """The states of topics are to go."""
+    """Return the records that start deletion of the states of topics."""
     coordinator = ShareGroupCoordinator(broker, group)
     ready = {each: known for each, known in group.initialized.items() if each not in names}
     coordinator.write_states(group.initializing, ready, {**group.deleting, **names})
@@ -173,7 +187,7 @@ def start_deleting(broker: Broker, group: ShareGroup, names: dict[Uuid, str]) ->
 
 
 def start_deleting_all(broker: Broker, group: ShareGroup) -> list[Record]:
-    """The states of a group that goes are to go; no record where it has none."""
+    """Return the records that start deletion of all states of a group, if any."""
     topics = map(broker.topic_by_id, {**group.initializing, **group.initialized})
     names = {topic.topic_id: topic.name for topic in topics if topic is not None}
     if not names and not group.deleting:
@@ -184,7 +198,7 @@ def start_deleting_all(broker: Broker, group: ShareGroup) -> list[Record]:
 
 
 def finish_deleting(broker: Broker, group_id: str, topic_ids: list[Uuid]) -> list[Record]:
-    """The states of topics are gone."""
+    """Return the records that confirm the deletion of topics' states."""
     group = groups.find(broker, group_id)
     if not isinstance(group, ShareGroup) or not topic_ids:
         return []
@@ -195,11 +209,11 @@ def finish_deleting(broker: Broker, group_id: str, topic_ids: list[Uuid]) -> lis
 
 
 def next_delete_request(
-    broker: Broker, group_id: str, places: Places, after: int = NO_COORDINATOR
+    broker: Broker, group_id: str, places: PartitionsByTopic, after: int = NO_COORDINATOR
 ) -> Message | None:
-    """What the share coordinator is told that comes after another; None after the last."""
-    asked = share_states.by_coordinator(broker, group_id, places)
-    receiver = min((each for each in asked if each > after), default=None)
+    """Return the request to the coordinator after `after`, if any."""
+    requests = share_states.by_coordinator(broker, group_id, places)
+    receiver = min((each for each in requests if each > after), default=None)
     if receiver is None:
         return None
-    return share_states.delete_request(broker, group_id, receiver, asked[receiver])
+    return share_states.delete_request(broker, group_id, receiver, requests[receiver])

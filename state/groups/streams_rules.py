@@ -1,4 +1,4 @@
-"""What a streams group takes of other requests than heartbeats, and its timers.
+"""Errors of a streams group for offset requests and deletions; timers.
 
 Source: `StreamsGroup.validateOffsetCommit`, `.createAssignmentEpochValidator`,
 `.validateOffsetFetch`, `.isSubscribedToTopic` in Kafka; KIP-1071.
@@ -19,15 +19,16 @@ from brokertwin.state.groups.streams_group import (
 
 
 def commit_error(group: StreamsGroup, commit: OffsetCommitCheck) -> Error:
-    """Why a group does not take offsets: 25, 35, 113 (22 in a transaction), or NONE.
+    """Return the error of an offset commit.
 
-    A member that has not heard of its new epoch yet may still commit for the tasks that it was
-    given in an epoch up to the one that it names.
+    25 UNKNOWN_MEMBER_ID, 35 UNSUPPORTED_VERSION, 113 STALE_MEMBER_EPOCH (22 ILLEGAL_GENERATION in a
+    transaction), or NONE. An older epoch is valid if the tasks were already assigned to the member
+    in that epoch, because the member may not know its new epoch yet.
     """
     if commit.generation < 0 and not group.members:
         return Error.NONE
-    is_nobody = (commit.generation, commit.member_id, commit.group_instance_id) == (-1, "", None)
-    if commit.is_transactional and is_nobody:
+    is_anonymous = (commit.generation, commit.member_id, commit.group_instance_id) == (-1, "", None)
+    if commit.is_transactional and is_anonymous:
         return Error.NONE
     member = group.members.get(commit.member_id)
     if member is None:
@@ -40,7 +41,7 @@ def commit_error(group: StreamsGroup, commit: OffsetCommitCheck) -> Error:
 
 
 def _is_in_time(group: StreamsGroup, member: StreamsMember, commit: OffsetCommitCheck) -> bool:
-    """Whether the member had the task of every partition in the epoch that it names."""
+    """True if the member had all tasks of the partitions in that epoch."""
     sources = group.source_topics()
     assigned, pending = member.assigned.active, member.pending_revocation.active
     for topic, _, partition in commit.places:
@@ -52,34 +53,38 @@ def _is_in_time(group: StreamsGroup, member: StreamsMember, commit: OffsetCommit
 
 
 def fetch_error(group: StreamsGroup, member_id: str | None, member_epoch: int) -> Error:
-    """Why a group does not tell its offsets: 25, 113, or NONE; of nobody as `consumer_rules`."""
+    """Return the error of an offset fetch.
+
+    25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH, or NONE. Without a member id it is that of
+    `consumer_rules`.
+    """
     if member_id is None:
         return Error.NONE if member_epoch < 0 else Error.UNKNOWN_SERVER_ERROR
     member = group.members.get(member_id)
     if member is None:
         return Error.UNKNOWN_MEMBER_ID
-    is_present = member_epoch == member.member_epoch
-    return Error.NONE if is_present else Error.STALE_MEMBER_EPOCH
+    is_current = member_epoch == member.member_epoch
+    return Error.NONE if is_current else Error.STALE_MEMBER_EPOCH
 
 
 def delete_error(group: StreamsGroup) -> Error:
-    """Why a group cannot be deleted: NON_EMPTY_GROUP, or NONE."""
+    """Return 68 NON_EMPTY_GROUP or NONE."""
     is_empty = group.state is StreamsGroupState.EMPTY
     return Error.NONE if is_empty else Error.NON_EMPTY_GROUP
 
 
 def delete_offsets_error(_group: StreamsGroup) -> Error:
-    """Offsets of topics that nobody reads can always be deleted."""
+    """Return NONE: offsets of topics without readers can be deleted."""
     return Error.NONE
 
 
 def subscribed_topics(group: StreamsGroup) -> set[str]:
-    """The topics that members may be reading."""
+    """Return the topics that members may consume."""
     return set(group.source_topics()) if group.members else set()
 
 
 def kept_since(_group: StreamsGroup, commit_timestamp: int) -> int:
-    """An offset is kept from its commit on."""
+    """Return the commit time, where the retention starts."""
     return commit_timestamp
 
 
@@ -87,16 +92,16 @@ def kept_since(_group: StreamsGroup, commit_timestamp: int) -> int:
 
 
 def fire(broker: Broker, group_id: str, timer: str) -> Decision:
-    """The wait for more members is over, or a member was silent or slow for too long."""
+    """Assign after the initial delay, or fence a member."""
     if timer != groups.INITIAL:
         return expire(broker, group_id, [groups.timer_member(timer)])
     coordinator = _coordinator(broker, group_id)
-    coordinator.assign_late()
+    coordinator.assign_after_initial_delay()
     return Decision(records=coordinator.records)
 
 
 def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-    """Takes members for gone, as when their session time-outs are over."""
+    """Fence members as if their sessions had expired."""
     coordinator = _coordinator(broker, group_id)
     members = coordinator.group.members
     coordinator.fence([members[each] for each in member_ids if each in members])
@@ -104,12 +109,12 @@ def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
 
 
 def load(broker: Broker, group_id: str) -> None:
-    """Takes over a group; its members have their time-outs from now on."""
+    """Take over a group from its records; session timeouts start now."""
     _coordinator(broker, group_id).load()
 
 
 def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
-    """Lets go of a group that another broker coordinates now; nobody waits in it."""
+    """Give up a group. It has no pending requests."""
     groups.stop_timers(broker.tables, broker.id, group_id)
     streams_live.drop(broker.tables, broker.id, group_id)
     return []

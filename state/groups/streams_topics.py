@@ -1,9 +1,9 @@
-"""The internal topics of streams groups: brokers have them created, and say where that failed.
+"""Creation of the internal topics of streams groups.
 
 Source: `KafkaApis.handleStreamsGroupHeartbeat`,
-`DefaultAutoTopicCreationManager.createStreamsInternalTopics` in Kafka; KIP-1071. A heartbeat has
-the controller asked for what is missing. A topic that could not be created is tried again after two
-intervals between heartbeats; until then members are told why.
+`DefaultAutoTopicCreationManager.createStreamsInternalTopics` in Kafka; KIP-1071. A heartbeat
+requests the missing topics from the controller. A failed topic is retried after two heartbeat
+intervals; until then heartbeat responses contain its error.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ _SHOWN_MAX = 3
 
 
 class TopicResultLike(Protocol):
-    """What has become of a topic."""
+    """The result of a topic's creation."""
 
     name: str
     error_code: int
@@ -35,7 +35,7 @@ class TopicResultLike(Protocol):
 def creation_request(
     broker: Broker, group_id: str, missing: list[StreamsInternalTopic]
 ) -> list[Message]:
-    """What the controller is asked for: topics that are missing and were not refused just now."""
+    """Return a CreateTopics request, without recently failed topics."""
     failed = recent_failures(broker, group_id)
     topics = [_new_topic(topic) for topic in missing if topic.name not in failed]
     if not topics:
@@ -54,13 +54,13 @@ def _new_topic(topic: StreamsInternalTopic) -> NewTopic:
 
 
 def recent_failures(broker: Broker, group_id: str) -> dict[str, str]:
-    """The internal topics that were refused just now, with Kafka's words."""
+    """Return error messages of recently failed internal topics."""
     live = streams_live.get(broker.tables, broker.id, group_id) or LiveStreams()
     return {name: each.text for name, each in live.failed.items() if each.until > broker.now}
 
 
 def failures_text(broker: Broker, group_id: str, missing: list[StreamsInternalTopic]) -> str:
-    """What a status says of the missing topics that could not be created; "" where that is none."""
+    """Return the failures among missing topics for a status detail, or ""."""
     failed = recent_failures(broker, group_id)
     texts = [f"{topic.name} ({failed[topic.name]})" for topic in missing if topic.name in failed]
     if not texts:
@@ -73,7 +73,7 @@ def failures_text(broker: Broker, group_id: str, missing: list[StreamsInternalTo
 def creation_responded(
     broker: Broker, group_id: str, results: Iterable[TopicResultLike]
 ) -> Decision:
-    """The controller has answered: what it refused is not asked for again for a while."""
+    """Handle the controller's response: note failed topics."""
     group = groups.find(broker, group_id)
     if not isinstance(group, StreamsGroup):
         return Decision()

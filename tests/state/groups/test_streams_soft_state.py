@@ -96,14 +96,14 @@ def test_a_process_lets_go_of_a_copy_though_another_member_of_it_has_the_same() 
     one, other = (StreamsMember(name, process_id="p", assigned=has) for name in "ab")
 
     def holds() -> bool:
-        return TaskOwners(group).hold_copy("p")("0", 0)
+        return TaskOwners(group).copy_test("p")("0", 0)
 
     for member in (one, other):
         group.put(member)
     assert holds()
     group.put(msgspec.structs.replace(other, process_id="q"))
     assert not holds()
-    assert TaskOwners(group).hold_copy("q")("0", 0)
+    assert TaskOwners(group).copy_test("q")("0", 0)
     group.put(one)
     assert holds(), "whoever is written again is noted again"
 
