@@ -1,16 +1,20 @@
-"""Acknowledgements of a request: which are taken, and what share coordinators are told of them.
+"""Acknowledgements in ShareFetch and ShareAcknowledge.
 
 Source: `KafkaApis.handleAcknowledgements`, `validateAcknowledgementBatches`,
-`SharePartitionManager.acknowledge` in Kafka; KIP-932. Of each partition, in this order:
+`SharePartitionManager.acknowledge` in Kafka; KIP-932. Errors of a partition, in this order:
 
-    the topic's id is not known                        100 UNKNOWN_TOPIC_ID
-    offsets or types that make no sense                42 INVALID_REQUEST
+    unknown topic id                                   100 UNKNOWN_TOPIC_ID
+    invalid offsets or types                           42 INVALID_REQUEST
     the client may not READ the topic                  29 TOPIC_AUTHORIZATION_FAILED
-    there is no such partition, or nobody has fetched  3 UNKNOWN_TOPIC_OR_PARTITION
-    records are not the member's                       121 INVALID_RECORD_STATE
-    the share coordinator refuses                      15, 3, 6, 69 or -1
+    no such partition, or no share partition           3 UNKNOWN_TOPIC_OR_PARTITION
+    records are not acquired by the member             121 INVALID_RECORD_STATE
+    the share coordinator's error                      15 COORDINATOR_NOT_AVAILABLE,
+                                                       3 UNKNOWN_TOPIC_OR_PARTITION,
+                                                       6 NOT_LEADER_OR_FOLLOWER,
+                                                       69 GROUP_ID_NOT_FOUND,
+                                                       -1 UNKNOWN_SERVER_ERROR
 
-A partition for which the request has nothing is answered, too, where it has something for another.
+A partition without acknowledgements is in the response if another partition has some.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,11 +31,11 @@ from brokertwin.state.share.share_sessions import TopicPartitionId
 from brokertwin.state.share.state_store import UNKNOWN_PARTITION_MESSAGE, ShareStateError
 
 RENEWAL_VERSION = 2
-"""The versions of both APIs from which on locks are renewed."""
+"""First version of both APIs that renews locks."""
 
 
 class AcknowledgementResult(msgspec.Struct, array_like=True):
-    """What became of a partition's acknowledgements, until now."""
+    """The result of a partition so far."""
 
     topic_id: str
     partition: int
@@ -40,12 +44,12 @@ class AcknowledgementResult(msgspec.Struct, array_like=True):
 
     @property
     def place(self) -> TopicPartitionId:
-        """Which partition."""
+        """Topic id and partition."""
         return self.topic_id, self.partition
 
 
 class AcknowledgeContext(msgspec.Struct, frozen=True):
-    """Who acknowledges, in which version, and whether it says that locks are to be renewed."""
+    """The sender, version and rights of a request."""
 
     group_id: str
     member_id: str
@@ -55,10 +59,10 @@ class AcknowledgeContext(msgspec.Struct, frozen=True):
 
 
 class AcknowledgeResults(msgspec.Struct):
-    """What became of acknowledgements, what share coordinators are told, and who took them.
+    """Results, requests to share coordinators, and affected partitions.
 
-    The messages' answers say what becomes of outcomes without an error. `places` are those whose
-    share partitions were asked, whatever they said.
+    The responses to `messages` complete the outcomes without an error. `places` are partitions
+    whose share partition exists, even if it has rejected the acknowledgement.
     """
 
     outcomes: list[AcknowledgementResult] = []
@@ -67,31 +71,31 @@ class AcknowledgeResults(msgspec.Struct):
 
 
 def acknowledge(
-    broker: Broker, asked: AcknowledgeContext, topics: Sequence[FetchedTopic]
+    broker: Broker, context: AcknowledgeContext, topics: Sequence[FetchedTopic]
 ) -> AcknowledgeResults:
-    """Takes acknowledgements."""
-    taken = AcknowledgeResults()
+    """Apply the acknowledgements of a request."""
+    results = AcknowledgeResults()
     named = [
         ((topic.topic_id, each.partition_index), each.acknowledgement_batches)
         for topic in topics
         for each in topic.partitions
     ]
-    refused = [_request_error(broker, asked, place, batches) for place, batches in named]
-    has_any = any(batches for (_, batches), error in zip(named, refused, strict=True) if not error)
-    for (place, batches), error in zip(named, refused, strict=True):
+    errors = [_request_error(broker, context, place, batches) for place, batches in named]
+    has_any = any(batches for (_, batches), error in zip(named, errors, strict=True) if not error)
+    for (place, batches), error in zip(named, errors, strict=True):
         if error is not None:
-            taken.outcomes.append(AcknowledgementResult(*place, error))
+            results.outcomes.append(AcknowledgementResult(*place, error))
         elif batches:
-            taken.outcomes.append(_take(broker, asked, place, batches, taken))
+            results.outcomes.append(_acknowledge(broker, context, place, batches, results))
         elif has_any:
-            taken.outcomes.append(AcknowledgementResult(*place))
-    return taken
+            results.outcomes.append(AcknowledgementResult(*place))
+    return results
 
 
 def apply_write_error(
     outcomes: list[AcknowledgementResult], message: Message, fault: ShareStateError | None
 ) -> None:
-    """A share coordinator has answered: notes what it refuses."""
+    """Set the error of a share coordinator's response, if any."""
     place = share_partitions.key_of(message)[1:]
     for each in outcomes:
         if each.place == place and fault is not None:
@@ -100,25 +104,25 @@ def apply_write_error(
 
 def _request_error(
     broker: Broker,
-    asked: AcknowledgeContext,
+    context: AcknowledgeContext,
     place: TopicPartitionId,
     batches: list[AcknowledgementBatch],
 ) -> Error | None:
     topic = broker.topic_by_id(place[0])
     if topic is None:
         return Error.UNKNOWN_TOPIC_ID
-    if not _are_valid(asked, batches):
+    if not _are_valid(context, batches):
         return Error.INVALID_REQUEST
-    if topic.name in asked.denied:
+    if topic.name in context.denied:
         return Error.TOPIC_AUTHORIZATION_FAILED
     if not 0 <= place[1] < len(topic.partitions):
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     return None
 
 
-def _are_valid(asked: AcknowledgeContext, batches: list[AcknowledgementBatch]) -> bool:
-    """Whether offsets ascend and types are known ones, one or one for each record."""
-    end, greatest = -1, RENEW if asked.version >= RENEWAL_VERSION else REJECT
+def _are_valid(context: AcknowledgeContext, batches: list[AcknowledgementBatch]) -> bool:
+    """True if offsets ascend and types are valid, one or one for each record."""
+    end, greatest = -1, RENEW if context.version >= RENEWAL_VERSION else REJECT
     for each in batches:
         first, last, types = each.first_offset, each.last_offset, each.acknowledge_types
         if first > last or first < end or not types:
@@ -127,35 +131,35 @@ def _are_valid(asked: AcknowledgeContext, batches: list[AcknowledgementBatch]) -
             return False
         if not all(0 <= each <= greatest for each in types):
             return False
-        if RENEW in types and not asked.is_renewal:
+        if RENEW in types and not context.is_renewal:
             return False
         end = last
     return True
 
 
-def _take(
+def _acknowledge(
     broker: Broker,
-    asked: AcknowledgeContext,
+    context: AcknowledgeContext,
     place: TopicPartitionId,
     batches: list[AcknowledgementBatch],
-    taken: AcknowledgeResults,
+    results: AcknowledgeResults,
 ) -> AcknowledgementResult:
-    whole = (asked.group_id, *place)
-    share = share_partitions.find(broker, whole)
+    share_key = (context.group_id, *place)
+    share = share_partitions.find(broker, share_key)
     if share is None or share.status == ShareStatus.FAILED:
         return AcknowledgementResult(
             *place, Error.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_MESSAGE
         )
-    taken.places.append(place)
-    limits = share_partitions.limits_of(broker, asked.group_id)
-    given = [
+    results.places.append(place)
+    limits = share_partitions.limits_of(broker, context.group_id)
+    acknowledgements = [
         Acknowledgement(each.first_offset, each.last_offset, tuple(each.acknowledge_types))
         for each in batches
     ]
-    told = share.acknowledge(asked.member_id, given, limits, broker.now)
-    share_partitions.set_timer(broker, whole)
-    if isinstance(told, ShareStateError):
-        return AcknowledgementResult(*place, told.error, told.message)
-    message = share_partitions.write_request(broker, whole, told)
-    taken.messages += [message] if message is not None else []
+    changes = share.acknowledge(context.member_id, acknowledgements, limits, broker.now)
+    share_partitions.set_timer(broker, share_key)
+    if isinstance(changes, ShareStateError):
+        return AcknowledgementResult(*place, changes.error, changes.message)
+    message = share_partitions.write_request(broker, share_key, changes)
+    results.messages += [message] if message is not None else []
     return AcknowledgementResult(*place)

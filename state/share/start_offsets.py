@@ -1,7 +1,7 @@
-"""Where a share group begins in a partition for which nobody has set it.
+"""Initial start offset of a share group in a partition.
 
-`share.auto.offset.reset`: the end of the log, its start, or the first record that is not older than
-a duration. Source: `SharePartition.startOffsetDuringInitialization`; KIP-932, KIP-1106.
+share.auto.offset.reset: latest, earliest, or the first record within a duration. Source:
+`SharePartition.startOffsetDuringInitialization` in Kafka; KIP-932, KIP-1106.
 """
 
 from brokertwin.state.cluster import group_configs
@@ -11,7 +11,7 @@ from brokertwin.state.logs import timestamp_index
 
 
 def initial_offset(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> int:
-    """The offset from which on a group gets records, as its settings say now."""
+    """Return the offset by the group's current settings."""
     log = broker.log(topic_id, partition)
     assert log is not None, (topic_id, partition)
     reset = group_configs.share_offset_reset(broker, group_id)
@@ -20,7 +20,7 @@ def initial_offset(broker: Broker, group_id: str, topic_id: Uuid, partition: int
     if reset == "latest":
         return log.high_watermark
     since_ms = group_configs.since_ms(reset)
-    if since_ms is None:  # longer than Java counts, which former versions took
+    if since_ms is None:  # beyond Java's range; older versions accepted it
         return log.log_start_offset
     oldest = broker.now - since_ms
     found = timestamp_index.first_at_or_after(broker.tables.logs, broker.id, log, oldest, False)

@@ -53,7 +53,7 @@ class Partition:
             return []
         wish = AcquireRequest(member, records, size, exact)
         locked_until = self.now + self.limits.lock_ms
-        got = Acquisition(self.share, wish, self.limits, runs, offset, locked_until).run()
+        got = Acquisition(self.share, wish, self.limits, runs, offset, locked_until).acquire()
         return [(each.first, each.last, each.delivery_count) for each in got]
 
     def say(self, member: str, first: int, last: int, *types: int) -> Error:
@@ -68,14 +68,14 @@ class Partition:
     def answer(self, is_written: bool = True) -> None:
         """The share coordinator answers what it was told first."""
         if self.unanswered:
-            self.share.written(self.unanswered.pop(0), is_written, self.now)
+            self.share.complete_write(self.unanswered.pop(0), is_written, self.now)
 
     def states(self) -> dict[int, tuple[RecordState, str, int]]:
         """By offset, of what is in flight: state, member, delivery count."""
         return {
             offset: (RecordState(record.state), record.member_id, record.delivery_count)
             for batch in self.share.batches
-            for first, last, record in batch.parts()
+            for first, last, record in batch.states()
             for offset in range(first, last + 1)
         }
 
@@ -142,7 +142,7 @@ def test_a_record_that_nobody_accepts_is_a_dead_end() -> None:
         for first, last, _ in got:
             if first > 2:
                 return_all = partition.share.release("a", partition.limits)
-                partition.share.written(return_all, True, partition.now)
+                partition.share.complete_write(return_all, True, partition.now)
                 break
             partition.say("a", first, last, RELEASE)
             partition.answer()
@@ -216,13 +216,13 @@ def test_the_cost_of_an_acknowledgement_is_independent_of_the_records_in_flight(
         partition = Partition(limits)
         runs = [LogBatch(each, each) for each in range(count)]
         wish = AcquireRequest("a", count, size, False)
-        Acquisition(partition.share, wish, limits, runs, 0, LOCK_MS).run()
+        Acquisition(partition.share, wish, limits, runs, 0, LOCK_MS).acquire()
         one_by_one = [Acknowledgement(each, each, (ACCEPT,)) for each in range(count)]
 
         def work() -> None:
             told = partition.share.acknowledge("a", one_by_one, limits, 0)
             assert not isinstance(told, ShareStateError)
-            assert partition.share.written(told, True, 0)
+            assert partition.share.complete_write(told, True, 0)
 
         return calls_of(work)
 
@@ -289,7 +289,7 @@ def test_a_batch_comes_in_half_a_quarter_and_single_records_the_more_often_it_ca
 def test_what_is_done_is_counted_from_the_start_offset_on() -> None:
     partition = Partition(told=[StateBatch(0, 2, 0, 1), StateBatch(3, 4, 2, 1)])
     assert partition.share.done_count == 2
-    partition.share.cut(4)
+    partition.share.advance_to_log_start(4)
     assert (partition.share.start_offset, partition.share.done_count) == (4, 1)
 
 
@@ -298,7 +298,7 @@ def test_records_that_the_log_has_no_more_are_not_delivered() -> None:
     partition.fetch("a", records=1)
     partition.say("a", 0, 2, RELEASE)
     partition.answer()
-    partition.share.cut(2)
+    partition.share.advance_to_log_start(2)
     assert partition.share.start_offset == 2
     assert partition.states()[0][0] is RecordState.ARCHIVED
     assert partition.fetch("b", records=1) == [(2, 2, 2)]
