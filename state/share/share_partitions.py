@@ -130,12 +130,12 @@ def on_read_response(
     body, topic = message.body, response.results[0]
     assert isinstance(body, ReadShareGroupStateRequest), body
     group_id = body.group_id
-    batches = topic.partitions[0]
-    share_key = (group_id, topic.topic_id, batches.partition)
+    result = topic.partitions[0]
+    share_key = (group_id, topic.topic_id, result.partition)
     share = find(broker, share_key)
     if share is None or share.status != ShareStatus.LOADING:
         return Decision()
-    error = Error(batches.error_code)
+    error = Error(result.error_code)
     messages = recreate_topic(broker) if error is Error.NOT_COORDINATOR else []
     if messages:
         error = state_store.uninitialized_error("read").error
@@ -147,15 +147,13 @@ def on_read_response(
         waiting.set_timer(broker.tables.waiting, _timer(broker, share_key), None)
         return Decision(messages=messages, woken=[broker.log_key(*share_key[1:])])
     is_known = bool(share.batches) or share.end_offset > 0
-    if is_known and batches.start_offset != NO_OFFSET and share.state_epoch == batches.state_epoch:
+    if is_known and result.start_offset != NO_OFFSET and share.state_epoch == result.state_epoch:
         share.status = ShareStatus.ACTIVE
     else:
-        start = batches.start_offset
+        start = result.start_offset
         if start == NO_OFFSET:
-            start = start_offsets.initial_offset(
-                broker, group_id, topic.topic_id, batches.partition
-            )
-        share.load(batches.state_epoch, start, batches.state_batches)
+            start = start_offsets.initial_offset(broker, group_id, topic.topic_id, result.partition)
+        share.load(result.state_epoch, start, result.state_batches)
     set_timer(broker, share_key)
     return Decision(woken=[broker.log_key(*share_key[1:])])
 

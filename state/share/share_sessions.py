@@ -2,10 +2,10 @@
 
     sessions   <broker>/share-session/<group>/<member>   ShareSession
 
-Epoch 0 opens a session, each request has the next epoch, and -1 closes it. Sessions are volatile. A
-session ends with the connection that opened it, unless the connection has opened a newer session or
-one of its sessions was closed. Kafka keeps one session for each connection and marks it stale when
-any is closed.
+Epoch 0 opens a session, each request has the next epoch, and the last one has epoch -1. Sessions
+are volatile. A session ends with the connection that opened it, unless the connection has opened a
+newer session or one of its sessions was closed. Kafka keeps one session for each connection and
+marks it stale when any is closed.
 
 With `group.share.max.share.sessions` open sessions, new ones are rejected; no session is evicted.
 But the end of a connection may be unknown, for example after a gateway crash. So a session idle for

@@ -1,7 +1,7 @@
-"""How a broker hands out producer ids, and how it comes by the blocks that it hands them out of.
+"""Generation of producer ids on a broker.
 
-`next_producer_id` takes an id of the broker's block and asks the controller for the next block in time. With
-`brokertwin.zk.producer.id.blocks` the broker takes its blocks itself (`producer_id_blocks.py`).
+`next_producer_id` issues an id of the broker's block and requests the next block in advance. With
+`brokertwin.zk.producer.id.blocks` the broker allocates blocks itself (`producer_id_blocks.py`).
 
 Source: KIP-730; `RPCProducerIdManager` in Kafka.
 """
@@ -19,22 +19,21 @@ KEY = 67
 
 
 class AllocateProducerIdsRequest(Body):
-    """Who asks: the broker's id and the epoch of its registration."""
+    """The broker's id and the epoch of its registration."""
 
     broker_id: Int32
     broker_epoch: Int64 = -1
 
 
 def allocate_request(broker: Broker) -> Message:
-    """The request of a broker for its next block."""
     body = AllocateProducerIdsRequest(broker_id=broker.id, broker_epoch=broker.epoch)
     return Message(broker.id, CONTROLLER, KEY, body)
 
 
 class ProducerIdResult(NamedTuple):
-    """A producer id and the records that hand it out, or why there is none.
+    """A producer id and its records, or an error.
 
-    `messages` ask for the next block, where one is due.
+    `messages` request the next block, if due.
     """
 
     producer_id: int = -1
@@ -44,34 +43,42 @@ class ProducerIdResult(NamedTuple):
 
 
 def next_producer_id(broker: Broker, chosen: int | None = None) -> ProducerIdResult:
-    """The next producer id, whose place `chosen` takes; 14 while the broker has none."""
+    """Issue the next producer id, or the recorded one (`chosen`).
+
+    Error: 14 COORDINATOR_LOAD_IN_PROGRESS without a block.
+    """
     if broker.settings.brokertwin_zk_producer_id_blocks:
         return _next_from_document(broker, chosen)
-    drawn = producer_ids.next_id(broker.tables.metadata, broker.id)
-    if drawn is None:
+    next_id = producer_ids.next_id(broker.tables.metadata, broker.id)
+    if next_id is None:
         error = Error.COORDINATOR_LOAD_IN_PROGRESS
         return ProducerIdResult(messages=block_request(broker), error=error)
-    producer_id = drawn if chosen is None else chosen
+    producer_id = next_id if chosen is None else chosen
     is_at_mark = producer_ids.reaches_prefetch(broker.tables.metadata, broker.id, producer_id)
     messages = block_request(broker) if is_at_mark else []
     return ProducerIdResult(producer_id, [ProducerIdIssued(producer_id)], messages)
 
 
 def _next_from_document(broker: Broker, chosen: int | None) -> ProducerIdResult:
-    """The next producer id where the broker takes its blocks itself; -1 where none is left."""
-    taken: list[Record] = []
-    drawn = producer_ids.next_id(broker.tables.metadata, broker.id)
-    if drawn is None:
+    """Issue an id of a block in ZooKeeper.
+
+    Error: -1 UNKNOWN_SERVER_ERROR if ids are exhausted.
+    """
+    block_records: list[Record] = []
+    next_id = producer_ids.next_id(broker.tables.metadata, broker.id)
+    if next_id is None:
         try:
-            drawn, taken = producer_id_blocks.take_block(broker.tables.metadata, broker.id)
+            next_id, block_records = producer_id_blocks.allocate_block(
+                broker.tables.metadata, broker.id
+            )
         except producer_id_blocks.ProducerIdsExhausted:
             return ProducerIdResult(error=Error.UNKNOWN_SERVER_ERROR)
-    producer_id = drawn if chosen is None else chosen
-    return ProducerIdResult(producer_id, [*taken, ProducerIdIssued(producer_id)])
+    producer_id = next_id if chosen is None else chosen
+    return ProducerIdResult(producer_id, [*block_records, ProducerIdIssued(producer_id)])
 
 
 def block_request(broker: Broker) -> list[Message]:
-    """The request for the next block, where the broker may ask for one."""
+    """Return the request for the next block, if allowed now."""
     tables = broker.tables
     if not producer_ids.may_request(tables.metadata, tables.waiting, broker.id, broker.now):
         return []

@@ -1,12 +1,13 @@
-"""The transaction coordinator: what a broker does for the transactional ids that it coordinates.
+"""The transaction coordinator of a transactional id.
 
-Source: `TransactionCoordinator` in Kafka 4.3.1. What becomes of an id is decided in
-`transactions.py`; here are the records and the markers that follow from it.
+Source: `TransactionCoordinator` in Kafka 4.3.1. `transactions.py` decides; this module creates
+records and markers.
 
-An end is two records: Prepare*, with which the outcome is decided and the client is answered, and
-Complete* when the leaders have written their markers. Where no partition needs a marker both come
-at once. Where `__transaction_state` has followers a write takes until they have it
-(`state/cell/committing.py`): meanwhile the id is busy, and who asks is told to come again (51).
+An end writes two records: Prepare*, which decides the outcome and completes the request, and
+Complete* after all markers are written. Without partitions both are written at once. If
+`__transaction_state` has followers, a write is pending until they have replicated it
+(`state/cell/committing.py`). Meanwhile the id is busy, and requests fail: 51
+CONCURRENT_TRANSACTIONS.
 """
 
 from typing import NamedTuple
@@ -39,9 +40,9 @@ NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class CoordinatorResult(NamedTuple):
-    """What the coordinator decides: the error for the client, records, messages to other machines.
+    """Error of the request, records, and messages to other machines.
 
-    `holder` is what the producer holds from now on, where that changes.
+    `holder` is the producer's new id and epoch, if they change.
     """
 
     error: Error = Error.NONE
@@ -51,7 +52,10 @@ class CoordinatorResult(NamedTuple):
 
 
 def find(broker: Broker, transactional_id: str | None) -> TransactionMetadata | Error | None:
-    """What the broker knows of an id: 42 for none at all, 16 where another broker coordinates."""
+    """Return the metadata of an id; None if it is new.
+
+    Errors: 42 INVALID_REQUEST without an id, 16 NOT_COORDINATOR.
+    """
     if not transactional_id:
         return Error.INVALID_REQUEST
     error = transaction_error(broker, transactional_id)
@@ -61,16 +65,16 @@ def find(broker: Broker, transactional_id: str | None) -> TransactionMetadata | 
 
 
 def init_producer_id(
-    broker: Broker, transactional_id: str, asked: EventData, chosen: int | None = None
+    broker: Broker, transactional_id: str, data: EventData, chosen: int | None = None
 ) -> CoordinatorResult:
-    """InitProducerId; a transaction that is open is aborted first, and the client told to wait."""
+    """Handle InitProducerId. An open transaction is aborted first."""
     known = find(broker, transactional_id)
     if isinstance(known, Error):
         return CoordinatorResult(known)
     if transactional_ids.is_busy(broker, transactional_id):
         return CoordinatorResult(Error.CONCURRENT_TRANSACTIONS)
     if known is not None:
-        error = transactions.fence_error(known, asked.expected)
+        error = transactions.fence_error(known, data.expected)
         if error is not Error.NONE:
             return CoordinatorResult(error)
         if known.state == TransactionState.ONGOING:
@@ -78,21 +82,21 @@ def init_producer_id(
             if fenced.error is not Error.NONE:
                 return fenced
             return fenced._replace(error=Error.CONCURRENT_TRANSACTIONS, holder=NO_PRODUCER)
-    drawn = ProducerIdResult()
-    if known is None or transactions.needs_new_id(known, TransactionEvent.INIT, asked.expected):
-        drawn = producer_id_manager.next_producer_id(broker, chosen)
-        if drawn.error is not Error.NONE:
-            return CoordinatorResult(drawn.error, messages=drawn.messages)
+    allocated = ProducerIdResult()
+    if known is None or transactions.needs_new_id(known, TransactionEvent.INIT, data.expected):
+        allocated = producer_id_manager.next_producer_id(broker, chosen)
+        if allocated.error is not Error.NONE:
+            return CoordinatorResult(allocated.error, messages=allocated.messages)
     if known is None:
-        known = transactions.new_metadata(drawn.producer_id)
+        known = transactions.new_metadata(allocated.producer_id)
     else:
-        asked = asked._replace(new_producer_id=drawn.producer_id)
-    metadata = transactions.step(known, TransactionEvent.INIT, asked)
+        data = data._replace(new_producer_id=allocated.producer_id)
+    metadata = transactions.step(known, TransactionEvent.INIT, data)
     if isinstance(metadata, Error):
         return CoordinatorResult(metadata)
     written = transactional_ids.metadata_record(broker, transactional_id, metadata)
     return CoordinatorResult(
-        records=[*drawn.records, written], messages=drawn.messages, holder=_holder(metadata)
+        records=[*allocated.records, written], messages=allocated.messages, holder=_holder(metadata)
     )
 
 
@@ -102,7 +106,7 @@ def add_partitions(
     holder: ProducerIdAndEpoch,
     partitions: dict[str, list[int]],
 ) -> CoordinatorResult:
-    """Partitions join the transaction, the first ones begin it."""
+    """Add partitions to the transaction; the first ones begin it."""
     known = find(broker, transactional_id)
     if isinstance(known, Error):
         return CoordinatorResult(known)
@@ -128,20 +132,20 @@ def end(
     is_commit: bool,
     version: int,
 ) -> CoordinatorResult:
-    """EndTxn in a version of transactions; the holder is new where the end bumps the epoch."""
+    """Handle EndTxn. `holder` changes if the end bumps the epoch."""
     known = find(broker, transactional_id)
     if isinstance(known, Error):
         return CoordinatorResult(known)
-    asked_for = transactions.end_input(known, holder, is_commit, version)
-    if isinstance(asked_for, Error) or known is None:
-        return CoordinatorResult(asked_for if isinstance(asked_for, Error) else Error.NONE)
+    event = transactions.end_event(known, holder, is_commit, version)
+    if isinstance(event, Error) or known is None:
+        return CoordinatorResult(event if isinstance(event, Error) else Error.NONE)
     if transactional_ids.is_busy(broker, transactional_id):
         return CoordinatorResult(Error.CONCURRENT_TRANSACTIONS)
-    return _prepare(broker, transactional_id, known, asked_for)
+    return _prepare(broker, transactional_id, known, event)
 
 
 def fire(broker: Broker, transactional_id: str) -> Decision:
-    """The check for time-outs: aborts what has lasted too long, sends lost markers again."""
+    """Handle a check: abort after the timeout, or send lost markers again."""
     known = find(broker, transactional_id)
     if known is None or isinstance(known, Error):
         return Decision()
@@ -166,7 +170,7 @@ def fire(broker: Broker, transactional_id: str) -> Decision:
 
 
 def expired(broker: Broker) -> list[TransactionalIdExpired]:
-    """The transactional ids that a check forgets now, sorted."""
+    """Return the expired transactional ids, sorted."""
     expiration_ms = broker.settings.transactional_id_expiration_ms
     return [
         TransactionalIdExpired(transactional_id)
@@ -179,33 +183,33 @@ def expired(broker: Broker) -> list[TransactionalIdExpired]:
 
 
 def _fence(
-    broker: Broker, transactional_id: str, known: TransactionMetadata, asked_for: TransactionEvent
+    broker: Broker, transactional_id: str, known: TransactionMetadata, event: TransactionEvent
 ) -> CoordinatorResult:
-    """Aborts an open transaction that its producer can no longer end."""
+    """Abort an open transaction that its producer can no longer end."""
     version = broker.settings.brokertwin_transaction_version
-    fenced = transactions.step(known, asked_for, EventData(broker.now, version=version))
+    fenced = transactions.step(known, event, EventData(broker.now, version=version))
     assert isinstance(fenced, TransactionMetadata), fenced
     abort = TransactionEvent.ABORT_2 if version >= EPOCH_BUMPS else TransactionEvent.ABORT
     return _prepare(broker, transactional_id, fenced, abort)
 
 
 def _prepare(
-    broker: Broker, transactional_id: str, known: TransactionMetadata, asked_for: TransactionEvent
+    broker: Broker, transactional_id: str, known: TransactionMetadata, event: TransactionEvent
 ) -> CoordinatorResult:
-    """Decides the end and sends the markers."""
-    drawn = ProducerIdResult()
-    if transactions.needs_new_id(known, asked_for):
-        drawn = producer_id_manager.next_producer_id(broker)
-        if drawn.error is not Error.NONE:
-            return CoordinatorResult(drawn.error, messages=drawn.messages)
-    asked = EventData(broker.now, new_producer_id=drawn.producer_id)
-    prepared = transactions.step(known, asked_for, asked)
+    """Decide the end and send the markers."""
+    allocated = ProducerIdResult()
+    if transactions.needs_new_id(known, event):
+        allocated = producer_id_manager.next_producer_id(broker)
+        if allocated.error is not Error.NONE:
+            return CoordinatorResult(allocated.error, messages=allocated.messages)
+    data = EventData(broker.now, new_producer_id=allocated.producer_id)
+    prepared = transactions.step(known, event, data)
     if isinstance(prepared, Error):
         holder = _holder(known) if prepared is Error.NONE else NO_PRODUCER
         return CoordinatorResult(prepared, holder=holder)
     completed = transaction_markers.completed(broker, prepared)
     records: list[Record] = [
-        *drawn.records,
+        *allocated.records,
         transactional_ids.metadata_record(broker, transactional_id, prepared),
     ]
     messages = transaction_markers.marker_requests(broker, transactional_id, prepared)
@@ -213,7 +217,7 @@ def _prepare(
         records.append(transactional_ids.metadata_record(broker, transactional_id, completed))
     return CoordinatorResult(
         records=records,
-        messages=[*drawn.messages, *messages],
+        messages=[*allocated.messages, *messages],
         holder=_holder(completed),
     )
 

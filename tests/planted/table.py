@@ -142,8 +142,8 @@ PLANTED: tuple[Planted, ...] = (
         "join-keeps",
         "partitions that join are added to those there are",
         "brokertwin.state.transactions.transactions",
-        "    partitions = _union(known.partitions, asked.partitions)",
-        "    partitions = _union({}, asked.partitions)",
+        "    partitions = _union(known.partitions, data.partitions)",
+        "    partitions = _union({}, data.partitions)",
     ),
     Planted(
         "time-out",
@@ -158,7 +158,8 @@ PLANTED: tuple[Planted, ...] = (
         "brokertwin.state.transactions.transactions",
         "    **{(state, _E.INIT): _BUSY for state in PREPARED},",
         (
-            "    **{(state, _E.INIT): Transition(_S.EMPTY, _init_producer_id) for state in PREPARED},"
+            "    **{(state, _E.INIT): Transition(_S.EMPTY, _init_producer_id)"
+            " for state in PREPARED},"
         ),
     ),
     Planted(

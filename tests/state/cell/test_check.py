@@ -233,7 +233,7 @@ BREAKS: list[tuple[Callable[[Bench], None], str]] = [
     (_count_of_joins, "counts of joins and supporters"),
     (_offset_in_no_index, "is not indexed"),
     (_pending_offset_without_its_index, "1/pending/simple is empty"),
-    (_open_transaction_without_a_check, "is Ongoing, but no check looks at it"),
+    (_open_transaction_without_a_check, "is Ongoing without a scheduled check"),
     (_records_that_a_session_does_not_look_at, "does not look at =orders/0, which has records"),
     (_high_watermark_that_was_not_shown, "has not shown the high watermark of =orders/0"),
     (_log_start_that_was_not_shown, "has not shown the log start offset of =orders/0"),

@@ -12,7 +12,7 @@ from brokertwin.state.core.tables import Table
 from brokertwin.state.transactions.producer_id_blocks import (
     BLOCK_SIZE,
     INT64_MAX,
-    BlockTaker,
+    BlockAllocator,
     ConditionalWrite,
     IdBlock,
     ProducerIdsExhausted,
@@ -21,7 +21,7 @@ from brokertwin.state.transactions.producer_id_blocks import (
     block_after,
     decode,
     encode,
-    take_block,
+    allocate_block,
 )
 from tests.support.machine import Bench
 
@@ -34,7 +34,7 @@ class Store:
     def __init__(self, stored: VersionedDocument | None = None) -> None:
         self.stored = stored or VersionedDocument()
 
-    def take(self, taker: BlockTaker) -> None:
+    def take(self, taker: BlockAllocator) -> None:
         write = taker.read(self.stored)
         assert write is not None
         written = self.stored.write(*write)
@@ -42,7 +42,7 @@ class Store:
         self.stored = written
         taker.written(write)
 
-    def next_id(self, taker: BlockTaker) -> int:
+    def next_id(self, taker: BlockAllocator) -> int:
         issued = taker.next_id()
         if issued is None:
             self.take(taker)
@@ -53,7 +53,7 @@ class Store:
 
 def test_example_1_two_brokers_take_blocks_of_1000_in_turn() -> None:
     store = Store()
-    brokers = [BlockTaker(0), BlockTaker(1)]
+    brokers = [BlockAllocator(0), BlockAllocator(1)]
     first, second = ([store.next_id(b) for _ in range(BLOCK_SIZE)] for b in brokers)
     assert (first, second) == (list(range(1000)), list(range(1000, 2000)))
     assert [store.next_id(broker) for broker in brokers] == [2000, 3000]
@@ -61,7 +61,7 @@ def test_example_1_two_brokers_take_blocks_of_1000_in_turn() -> None:
 
 def test_example_2_who_writes_under_an_old_version_reads_again() -> None:
     stored = VersionedDocument(SEED, version=12)
-    seven, eight = BlockTaker(7), BlockTaker(8)
+    seven, eight = BlockAllocator(7), BlockAllocator(8)
     write_of_seven, write_of_eight = seven.read(stored), eight.read(stored)
     assert write_of_seven is not None and write_of_eight is not None
     after = stored.write(*write_of_seven)
@@ -76,7 +76,7 @@ def test_example_2_who_writes_under_an_old_version_reads_again() -> None:
 def test_example_3_there_is_no_block_beyond_2_to_the_63() -> None:
     at_the_end = encode(IdBlock(1, INT64_MAX - 1000, INT64_MAX - 1))
     with pytest.raises(ProducerIdsExhausted, match=str(INT64_MAX - 1)):
-        BlockTaker(0).read(VersionedDocument(at_the_end, 5))
+        BlockAllocator(0).read(VersionedDocument(at_the_end, 5))
     last = encode(IdBlock(1, 0, INT64_MAX - BLOCK_SIZE))
     assert block_after(last, 0).last == INT64_MAX
 
@@ -103,7 +103,7 @@ def test_any_other_document_is_refused(document: str) -> None:
 
 
 def test_a_write_whose_answer_was_lost_is_found_by_reading_again() -> None:
-    taker, stored = BlockTaker(7), VersionedDocument(SEED, 12)
+    taker, stored = BlockAllocator(7), VersionedDocument(SEED, 12)
     write = taker.read(stored)
     assert write is not None
     after = stored.write(*write)
@@ -114,8 +114,8 @@ def test_a_write_whose_answer_was_lost_is_found_by_reading_again() -> None:
 
 def test_a_broker_that_starts_again_does_not_take_the_block_it_had() -> None:
     store = Store()
-    store.next_id(BlockTaker(7))
-    assert store.next_id(BlockTaker(7)) == 1000
+    store.next_id(BlockAllocator(7))
+    assert store.next_id(BlockAllocator(7)) == 1000
 
 
 class Race:
@@ -123,7 +123,7 @@ class Race:
 
     def __init__(self, is_guarded: bool = True) -> None:
         self.stored = VersionedDocument()
-        self.takers = [BlockTaker(broker) for broker in range(3)]
+        self.takers = [BlockAllocator(broker) for broker in range(3)]
         self.writes: dict[int, list[ConditionalWrite]] = {0: [], 1: [], 2: []}
         self.issued: list[int] = []
         self.is_guarded = is_guarded
@@ -139,12 +139,12 @@ class Race:
             write = taker.read(self.stored)
             writes += [] if write is None else [write]
         elif what == "start again":
-            self.takers[broker] = BlockTaker(broker)
+            self.takers[broker] = BlockAllocator(broker)
             writes.clear()
         elif what in {"write", "write, answer lost"} and writes:
             self.write(taker, writes.pop(0), is_answered=what == "write")
 
-    def write(self, taker: BlockTaker, write: ConditionalWrite, is_answered: bool) -> None:
+    def write(self, taker: BlockAllocator, write: ConditionalWrite, is_answered: bool) -> None:
         version = write.version if self.is_guarded else self.stored.version
         written = self.stored.write(write.document, version)
         if written is None:
@@ -230,11 +230,11 @@ def test_when_all_ids_are_used_up_every_producer_is_told(name: str | None) -> No
 
 def test_a_document_is_not_written_under_an_old_version() -> None:
     table = Table()
-    _, (first, _) = take_block(table, 7)
-    _, (second, _) = take_block(table, 8)
+    _, (first, _) = allocate_block(table, 7)
+    _, (second, _) = allocate_block(table, 8)
     assert isinstance(first, ProducerIdBlockWritten)
     assert isinstance(second, ProducerIdBlockWritten)
     apply_written(table, first)
     with pytest.raises(ValueError, match="another version than 0"):
         apply_written(table, second)
-    assert take_block(table, 8)[0] == BLOCK_SIZE
+    assert allocate_block(table, 8)[0] == BLOCK_SIZE

@@ -87,24 +87,24 @@ def test_the_states_follow_each_other_as_in_kafka() -> None:
 
 
 def test_what_the_table_does_not_have_cannot_be_asked() -> None:
-    for state, asked_for in itertools.product(TransactionState, TransactionEvent):
-        check_asked(state, asked_for)
+    for state, event in itertools.product(TransactionState, TransactionEvent):
+        check_asked(state, event)
 
 
-def check_asked(state: TransactionState, asked_for: TransactionEvent) -> None:
+def check_asked(state: TransactionState, event: TransactionEvent) -> None:
     known = TransactionMetadata(1, 0, state=state, transaction_start_timestamp=0)
     asked = EventData(5, partitions={"a": [0]})
-    if (state, asked_for) not in TRANSITIONS:
+    if (state, event) not in TRANSITIONS:
         with pytest.raises(KeyError):
-            transactions.step(known, asked_for, asked)
+            transactions.step(known, event, asked)
         return
-    changed = transactions.step(known, asked_for, asked)
-    rule = TRANSITIONS[state, asked_for]
+    changed = transactions.step(known, event, asked)
+    rule = TRANSITIONS[state, event]
     if isinstance(rule, Error):
         assert changed is rule
     else:
-        assert isinstance(changed, TransactionMetadata), (state, asked_for)
-        assert changed.state == rule.target, (state, asked_for)
+        assert isinstance(changed, TransactionMetadata), (state, event)
+        assert changed.state == rule.target, (state, event)
 
 
 @given(METADATA, st.integers(-1, 3), st.integers(-1, 3), st.booleans(), st.sampled_from([1, 2]))
@@ -115,23 +115,23 @@ def test_an_end_of_whoever_asks_is_in_the_table_or_refused(
     if known.state in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
         known.state = TransactionState.ONGOING
     holder = ProducerIdAndEpoch(producer_id, known.producer_epoch - behind)
-    asked_for = transactions.end_input(known, holder, is_commit, version)
-    if isinstance(asked_for, Error):
-        assert asked_for in (Error.INVALID_PRODUCER_ID_MAPPING, Error.PRODUCER_FENCED)
+    event = transactions.end_event(known, holder, is_commit, version)
+    if isinstance(event, Error):
+        assert event in (Error.INVALID_PRODUCER_ID_MAPPING, Error.PRODUCER_FENCED)
     else:
-        assert (TransactionState(known.state), asked_for) in TRANSITIONS
+        assert (TransactionState(known.state), event) in TRANSITIONS
 
 
 @given(METADATA, st.sampled_from(list(TransactionEvent)), st.integers(101, 200))
 def test_no_step_takes_an_epoch_back(
-    known: TransactionMetadata, asked_for: TransactionEvent, now: int
+    known: TransactionMetadata, event: TransactionEvent, now: int
 ) -> None:
-    if (TransactionState(known.state), asked_for) not in TRANSITIONS:
+    if (TransactionState(known.state), event) not in TRANSITIONS:
         return
     before = msgspec.structs.replace(known)
-    new_id = 9 if transactions.needs_new_id(known, asked_for) else -1
+    new_id = 9 if transactions.needs_new_id(known, event) else -1
     changed = transactions.step(
-        known, asked_for, EventData(now, 1000, new_producer_id=new_id, partitions={"a": [2]})
+        known, event, EventData(now, 1000, new_producer_id=new_id, partitions={"a": [2]})
     )
     assert known == before, "what is known is never changed in place"
     if isinstance(changed, Error):
@@ -149,12 +149,12 @@ def test_no_step_takes_an_epoch_back(
 def diagram() -> str:
     """The table as a Mermaid state diagram, one arrow for each pair of states."""
     arrows: dict[tuple[TransactionState, TransactionState], list[str]] = {}
-    for (state, asked_for), rule in TRANSITIONS.items():
+    for (state, event), rule in TRANSITIONS.items():
         if isinstance(rule, Transition):
-            arrows.setdefault((state, rule.target), []).append(asked_for)
+            arrows.setdefault((state, rule.target), []).append(event)
     lines = [
-        f"    {before} --> {'[*]' if after is TransactionState.DEAD else after}: {', '.join(inputs)}"
-        for (before, after), inputs in arrows.items()
+        f"    {before} --> {'[*]' if after is TransactionState.DEAD else after}: {', '.join(events)}"
+        for (before, after), events in arrows.items()
     ]
     return "\n".join(
         [
