@@ -17,11 +17,11 @@ from brokertwin.state.transactions.producer_id_blocks import (
     IdBlock,
     ProducerIdsExhausted,
     VersionedDocument,
+    allocate_block,
     apply_written,
     block_after,
     decode,
     encode,
-    allocate_block,
 )
 from tests.support.machine import Bench
 

@@ -153,8 +153,8 @@ def diagram() -> str:
         if isinstance(rule, Transition):
             arrows.setdefault((state, rule.target), []).append(event)
     lines = [
-        f"    {before} --> {'[*]' if after is TransactionState.DEAD else after}: {', '.join(events)}"
-        for (before, after), events in arrows.items()
+        f"    {old} --> {'[*]' if new is TransactionState.DEAD else new}: {', '.join(events)}"
+        for (old, new), events in arrows.items()
     ]
     return "\n".join(
         [
