@@ -1,6 +1,6 @@
-"""Members of the classic protocol in consumer groups, and groups that change their kind.
+"""Classic members in consumer groups, and conversion of groups.
 
-What a real broker answers is in the capture `mixed_groups`; here are the rules, one by one.
+Responses of a real broker are in the capture `mixed_groups`. These tests cover single rules.
 """
 
 from random import Random
@@ -17,7 +17,7 @@ ALL = list(range(6))
 
 
 def mixed(**settings: Any) -> tuple[ConsumerBench, Classic, Consumer]:
-    """A classic member that had everything, and a consumer that has just joined it."""
+    """A classic member that had all partitions, and a consumer that has just joined."""
     bench = ConsumerBench(**settings)
     classic, consumer = Classic(bench), Consumer(bench, "new")
     classic_group(bench, classic)
@@ -26,7 +26,7 @@ def mixed(**settings: Any) -> tuple[ConsumerBench, Classic, Consumer]:
 
 
 def rounds(bench: ConsumerBench, *members: Classic | Consumer, count: int = 8) -> None:
-    """Lets members send heartbeats, 1.1 s apart; no partition is with two of them ever."""
+    """Send heartbeats every 1.1 s; no two members ever have the same partition."""
     for _ in range(count):
         bench.tick(1_100)
         for each in members:
@@ -36,22 +36,22 @@ def rounds(bench: ConsumerBench, *members: Classic | Consumer, count: int = 8) -
 
 
 def classic(bench: ConsumerBench) -> ClassicGroup:
-    """The group, which is a classic one."""
+    """Return the group, which must be classic."""
     found = groups.find_in_tables(bench.cell.tables, 1, GROUP)
     assert isinstance(found, ClassicGroup), found
     return found
 
 
 def listed(bench: ConsumerBench) -> tuple[str, str]:
-    """The group's type and state, as ListGroups has them."""
+    """Return the group's type and state in ListGroups."""
     answer = bench.request("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
     return answer["groups"][0]["groupType"], answer["groups"][0]["groupState"]
 
 
-# Up
+# Upgrade
 
 
-def test_a_classic_group_becomes_a_consumer_group_with_the_first_who_joins() -> None:
+def test_first_consumer_converts_a_classic_group() -> None:
     bench, member, consumer = mixed()
     assert listed(bench) == ("consumer", "Reconciling")
     described = bench.describe()
@@ -80,8 +80,8 @@ def test_members_of_both_protocols_share_the_partitions() -> None:
     assert listed(bench) == ("consumer", "Stable")
 
 
-def test_a_member_that_is_behind_by_its_state_alone_is_asked_to_join() -> None:
-    """It has given up a topic: its epoch is the assignment's, and it still owns partitions."""
+def test_classic_member_that_must_revoke_is_told_to_rejoin() -> None:
+    """It has unsubscribed a topic: its epoch is current, but it still owns partitions."""
     bench, member, consumer = mixed(group_consumer_assignment_interval_ms=15_000)
     rounds(bench, member, consumer, count=4)
     member.topics, had = ["bar"], member.owned
@@ -92,7 +92,7 @@ def test_a_member_that_is_behind_by_its_state_alone_is_asked_to_join() -> None:
     assert member.heartbeat() == 27
 
 
-def test_a_classic_member_is_told_when_what_it_waits_for_is_free() -> None:
+def test_classic_member_is_told_to_rejoin_when_partitions_are_free() -> None:
     bench = ConsumerBench()
     consumer, member = Consumer(bench, "a"), Classic(bench)
     consumer.beat()
@@ -106,7 +106,7 @@ def test_a_classic_member_is_told_when_what_it_waits_for_is_free() -> None:
     assert (member.beat(), member.owned) == (0, {"foo": [3, 4, 5]})
 
 
-def test_who_waits_in_a_join_is_told_of_the_change() -> None:
+def test_pending_joins_are_rejected_by_the_conversion() -> None:
     bench, member = ConsumerBench(), Classic(ConsumerBench())
     member = Classic(bench)
     member.join()
@@ -144,7 +144,7 @@ USER_DATA = "AAAAAAABAANmb28AAAABAAAAAAAAAAJ4eQ=="
         (USER_DATA, 69, "an unsupported custom assignor is in use"),
     ],
 )
-def test_a_group_whose_assignment_cannot_be_read_stays_classic(
+def test_group_with_an_unreadable_assignment_stays_classic(
     given: str, error: int, words: str
 ) -> None:
     bench, member = ConsumerBench(), None
@@ -159,8 +159,8 @@ def test_a_group_whose_assignment_cannot_be_read_stays_classic(
     assert (listed(bench), Classic.heartbeat(member)) == (("classic", "Stable"), 22)
 
 
-def test_in_its_first_delay_a_group_cannot_be_converted_and_who_waits_is_told() -> None:
-    """Kafka's own slip (4.3.1): it asks a group without a protocol for its protocol."""
+def test_group_in_its_initial_delay_cannot_be_converted_but_joins_are_rejected() -> None:
+    """A bug of Kafka 4.3.1: it reads the protocol of a group that has none yet."""
     bench = ConsumerBench()
     member = Classic(bench)
     member.join()
@@ -175,7 +175,7 @@ def test_in_its_first_delay_a_group_cannot_be_converted_and_who_waits_is_told() 
     [("bidirectional", 0, "classic"), ("UPGRADE", 0, "consumer"), ("downgrade", 69, ""),
      ("disabled", 69, "")],
 )  # fmt: skip
-def test_the_policy_says_which_way_groups_may_go(policy: str, up: int, down: str) -> None:
+def test_migration_policy_restricts_conversions(policy: str, up: int, down: str) -> None:
     bench = ConsumerBench(group_consumer_migration_policy=policy)
     member, consumer = Classic(bench), Consumer(bench, "new")
     classic_group(bench, member)
@@ -187,16 +187,16 @@ def test_the_policy_says_which_way_groups_may_go(policy: str, up: int, down: str
         assert "online upgrade is disabled" in bench.join("new")["errorMessage"]
 
 
-def test_where_migration_is_disabled_no_classic_member_joins_consumers() -> None:
+def test_disabled_migration_rejects_classic_members_of_a_consumer_group() -> None:
     bench = ConsumerBench(group_consumer_migration_policy="disabled")
     bench.join("a")
     assert Classic(bench).join() == 23
 
 
-# Down
+# Downgrade
 
 
-def test_when_the_last_consumer_leaves_the_group_is_classic_and_rebalances() -> None:
+def test_group_becomes_classic_and_rebalances_when_the_last_consumer_leaves() -> None:
     bench, member, consumer = mixed()
     rounds(bench, member, consumer)
     consumer.leave()
@@ -210,7 +210,7 @@ def test_when_the_last_consumer_leaves_the_group_is_classic_and_rebalances() -> 
     assert listed(bench) == ("classic", "Stable")
 
 
-def test_when_the_last_consumer_is_silent_the_group_is_classic() -> None:
+def test_group_becomes_classic_when_the_last_consumer_expires() -> None:
     bench, member, consumer = mixed()
     rounds(bench, member, consumer)
     for _ in range(3):
@@ -220,14 +220,14 @@ def test_when_the_last_consumer_is_silent_the_group_is_classic() -> None:
     assert member.heartbeat() == 27
 
 
-def test_a_consumer_can_be_sent_away_by_leave_group() -> None:
+def test_leave_group_removes_a_consumer() -> None:
     bench, _member, _consumer = mixed()
     body = {"groupId": GROUP, "members": [{"memberId": "new", "groupInstanceId": None}]}
     assert bench.request("LEAVE_GROUP", 5, body)["members"][0]["errorCode"] == 0
     assert listed(bench)[0] == "classic"
 
 
-def test_a_group_that_would_be_too_large_for_a_classic_one_stays() -> None:
+def test_group_too_large_for_a_classic_one_is_not_converted() -> None:
     bench, member, consumer = mixed(group_max_size=1)
     second = Classic(bench)
     rounds(bench, member, consumer, second)
@@ -242,7 +242,7 @@ def test_a_group_that_would_be_too_large_for_a_classic_one_stays() -> None:
     assert [len(each.places()) for each in (member, second)] == [3, 3]
 
 
-def test_the_last_static_consumer_comes_back_with_the_classic_protocol() -> None:
+def test_last_static_consumer_rejoins_with_the_classic_protocol() -> None:
     bench = ConsumerBench()
     first, second = Consumer(bench, "a", instanceId="i"), Consumer(bench, "b", instanceId="j")
     first.beat()
@@ -257,7 +257,7 @@ def test_the_last_static_consumer_comes_back_with_the_classic_protocol() -> None
     assert second.beat() == 69
 
 
-def test_a_static_member_changes_its_protocol_in_its_place() -> None:
+def test_static_member_changes_its_protocol() -> None:
     bench = ConsumerBench()
     member = Classic(bench, groupInstanceId="i")
     Consumer(bench, "a").beat()
@@ -272,8 +272,8 @@ def test_a_static_member_changes_its_protocol_in_its_place() -> None:
     ]
 
 
-def test_a_static_member_changes_its_protocol_and_the_group_with_it() -> None:
-    """Its former id has a time-out no more: the bench checks that timers have owners."""
+def test_static_member_changes_its_protocol_and_converts_the_group() -> None:
+    """The timer of its former id is gone: the bench checks that timers have owners."""
     bench = ConsumerBench()
     member = Classic(bench, groupInstanceId="i")
     joins = send_join(bench, member)
@@ -286,10 +286,10 @@ def test_a_static_member_changes_its_protocol_and_the_group_with_it() -> None:
     assert list(bench.group().members) == ["b"]
 
 
-# What is refused
+# Errors
 
 
-def test_requests_of_classic_members_that_do_not_fit() -> None:
+def test_invalid_requests_of_classic_members() -> None:
     bench, member, _consumer = mixed()
     stranger = Classic(bench)
     stranger.member, stranger.generation = "new", 2
@@ -310,7 +310,7 @@ def test_requests_of_classic_members_that_do_not_fit() -> None:
     assert other.heartbeat() == 25, "its id is nobody's yet"
 
 
-def test_a_full_group_takes_nobody() -> None:
+def test_full_group_rejects_members() -> None:
     bench, _member, _consumer = mixed(group_consumer_max_size=2)
     assert Classic(bench).join() == 81
 
@@ -333,10 +333,10 @@ def test_commits_of_classic_members_have_generations() -> None:
     assert (fetched(2), fetched(3)) == (0, 22)
 
 
-# Time
+# Timeouts
 
 
-def test_a_classic_member_has_its_own_session_time_out() -> None:
+def test_classic_member_has_its_own_session_timeout() -> None:
     bench, member, consumer = mixed()
     rounds(bench, member, consumer)
     bench.tick(29_999)
@@ -347,7 +347,7 @@ def test_a_classic_member_has_its_own_session_time_out() -> None:
     assert member.heartbeat() == 25
 
 
-def test_who_is_to_join_again_has_its_rebalance_time_out_for_it() -> None:
+def test_member_must_rejoin_within_its_rebalance_timeout() -> None:
     bench, member, _consumer = mixed()
     assert member.heartbeat() == 27
     bench.tick(15_000)
@@ -358,7 +358,7 @@ def test_who_is_to_join_again_has_its_rebalance_time_out_for_it() -> None:
     assert member.heartbeat() == 25
 
 
-def test_who_has_joined_has_as_long_to_sync() -> None:
+def test_member_must_sync_within_its_rebalance_timeout() -> None:
     bench, member, _consumer = mixed()
     member.join()
     bench.tick(19_999)
@@ -367,7 +367,7 @@ def test_who_has_joined_has_as_long_to_sync() -> None:
     assert member.heartbeat() == 25
 
 
-def test_who_joins_and_syncs_in_time_has_no_time_out_any_more() -> None:
+def test_timers_stop_after_join_and_sync() -> None:
     bench, member, consumer = mixed()
     rounds(bench, member, consumer)
     for _ in range(4):
@@ -375,12 +375,12 @@ def test_who_joins_and_syncs_in_time_has_no_time_out_any_more() -> None:
         assert (member.heartbeat(), consumer.beat()) == (0, 0)
 
 
-# Any order
+# Random order
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_partition_has_two_owners_however_members_come_and_go(seed: int) -> None:
-    """Both protocols, in any order, with groups that change their kind meanwhile."""
+def test_no_partition_has_two_owners_in_any_order_of_joins_and_leaves(seed: int) -> None:
+    """Both protocols in any order, with conversions in between."""
     source = Random(seed)
     bench = ConsumerBench(group_initial_rebalance_delay_ms=0)
     there: list[Consumer] = []

@@ -127,7 +127,7 @@ def test_a_group_has_settings_of_its_own(name: str) -> None:
     assert (interval, is_there) == ((5_000, True) if "session" in name else (7_000, False))
 
 
-def test_the_check_finds_what_does_not_hold() -> None:
+def test_check_finds_violations() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo")
     bench.later("a", 2)
