@@ -1,4 +1,4 @@
-"""Groups as rows of `offsets.<cluster>`: what Kafka's own classes, and our reader, find there."""
+"""Group rows of `offsets.<cluster>`, read by Kafka's classes and our decoder."""
 
 import re
 from typing import Any
@@ -38,23 +38,23 @@ from tests.support.streams_groups import (
 from tests.support.streams_groups import GROUP as STREAMS_GROUP
 
 WORD = re.compile("(?=[A-Z])")
-"""Where another word begins in the name of a field."""
+"""Start of another word in a field name."""
 
 
 def rows_of(bench: Bench) -> list[Row]:
-    """The rows of the offsets topic, in order."""
+    """Return the rows of the offsets topic, in order."""
     found = [row for row in bench.rows if row.topic == offsets_topic(CLUSTER)]
     return [(row.key, row.value) for row in found if row.key is not None]
 
 
 def left(bench: Bench) -> dict[bytes, bytes]:
-    """What compaction leaves, without tombstones."""
+    """Return the rows after compaction, without tombstones."""
     newest = dict(rows_of(bench))
     return {key: value for key, value in newest.items() if value is not None}
 
 
 def life() -> ConsumerBench:
-    """A group of every kind of member and record that ends as a classic one, and then goes."""
+    """A group with all kinds of members and records that becomes classic and is deleted."""
     bench = ConsumerBench()
     said: dict[str, Any] = {"rackId": "r", "serverAssignor": "range", "subscribedTopicRegex": "b.*"}
     bench.join("a", "foo", instanceId="i", **said)
@@ -74,7 +74,7 @@ def life() -> ConsumerBench:
     return bench
 
 
-def test_a_classic_group_is_read_back_with_what_its_members_own() -> None:
+def test_classic_group_is_decoded_with_its_members_partitions() -> None:
     bench = ConsumerBench()
     member = Classic(bench)
     classic_group(bench, member)
@@ -86,7 +86,7 @@ def test_a_classic_group_is_read_back_with_what_its_members_own() -> None:
     ]
 
 
-def test_a_consumer_group_is_read_back_with_its_epoch_and_assignments() -> None:
+def test_consumer_group_is_decoded_with_epoch_and_assignments() -> None:
     bench = ConsumerBench()
     bench.join("a", instanceId="i")
     bench.commit("a", 2)
@@ -103,8 +103,8 @@ def test_a_consumer_group_is_read_back_with_its_epoch_and_assignments() -> None:
     assert others == [6, 7], "the target assignment"
 
 
-def test_a_member_that_is_no_classic_one_as_kafka_4_3_1_wrote_it() -> None:
-    """Without the last field, a null structure, Kafka would take it for a classic one."""
+def test_non_classic_member_as_written_by_kafka_4_3_1() -> None:
+    """Without the last field, a null structure, Kafka would read a classic member."""
     said = ConsumerMemberMetadata(None, None, "tester", "/127.0.0.1", ["trodden"], 60_000, None)
     row = group_rows.encode(ConsumerGroupMemberMetadataWritten("g", "m1", said))
     written = "0000 00 00 07746573746572 0b2f3132372e302e302e31 02 0874726f6464656e 01 0000ea60 00"
@@ -112,7 +112,7 @@ def test_a_member_that_is_no_classic_one_as_kafka_4_3_1_wrote_it() -> None:
 
 
 def streams_life() -> StreamsBench:
-    """A streams group with every kind of topic, copies and endpoints; then it goes."""
+    """A streams group with all kinds of topics, standbys and endpoints that is deleted."""
     bench = StreamsBench(given={"group.streams.num.standby.replicas": "1"})
     runs = COUNTING | {"subtopologies": [*COUNTING["subtopologies"], JOINED]}
     said = {"rackId": "r", "userEndpoint": {"host": "h", "port": 40_000}}
@@ -140,7 +140,7 @@ JOINED = part(
 
 
 def share_life() -> ShareBench:
-    """A share group whose states begin, are there and go; then it goes."""
+    """A share group whose states are initialized and deleted, and that is deleted."""
     bench = ShareBench()
     bench.beat("a", 0, "bar", "foo", rack="r")
     assert set(bench.told(bench.later("a", 2))) == {"bar", "foo"}
@@ -152,7 +152,7 @@ def share_life() -> ShareBench:
     return bench
 
 
-def test_a_share_group_is_read_back() -> None:
+def test_share_group_is_decoded() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "bar", rack="r")
     bench.later("a", 2)
@@ -165,8 +165,8 @@ def test_a_share_group_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("topic", ["foo", REPARTITION])
-def test_the_history_knows_which_thread_of_a_streams_group_has_moved_an_offset(topic: str) -> None:
-    """A member of a streams group has tasks; the topology says which topics they read."""
+def test_history_shows_which_streams_member_has_moved_an_offset(topic: str) -> None:
+    """The member has tasks; the topology has their topics."""
     bench = StreamsBench()
     bench.join("a", COUNTING)
     bench.later("a", 2)
@@ -185,7 +185,7 @@ def test_the_history_knows_which_thread_of_a_streams_group_has_moved_an_offset(t
     assert ["of whom none has the partition" in each.by for each in moves] == [True, True]
 
 
-def test_a_group_that_goes_leaves_nothing_behind() -> None:
+def test_deleted_group_leaves_no_rows() -> None:
     bench = life()
     assert {key[1] for key, _ in rows_of(bench)} == {1, 2, 3, 4, 5, 6, 7, 8, 16}
     assert left(bench) == {}
@@ -204,11 +204,11 @@ OFFSETS = (
     "0003 0000000000000005 00000002 0001 6d 0000000000000007",
     "0004 0000000000000005 00000002 02 6d 0000000000000007 00",
 )
-"""A commit in each version that Kafka has written."""
+"""Commits in each version that Kafka has written."""
 
 
 def older_rows() -> list[Row]:
-    """Offsets and classic groups in every version of their keys and values."""
+    """Return offsets and classic groups in all versions of keys and values."""
     first, later = (bytes.fromhex(f"000{kind} 0001 67 0001 74 00000001") for kind in (0, 1))
     offsets = [(later, bytes.fromhex(value)) for value in OFFSETS]
     offsets.append((first, bytes.fromhex(OFFSETS[0])))
@@ -217,7 +217,7 @@ def older_rows() -> list[Row]:
 
 
 def assert_is_read_as_by_kafka(row: Row, read: Read) -> None:
-    """Our reader finds in a row of an offset or a classic group what Kafka does."""
+    """Check that our decoder reads the same as Kafka."""
     said, value = group_records.decode(*row), read.value
     assert value is not None
     if isinstance(said, ClassicRow):
@@ -237,7 +237,7 @@ def assert_is_read_as_by_kafka(row: Row, read: Read) -> None:
 
 
 @pytest.mark.compares
-def test_kafkas_own_classes_read_each_row_and_write_the_same_bytes() -> None:
+def test_kafkas_classes_read_each_row_and_write_the_same_bytes() -> None:
     rows = [*rows_of(life()), *rows_of(streams_life()), *rows_of(share_life())]
     older = older_rows()
     told = golden(

@@ -1,4 +1,4 @@
-"""Producer id blocks by conditional write; numbers are those of the worked examples."""
+"""Producer id blocks in ZooKeeper; numbers are those of the worked examples."""
 
 import pytest
 from hypothesis import Phase, find, given, settings
@@ -29,7 +29,7 @@ SEED = '{"version":1,"broker":35,"block_start":"4000","block_end":"4999"}'
 
 
 class Store:
-    """The document at its path, as a broker at peace with everyone finds it."""
+    """The document at its path, without concurrent writers."""
 
     def __init__(self, stored: VersionedDocument | None = None) -> None:
         self.stored = stored or VersionedDocument()
@@ -51,7 +51,7 @@ class Store:
         return issued
 
 
-def test_example_1_two_brokers_take_blocks_of_1000_in_turn() -> None:
+def test_example_1_two_brokers_allocate_blocks_of_1000_in_turn() -> None:
     store = Store()
     brokers = [BlockAllocator(0), BlockAllocator(1)]
     first, second = ([store.next_id(b) for _ in range(BLOCK_SIZE)] for b in brokers)
@@ -59,7 +59,7 @@ def test_example_1_two_brokers_take_blocks_of_1000_in_turn() -> None:
     assert [store.next_id(broker) for broker in brokers] == [2000, 3000]
 
 
-def test_example_2_who_writes_under_an_old_version_reads_again() -> None:
+def test_example_2_broker_reads_again_after_a_version_conflict() -> None:
     stored = VersionedDocument(SEED, version=12)
     seven, eight = BlockAllocator(7), BlockAllocator(8)
     write_of_seven, write_of_eight = seven.read(stored), eight.read(stored)
@@ -81,7 +81,7 @@ def test_example_3_there_is_no_block_beyond_2_to_the_63() -> None:
     assert block_after(last, 0).last == INT64_MAX
 
 
-def test_the_document_is_the_seeds() -> None:
+def test_document_equals_the_seeds() -> None:
     assert encode(IdBlock(35, 4000, 4999)) == SEED
     assert decode(SEED) == IdBlock(35, 4000, 4999)
 
@@ -97,12 +97,12 @@ def test_the_document_is_the_seeds() -> None:
         '{"version":1,"broker":35,"block_start":"4000","block_end":"3999"}',
     ],
 )
-def test_any_other_document_is_refused(document: str) -> None:
+def test_invalid_documents_are_rejected(document: str) -> None:
     with pytest.raises(ValueError, match="no producer id block"):
         decode(document)
 
 
-def test_a_write_whose_answer_was_lost_is_found_by_reading_again() -> None:
+def test_write_without_a_response_is_found_by_reading_again() -> None:
     taker, stored = BlockAllocator(7), VersionedDocument(SEED, 12)
     write = taker.read(stored)
     assert write is not None
@@ -112,14 +112,14 @@ def test_a_write_whose_answer_was_lost_is_found_by_reading_again() -> None:
     assert taker.next_id() == 5000
 
 
-def test_a_broker_that_starts_again_does_not_take_the_block_it_had() -> None:
+def test_restarted_broker_does_not_reuse_its_block() -> None:
     store = Store()
     store.next_id(BlockAllocator(7))
     assert store.next_id(BlockAllocator(7)) == 1000
 
 
 class Race:
-    """Brokers that draw ids at once: what they read and write waits, is lost, or comes late."""
+    """Brokers that allocate concurrently: reads and writes are late or lost."""
 
     def __init__(self, is_guarded: bool = True) -> None:
         self.stored = VersionedDocument()
@@ -168,11 +168,11 @@ def ids_issued_twice(race: Race, steps: list[tuple[int, str]]) -> int:
 
 
 @given(RACES)
-def test_brokers_that_draw_at_once_never_overlap(steps: list[tuple[int, str]]) -> None:
+def test_concurrent_allocations_never_overlap(steps: list[tuple[int, str]]) -> None:
     assert ids_issued_twice(Race(), steps) == 0
 
 
-def test_without_the_version_they_do() -> None:
+def test_concurrent_allocations_overlap_without_the_version() -> None:
     steps = find(
         RACES,
         lambda steps: ids_issued_twice(Race(is_guarded=False), steps) > 0,
@@ -188,14 +188,14 @@ def drawing(brokers: tuple[int, ...] = (0, 1)) -> Bench:
 
 
 def drawn(bench: Bench, broker: int, name: str | None = None) -> tuple[int, int]:
-    """Error and producer id of an InitProducerId."""
+    """Return error and producer id of an InitProducerId."""
     body = {"transactionalId": name, "transactionTimeoutMs": 1000}
     answer = bench.request("INIT_PRODUCER_ID", 4, body, broker=broker)
     return answer["errorCode"], answer["producerId"]
 
 
 def written(bench: Bench) -> list[VersionedDocument]:
-    """The documents that were written, each with the version that it was written under."""
+    """Return the written documents with the versions that they replaced."""
     records = [entry["record"] for entry in bench.records()]
     blocks = [each for each in records if each["type"] == "ProducerIdBlockWritten"]
     return [VersionedDocument(each["document"], each["version"]) for each in blocks]
@@ -211,7 +211,7 @@ def test_example_1_through_the_brokers() -> None:
     assert written(bench) == [VersionedDocument(encode(block), n) for n, block in enumerate(blocks)]
 
 
-def test_a_broker_that_starts_again_goes_on_with_its_block() -> None:
+def test_restarted_broker_continues_with_its_stored_block() -> None:
     bench = drawing()
     assert drawn(bench, 0) == (0, 0)
     bench.cell = Cell(bench.settings, bench.cell.columns())
@@ -219,7 +219,7 @@ def test_a_broker_that_starts_again_goes_on_with_its_block() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "tx"])
-def test_when_all_ids_are_used_up_every_producer_is_told(name: str | None) -> None:
+def test_all_producers_fail_when_ids_are_exhausted(name: str | None) -> None:
     bench = drawing(brokers=(1,))
     bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["tx"]})
     last = encode(IdBlock(9, INT64_MAX - BLOCK_SIZE, INT64_MAX - 1))
@@ -228,7 +228,7 @@ def test_when_all_ids_are_used_up_every_producer_is_told(name: str | None) -> No
     assert written(bench) == []
 
 
-def test_a_document_is_not_written_under_an_old_version() -> None:
+def test_document_with_an_old_version_is_not_written() -> None:
     table = Table()
     _, (first, _) = allocate_block(table, 7)
     _, (second, _) = allocate_block(table, 8)

@@ -1,8 +1,8 @@
-"""The machine of a transactional id, and the diagram of it in the docs.
+"""State machine of a transactional id, and its diagram in the docs.
 
     python tests/state/transactions/test_transactions.py
 
-draws the diagram of `docs/systems/transactions.md` again.
+updates the diagram in `docs/systems/transactions.md`.
 """
 
 import itertools
@@ -76,7 +76,7 @@ METADATA = st.builds(
 )
 
 
-def test_the_states_follow_each_other_as_in_kafka() -> None:
+def test_transitions_equal_kafkas_valid_previous_states() -> None:
     found: dict[TransactionState, set[TransactionState]] = {
         state: set() for state in TransactionState
     }
@@ -86,7 +86,7 @@ def test_the_states_follow_each_other_as_in_kafka() -> None:
     assert found == VALID_PREVIOUS
 
 
-def test_what_the_table_does_not_have_cannot_be_asked() -> None:
+def test_events_missing_in_the_table_raise() -> None:
     for state, event in itertools.product(TransactionState, TransactionEvent):
         check_asked(state, event)
 
@@ -108,7 +108,7 @@ def check_asked(state: TransactionState, event: TransactionEvent) -> None:
 
 
 @given(METADATA, st.integers(-1, 3), st.integers(-1, 3), st.booleans(), st.sampled_from([1, 2]))
-def test_an_end_of_whoever_asks_is_in_the_table_or_refused(
+def test_end_events_are_in_the_table_or_rejected(
     known: TransactionMetadata, producer_id: int, behind: int, is_commit: bool, version: int
 ) -> None:
     known.state = str(TransactionState(known.state))
@@ -123,7 +123,7 @@ def test_an_end_of_whoever_asks_is_in_the_table_or_refused(
 
 
 @given(METADATA, st.sampled_from(list(TransactionEvent)), st.integers(101, 200))
-def test_no_step_takes_an_epoch_back(
+def test_no_transition_decreases_the_epoch(
     known: TransactionMetadata, event: TransactionEvent, now: int
 ) -> None:
     if (TransactionState(known.state), event) not in TRANSITIONS:
@@ -147,7 +147,7 @@ def test_no_step_takes_an_epoch_back(
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram, one arrow for each pair of states."""
+    """Return the table as a Mermaid state diagram, one arrow for each pair of states."""
     arrows: dict[tuple[TransactionState, TransactionState], list[str]] = {}
     for (state, event), rule in TRANSITIONS.items():
         if isinstance(rule, Transition):
@@ -166,13 +166,13 @@ def diagram() -> str:
     )
 
 
-def test_the_diagram_in_the_docs_is_that_of_the_table() -> None:
+def test_diagram_in_the_docs_equals_the_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page.partition(BEGIN)[2].partition(END)[0] == diagram()
 
 
 def draw() -> None:
-    """Puts the diagram into the page."""
+    """Update the diagram in the page."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     PAGE.write_text(before + BEGIN + diagram() + END + after, encoding="utf-8")
