@@ -80,7 +80,7 @@ class Crowd:
         return json.dumps({**asked, "topics": topics, "members": members})
 
     def assign(self) -> dict[str, Any]:
-        """Return targets and member order; they are the former targets of the next assignment."""
+        """Return targets, which the members keep, and the order of members."""
         order = timeline_order(self.members, len(self.members))
         in_order: JavaMap[str, Subscriber] = JavaMap(java_hash)
         for member in order:
@@ -130,7 +130,7 @@ def _ordered(targets: dict[str, Target]) -> list[Any]:
 
 
 def _by_topic(targets: dict[str, Target]) -> list[Any]:
-    """Return sorted targets without empty topics, which the driver does not print.
+    """Return sorted targets without empty topics, as the driver prints them.
 
     `simple` has two topics of one bucket of a Java map in reverse order in about one of 4,000
     groups.

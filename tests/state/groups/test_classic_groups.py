@@ -1,4 +1,4 @@
-"""Classic groups; numbers are those of the worked examples (seed 001; KIP-134, 345, 394)."""
+"""Classic groups, with the worked examples (seed 001; KIP-134, 345, 394)."""
 
 import re
 from pathlib import Path
@@ -91,7 +91,7 @@ def test_example_6_stale_and_foreign_requests_are_rejected() -> None:
     assert bench.answer(wrong)["errorCode"] == 23
     bench.join(member)
     assert bench.state() == "CompletingRebalance"
-    assert bench.heartbeat(member, 1) == 22, "it is 2 now"
+    assert bench.heartbeat(member, 1) == 22, "the generation is 2"
     bench.new_member(client="b")
     assert bench.answer(bench.sync(member, 2))["errorCode"] == 27
     bench = GroupBench()
@@ -223,7 +223,7 @@ def test_group_with_members_cannot_be_deleted_but_an_empty_one_can() -> None:
 
 
 def test_group_deleted_with_a_pending_member_id_is_not_recreated() -> None:
-    # asked of Apache Kafka 4.3.1 (conformance scenario grp_delete_while_an_id_is_given)
+    # compared with Apache Kafka 4.3.1 (conformance scenario grp_delete_while_an_id_is_given)
     bench = GroupBench()
     before = keys(bench)
     assert bench.answer(bench.join())["errorCode"] == 79
@@ -258,7 +258,7 @@ def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
 
 
 def test_subscriptions_are_those_at_the_start_of_the_generation() -> None:
-    # asked of Apache Kafka 4.3.1 (tests/gateway/test_classic_groups_like_kafka.py)
+    # compared with Apache Kafka 4.3.1 (tests/gateway/test_classic_groups_like_kafka.py)
     bench = GroupBench()
     reads_foo, reads_bar = [("range", READS_FOO)], [("range", READS_BAR)]
     of_foo, of_bar = ({"protocols": each, "version": 3} for each in (reads_foo, reads_bar))
@@ -282,7 +282,7 @@ def test_group_with_unreadable_subscriptions_subscribes_to_any_topic(said: str) 
 
 
 def test_new_group_is_written_before_its_first_member_joins() -> None:
-    # asked of Apache Kafka 4.3.1 (tests/gateway/test_classic_groups_like_kafka.py)
+    # compared with Apache Kafka 4.3.1 (tests/gateway/test_classic_groups_like_kafka.py)
     bench = GroupBench()
     bench.join(instance="i")
     written = bench.records()[-1]["record"]

@@ -1,4 +1,4 @@
-"""Committed offsets in the table `groups`: keys, index, isolation of groups."""
+"""Committed offsets in the table `groups`: keys, index, isolation."""
 
 from hypothesis import given
 from hypothesis import strategies as st

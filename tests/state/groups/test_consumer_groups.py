@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848): epochs, assignments, reconciliation, timeouts, fencing."""
+"""Consumer groups (KIP-848): epochs, assignments, timeouts, fencing."""
 
 from collections.abc import Callable
 from random import Random
@@ -47,9 +47,9 @@ def test_partition_moves_after_its_owner_has_revoked_it() -> None:
     assert bench.state() == "Reconciling"
     first = bench.beat("a", 2)
     assert (first["memberEpoch"], bench.told(first)) == (2, {"foo": [0, 1, 2]})
-    assert bench.beat("a", 2)["assignment"] is None, "it has said nothing of what it owns"
-    assert bench.beat("a", 2, owned={"foo": ALL})["memberEpoch"] == 2, "it owns them still"
-    assert bench.beat("b", 3)["assignment"] is None, "they are not free yet"
+    assert bench.beat("a", 2)["assignment"] is None, "owned partitions not reported"
+    assert bench.beat("a", 2, owned={"foo": ALL})["memberEpoch"] == 2, "still owns them"
+    assert bench.beat("b", 3)["assignment"] is None, "not released yet"
     done = bench.beat("a", 2, owned={"foo": [0, 1, 2]})
     assert (done["memberEpoch"], done["assignment"]) == (3, None)
     got = bench.beat("b", 3)
@@ -61,7 +61,7 @@ def test_target_assignment_is_computed_at_most_once_a_second() -> None:
     bench = ConsumerBench()
     bench.join("a")
     bench.tick(999)
-    assert bench.join("b")["memberEpoch"] == 2, "the last assignment's, with nothing in it"
+    assert bench.join("b")["memberEpoch"] == 2, "epoch of the last assignment, without partitions"
     assert bench.state() == "Assigning"
     assert bench.beat("a", 2)["assignment"] is None
     bench.tick(1)
@@ -174,7 +174,7 @@ def test_example_20_invalid_member_epochs() -> None:
     bench.join("a")
     _impose(bench, 10, {"a": {"foo": [0, 1]}}, {"a": {"foo": [0, 1]}})
     assert bench.beat("a", 11)["errorCode"] == 110
-    assert bench.beat("a", 9, owned={"foo": [0]})["memberEpoch"] == 10, "its answer was lost"
+    assert bench.beat("a", 9, owned={"foo": [0]})["memberEpoch"] == 10, "lost response"
     assert bench.beat("a", 9, owned={"foo": [0, 5]})["errorCode"] == 110
     assert bench.beat("a", 9, owned={"bar": [0]})["errorCode"] == 110
     assert bench.beat("a", 9)["errorCode"] == 110
@@ -240,7 +240,7 @@ def test_unknown_members_and_a_full_group() -> None:
     bench = ConsumerBench(group_consumer_max_size=1)
     bench.join("a", instanceId="i")
     refused = bench.beat("b", 2)
-    assert refused["errorCode"] == 81, "as in Kafka the size comes first"
+    assert refused["errorCode"] == 81, "the size is checked first, as in Kafka"
     full = "The consumer group has reached its maximum capacity of 1 members."
     assert bench.join("b")["errorMessage"] == full
     bench = ConsumerBench()
@@ -295,7 +295,7 @@ def test_member_without_heartbeats_is_removed_after_its_session() -> None:
     for _ in range(9):
         bench.tick(5000)
         assert a.beat() == 0
-    assert list(bench.group().members) == ["a"], "45 s without a word of b"
+    assert list(bench.group().members) == ["a"], "45 s without a heartbeat of b"
     assert a.beat() == 0
     assert a.places() == {("foo", partition) for partition in ALL}
     assert b.beat() == 25
@@ -367,13 +367,13 @@ def test_static_member_rejoins_with_another_id() -> None:
     back = bench.join("a2", instanceId="i")
     assert (back["memberEpoch"], bench.told(back)) == (2, {"foo": ALL})
     assert list(bench.group().members) == ["a2"]
-    assert bench.group().group_epoch == 2, "nobody else has to do anything"
+    assert bench.group().group_epoch == 2, "other members need not do anything"
     assert bench.beat("a1", 2, instanceId="i")["errorCode"] == 82
     assert bench.beat("a1", 2)["errorCode"] == 25
 
 
 def test_replacing_static_member_keeps_the_partitions() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = ConsumerBench(group_consumer_assignment_interval_ms=0)
     bench.join("a", instanceId="i")
     bench.join("b")
@@ -415,7 +415,7 @@ def test_operator_removes_a_static_member() -> None:
     left = bench.request("LEAVE_GROUP", 5, {"groupId": GROUP, "members": members})
     assert [each["errorCode"] for each in left["members"]] == [0, 25, 25, 0]
     assert bench.state() == "Empty"
-    assert bench.group().group_epoch == 4, "one epoch for all who went together"
+    assert bench.group().group_epoch == 4, "one epoch for all members that left together"
 
 
 # Topics
@@ -451,7 +451,7 @@ def test_partitions_of_an_unsubscribed_topic_are_revoked_at_once() -> None:
     bench.join("a", "foo", "bar")
     answer = bench.beat("a", 2, subscribedTopicNames=["bar"])
     assert (answer["memberEpoch"], bench.told(answer)) == (2, {"bar": [0, 1, 2]})
-    assert bench.state() == "Assigning", "not a second has passed"
+    assert bench.state() == "Assigning", "less than a second has passed"
     bench.tick(1000)
     assert bench.beat("a", 2, owned={"bar": [0, 1, 2]})["memberEpoch"] == 3
 
@@ -500,7 +500,7 @@ def test_first_configured_assignor_is_the_default() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_partition_has_two_owners_and_all_are_assigned_in_the_end(seed: int) -> None:
-    """Members join, leave, stop and change subscriptions; checks run after each event."""
+    """Members join, leave, stop and change subscriptions at random."""
     chance = Random(seed)
     bench = ConsumerBench(group_consumer_assignment_interval_ms=chance.choice([0, 1000]))
     topics = [["foo"], ["bar"], ["foo", "bar"]] if seed % 2 else [["foo", "bar"]]

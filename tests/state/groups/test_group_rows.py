@@ -1,4 +1,4 @@
-"""Group rows of `offsets.<cluster>`, read by Kafka's classes and our decoder."""
+"""Group rows of `offsets.<cluster>`, read by Kafka's classes and ours."""
 
 import re
 from typing import Any
@@ -54,7 +54,7 @@ def left(bench: Bench) -> dict[bytes, bytes]:
 
 
 def life() -> ConsumerBench:
-    """A group with all kinds of members and records that becomes classic and is deleted."""
+    """Run a group with all kinds of members and records until its deletion."""
     bench = ConsumerBench()
     said: dict[str, Any] = {"rackId": "r", "serverAssignor": "range", "subscribedTopicRegex": "b.*"}
     bench.join("a", "foo", instanceId="i", **said)
@@ -104,7 +104,7 @@ def test_consumer_group_is_decoded_with_epoch_and_assignments() -> None:
 
 
 def test_non_classic_member_as_written_by_kafka_4_3_1() -> None:
-    """Without the last field, a null structure, Kafka would read a classic member."""
+    """Without the null structure, Kafka would read a classic member."""
     said = ConsumerMemberMetadata(None, None, "tester", "/127.0.0.1", ["trodden"], 60_000, None)
     row = group_rows.encode(ConsumerGroupMemberMetadataWritten("g", "m1", said))
     written = "0000 00 00 07746573746572 0b2f3132372e302e302e31 02 0874726f6464656e 01 0000ea60 00"
@@ -112,7 +112,7 @@ def test_non_classic_member_as_written_by_kafka_4_3_1() -> None:
 
 
 def streams_life() -> StreamsBench:
-    """A streams group with all kinds of topics, standbys and endpoints that is deleted."""
+    """Run a streams group with all kinds of topics until its deletion."""
     bench = StreamsBench(given={"group.streams.num.standby.replicas": "1"})
     runs = COUNTING | {"subtopologies": [*COUNTING["subtopologies"], JOINED]}
     said = {"rackId": "r", "userEndpoint": {"host": "h", "port": 40_000}}
@@ -140,7 +140,7 @@ JOINED = part(
 
 
 def share_life() -> ShareBench:
-    """A share group whose states are initialized and deleted, and that is deleted."""
+    """Run a share group with states until its deletion."""
     bench = ShareBench()
     bench.beat("a", 0, "bar", "foo", rack="r")
     assert set(bench.told(bench.later("a", 2))) == {"bar", "foo"}
@@ -257,7 +257,7 @@ def test_kafkas_classes_read_each_row_and_write_the_same_bytes() -> None:
     assert (member["userEndpoint"]["port"], len(member["clientTags"])) == (40_000, 2)
     deleting = [value["deletingTopics"] for _, value in said if "deletingTopics" in value]
     names = [topic["topicName"] for each in deleting for topic in each]
-    assert names == ["bar", "foo"], "the one by a request, the other with its group"
+    assert names == ["bar", "foo"], "one by a request, the other with its group"
     assert first["ShareGroupCurrentMemberAssignmentKey"]["memberEpoch"] == 2
     parts = first["StreamsGroupTopologyKey"]["subtopologies"]
     assert parts[2]["copartitionGroups"][0]["repartitionSourceTopics"] == [0]

@@ -17,7 +17,7 @@ ALL = list(range(6))
 
 
 def mixed(**settings: Any) -> tuple[ConsumerBench, Classic, Consumer]:
-    """A classic member that had all partitions, and a consumer that has just joined."""
+    """A classic member with all partitions, and a new consumer."""
     bench = ConsumerBench(**settings)
     classic, consumer = Classic(bench), Consumer(bench, "new")
     classic_group(bench, classic)
@@ -26,7 +26,7 @@ def mixed(**settings: Any) -> tuple[ConsumerBench, Classic, Consumer]:
 
 
 def rounds(bench: ConsumerBench, *members: Classic | Consumer, count: int = 8) -> None:
-    """Send heartbeats every 1.1 s; no two members ever have the same partition."""
+    """Send heartbeats every 1.1 s, and check that partitions have one owner."""
     for _ in range(count):
         bench.tick(1_100)
         for each in members:
@@ -55,13 +55,13 @@ def test_first_consumer_converts_a_classic_group() -> None:
     bench, member, consumer = mixed()
     assert listed(bench) == ("consumer", "Reconciling")
     described = bench.describe()
-    assert (described["groupEpoch"], described["assignmentEpoch"]) == (2, 2), "generation 1, and 1"
+    assert (described["groupEpoch"], described["assignmentEpoch"]) == (2, 2), "generation 1 plus 1"
     types = {each["memberId"]: each["memberType"] for each in described["members"]}
     assert types == {member.member: 0, "new": 1}
     assert bench.group().members[member.member].assigned == {
         bench.ids["foo"]: dict.fromkeys(ALL, 1)
     }
-    assert (consumer.epoch, consumer.owned) == (2, {}), "the other has not given anything back"
+    assert (consumer.epoch, consumer.owned) == (2, {}), "the other member has not revoked anything"
 
 
 def test_members_of_both_protocols_share_the_partitions() -> None:
@@ -69,7 +69,7 @@ def test_members_of_both_protocols_share_the_partitions() -> None:
     assert member.heartbeat() == 27
     assert (member.join(), member.generation, member.sync()) == (0, 1, 0)
     assert member.owned == {"foo": [0, 1, 2]}
-    assert member.heartbeat() == 27, "it has to say that it has given the others back"
+    assert member.heartbeat() == 27, "must report the revocation of the others"
     assert (member.join(), member.generation, member.sync()) == (0, 2, 0)
     assert member.heartbeat() == 0
     consumer.beat()
@@ -81,7 +81,7 @@ def test_members_of_both_protocols_share_the_partitions() -> None:
 
 
 def test_classic_member_that_must_revoke_is_told_to_rejoin() -> None:
-    """It has unsubscribed a topic: its epoch is current, but it still owns partitions."""
+    """It has unsubscribed a topic and still owns its partitions."""
     bench, member, consumer = mixed(group_consumer_assignment_interval_ms=15_000)
     rounds(bench, member, consumer, count=4)
     member.topics, had = ["bar"], member.owned
@@ -98,7 +98,7 @@ def test_classic_member_is_told_to_rejoin_when_partitions_are_free() -> None:
     consumer.beat()
     bench.tick(1_000)
     assert member.beat() == 0
-    assert (member.owned, member.heartbeat()) == ({}, 0), "nothing is free yet"
+    assert (member.owned, member.heartbeat()) == ({}, 0), "no partition is released yet"
     consumer.beat()
     assert member.heartbeat() == 0
     consumer.beat()
@@ -160,7 +160,7 @@ def test_group_with_an_unreadable_assignment_stays_classic(
 
 
 def test_group_in_its_initial_delay_cannot_be_converted_but_joins_are_rejected() -> None:
-    """A bug of Kafka 4.3.1: it reads the protocol of a group that has none yet."""
+    """A bug of Kafka 4.3.1: it reads the protocol of a group without one."""
     bench = ConsumerBench()
     member = Classic(bench)
     member.join()
@@ -252,7 +252,7 @@ def test_last_static_consumer_rejoins_with_the_classic_protocol() -> None:
     assert (back[0].join(), back[0].sync(), back[0].owned) == (0, 0, first.owned)
     assert listed(bench) == ("consumer", "Stable")
     assert (back[1].join(), back[1].heartbeat()) == (0, 0)
-    assert listed(bench) == ("classic", "Stable"), "nothing has changed, nobody has to join again"
+    assert listed(bench) == ("classic", "Stable"), "nothing has changed, so no member must rejoin"
     assert (back[1].sync(), back[1].owned) == (0, second.owned)
     assert second.beat() == 69
 
@@ -264,7 +264,7 @@ def test_static_member_changes_its_protocol() -> None:
     bench.tick(1_000)
     member.beat()
     again = Consumer(bench, "b", instanceId="i")
-    assert again.beat() == 0, "a classic one need not have left"
+    assert again.beat() == 0, "a classic member need not have left"
     assert member.heartbeat() == 82
     assert [bench.group().members[each].uses_classic_protocol for each in ("a", "b")] == [
         False,
@@ -273,7 +273,7 @@ def test_static_member_changes_its_protocol() -> None:
 
 
 def test_static_member_changes_its_protocol_and_converts_the_group() -> None:
-    """The timer of its former id is gone: the bench checks that timers have owners."""
+    """The bench checks that the timer of its former id is gone."""
     bench = ConsumerBench()
     member = Classic(bench, groupInstanceId="i")
     joins = send_join(bench, member)
@@ -293,21 +293,21 @@ def test_invalid_requests_of_classic_members() -> None:
     bench, member, _consumer = mixed()
     stranger = Classic(bench)
     stranger.member, stranger.generation = "new", 2
-    assert (stranger.heartbeat(), stranger.sync()) == (25, 25), "the other's own protocol"
+    assert (stranger.heartbeat(), stranger.sync()) == (25, 25), "the protocol of the other member"
     stranger.member = "nobody"
     assert (stranger.heartbeat(), stranger.sync()) == (25, 25)
-    assert member.sync() == 27, "a target waits for it"
+    assert member.sync() == 27, "it has a target"
     assert member.sync(generationId=5) == 22
     assert member.join() == 0
     assert member.sync(protocolName="sticky") == 23
     assert member.sync(protocolType="connect") == 23
     assert member.join(protocolType="connect") == 23
     other = Classic(bench)
-    assert other.join(protocols=[{"name": "sticky", "metadata": ""}]) == 23, "nobody else has it"
+    assert other.join(protocols=[{"name": "sticky", "metadata": ""}]) == 23, "it has no other owner"
     assert other.join(memberId="x", protocols=[{"name": "range", "metadata": "AA=="}]) == -1
     assert other.join(memberId="x", groupInstanceId="i") == 25
     assert other.join() == 79
-    assert other.heartbeat() == 25, "its id is nobody's yet"
+    assert other.heartbeat() == 25, "the id is not a member yet"
 
 
 def test_full_group_rejects_members() -> None:
@@ -351,7 +351,7 @@ def test_member_must_rejoin_within_its_rebalance_timeout() -> None:
     bench, member, _consumer = mixed()
     assert member.heartbeat() == 27
     bench.tick(15_000)
-    assert member.heartbeat() == 27, "that does not begin it anew"
+    assert member.heartbeat() == 27, "does not restart the timeout"
     bench.tick(4_999)
     assert member.heartbeat() == 27
     bench.tick(1)

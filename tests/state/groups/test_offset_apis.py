@@ -18,7 +18,7 @@ MISSING = (-1, -1, "", 0)
 
 
 class Groups:
-    """A broker with a topic `a` that coordinates every group, with request helpers."""
+    """A broker with a topic `a` that coordinates every group."""
 
     def __init__(self, partitions: int = 2, **settings: Any) -> None:
         self.bench = Bench(
@@ -48,7 +48,7 @@ class Groups:
     def commit(
         self, *offsets: tuple[Any, ...], topic: str = "a", version: int = 8, **fields: Any
     ) -> dict[int, int]:
-        """Commit (partition, offset, metadata) of a topic; return errors by partition."""
+        """Commit (partition, offset, metadata); return errors by partition."""
         named = {"topicId": topic} if version >= 10 else {"name": topic}
         wanted = {**named, "partitions": [partition(*offset) for offset in offsets]}
         answered = self.send([wanted], version=version, **fields)
@@ -117,7 +117,7 @@ def test_example_11_off_metadata_too_large() -> None:
 
 
 def test_first_commit_that_stores_nothing_creates_a_group_without_records() -> None:
-    """List and describe requests do not return it. A deletion or restart removes it."""
+    """List and describe requests omit it, and a restart removes it."""
     groups = Groups()
     bench, hidden = groups.bench, {"groups": ["g"]}
 
@@ -242,9 +242,9 @@ def test_rejected_partitions_come_first_and_topics_are_merged() -> None:
         (t["name"], [(p["partitionIndex"], p["errorCode"]) for p in t["partitions"]])
         for t in answered
     ] == [("a", [(7, 3), (0, 0), (1, 0), (0, 0)]), ("none", [(0, 3)])]
-    assert groups.offsets(0) == [(3, -1, "", 0)], "the last of a request counts"
+    assert groups.offsets(0) == [(3, -1, "", 0)], "the last duplicate of a request counts"
     twice = [{"name": "a", "partitions": [partition(n, 1)]} for n in (0, 1)]
-    assert len(groups.send(twice)) == 2, "without a refusal a topic named twice stays so"
+    assert len(groups.send(twice)) == 2, "duplicate topics stay separate without errors"
 
 
 def test_commit_without_partitions_creates_no_group() -> None:
@@ -394,7 +394,7 @@ def test_deleting_a_topic_writes_tombstones_of_its_offsets() -> None:
     assert [t["name"] for t in groups.fetch(None)["topics"]] == ["b"]
     assert groups.fetch(None, "h")["topics"] == []
     again = {"generationIdOrMemberEpoch": 1, "version": 9, "topic": "b", "group": "h"}
-    assert groups.commit((0, 1), **again) == {0: 25}, "the group is still there"
+    assert groups.commit((0, 1), **again) == {0: 25}, "the group still exists"
 
 
 def test_offsets_are_kept_between_micro_batches() -> None:

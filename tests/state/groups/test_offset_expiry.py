@@ -96,7 +96,7 @@ def test_example_13_offsets_of_subscribed_topics_stay_and_others_expire_by_commi
     bench.sync(member["memberId"], 2, {member["memberId"]: "QQ=="})
     commit(bench, "second", 0, **{**member, "generationIdOrMemberEpoch": 2})
     bench.after(MINUTE)
-    assert tombstones(bench)[2:] == ["first-0", "second-0"], "each by its own commit"
+    assert tombstones(bench)[2:] == ["first-0", "second-0"], "each by its own commit time"
     assert kept(bench) == set()
     assert bench.leave(member["memberId"]) == [0]
     bench.after(500)

@@ -1,4 +1,4 @@
-"""OffsetFetch at a broker that is not the coordinator (seed 003, example 17).
+"""OffsetFetch at other brokers than the coordinator (seed 003).
 
 Today the broker returns 16 NOT_COORDINATOR and the client looks up the coordinator. With
 `brokertwin.forward.offset.fetch` the broker forwards the request, as Kafka 0.8.1 intended. Clients
@@ -24,7 +24,7 @@ ALICE, ADMIN = "User:alice", "User:ANONYMOUS"
 
 
 class Committed(Bench):
-    """Three brokers and topics `a` and `b`; all groups but the last have committed."""
+    """Three brokers, topics `a` and `b`; all groups but the last have offsets."""
 
     def __init__(self, is_forwarded: bool = True, **settings: Any) -> None:
         super().__init__(

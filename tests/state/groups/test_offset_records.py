@@ -161,7 +161,7 @@ def offsets_topic(bootstrap: str, group: str, count: int) -> list[tuple[bytes, b
 
 
 def commit(admin: Any, group: str, offsets: dict[Any, Any]) -> None:
-    """Commit once the broker has created `__consumer_offsets` and coordinates the group."""
+    """Commit when the broker coordinates the group."""
     from kafka.errors import CoordinatorNotAvailableError, NoError, NotCoordinatorError
 
     end = time.monotonic() + PATIENCE_S

@@ -28,7 +28,7 @@ STORAGES = ("kafka", "zookeeper")
 
 
 class Store(Bench):
-    """Three brokers and topic `a` with two partitions; offsets are in `storage`."""
+    """Three brokers, topic `a` with two partitions, offsets in `storage`."""
 
     def __init__(self, storage: str, **more: Any) -> None:
         super().__init__(BROKERS, brokertwin_offset_storage=storage, **more)
@@ -83,7 +83,7 @@ class Store(Bench):
         return groups.find_stored(self.cell.tables.groups, CONTROLLER, "g") is not None
 
     def offset(self, broker: int, partition: int = 0, **more: Any) -> Any:
-        """Return a fetched offset, or the group's error as a negative number below -1."""
+        """Return a fetched offset, or the group's error below -1."""
         asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [partition]}]}
         answer = self.request("OFFSET_FETCH", 8, {"groups": [asked]}, broker=broker, **more)
         if answer is None:
@@ -109,7 +109,7 @@ def test_any_broker_reads_and_writes_offsets_in_zookeeper() -> None:
 
 @pytest.mark.parametrize(("storage", "told"), [("kafka", 22), ("zookeeper", 0)])
 def test_zookeeper_accepts_a_zombies_commit(storage: str, told: int) -> None:
-    """The coordinator checks generations; ZooKeeper does not, so an offset goes back."""
+    """ZooKeeper does not check generations, so the offset decreases."""
     store = Store(storage)
     assert store.commit(store.coordinator, 10) == 0
     zombie = {"memberId": "gone", "generationIdOrMemberEpoch": 3}
@@ -119,7 +119,7 @@ def test_zookeeper_accepts_a_zombies_commit(storage: str, told: int) -> None:
 
 @pytest.mark.parametrize(("storage", "told"), [("kafka", -114), ("zookeeper", 5)])
 def test_offsets_in_zookeeper_need_no_loading(storage: str, told: int) -> None:
-    """A new coordinator must read its partition: 14 COORDINATOR_LOAD_IN_PROGRESS; see seed 003."""
+    """A new coordinator loads first: 14 COORDINATOR_LOAD_IN_PROGRESS."""
     store = Store(
         storage,
         offsets_topic_num_partitions=1,
@@ -217,7 +217,7 @@ STEPS = st.one_of(
 @given(st.lists(STEPS, max_size=14))
 @settings(max_examples=examples(30), deadline=None)
 def test_both_stores_have_the_same_offsets_in_any_history(steps: list[tuple[Any, ...]]) -> None:
-    """Errors differ only for a group without offsets: without a node it does not exist."""
+    """Only in ZooKeeper, a group without offsets does not exist."""
     more: dict[str, Any] = {"offsets_retention_minutes": 5, "brokertwin_null_commit_deletes": True}
     stores = [Store(storage, **more) for storage in STORAGES]
     for store in stores:

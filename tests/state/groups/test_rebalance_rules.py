@@ -1,4 +1,4 @@
-"""Rebalance rules beyond the worked examples: votes, timeouts, leaders, responses."""
+"""Rebalance rules beyond the worked examples."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def statics(bench: GroupBench, *instances: str, **options: Any) -> list[str]:
     ],
 )
 def test_protocol_with_the_most_votes_wins(votes: list[str], chosen: str) -> None:
-    # asked of Apache Kafka 4.3.1; with as many votes the first one in hash order wins
+    # compared with Apache Kafka 4.3.1; with as many votes the first one in hash order wins
     bench = GroupBench()
     joins = [bench.new_member(protocols=[(name, "") for name in vote.split()])[1] for vote in votes]
     bench.after(2 * DELAY)
@@ -157,7 +157,7 @@ def test_pending_join_of_a_leaving_member_gets_unknown_member_id() -> None:
 
 @pytest.mark.parametrize(("kind", "error"), [("consumer", 79), ("connect", 23)])
 def test_rebalance_without_members_accepts_any_protocol_of_its_type(kind: str, error: int) -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = GroupBench()
     (leader,) = bench.stable("a")
     assert bench.answer(bench.join(client="b"))["errorCode"] == 79
@@ -274,7 +274,7 @@ def test_offsets_rejected_by_offset_delete_stay_committed() -> None:
 
 
 def test_topic_rejected_by_offset_delete_is_in_the_response_without_partitions() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = GroupBench()
     (member,) = bench.stable("a")
     assert bench.commit(member, 1) == 0
@@ -299,7 +299,7 @@ def test_topic_rejected_by_offset_delete_is_in_the_response_without_partitions()
 
 
 def test_pending_member_id_is_not_valid_for_a_static_member() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = GroupBench()
     given = bench.answer(bench.join())
     assert given["errorCode"] == 79

@@ -58,13 +58,13 @@ def test_expressions_are_resolved_at_most_every_ten_seconds() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     join(bench, "b", "b.*")
-    assert found(bench) == {"f.*": ["foo"]}, "the second one waits"
+    assert found(bench) == {"f.*": ["foo"]}, "the second expression is unresolved"
     bench.tick(10_000)
     bench.beat("a", 1)
     assert found(bench) == {"f.*": ["foo"]}
     bench.tick(1)
     bench.beat("a", 2)
-    assert found(bench) == {"f.*": ["foo"], "b.*": ["bar"]}, "by anybody's heartbeat"
+    assert found(bench) == {"f.*": ["foo"], "b.*": ["bar"]}, "by the heartbeat of any member"
 
 
 def test_created_topic_is_found() -> None:
@@ -79,7 +79,7 @@ def test_created_topic_is_found() -> None:
     before = bench.group().resolved
     bench.tick(10_001)
     bench.beat("a", 3)
-    assert bench.group().resolved == before, "nothing is new, and nothing is written"
+    assert bench.group().resolved == before, "nothing new, so nothing is written"
 
 
 def test_deleted_topic_is_no_longer_assigned() -> None:
@@ -111,7 +111,7 @@ def test_last_member_of_an_expression_removes_it() -> None:
     bench.beat("a", 1)
     answer = bench.beat("a", 2, subscribedTopicRegex="")
     assert (found(bench), bench.group().regex_subscribers) == ({}, {})
-    assert bench.told(answer) == {}, "it gives all back"
+    assert bench.told(answer) == {}, "it revokes all"
     bench.beat("a", answer["memberEpoch"], subscribedTopicRegex="b.*", topicPartitions=[])
     assert found(bench) == {"b.*": ["bar"]}
     bench.beat("a", -1)
@@ -144,9 +144,9 @@ def test_invalid_expression_changes_nothing() -> None:
     assert bench.group() == before
     bench.beat("a", -2, instanceId="i")
     assert join(bench, "b", "(", instanceId="i")["errorCode"] == 128
-    assert list(bench.group().members) == ["a"], "nor does it take a static member's place"
+    assert list(bench.group().members) == ["a"], "and no static member is replaced"
     bench.tick(46_000)
-    assert bench.group().members == {}, "whose session ends as it would have"
+    assert bench.group().members == {}, "whose session timeout is unchanged"
 
 
 def test_only_topics_that_the_member_may_describe_are_found() -> None:

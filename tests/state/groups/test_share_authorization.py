@@ -11,7 +11,7 @@ TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED = 29, 30, 31
 
 
 class GuardedShares(Guarded, ShareBench):
-    """Alice has only the permissions granted by `let`; the group has offsets of two topics."""
+    """Alice has only the permissions granted by `let`."""
 
     def __init__(self) -> None:
         super().__init__(authorizer_class_name=CLASS_NAME, super_users=ADMIN)

@@ -176,7 +176,7 @@ def test_share_groups_need_the_feature() -> None:
 
 
 def test_member_gets_a_response_while_the_state_topic_cannot_be_created() -> None:
-    """Two replicas are required, but only one broker is alive. A heartbeat retries it."""
+    """Two replicas are required, but only one broker is alive."""
     factor = {"share.coordinator.state.topic.replication.factor": "2"}
     bench = ShareBench(brokers=(1, 2), given=factor)
     replicas = Replicas((1,), bench)

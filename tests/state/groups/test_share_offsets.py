@@ -100,7 +100,7 @@ def test_alter_with_a_topic_without_partitions_creates_the_group(offsets: Any) -
 def test_states_that_cannot_be_deleted_are_deleted_by_the_next_request(
     partition: int | None,
 ) -> None:
-    """A negative partition, or a topic without existing partitions beside a valid one."""
+    """A negative partition, or a topic with only unknown partitions."""
     bench = left()
     alter(bench, "bar", (0, 5), group="new")
     alter(bench, "foo", *([] if partition is None else [(partition, 0)]), group="new")
@@ -137,7 +137,7 @@ def test_missing_partitions_have_errors() -> None:
 
 
 def test_requests_that_kafka_cannot_send_are_a_server_error() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = left()
     alter(bench, "bar", (0, 3))
     answer = alter(bench, "bar", (0, 1), (-1, 1))
@@ -159,7 +159,7 @@ def test_requests_that_kafka_cannot_send_are_a_server_error() -> None:
 
 
 def test_duplicate_topics_are_in_the_response_once() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = left()
 
     def both(name: str) -> Any:
@@ -191,7 +191,7 @@ def test_only_the_given_topics_are_deleted() -> None:
 
 
 def test_failed_deletion_can_be_repeated() -> None:
-    """If a share coordinator does not respond, the topic's deletion stays pending."""
+    """Without a response of a share coordinator, the deletion is pending."""
     bench = left()
     group = groups.change_stored(bench.cell.tables.groups, 1, GROUP, ShareGroup)
     group.deleting, group.initialized = {bench.ids["bar"]: "bar"}, {}
@@ -247,7 +247,7 @@ def test_share_offsets_need_the_feature() -> None:
 
 
 def test_share_coordinators_are_called_one_after_the_other() -> None:
-    """States of ten partitions are on three brokers; all of them are initialized."""
+    """States of ten partitions are initialized on three brokers."""
     bench = Bench((1, 2, 3), offsets_topic_num_partitions=1)
     bench.topic("many", 10)
     bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
@@ -268,7 +268,7 @@ def test_share_coordinators_are_called_one_after_the_other() -> None:
 
 
 def test_other_brokers_describe_named_partitions() -> None:
-    """Kafka calls the group coordinator for all partitions, else share coordinators."""
+    """Kafka needs the group coordinator only for all partitions."""
     bench = ShareBench(brokers=(1, 2, 3))
     for _ in range(2):
         alter(bench, "bar", (0, 3))

@@ -44,14 +44,14 @@ def test_first_member_has_all_tasks() -> None:
 def test_group_waits_for_more_members_in_the_initial_delay() -> None:
     bench = StreamsBench(delay_ms=3_000)
     assert (codes(bench.join("a")), codes(bench.join("b"))) == ([5], [5])
-    assert codes(bench.beat("a", 1)) == [5], "which also lets the delay know the topics"
+    assert codes(bench.beat("a", 1)) == [5], "the topology is then known at the end of the delay"
     bench.tick(3_000)
     told = [bench.beat(name, 1) for name in ("a", "b")]
     assert [len(tasks(each["activeTasks"])) for each in told] == [2, 2]
 
 
 def test_no_assignment_after_the_delay_without_another_heartbeat() -> None:
-    """As in Kafka, the topology configured by the first heartbeat is lost with it."""
+    """As in Kafka, the first heartbeat's configured topology is lost."""
     bench = StreamsBench(delay_ms=3_000)
     bench.join("a")
     bench.tick(3_000)
@@ -67,8 +67,8 @@ def test_task_is_revoked_before_it_is_reassigned() -> None:
     asked = bench.beat("a", 2)
     kept = tasks(asked["activeTasks"])
     assert (asked["memberEpoch"], len(kept)) == (2, 2)
-    assert tasks(bench.beat("b", 3)["activeTasks"]) == [], "a has not given them back yet"
-    assert bench.beat("a", 2, **has(ALL))["memberEpoch"] == 2, "nor now"
+    assert tasks(bench.beat("b", 3)["activeTasks"]) == [], "a has not revoked them yet"
+    assert bench.beat("a", 2, **has(ALL))["memberEpoch"] == 2, "still not"
     assert bench.beat("a", 2, **has(kept))["memberEpoch"] == 3
     given = tasks(bench.beat("b", 3)["activeTasks"])
     assert sorted(kept + given) == ALL
@@ -144,7 +144,7 @@ def test_failed_topic_is_not_requested_again_at_once() -> None:
     assert "Creation failed" in bench.beat("a", 2)["status"][0]["statusDetail"]
     bench.now += 1
     assert "Creation failed" not in bench.beat("a", 2)["status"][0]["statusDetail"]
-    assert "Creation failed" in bench.beat("a", 2)["status"][0]["statusDetail"], "tried again"
+    assert "Creation failed" in bench.beat("a", 2)["status"][0]["statusDetail"], "retried"
 
 
 def test_created_grown_and_deleted_topics_are_detected() -> None:
@@ -293,7 +293,7 @@ def test_offsets_are_committed_in_the_epoch_of_the_task() -> None:
     kept = tasks(bench.beat("a", 2)["activeTasks"])
     mine = [int(each[-1]) for each in kept]
     given = [each for each in range(4) if each not in mine]
-    assert commit(bench, "a", 2, 0, 1, 2, 3) == 0, "what it is to give back, too"
+    assert commit(bench, "a", 2, 0, 1, 2, 3) == 0, "including tasks to revoke"
     bench.beat("a", 2, **has(kept))
     bench.beat("b", 3)
     assert [commit(bench, "a", epoch, *mine) for epoch in (3, 2)] == [0, 0]

@@ -32,7 +32,7 @@ def test_join_that_fails_in_kafka_has_bumped_the_endpoint_epoch() -> None:
 
 
 def test_former_endpoint_is_sent_once_more_after_a_change() -> None:
-    """Kafka caches the published endpoint until a record of the member is written."""
+    """Kafka caches the endpoint until a record of the member is written."""
     bench = StreamsBench()
     bench.join("a", **HERE)
     assert endpoints(bench.beat("a", 2, endpointInformationEpoch=-1)) == ["ha"]
@@ -63,7 +63,7 @@ def test_topics_are_configured_again_below_the_epoch_of_a_failed_heartbeat() -> 
     assert bench.join("b", runs, **HERE)["errorCode"] == Error.UNKNOWN_SERVER_ERROR
     assert bench.beat("a", -1)["errorCode"] == 0
     bench.now += 1_000
-    assert bench.join("c", runs)["memberEpoch"] == 4, "with what the group knew of topics before"
+    assert bench.join("c", runs)["memberEpoch"] == 4, "with the former topology"
     assert bench.later("c", 4)["memberEpoch"] == 4
     assert bench.join("b", runs, **HERE)["errorCode"] == Error.UNKNOWN_SERVER_ERROR
     assert bench.later("c", 4)["memberEpoch"] == 5
@@ -91,7 +91,7 @@ def test_topology_of_a_rejected_heartbeat_is_visible_with_the_next_record() -> N
 
 
 def test_process_releases_a_standby_although_another_member_has_it() -> None:
-    """Kafka notes processes, not members. This happens if a member changes its process."""
+    """Kafka notes processes, and a member may change its process."""
     group, has = StreamsGroup("g"), MemberTasks(standby={"0": [0]})
     one, other = (StreamsMember(name, process_id="p", assigned=has) for name in "ab")
 
@@ -105,7 +105,7 @@ def test_process_releases_a_standby_although_another_member_has_it() -> None:
     assert not holds()
     assert TaskOwners(group).copy_test("q")("0", 0)
     group.put(one)
-    assert holds(), "whoever is written again is noted again"
+    assert holds(), "a written member is noted again"
 
 
 def test_duplicate_tags_are_rejected_after_the_member_is_validated() -> None:

@@ -66,7 +66,7 @@ NAMES = ["a", "foo", "foo-bar", "bar", "A", "_", "1", "b.a", "FOO", "aab", "-", 
 
 @pytest.mark.compares
 def test_expressions_are_valid_and_match_like_in_kafkas_library() -> None:
-    """Random ones, with RE2/J from the broker's jars; of two errors each may report another."""
+    """Random expressions, compared with RE2/J from the broker's jars."""
     random = Random(2)
     rows = [
         ("".join(random.choices(PARTS, k=random.randint(1, 5))), random.choice(NAMES))

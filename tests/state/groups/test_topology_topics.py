@@ -1,4 +1,4 @@
-"""Partition counts of a topology's topics, missing topics, invalid topologies."""
+"""Partition counts of a topology's topics, and invalid topologies."""
 
 from typing import Any
 

@@ -54,7 +54,7 @@ def test_records_of_a_lost_connection_are_found_after_a_max_wait() -> None:
     count = len(answered(bench))
     assert bench.lose("a") == []
     bench.tick(1_999)
-    assert len(answered(bench)) == count, "what is given back wakes nobody"
+    assert len(answered(bench)) == count, "released records wake no fetch"
     bench.tick(1)
     assert got(answered(bench)[-1]["response"]) == [(0, 2, 2)]
     assert bench.fetch("a") == NO_SESSION
@@ -80,7 +80,7 @@ def test_releasing_member_gets_its_records_with_the_next_request() -> None:
 
 
 def test_first_of_two_pending_fetches_gets_new_records() -> None:
-    """The second one has released it; its acknowledgements give it no priority."""
+    """The second one has released records, which gives it no priority."""
     bench = Shared()
     bench.fetch("a")
     assert bench.fetch("b", 60_000) is None
@@ -109,7 +109,7 @@ def test_connection_ends_the_last_session_that_it_has_opened() -> None:
 
 @pytest.mark.parametrize("closed", ["a", "b"])
 def test_closed_session_detaches_its_connection(closed: str) -> None:
-    """Regardless of which one, and by which connection. Later sessions of it end with it again."""
+    """Sessions that it opens later end with it again."""
     bench = Shared()
     for member in ("a", "b"):
         bench.share(member, 0, connection="one")
@@ -182,7 +182,7 @@ def test_session_epochs_are_consecutive() -> None:
 
 
 def test_restarted_broker_knows_written_acknowledgements() -> None:
-    """Records in flight are volatile; states written to share coordinators are not."""
+    """Records in flight are volatile, written states are durable."""
     bench = Shared()
     bench.fetch("a")
     bench.say("a", batch(0, 0, 1), batch(1, 1, 2))
@@ -215,7 +215,7 @@ def test_altered_offsets_are_used_by_the_next_session() -> None:
 
 
 def test_number_of_sessions_is_limited() -> None:
-    """No session is evicted while its connection lives; a member may replace its own."""
+    """No session is evicted, but a member may replace its own."""
     bench = Shared(given={"group.share.max.share.sessions": "2"})
     assert bench.fetch("a") == [(0, 2, 1)]
     assert bench.share("b", 0, 500) is None
@@ -267,7 +267,7 @@ def test_pending_fetch_completes_when_its_topic_is_deleted() -> None:
 
 
 def test_throttled_member_gets_no_records_but_acquires_them() -> None:
-    """The response has 77 bytes besides its records; one more if these exceed 126."""
+    """The response has 77 bytes besides records; 78 above 126 bytes of them."""
     bench = Shared(quota_window_num=2, quota_window_size_seconds=1)
     entity = [{"entityType": "client-id", "entityName": "bench"}]
     rate = {"key": "consumer_byte_rate", "value": 100.0, "remove": False}
@@ -297,7 +297,7 @@ def places(bench: Shared, said: dict[int, list[Any]]) -> list[dict[str, Any]]:
 
 
 def test_partitions_are_read_in_turn_and_those_with_records_move_to_the_end() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = Shared()
     assert bench.share("y", 0, 100, topics=places(bench, {1: [], 2: []})) is None
     bench.tick(100)
@@ -326,7 +326,7 @@ def test_renewing_request_gets_no_records() -> None:
 
 
 def test_partitions_without_acknowledgements_are_in_the_response_beside_others() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = Shared()
     bench.fetch("a")
     asked: dict[str, Any] = {"groupId": GROUP, "memberId": "a", "isRenewAck": False}
@@ -380,7 +380,7 @@ def test_last_record_of_a_batch_is_returned_with_its_batch() -> None:
 
 
 def test_unknown_acquire_mode_and_deleted_topics_in_a_final_request() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = Shared()
     assert got(bench.share("a", 0, shareAcquireMode=7)) == -1
     assert got(bench.share("a", 1)) == [(0, 2, 1)]
@@ -400,11 +400,11 @@ def test_records_fetched_beside_a_deleted_topic_are_acquired() -> None:
         {"topicId": "AAAAAAAAAAAAAAAAAAAABQ", "partitions": []},
     ]
     assert got(bench.share("a", 1, topics=topics)) == -1
-    assert bench.fetch("b") == [(0, 0, 2)], "what was given back; the rest was fetched"
+    assert bench.fetch("b") == [(0, 0, 2)], "the released records; the rest was fetched"
 
 
 def test_partitions_have_the_order_of_a_scala_map() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     ids = {"shared": "QoislpHATHaIQ3khUxQUZg", "parted": "RKjIAFaJQruOB22gGkKTtw"}
     ids |= {"split": "mT7F5Y7AQqK3q0NwW9hsbQ"}
     asked = [("shared", 0), ("shared", 1), ("parted", 0), ("split", 0)]
@@ -436,7 +436,7 @@ def test_pending_fetch_omits_a_partition_that_has_moved() -> None:
     before = len(answered(bench))
     bench.tick(5_000)
     answers = answered(bench)
-    assert len(answers) == before + 1, "the wait was over at once"
+    assert len(answers) == before + 1, "the wait ended at once"
     assert answers[-1]["response"]["responses"] == []
     partition = bench.share("a", 2)["responses"][0]["partitions"][0]
     assert (partition["errorCode"], partition["currentLeader"]["leaderId"]) == (6, 2)
@@ -495,7 +495,7 @@ def test_fetch_wakes_others_before_its_released_records_are_available() -> None:
         (0, 0, 2)
     ]
     answers = [got(each["response"]) for each in answered(bench)[count:]]
-    assert answers == [[], [(1, 2, 2)], [(0, 0, 2)]], "c still waits"
+    assert answers == [[], [(1, 2, 2)], [(0, 0, 2)]], "c is still pending"
 
 
 ONE = {"maxRecords": 1, "batchSize": 1, "shareAcquireMode": 1}

@@ -35,7 +35,7 @@ LIMITS = ShareLimits(lock_ms=LOCK_MS, records=200, deliveries=5)
 
 
 class Partition:
-    """A share partition, its log and a clock; share coordinator responses are explicit."""
+    """A share partition, its log, a clock and explicit responses."""
 
     def __init__(self, limits: ShareLimits = LIMITS, told: list[StateBatch] | None = None) -> None:
         self.share = SharePartition("g", "t", 0, 0)
@@ -133,7 +133,7 @@ def test_failed_write_of_an_expired_lock_does_not_affect_later_changes() -> None
 
 
 def test_never_accepted_record_is_archived() -> None:
-    """After half of its deliveries it is acquired in smaller parts, the last time alone."""
+    """From half of its deliveries on, it is acquired in smaller parts."""
     partition = Partition()
     seen = []
     for _ in range(40):
@@ -280,7 +280,7 @@ def test_single_done_record_advances_the_start_offset() -> None:
 def test_suspect_batch_is_acquired_in_halves_quarters_and_single_records(
     count: int, got: tuple[int, int, int]
 ) -> None:
-    """Ten records with at most ten deliveries; from half of them on the batch is suspect."""
+    """Ten records with at most ten deliveries, suspect from five on."""
     limits = ShareLimits(LOCK_MS, records=200, deliveries=10)
     partition = Partition(limits, told=[StateBatch(0, 9, 0, count)])
     assert partition.fetch("a")[0] == got
@@ -318,7 +318,7 @@ STEPS = st.tuples(
 
 @given(st.lists(STEPS, max_size=40))
 def test_invariants_hold_for_random_operations(steps: list[Any]) -> None:
-    """Start offset and counts ascend; done records are never delivered; records have one owner."""
+    """Offsets ascend, done records are not delivered, owners are unique."""
     partition = Partition(ShareLimits(LOCK_MS, records=200, deliveries=3))
     done: set[int] = set()
     counts: dict[int, int] = {}
@@ -329,7 +329,7 @@ def test_invariants_hold_for_random_operations(steps: list[Any]) -> None:
             for low, high, count in partition.fetch(member, more + 1, more + 1, is_exact):
                 for offset in range(low, high + 1):
                     assert before.get(offset, (RecordState.AVAILABLE,))[0] == RecordState.AVAILABLE
-                    assert offset not in done, "what is done with came again"
+                    assert offset not in done, "done records were delivered again"
                     assert count == counts.get(offset, 0) + 1 <= 3
                     counts[offset] = count
         elif what == "say":

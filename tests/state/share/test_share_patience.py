@@ -16,7 +16,7 @@ UNAVAILABLE = 15
 
 
 class Cut(ShareBench):
-    """A partition on broker 1 whose share coordinator, broker 2, can be cut off."""
+    """A partition on broker 1 whose share coordinator is broker 2."""
 
     def __init__(self) -> None:
         super().__init__(brokers=(1, 2), offsets_topic_num_partitions=1)

@@ -108,7 +108,7 @@ def test_reinitialized_state_still_fences_earlier_leaders() -> None:
 
 
 def test_initialization_does_not_reset_the_count_of_updates() -> None:
-    """`ShareCoordinatorShard.handleShareSnapshot`: the count restarts only when it is full."""
+    """Source: `ShareCoordinatorShard.handleShareSnapshot`."""
     bench = ShareBench(share_coordinator_snapshot_update_records_per_snapshot=2)
     bench.beat("a", 0, "foo")
     (key, *_) = bench.states()

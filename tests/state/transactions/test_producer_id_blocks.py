@@ -1,4 +1,4 @@
-"""Producer id blocks in ZooKeeper; numbers are those of the worked examples."""
+"""Producer id blocks in ZooKeeper, with the worked examples."""
 
 import pytest
 from hypothesis import Phase, find, given, settings

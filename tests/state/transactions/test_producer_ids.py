@@ -119,9 +119,9 @@ def test_example_5_blocks_of_one_id() -> None:
     broker = IdBroker()
     assert broker.generate() == (LOADING, True)
     broker.reply(producer_id_start=0, producer_id_len=1)
-    assert broker.generate() == (0, True), "the claim of 0 is already the 90 % mark"
+    assert broker.generate() == (0, True), "issuing 0 reaches the 90 % mark"
     broker.reply(error_code=Error.UNKNOWN_SERVER_ERROR)
-    assert broker.generate() == (LOADING, False), "nothing is asked within 50 ms of a failure"
+    assert broker.generate() == (LOADING, False), "no request within 50 ms of a failure"
     broker.now += 49
     assert broker.generate() == (LOADING, False)
     broker.now += 1

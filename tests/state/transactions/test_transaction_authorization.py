@@ -10,7 +10,7 @@ TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, ID_DENIED = 29, 30, 31, 53
 
 
 class Guarded(TransactionBench):
-    """Alice has only the permissions granted by `let`; anonymous clients have all."""
+    """Alice has only permissions granted by `let`; anonymous clients have all."""
 
     def __init__(self) -> None:
         super().__init__(authorizer_class_name=CLASS_NAME, super_users=ADMIN)

@@ -83,7 +83,7 @@ def test_example_3_wrong_producer_and_wrong_coordinator() -> None:
 
 
 def test_partition_errors_have_the_order_and_repeats_of_the_request() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = TransactionBench()
     holder = bench.init()
     for name, topics, told in [
@@ -260,7 +260,7 @@ def test_example_20_lost_markers_are_sent_again() -> None:
     bench.produce("t1", holder, 0)
     bench.end("t1", holder, isHeld=True, id="end")
     bench.tick(10_000)
-    assert bench.state_of() == "PrepareCommit", "its markers are under way"
+    assert bench.state_of() == "PrepareCommit", "its markers are pending"
     (lost,) = waiting.take_late_messages(bench.cell.tables.waiting, "end")
     bench.cell.tables.commit()
     bench.tick(10_000)
@@ -286,7 +286,7 @@ def test_every_end_bumps_the_epoch_in_version_2() -> None:
         holder.producer_id,
         1,
     )
-    assert bench.end("t1", holder, version=5)["producerEpoch"] == 1, "a repeat"
+    assert bench.end("t1", holder, version=5)["producerEpoch"] == 1, "a retry"
     assert bench.end("t1", holder, is_commit=False, version=5)["errorCode"] == WRONG
     held = (holder.producer_id, 1)
     assert bench.produce("t1", holder, 1, version=12)[0] == 47
@@ -300,7 +300,7 @@ def test_abort_without_a_transaction_bumps_the_epoch_in_version_2_but_commit_fai
     assert bench.end("t1", holder, version=5)["errorCode"] == WRONG
     assert bench.end("t1", holder, is_commit=False, version=5)["producerEpoch"] == 1
     assert bench.state_of() == "CompleteAbort"
-    assert bench.end("t1", holder, is_commit=False, version=5)["producerEpoch"] == 1, "a repeat"
+    assert bench.end("t1", holder, is_commit=False, version=5)["producerEpoch"] == 1, "a retry"
     held = (holder.producer_id, 1)
     assert bench.end("t1", held, is_commit=False, version=5)["producerEpoch"] == 2
 
@@ -312,7 +312,7 @@ def test_exhausted_epoch_continues_with_a_new_producer_id_in_version_2() -> None
     bench.produce("t1", old, 0, version=12)
     answer = bench.end("t1", old, version=5)
     assert (answer["producerId"], answer["producerEpoch"]) == (old.producer_id + 1, 0)
-    assert bench.end("t1", old, version=5)["producerId"] == old.producer_id + 1, "a repeat"
+    assert bench.end("t1", old, version=5)["producerId"] == old.producer_id + 1, "a retry"
     assert bench.end("t1", old, is_commit=False, version=5)["errorCode"] == WRONG
     assert bench.read()["lastStableOffset"] == 2
 

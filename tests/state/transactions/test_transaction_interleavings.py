@@ -1,4 +1,4 @@
-"""Random interleavings of transactional producers, and reads of committed records.
+"""Random interleavings of transactional producers and readers.
 
 Readers see all records of committed transactions and none of aborted ones. The last stable offset
 never decreases, and no transaction stays open.
@@ -207,7 +207,7 @@ class Interleavings(RuleBasedStateMachine):
     def readers_see_what_is_committed_and_stable(self) -> None:
         for partition in range(PARTITIONS):
             stable, seen = self._read(partition)
-            assert stable >= self.stable[partition], "the last stable offset went back"
+            assert stable >= self.stable[partition], "the last stable offset has decreased"
             self.stable[partition] = stable
             committed = {offset for p, offset in self.committed if p == partition}
             assert seen == {offset for offset in committed if offset < stable}

@@ -138,8 +138,8 @@ def test_producer_id_without_epoch_is_an_invalid_request(held: tuple[int, int]) 
 
 def test_other_brokers_return_not_coordinator() -> None:
     bench = Bench()
-    assert init(bench) == (NOT_COORDINATOR,), "there is no __transaction_state yet"
-    assert init(bench, transactionTimeoutMs=0) == (50,), "the timeout is looked at first"
+    assert init(bench) == (NOT_COORDINATOR,), "__transaction_state does not exist yet"
+    assert init(bench, transactionTimeoutMs=0) == (50,), "the timeout is checked first"
     several = coordinated(brokers=(1, 2, 3))
     assert TRANSACTION_TOPIC == "__transaction_state"
     answers = [init(several, broker=broker) for broker in (1, 2, 3)]
@@ -219,7 +219,7 @@ class OneHolder(RuleBasedStateMachine):
     @rule(name=NAMES)
     def begin(self, name: str) -> None:
         answer = init(self.bench, name)
-        assert answer not in self.given[name], "an epoch is given once to whoever begins"
+        assert answer not in self.given[name], "each epoch is issued once"
         self.given[name].append(answer)
 
     @rule(name=NAMES, data=st.data())
@@ -229,9 +229,9 @@ class OneHolder(RuleBasedStateMachine):
         held = data.draw(st.sampled_from(self.given[name]))
         answer = init(self.bench, name, held=held)
         if answer == (FENCED,):
-            assert held != self.given[name][-1], "the last holder is never fenced"
+            assert held != self.given[name][-1], "the last holder is not fenced"
         elif answer == self.given[name][-1]:
-            assert held == self.given[name][-2], "a repeated request"
+            assert held == self.given[name][-2], "a retry"
         else:
             assert held == self.given[name][-1]
             self.given[name].append(answer)

@@ -56,7 +56,7 @@ def test_marker_commits_or_drops_pending_offsets(is_commit: bool) -> None:
 
 @pytest.mark.parametrize(("written_last", "told"), [("t1", 100), ("plain", 105)])
 def test_example_18_pending_offset_is_committed_by_its_marker(written_last: str, told: int) -> None:
-    """From the spec of groups: unless a later offset was written before the marker."""
+    """Unless a later offset was written before the marker."""
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
     commit(bench, 99)
@@ -121,7 +121,7 @@ def test_errors_of_the_transaction_coordinator_come_first() -> None:
 
 
 def test_unknown_topic_is_in_the_response_without_partitions() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = TransactionBench()
     holder = bench.init()
     bench.add_offsets("t1", holder)
@@ -189,7 +189,7 @@ def marker(bench: TransactionBench, producer_id: int, epoch: int, coordinator_ep
 
 
 def test_partition_checks_epochs_without_verification() -> None:
-    """Epochs of offsets and markers, after the transaction; other errors come first."""
+    """Epochs of offsets and markers. Other errors come first."""
     bench = TransactionBench(transaction_partition_verification_enable=False)
     assert bench.commit_offset("t1", (7, 3), 5) == 0
     assert bench.commit_offset("t1", (7, 2), 6, version=2) == OLD_EPOCH

@@ -92,7 +92,7 @@ def text(bench: Bench, version: int, *batches: dict[str, Any]) -> str | None:
 
 
 def test_error_messages_of_failed_verifications() -> None:
-    # asked of Apache Kafka 4.3.1
+    # compared with Apache Kafka 4.3.1
     bench = new_bench()
     holder = take(bench)
     assert text(bench, 10, batch(holder, 0)) == "Partition was not added to the transaction"
@@ -184,7 +184,7 @@ def test_invalid_batch_is_rejected_without_verification() -> None:
 
 
 def test_kafka_14920_lowest_verified_sequence_is_expected() -> None:
-    """After a failed verification, a later batch arrived before the earlier one."""
+    """After a failed verification, batches arrived out of order."""
     bench = new_bench()
     holder = take(bench)
     assert produce(bench, V1, batch(holder, 4)) == [(Error.TRANSACTION_ABORTABLE, -1)]
@@ -214,7 +214,7 @@ def test_verification_is_dropped_by_the_first_batch_and_after_a_day() -> None:
     bench.now += bench.settings.broker_settings.producer_id_expiration_ms
     assert produce(bench, V1, batch(holder, 5)) == [(Error.TRANSACTION_ABORTABLE, -1)]
     add(bench, holder, 0)
-    assert produce(bench, V1, batch(holder, 5)) == [(0, 2)], "4 is forgotten"
+    assert produce(bench, V1, batch(holder, 5)) == [(0, 2)], "4 is dropped"
 
 
 def test_deleting_a_topic_drops_its_verifications() -> None:
@@ -285,7 +285,9 @@ def test_no_new_batch_is_accepted_while_markers_are_pending() -> None:
     add(bench, holder, 0)
     produce(bench, V1, batch(holder, 0))
     event = end_late(bench, holder, 3)
-    assert produce(bench, V1, batch(holder, 1)) == [(0, 1)], "the partition is open still"
+    assert produce(bench, V1, batch(holder, 1)) == [(0, 1)], (
+        "the partition is still in the transaction"
+    )
     second = {"index": 1, "batches": [batch(holder, 0)]}
     request = {**body_of(), "topicData": [{"name": "a", "partitionData": [second]}]}
     (part,) = bench.request("PRODUCE", V1, request)["responses"][0]["partitionResponses"]
@@ -350,7 +352,7 @@ def test_partitions_are_added_in_v2_even_without_verification() -> None:
 def test_different_partition_errors_have_the_order_of_kafkas_maps(
     asked: list[tuple[str, list[int]]], verifies: bool, told: list[tuple[str, list[Any]]]
 ) -> None:
-    """The order of a real broker; uniform errors have the order of the request."""
+    """Uniform errors have the order of the request."""
     bench = Bench()
     bench.topic("pr-0", 2)
     bench.topic("pr-1", 1)

@@ -133,7 +133,7 @@ def test_no_transition_decreases_the_epoch(
     changed = transactions.step(
         known, event, EventData(now, 1000, new_producer_id=new_id, partitions={"a": [2]})
     )
-    assert known == before, "what is known is never changed in place"
+    assert known == before, "metadata is never modified in place"
     if isinstance(changed, Error):
         return
     assert changed.last_update_timestamp == now
@@ -147,7 +147,7 @@ def test_no_transition_decreases_the_epoch(
 
 
 def diagram() -> str:
-    """Return the table as a Mermaid state diagram, one arrow for each pair of states."""
+    """Return the table as a Mermaid state diagram."""
     arrows: dict[tuple[TransactionState, TransactionState], list[str]] = {}
     for (state, event), rule in TRANSITIONS.items():
         if isinstance(rule, Transition):

@@ -96,7 +96,7 @@ class Story:
         return ask
 
     def is_led(self) -> bool:
-        """True if the broker leads the topic; otherwise it would return retriable errors."""
+        """True if the broker leads the topic, so it returns no retriable errors."""
         partitions = [{"partitionIndex": each, "timestamp": -1} for each in (0, 1)]
         topics = [{"name": self.topic, "partitions": partitions}]
         return not any(codes(self._call("ListOffsets", 7, {"replicaId": -1, "topics": topics})))

@@ -131,7 +131,7 @@ def test_marker_wakes_a_reader_at_the_last_stable_offset() -> None:
     produce(bench, 0)
     event = bench.send("FETCH", 12, fetch_body(0, max_wait_ms=500))
     produce(bench, 2)
-    assert event not in bench.answers, "an open transaction is nothing to read"
+    assert event not in bench.answers, "open transactions are not readable"
     write(bench, marker(0))
     batches = fetched(bench.answers[event]["response"])["batches"]
     assert [b["baseOffset"] for b in batches] == [0, 2, 4]
@@ -208,7 +208,7 @@ def test_describe_producers_shows_the_open_transaction() -> None:
 
 
 def test_kafka_9144_marker_keeps_its_producer() -> None:
-    """Kafka once dropped it with its last batch, and with it the coordinator's epoch."""
+    """Kafka once dropped it, and so the coordinator's epoch."""
     bench = new_bench(producer_id_expiration_ms=1000, producer_id_expiration_check_interval_ms=100)
     produce(bench, 0)
     bench.tick(900)
@@ -216,7 +216,7 @@ def test_kafka_9144_marker_keeps_its_producer() -> None:
     bench.tick(900)
     assert write(bench, marker(0, coordinator_epoch=2)) == [[52]]
     bench.tick(100)
-    assert write(bench, marker(0, coordinator_epoch=2)) == [[Error.NONE]], "forgotten by now"
+    assert write(bench, marker(0, coordinator_epoch=2)) == [[Error.NONE]], "dropped"
 
 
 def test_producer_with_an_open_transaction_does_not_expire() -> None:
