@@ -41,17 +41,17 @@ from brokertwin.state.groups import (
     groups,
     streams_group_records,
 )
+from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroupState, ClassicMember, JoinParameters
-from brokertwin.state.groups.consumer_group import ConsumerGroup
-from brokertwin.state.groups.consumer_group_records import group_tombstones
-from brokertwin.state.groups.group_coordinator import GroupCoordinator
-from brokertwin.state.groups.group_responses import (
+from brokertwin.state.groups.classic_responses import (
     JoinGroupResponse,
     SyncGroupResponse,
     join_error,
     join_response,
     joined_members,
 )
+from brokertwin.state.groups.consumer_group import ConsumerGroup
+from brokertwin.state.groups.consumer_group_records import group_tombstones
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.streams_group import StreamsGroup
 
@@ -96,7 +96,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     if isinstance(known, ShareGroup) or (isinstance(known, StreamsGroup) and known.members):
         other = Error.INCONSISTENT_GROUP_PROTOCOL
         return Decision(response=join_error(other, body.member_id, request.version))
-    coordinator = GroupCoordinator(broker, body.group_id)
+    coordinator = ClassicGroupCoordinator(broker, body.group_id)
     if coordinator.is_new and body.member_id:
         refused = join_error(Error.UNKNOWN_MEMBER_ID, body.member_id, request.version)
         return Decision(response=refused)
@@ -164,7 +164,9 @@ def _wish_of(request: Request) -> JoinParameters:
 class _Join:
     """One request to one group."""
 
-    def __init__(self, broker: Broker, request: Request, coordinator: GroupCoordinator) -> None:
+    def __init__(
+        self, broker: Broker, request: Request, coordinator: ClassicGroupCoordinator
+    ) -> None:
         self._body: JoinGroupRequest = request.body
         self._request = request
         self._coordinator = coordinator

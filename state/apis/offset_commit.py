@@ -47,7 +47,7 @@ from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, given, since
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.groups import group_coordinator, groups
+from brokertwin.state.groups import classic_coordinator, groups
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.group_rules import OffsetCommitCheck
 from brokertwin.state.groups.groups import Group
@@ -321,7 +321,7 @@ def _extend_session(broker: Broker, group: Group | None, body: OffsetCommitReque
         return
     member = group.members.get(body.member_id)
     if member is not None:
-        group_coordinator.expect_heartbeat(broker, body.group_id, member)
+        classic_coordinator.expect_heartbeat(broker, body.group_id, member)
 
 
 def _topic_of(broker: Machine, wanted: CommitTopic, version: int) -> Topic | None:

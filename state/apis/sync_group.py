@@ -25,10 +25,10 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body, Int32, since
 from brokertwin.state.groups import classic_members, group_rules, groups
+from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
+from brokertwin.state.groups.classic_responses import SyncGroupResponse, sync_response
 from brokertwin.state.groups.consumer_group import ConsumerGroup
-from brokertwin.state.groups.group_coordinator import GroupCoordinator
-from brokertwin.state.groups.group_responses import SyncGroupResponse, sync_response
 
 PROTOCOL_SINCE = 5
 
@@ -68,7 +68,7 @@ def handle(broker: Broker, request: Request) -> Decision:
             body.protocol_name,
         )
         return Decision(response=classic_members.sync(broker, known, said))
-    coordinator = GroupCoordinator(broker, body.group_id)
+    coordinator = ClassicGroupCoordinator(broker, body.group_id)
     group = coordinator.group
     error = _error(group, body)
     if error is not Error.NONE:

@@ -51,7 +51,7 @@ from brokertwin.state.core.records import (
 from brokertwin.state.core.schema import Body, render
 from brokertwin.state.core.tables import Table, decode_item
 from brokertwin.state.core.waiting import COMMITTING, LateMessage
-from brokertwin.state.groups import group_coordinator
+from brokertwin.state.groups import classic_coordinator
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs.log import batches_from
 from brokertwin.state.replication import acks, internal_logs
@@ -263,7 +263,7 @@ def finished(broker: Broker, waited: Waiting, error: Error) -> list[Decision]:
     for transactional_id in _ids(state.records):
         transactional_ids.reset_timer(broker, transactional_id)
     return [
-        group_coordinator.assignment_written(broker, each.group_id, each.generation_id, told)
+        classic_coordinator.assignment_written(broker, each.group_id, each.generation_id, told)
         for each in state.synced
         if (told := coordinators(error)) is not Error.NOT_COORDINATOR
     ]

@@ -1,8 +1,7 @@
 """A classic group: members, generation, pending requests.
 
 Source: KIP-62, KIP-134, KIP-345, KIP-394; `ClassicGroup`, `ClassicGroupMember`, `ClassicGroupState`
-in Kafka. `PREVIOUS` lists the valid transitions. `group_coordinator.py` makes them, and `groups.py`
-stores the group.
+in Kafka. `PREVIOUS` lists the valid transitions. `classic_coordinator.py` makes them.
 
 Like Kafka, the group maintains counters (`_count`): pending joins, the number of members that
 support each protocol, and static members by instance id. So the cost of a request does not depend

@@ -21,6 +21,7 @@ from brokertwin.state.core.kafka_bytes import MalformedError
 from brokertwin.state.groups import consumer_protocol, conversion, groups
 from brokertwin.state.groups.assignments import Target
 from brokertwin.state.groups.classic_group import CONSUMER, JoinParameters
+from brokertwin.state.groups.classic_responses import JoinGroupResponse, SyncGroupResponse
 from brokertwin.state.groups.consumer_coordinator import (
     ConsumerGroupCoordinator,
     ConsumerHeartbeat,
@@ -31,7 +32,6 @@ from brokertwin.state.groups.consumer_group import (
     ConsumerMember,
     ConsumerMemberState,
 )
-from brokertwin.state.groups.group_responses import JoinGroupResponse, SyncGroupResponse
 from brokertwin.state.groups.regex_resolution import Denied
 
 

@@ -45,6 +45,7 @@ from brokertwin.state.groups import (
     target_assignment,
 )
 from brokertwin.state.groups.assignments import Target
+from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
@@ -61,7 +62,6 @@ from brokertwin.state.groups.consumer_group_records import (
     member_tombstones,
     regex_tombstones,
 )
-from brokertwin.state.groups.group_coordinator import GroupCoordinator
 from brokertwin.state.groups.member_assignment import Owned
 from brokertwin.state.groups.regex_resolution import Denied
 
@@ -148,7 +148,7 @@ def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerGroupCoordinator 
     converted = conversion.upgrade(broker, group)
     responses: list[LateAnswer] = []
     if conversion.ends_pending_requests(broker, group):
-        waiting = GroupCoordinator(broker, group.group_id)
+        waiting = ClassicGroupCoordinator(broker, group.group_id)
         waiting.reject_pending(Error.REBALANCE_IN_PROGRESS)
         responses = waiting.responses
     if isinstance(converted, Rejection):
@@ -269,9 +269,11 @@ class ConsumerGroupCoordinator:
     ) -> ConsumerMember | Rejection:
         """Return a static member that rejoins after leaving temporarily."""
         if static.member_epoch != STATIC_LEAVE_EPOCH and not static.uses_classic_protocol:
-            who = f"Static member {heartbeat.member_id} with instance id {heartbeat.instance_id}"
+            member_name = (
+                f"Static member {heartbeat.member_id} with instance id {heartbeat.instance_id}"
+            )
             owner = f"the instance id is owned by {static.member_id} member."
-            because = f"{who} cannot join the group because {owner}"
+            because = f"{member_name} cannot join the group because {owner}"
             return Rejection(Error.UNRELEASED_INSTANCE_ID, because)
         rejection = self._invalid_regex(heartbeat)
         if rejection is not None:
@@ -429,7 +431,7 @@ class ConsumerGroupCoordinator:
         self.records += group_tombstones(group.group_id, member_ids, group.resolved)
         classic = conversion.downgrade(broker, group, change)
         groups.stop_timers(broker.tables, broker.id, group.group_id)
-        coordinator = GroupCoordinator(broker, group.group_id, classic)
+        coordinator = ClassicGroupCoordinator(broker, group.group_id, classic)
         coordinator.write_metadata()
         if is_rebalanced:
             coordinator.prepare_rebalance()
@@ -514,8 +516,10 @@ def _valid_static_member(
 
 
 def _fenced_instance(static: ConsumerMember, member_id: str, instance_id: str | None) -> Rejection:
-    who = f"Static member {member_id} with instance id {instance_id}"
-    return Rejection(Error.FENCED_INSTANCE_ID, f"{who} was fenced by member {static.member_id}.")
+    member_name = f"Static member {member_id} with instance id {instance_id}"
+    return Rejection(
+        Error.FENCED_INSTANCE_ID, f"{member_name} was fenced by member {static.member_id}."
+    )
 
 
 def _valid_member(

@@ -41,8 +41,8 @@ from brokertwin.state.core.group_records import (
 )
 from brokertwin.state.core.tables import Table, Tables, escape, kept, unescape
 from brokertwin.state.groups.classic_group import ClassicGroup
+from brokertwin.state.groups.classic_records import restored
 from brokertwin.state.groups.consumer_group import ConsumerGroup
-from brokertwin.state.groups.group_metadata import restored
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.streams_group import StreamsGroup
 

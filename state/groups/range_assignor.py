@@ -36,8 +36,8 @@ def assign(spec: GroupSpec) -> dict[str, Target]:
         topic_id: _Topic(spec.partition_counts[topic_id], count)
         for topic_id, count in subscribers.items()
     }
-    taken = {member_id: _take(spec, member_id, topics) for member_id in _in_order(spec)}
-    return {member_id: taken[member_id] for member_id in spec.members}
+    assigned = {member_id: _take(spec, member_id, topics) for member_id in _in_order(spec)}
+    return {member_id: assigned[member_id] for member_id in spec.members}
 
 
 def _take(spec: GroupSpec, member_id: str, topics: dict[Uuid, _Topic]) -> Target:

@@ -56,9 +56,9 @@ def is_complete(group: ConsumerGroup) -> bool:
     return group.regex_subscribers.keys() == group.resolved.keys()
 
 
-def last_of_its_regex(group: ConsumerGroup, gone: Iterable[ConsumerMember]) -> list[str]:
+def last_of_its_regex(group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -> list[str]:
     """Return the expressions that only these members have."""
-    former = list(gone)
+    former = list(leaving)
     left = subscriptions.of(group, former).regexes
     wanted = dict.fromkeys(each.subscribed_topic_regex for each in former)
     return [regex for regex in wanted if regex and regex not in left]
@@ -108,9 +108,9 @@ def records(
         by_regex.update(topics)
         resolved = ResolvedRegularExpression(topics, version, broker.now)
         written.append(ConsumerGroupRegularExpressionWritten(group.group_id, regex, resolved))
-    group_epoch, known_hash = epoch
+    group_epoch, current_hash = epoch
     new_hash = target_assignment.metadata_hash(broker, by_regex | after.by_name.keys())
-    if has_changed or new_hash != known_hash:
+    if has_changed or new_hash != current_hash:
         bumped = ConsumerGroupMetadataWritten(group.group_id, group_epoch + 1, new_hash)
         written.append(bumped)
     return written

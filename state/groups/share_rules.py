@@ -1,11 +1,14 @@
-"""Errors of a share group for offset requests and deletions; timers.
+"""Rules of a share group: errors of requests, timers, invariants.
 
 Source: `ShareGroup.validateOffsetCommit`, `.validateOffsetDelete`, `.validateDeleteGroup` in Kafka;
 KIP-932. A share group has no committed offsets. Commits and offset deletions fail: 69
 GROUP_ID_NOT_FOUND.
 """
 
+from collections import Counter
+
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.check import Violations
 from brokertwin.state.core.decision import Decision, LateAnswer
 from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups
@@ -72,3 +75,29 @@ def _coordinator(broker: Broker, group_id: str) -> ShareGroupCoordinator:
     group = groups.find(broker, group_id)
     assert isinstance(group, ShareGroup), group_id
     return ShareGroupCoordinator(broker, group)
+
+
+# Invariants
+
+
+def check(group: ShareGroup, running: set[str]) -> Violations:
+    """Yield violated invariants; `running` are the group's timers."""
+    required = {groups.session(each) for each in group.members}
+    if required != running:
+        yield f"has timers {sorted(running)}, needs {sorted(required)}"
+    if group.assignment_epoch > group.group_epoch:
+        yield f"assignment epoch {group.assignment_epoch} is above group epoch {group.group_epoch}"
+    unknown = group.target.keys() - group.members.keys()
+    if unknown:
+        yield f"targets of unknown members: {sorted(unknown)}"
+    names = (name for each in group.members.values() for name in each.subscribed_topic_names)
+    counted = dict(Counter(names))
+    if counted != group.subscribers:
+        yield f"counts of topics are {group.subscribers}, should be {counted}"
+    for member in group.members.values():
+        if member.member_epoch > group.assignment_epoch:
+            yield f"{member.member_id} has epoch {member.member_epoch}, above the assignment epoch"
+        for topic_id, partitions in member.assigned.items():
+            ready = group.initialized.get(topic_id)
+            if ready is not None and not set(partitions) <= set(ready.partitions):
+                yield f"{member.member_id} has uninitialized partitions {partitions} of {topic_id}"

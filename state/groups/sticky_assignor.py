@@ -228,8 +228,8 @@ class _Assignment:
 
     def _former_owner(self, task: TaskId) -> _TaskOwner | None:
         owner = self._former_active.get(task)
-        is_taken = owner is not None and task in self.processes[owner.process_id].tasks
-        return None if is_taken else owner
+        has_task = owner is not None and task in self.processes[owner.process_id].tasks
+        return None if has_task else owner
 
     def _assign_to_former_standby(self, task: TaskId) -> bool:
         return self._assign_standby(task, self._former_standby(task, is_standby=True))

@@ -142,10 +142,10 @@ class StreamsGroupCoordinator:
         self._broker = broker
         self.group = group
         self.records: list[Record] = []
-        known = groups.find(broker, group.group_id)
-        self._is_known = known is not None
-        self._is_streams_group = isinstance(known, StreamsGroup)
-        if isinstance(known, ClassicGroup):
+        current = groups.find(broker, group.group_id)
+        self._exists = current is not None
+        self._is_streams_group = isinstance(current, StreamsGroup)
+        if isinstance(current, ClassicGroup):
             self.records.append(GroupRemoved(group.group_id))
         live = streams_live.get(broker.tables, broker.id, group.group_id)
         self._shown = live.configured if live is not None else None
@@ -207,26 +207,26 @@ class StreamsGroupCoordinator:
     def _topology(self, heartbeat: StreamsHeartbeat) -> StreamsTopology | Rejection:
         """Return the group's topology: that of its first member."""
         group, sent = self.group, heartbeat.topology
-        known = group.topology
+        current = group.topology
         if sent is None:
-            return known or Rejection(Error.UNKNOWN_SERVER_ERROR, None)
+            return current or Rejection(Error.UNKNOWN_SERVER_ERROR, None)
         ids = {part.subtopology_id for part in sent.subtopologies}
         if sent.epoch < 0 or len(ids) < len(sent.subtopologies):
             return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
-        if known is None:
+        if current is None:
             self.records.append(StreamsGroupTopologyWritten(group.group_id, sent))
             return sent
-        if known.epoch <= sent.epoch and _by_id(known) != _by_id(sent):
+        if current.epoch <= sent.epoch and _by_id(current) != _by_id(sent):
             return Rejection(Error.INVALID_REQUEST, "Topology updates are not supported yet.")
-        return known
+        return current
 
     def _stale(self, member: StreamsMember) -> list[StatusDetail]:
-        known = self.group.topology
-        if known is None or member.topology_epoch >= known.epoch:
+        current = self.group.topology
+        if current is None or member.topology_epoch >= current.epoch:
             return []
         text = (
             f"The member's topology epoch {member.topology_epoch} is behind the group's topology "
-            f"epoch {known.epoch}."
+            f"epoch {current.epoch}."
         )
         return [(TopologyStatus.STALE_TOPOLOGY, text)]
 
@@ -234,9 +234,9 @@ class StreamsGroupCoordinator:
         self, topology: StreamsTopology, topics_hash: int
     ) -> ConfiguredTopology | Rejection:
         """Return the configured topology; configure again if topics have changed."""
-        known = self._live.configured
-        if known is not None and self._metadata_hash(topics_hash) == self.group.metadata_hash:
-            return known
+        current = self._live.configured
+        if current is not None and self._metadata_hash(topics_hash) == self.group.metadata_hash:
+            return current
         found = topology_topics.configure(topology, self._partition_count)
         if isinstance(found, ConfiguredTopology):
             self._live.configured, self._live.published_members = found, set()
@@ -259,8 +259,12 @@ class StreamsGroupCoordinator:
         """Return the group epoch, bumped if the assignment must change."""
         group, configs = self.group, self._assignment_configs()
         metadata_hash = self._metadata_hash(topics_hash)
-        known = (group.metadata_hash, group.validated_topology_epoch, group.last_assignment_configs)
-        if not has_changed and known == (metadata_hash, validated, configs):
+        current = (
+            group.metadata_hash,
+            group.validated_topology_epoch,
+            group.last_assignment_configs,
+        )
+        if not has_changed and current == (metadata_hash, validated, configs):
             return group.group_epoch
         epoch = group.group_epoch + 1
         written = StreamsGroupMetadataWritten(
@@ -283,11 +287,11 @@ class StreamsGroupCoordinator:
         group = self.group
         if self._is_delayed():
             return group.assignment_epoch, TargetTasks(), _INITIAL_DELAY
-        known = group.target.get(after.member_id, TargetTasks())
+        current = group.target.get(after.member_id, TargetTasks())
         if group.assignment_epoch >= group_epoch:
-            return group.assignment_epoch, known, ""
+            return group.assignment_epoch, current, ""
         if self._is_early():
-            return group.assignment_epoch, known, _INTERVAL_DELAY
+            return group.assignment_epoch, current, _INTERVAL_DELAY
         targets = self._assign(group_epoch, configured, self._assignment_configs(), after)
         return group_epoch, targets[after.member_id], ""
 
@@ -378,12 +382,12 @@ class StreamsGroupCoordinator:
         sends_tasks = heartbeat.member_epoch == JOIN_EPOCH or before.assigned != after.assigned
         if sends_tasks and after.user_endpoint is not None:
             live.endpoint_epoch += 1
-        known = self._endpoints(heartbeat, before, after, sends_tasks=sends_tasks)
-        if isinstance(known, Rejection):
+        partitions = self._endpoints(heartbeat, before, after, sends_tasks=sends_tasks)
+        if isinstance(partitions, Rejection):
             self._store_after_failure()
             if after.member_id in self.group.members:
                 self._restart_session(after.member_id)
-            return known
+            return partitions
         if configured.fault is not None:
             code, text = configured.fault
             statuses.append((TopologyStatus(code), text))
@@ -395,9 +399,9 @@ class StreamsGroupCoordinator:
         for timer, deadline in self._timers.items():
             self._set_timer(timer, deadline)
         self._store_live()
-        endpoint_epoch = live.endpoint_epoch if self._is_known else 0
+        endpoint_epoch = live.endpoint_epoch if self._exists else 0
         return StreamsHeartbeatResult(
-            after, sends_tasks, statuses, endpoint_epoch, known, configured.missing
+            after, sends_tasks, statuses, endpoint_epoch, partitions, configured.missing
         )
 
     def _endpoints(
@@ -534,17 +538,17 @@ def _epoch_error(member: StreamsMember, heartbeat: StreamsHeartbeat) -> Rejectio
     The previous epoch is valid if a response was lost: the member then owns only tasks that are
     assigned to it.
     """
-    epoch, known = heartbeat.member_epoch, member.member_epoch
+    epoch, current = heartbeat.member_epoch, member.member_epoch
     is_lost_response = epoch == member.previous_member_epoch and _is_assigned(
         member, heartbeat.owned
     )
-    if epoch in (JOIN_EPOCH, known) or (epoch < known and is_lost_response):
+    if epoch in (JOIN_EPOCH, current) or (epoch < current and is_lost_response):
         return None
-    size = "greater" if epoch > known else "smaller"
+    size = "greater" if epoch > current else "smaller"
     return Rejection(
         Error.FENCED_MEMBER_EPOCH,
         f"The streams group member has a {size} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",
+        f"group coordinator ({current}). The member must abandon all its partitions and rejoin.",
     )
 
 
@@ -558,9 +562,9 @@ def _is_assigned(member: StreamsMember, owned: TargetTasks | None) -> bool:
         (owned.warmup, assigned.warmup),
     ]
     return all(
-        part in known and set(numbers) <= set(known[part])
-        for heartbeat, known in pairs
-        for part, numbers in heartbeat.items()
+        part in current and set(numbers) <= set(current[part])
+        for reported, current in pairs
+        for part, numbers in reported.items()
     )
 
 

@@ -100,7 +100,7 @@ class _Invalid(Exception):
 
     def __init__(self, error: Error, text: str | None = None) -> None:
         super().__init__(text)
-        self.refused = Rejection(error, text)
+        self.rejection = Rejection(error, text)
 
 
 def configure(
@@ -112,7 +112,7 @@ def configure(
     except _Fault as fault:
         return ConfiguredTopology(None, fault=(fault.status, fault.text))
     except _Invalid as invalid:
-        return invalid.refused
+        return invalid.rejection
 
 
 class _TopologyBuilder:
@@ -204,19 +204,19 @@ class _TopologyBuilder:
         counts = {name: self._count(name) for name in hash_order(names & every, len(names))}
         others = {name: self._count(name) for name in hash_order(names - every, len(names))}
         if others:
-            wanted = _common_count(others, others)
+            expected_count = _common_count(others, others)
         elif fixed:
-            wanted = _common_count({name: self._count(name) for name in fixed}, counts)
+            expected_count = _common_count({name: self._count(name) for name in fixed}, counts)
         else:
-            wanted = max(counts.values())
+            expected_count = max(counts.values())
         for name, count in counts.items():
-            if name in fixed and count != wanted:
+            if name in fixed and count != expected_count:
                 text = (
                     f"Number of partitions [{count}] of repartition topic [{name}] doesn't match "
-                    f"number of partitions [{wanted}] of the source topic."
+                    f"number of partitions [{expected_count}] of the source topic."
                 )
                 raise _Fault(TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, text)
-        return dict.fromkeys(counts, wanted)
+        return dict.fromkeys(counts, expected_count)
 
     # Changelogs and tasks
 

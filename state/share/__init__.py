@@ -4,7 +4,7 @@ On the partition leader:
 
     share_partition, in_flight,        the state machine of a share partition
     acquisition
-    share_partitions, start_offsets    storage, lock timers, requests to share coordinators
+    share_partitions                   storage, lock timers, requests to share coordinators
     share_sessions, fetch_bodies       share sessions; bodies of ShareFetch and ShareAcknowledge
     acknowledgements, share_reads      the two parts of a ShareFetch
     response_size                      size of a response, for quotas

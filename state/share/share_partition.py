@@ -198,8 +198,8 @@ class SharePartition(msgspec.Struct):
 
     def can_acquire(self, limits: ShareLimits) -> bool:
         """True if records are available or more may be in flight."""
-        is_behind = self.next_fetch_offset() == self.end_offset + 1
-        return not is_behind or self.records_in_flight < limits.records
+        is_at_end = self.next_fetch_offset() == self.end_offset + 1
+        return not is_at_end or self.records_in_flight < limits.records
 
     def earliest_lock(self) -> int | None:
         """Return the time when the first lock expires."""
@@ -417,7 +417,7 @@ class SharePartition(msgspec.Struct):
             self.start_offset = self.end_offset = log_start_offset
             self.done_count = 0
             return
-        gone = sum(
+        deleted_count = sum(
             min(last, log_start_offset - 1) - max(first, self.start_offset) + 1
             for batch in self.batches
             for first, last, record in batch.states()
@@ -426,7 +426,7 @@ class SharePartition(msgspec.Struct):
         )
         self.archive(self.start_offset, log_start_offset, RecordState.AVAILABLE)
         self.start_offset = log_start_offset
-        self.done_count -= gone
+        self.done_count -= deleted_count
         self.end_offset = max(self.end_offset, self.start_offset)
 
     def archive(self, first: int, end: int, state: RecordState) -> int:

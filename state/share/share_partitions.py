@@ -25,7 +25,8 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Tables, escape, unescape
-from brokertwin.state.share import share_sessions, start_offsets, state_store
+from brokertwin.state.logs import timestamp_index
+from brokertwin.state.share import share_sessions, state_store
 from brokertwin.state.share.share_partition import ShareLimits, SharePartition, ShareStatus
 from brokertwin.state.share.state_bodies import (
     READ,
@@ -152,7 +153,7 @@ def on_read_response(
     else:
         start = result.start_offset
         if start == NO_OFFSET:
-            start = start_offsets.initial_offset(broker, group_id, topic.topic_id, result.partition)
+            start = _initial_offset(broker, group_id, topic.topic_id, result.partition)
         share.load(result.state_epoch, start, result.state_batches)
     set_timer(broker, share_key)
     return Decision(woken=[broker.log_key(*share_key[1:])])
@@ -223,8 +224,8 @@ def on_write_response(
     """
     body, share_key = message.body, key_of(message)
     assert isinstance(body, WriteShareGroupStateRequest), body
-    said = response.results[0].partitions[0]
-    code, message_text = Error(said.error_code), said.error_message or ""
+    result = response.results[0].partitions[0]
+    code, message_text = Error(result.error_code), result.error_message or ""
     messages = recreate_topic(broker) if code is Error.NOT_COORDINATOR else []
     if messages:
         code, message_text = state_store.uninitialized_error("write")
@@ -347,3 +348,23 @@ def _key(broker: Broker, share_key: ShareKey) -> str:
 
 def _timer(broker: Broker, share_key: ShareKey) -> str:
     return f"{TIMER}/{broker.id}/{_name(share_key)}"
+
+
+def _initial_offset(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> int:
+    """Return the start offset of a group without one (share.auto.offset.reset).
+
+    Source: `SharePartition.startOffsetDuringInitialization` in Kafka; KIP-1106.
+    """
+    log = broker.log(topic_id, partition)
+    assert log is not None, (topic_id, partition)
+    reset = group_configs.share_offset_reset(broker, group_id)
+    if reset == "earliest":
+        return log.log_start_offset
+    if reset == "latest":
+        return log.high_watermark
+    since_ms = group_configs.since_ms(reset)
+    if since_ms is None:  # beyond Java's range; older versions accepted it
+        return log.log_start_offset
+    oldest = broker.now - since_ms
+    found = timestamp_index.first_at_or_after(broker.tables.logs, broker.id, log, oldest, False)
+    return log.high_watermark if found is None else found.offset

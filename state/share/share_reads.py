@@ -145,8 +145,8 @@ def acquire(broker: Broker, read: ShareRead, is_late: bool) -> PartitionResponse
             responses[place] = error_response(broker, place, Error(share.error))
             share_partitions.forget(broker, (read.group_id, *place))
         elif share is None and place not in responses and not _is_led_elsewhere(broker, place):
-            is_gone = broker.topic_by_id(place[0]) is None
-            error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_gone else Error.NONE
+            is_deleted = broker.topic_by_id(place[0]) is None
+            error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_deleted else Error.NONE
             responses[place] = error_response(broker, place, error)
     return responses
 

@@ -119,8 +119,8 @@ def apply_issued(table: Table, machine: int, record: ProducerIdIssued) -> None:
     ids = table.change(_key(machine), ProducerIds)
     if ids.next_id >= ids.current.end and ids.following is not None:
         ids.current, ids.next_id, ids.following = ids.following, ids.following.first, None
-    is_ours = ids.next_id <= record.producer_id < ids.current.end
-    ids.next_id = (record.producer_id if is_ours else ids.next_id) + 1
+    is_in_block = ids.next_id <= record.producer_id < ids.current.end
+    ids.next_id = (record.producer_id if is_in_block else ids.next_id) + 1
 
 
 def next_id(table: Table, broker: int) -> int | None:

@@ -68,30 +68,30 @@ def init_producer_id(
     broker: Broker, transactional_id: str, data: EventData, chosen: int | None = None
 ) -> CoordinatorResult:
     """Handle InitProducerId. An open transaction is aborted first."""
-    known = find(broker, transactional_id)
-    if isinstance(known, Error):
-        return CoordinatorResult(known)
+    current = find(broker, transactional_id)
+    if isinstance(current, Error):
+        return CoordinatorResult(current)
     if transactional_ids.is_busy(broker, transactional_id):
         return CoordinatorResult(Error.CONCURRENT_TRANSACTIONS)
-    if known is not None:
-        error = transactions.fence_error(known, data.expected)
+    if current is not None:
+        error = transactions.fence_error(current, data.expected)
         if error is not Error.NONE:
             return CoordinatorResult(error)
-        if known.state == TransactionState.ONGOING:
-            fenced = _fence(broker, transactional_id, known, TransactionEvent.INIT)
+        if current.state == TransactionState.ONGOING:
+            fenced = _fence(broker, transactional_id, current, TransactionEvent.INIT)
             if fenced.error is not Error.NONE:
                 return fenced
             return fenced._replace(error=Error.CONCURRENT_TRANSACTIONS, holder=NO_PRODUCER)
     allocated = ProducerIdResult()
-    if known is None or transactions.needs_new_id(known, TransactionEvent.INIT, data.expected):
+    if current is None or transactions.needs_new_id(current, TransactionEvent.INIT, data.expected):
         allocated = producer_id_manager.next_producer_id(broker, chosen)
         if allocated.error is not Error.NONE:
             return CoordinatorResult(allocated.error, messages=allocated.messages)
-    if known is None:
-        known = transactions.new_metadata(allocated.producer_id)
+    if current is None:
+        current = transactions.new_metadata(allocated.producer_id)
     else:
         data = data._replace(new_producer_id=allocated.producer_id)
-    metadata = transactions.step(known, TransactionEvent.INIT, data)
+    metadata = transactions.step(current, TransactionEvent.INIT, data)
     if isinstance(metadata, Error):
         return CoordinatorResult(metadata)
     written = transactional_ids.metadata_record(broker, transactional_id, metadata)
@@ -107,16 +107,16 @@ def add_partitions(
     partitions: dict[str, list[int]],
 ) -> CoordinatorResult:
     """Add partitions to the transaction; the first ones begin it."""
-    known = find(broker, transactional_id)
-    if isinstance(known, Error):
-        return CoordinatorResult(known)
-    error = transactions.holder_error(known, holder)
-    if known is None or transactional_id is None or error is not Error.NONE:
+    current = find(broker, transactional_id)
+    if isinstance(current, Error):
+        return CoordinatorResult(current)
+    error = transactions.holder_error(current, holder)
+    if current is None or transactional_id is None or error is not Error.NONE:
         return CoordinatorResult(error)
     if transactional_ids.is_busy(broker, transactional_id):
         return CoordinatorResult(Error.CONCURRENT_TRANSACTIONS)
     metadata = transactions.step(
-        known, TransactionEvent.ADD, EventData(broker.now, partitions=partitions)
+        current, TransactionEvent.ADD, EventData(broker.now, partitions=partitions)
     )
     if isinstance(metadata, Error):
         return CoordinatorResult(metadata)
@@ -133,37 +133,37 @@ def end(
     version: int,
 ) -> CoordinatorResult:
     """Handle EndTxn. `holder` changes if the end bumps the epoch."""
-    known = find(broker, transactional_id)
-    if isinstance(known, Error):
-        return CoordinatorResult(known)
-    event = transactions.end_event(known, holder, is_commit, version)
-    if isinstance(event, Error) or known is None:
+    current = find(broker, transactional_id)
+    if isinstance(current, Error):
+        return CoordinatorResult(current)
+    event = transactions.end_event(current, holder, is_commit, version)
+    if isinstance(event, Error) or current is None:
         return CoordinatorResult(event if isinstance(event, Error) else Error.NONE)
     if transactional_ids.is_busy(broker, transactional_id):
         return CoordinatorResult(Error.CONCURRENT_TRANSACTIONS)
-    return _prepare(broker, transactional_id, known, event)
+    return _prepare(broker, transactional_id, current, event)
 
 
 def fire(broker: Broker, transactional_id: str) -> Decision:
     """Handle a check: abort after the timeout, or send lost markers again."""
-    known = find(broker, transactional_id)
-    if known is None or isinstance(known, Error):
+    current = find(broker, transactional_id)
+    if current is None or isinstance(current, Error):
         return Decision()
-    if known.state not in PREPARED and not transactions.is_timed_out(known, broker.now):
-        transactional_ids.schedule_check(broker, transactional_id, known)
+    if current.state not in PREPARED and not transactions.is_timed_out(current, broker.now):
+        transactional_ids.schedule_check(broker, transactional_id, current)
         return Decision()
     transactional_ids.check_after(broker, transactional_id, broker.now)
     if transactional_ids.is_busy(broker, transactional_id):
         return Decision()
-    if known.state == TransactionState.ONGOING:
-        fenced = _fence(broker, transactional_id, known, TransactionEvent.TIME_OUT)
+    if current.state == TransactionState.ONGOING:
+        fenced = _fence(broker, transactional_id, current, TransactionEvent.TIME_OUT)
         return Decision(records=fenced.records, messages=fenced.messages)
     if waiting.is_message_late(broker.tables.waiting, transaction_markers.KEY, transactional_id):
         return Decision()
-    messages = transaction_markers.marker_requests(broker, transactional_id, known)
+    messages = transaction_markers.marker_requests(broker, transactional_id, current)
     if messages:
         return Decision(messages=messages)
-    completed = transaction_markers.completed(broker, known)
+    completed = transaction_markers.completed(broker, current)
     return Decision(
         records=[transactional_ids.metadata_record(broker, transactional_id, completed)]
     )
@@ -174,38 +174,38 @@ def expired(broker: Broker) -> list[TransactionalIdExpired]:
     expiration_ms = broker.settings.transactional_id_expiration_ms
     return [
         TransactionalIdExpired(transactional_id)
-        for transactional_id, known in transactional_ids.all_ids(
+        for transactional_id, current in transactional_ids.all_ids(
             broker.tables.transactions, broker.id
         )
-        if transactions.is_expired(known, broker.now, expiration_ms)
+        if transactions.is_expired(current, broker.now, expiration_ms)
         and not transactional_ids.is_busy(broker, transactional_id)
     ]
 
 
 def _fence(
-    broker: Broker, transactional_id: str, known: TransactionMetadata, event: TransactionEvent
+    broker: Broker, transactional_id: str, current: TransactionMetadata, event: TransactionEvent
 ) -> CoordinatorResult:
     """Abort an open transaction that its producer can no longer end."""
     version = broker.settings.brokertwin_transaction_version
-    fenced = transactions.step(known, event, EventData(broker.now, version=version))
+    fenced = transactions.step(current, event, EventData(broker.now, version=version))
     assert isinstance(fenced, TransactionMetadata), fenced
     abort = TransactionEvent.ABORT_2 if version >= EPOCH_BUMPS else TransactionEvent.ABORT
     return _prepare(broker, transactional_id, fenced, abort)
 
 
 def _prepare(
-    broker: Broker, transactional_id: str, known: TransactionMetadata, event: TransactionEvent
+    broker: Broker, transactional_id: str, current: TransactionMetadata, event: TransactionEvent
 ) -> CoordinatorResult:
     """Decide the end and send the markers."""
     allocated = ProducerIdResult()
-    if transactions.needs_new_id(known, event):
+    if transactions.needs_new_id(current, event):
         allocated = producer_id_manager.next_producer_id(broker)
         if allocated.error is not Error.NONE:
             return CoordinatorResult(allocated.error, messages=allocated.messages)
     data = EventData(broker.now, new_producer_id=allocated.producer_id)
-    prepared = transactions.step(known, event, data)
+    prepared = transactions.step(current, event, data)
     if isinstance(prepared, Error):
-        holder = _holder(known) if prepared is Error.NONE else NO_PRODUCER
+        holder = _holder(current) if prepared is Error.NONE else NO_PRODUCER
         return CoordinatorResult(prepared, holder=holder)
     completed = transaction_markers.completed(broker, prepared)
     records: list[Record] = [

@@ -144,9 +144,9 @@ def on_response(broker: Broker, message: Message, response: WriteTxnMarkersRespo
     body = message.body
     assert isinstance(body, WriteTxnMarkersRequest), message
     (marker,), (result,) = body.markers, response.markers
-    known = transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
-    is_unavailable = known is None or transactional_ids.is_busy(broker, transactional_id)
-    if known is None or is_unavailable or not _is_current(known, marker):
+    current = transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
+    is_unavailable = current is None or transactional_ids.is_busy(broker, transactional_id)
+    if current is None or is_unavailable or not _is_current(current, marker):
         return Decision()
     errors = {
         (topic.name, partition.partition_index): partition.error_code
@@ -158,12 +158,14 @@ def on_response(broker: Broker, message: Message, response: WriteTxnMarkersRespo
         return Decision()
     remaining = {
         name: [index for index in indexes if errors.get((name, index)) not in DONE]
-        for name, indexes in existing_partitions(broker, known.partitions).items()
+        for name, indexes in existing_partitions(broker, current.partitions).items()
     }
     remaining = {name: indexes for name, indexes in remaining.items() if indexes}
     if remaining:
         return Decision(records=[TransactionMarkersWritten(transactional_id, remaining)])
-    written = transactional_ids.metadata_record(broker, transactional_id, completed(broker, known))
+    written = transactional_ids.metadata_record(
+        broker, transactional_id, completed(broker, current)
+    )
     return Decision(records=[written])
 
 
@@ -174,10 +176,10 @@ def completed(broker: Broker, prepared: TransactionMetadata) -> TransactionMetad
     return metadata
 
 
-def _is_current(known: TransactionMetadata, marker: Marker) -> bool:
+def _is_current(current: TransactionMetadata, marker: Marker) -> bool:
     """True if a marker belongs to the current transaction."""
-    is_same = (known.producer_id, known.producer_epoch) == (
+    is_same = (current.producer_id, current.producer_epoch) == (
         marker.producer_id,
         marker.producer_epoch,
     )
-    return is_same and known.state in PREPARED
+    return is_same and current.state in PREPARED

@@ -64,8 +64,8 @@ def metadata(table: Table, broker: int, transactional_id: str) -> TransactionMet
 def all_ids(table: Table, broker: int) -> Iterator[tuple[str, TransactionMetadata]]:
     """Yield the ids of a broker with their metadata, sorted."""
     prefix = _key(broker, "")
-    for key, known in table.items(prefix, TransactionMetadata):
-        yield key.removeprefix(prefix), known
+    for key, current in table.items(prefix, TransactionMetadata):
+        yield key.removeprefix(prefix), current
 
 
 def metadata_record(
@@ -135,11 +135,11 @@ def end_write(broker: Broker, transactional_id: str) -> None:
 
 def reset_timer(broker: Broker, transactional_id: str) -> None:
     """Set an id's timer according to its stored metadata."""
-    known = metadata(broker.tables.transactions, broker.id, transactional_id)
-    if known is None:
+    current = metadata(broker.tables.transactions, broker.id, transactional_id)
+    if current is None:
         cancel_check(broker, transactional_id)
     else:
-        schedule_check(broker, transactional_id, known)
+        schedule_check(broker, transactional_id, current)
 
 
 def ids_with_timer(broker: Broker) -> list[str]:
@@ -169,8 +169,8 @@ def apply_written(table: Table, broker: int, record: TransactionMetadataWritten)
 
 def apply_markers(table: Table, broker: int, record: TransactionMarkersWritten) -> None:
     """Remove partitions whose markers are written."""
-    known = table.change(_key(broker, record.transactional_id), TransactionMetadata)
-    known.partitions = dict(record.partitions)
+    current = table.change(_key(broker, record.transactional_id), TransactionMetadata)
+    current.partitions = dict(record.partitions)
 
 
 def apply_expired(table: Table, broker: int, record: TransactionalIdExpired) -> None:

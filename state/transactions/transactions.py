@@ -114,39 +114,39 @@ class Transition(NamedTuple):
 
 
 def step(
-    known: TransactionMetadata, event: TransactionEvent, data: EventData
+    current: TransactionMetadata, event: TransactionEvent, data: EventData
 ) -> TransactionMetadata | Error:
     """Return the metadata after an event, or the error for the response.
 
     Error.NONE means success without a change. Raises KeyError for an event that cannot occur in the
     state.
     """
-    rule = TRANSITIONS[TransactionState(known.state), event]
+    rule = TRANSITIONS[TransactionState(current.state), event]
     if isinstance(rule, Error):
         return rule
-    changed = rule.change(known, data)
+    changed = rule.change(current, data)
     if isinstance(changed, Error):
         return changed
     return msgspec.structs.replace(
         changed,
         state=rule.target,
-        previous_producer_id=known.producer_id,
+        previous_producer_id=current.producer_id,
         last_update_timestamp=data.now,
     )
 
 
 def needs_new_id(
-    known: TransactionMetadata,
+    current: TransactionMetadata,
     event: TransactionEvent,
     expected: ProducerIdAndEpoch | None = None,
 ) -> bool:
     """True if the event needs a new producer id: the epoch is exhausted."""
-    if known.producer_epoch < EXHAUSTED_EPOCH:
+    if current.producer_epoch < EXHAUSTED_EPOCH:
         return False
-    rule = TRANSITIONS[TransactionState(known.state), event]
+    rule = TRANSITIONS[TransactionState(current.state), event]
     if event is TransactionEvent.INIT:
         is_next = isinstance(rule, Transition) and rule.target is TransactionState.EMPTY
-        return is_next and (expected is None or expected.epoch == known.producer_epoch)
+        return is_next and (expected is None or expected.epoch == current.producer_epoch)
     return event in (TransactionEvent.COMMIT_2, TransactionEvent.ABORT_2) and isinstance(
         rule, Transition
     )
@@ -155,32 +155,32 @@ def needs_new_id(
 # --- Validation of the producer --------------------------------------------------------------
 
 
-def fence_error(known: TransactionMetadata, expected: ProducerIdAndEpoch | None) -> Error:
+def fence_error(current: TransactionMetadata, expected: ProducerIdAndEpoch | None) -> Error:
     """Return the error of an InitProducerId: 90 PRODUCER_FENCED, or NONE."""
-    if expected is None or expected.producer_id == known.producer_id:
+    if expected is None or expected.producer_id == current.producer_id:
         return Error.NONE
-    is_repeat = expected.producer_id == known.previous_producer_id
+    is_repeat = expected.producer_id == current.previous_producer_id
     if is_repeat and expected.epoch >= EXHAUSTED_EPOCH:
         return Error.NONE
     return Error.PRODUCER_FENCED
 
 
-def holder_error(known: TransactionMetadata | None, holder: ProducerIdAndEpoch) -> Error:
+def holder_error(current: TransactionMetadata | None, holder: ProducerIdAndEpoch) -> Error:
     """Return 49 INVALID_PRODUCER_ID_MAPPING, 90 PRODUCER_FENCED, or NONE."""
-    if known is None or known.producer_id != holder.producer_id:
+    if current is None or current.producer_id != holder.producer_id:
         return Error.INVALID_PRODUCER_ID_MAPPING
-    return Error.NONE if known.producer_epoch == holder.epoch else Error.PRODUCER_FENCED
+    return Error.NONE if current.producer_epoch == holder.epoch else Error.PRODUCER_FENCED
 
 
 def end_event(
-    known: TransactionMetadata | None, holder: ProducerIdAndEpoch, is_commit: bool, version: int
+    current: TransactionMetadata | None, holder: ProducerIdAndEpoch, is_commit: bool, version: int
 ) -> TransactionEvent | Error:
     """Return the event of an EndTxn, repeated or not, or its error.
 
     Errors: 49 INVALID_PRODUCER_ID_MAPPING, 90 PRODUCER_FENCED.
     """
     if version < EPOCH_BUMPS:
-        error = holder_error(known, holder)
+        error = holder_error(current, holder)
         return (
             error
             if error is not Error.NONE
@@ -188,20 +188,20 @@ def end_event(
             if is_commit
             else TransactionEvent.ABORT
         )
-    if known is None:
+    if current is None:
         return Error.INVALID_PRODUCER_ID_MAPPING
     is_after_overflow = (
-        known.previous_producer_id == holder.producer_id
+        current.previous_producer_id == holder.producer_id
         and holder.epoch == EXHAUSTED_EPOCH
-        and known.producer_epoch == 0
+        and current.producer_epoch == 0
     )
-    if known.producer_id != holder.producer_id and not is_after_overflow:
+    if current.producer_id != holder.producer_id and not is_after_overflow:
         return Error.INVALID_PRODUCER_ID_MAPPING
-    is_after_bump = known.producer_epoch == holder.epoch + 1
-    is_same = known.producer_epoch == holder.epoch
-    if known.state in PREPARED:
+    is_after_bump = current.producer_epoch == holder.epoch + 1
+    is_same = current.producer_epoch == holder.epoch
+    if current.state in PREPARED:
         is_valid = is_after_bump
-    elif known.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
+    elif current.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
         is_valid = is_after_bump or is_after_overflow or is_same
     else:
         is_valid = is_same
@@ -212,29 +212,29 @@ def end_event(
     return TransactionEvent.COMMIT_2 if is_commit else TransactionEvent.ABORT_2
 
 
-def verification_error(known: TransactionMetadata | None, holder: ProducerIdAndEpoch) -> Error:
+def verification_error(current: TransactionMetadata | None, holder: ProducerIdAndEpoch) -> Error:
     """Return the error of a verification of partitions, or NONE."""
-    error = holder_error(known, holder)
-    if error is Error.NONE and known is not None:
-        rule = TRANSITIONS[TransactionState(known.state), TransactionEvent.ADD]
+    error = holder_error(current, holder)
+    if error is Error.NONE and current is not None:
+        rule = TRANSITIONS[TransactionState(current.state), TransactionEvent.ADD]
         return rule if isinstance(rule, Error) else Error.NONE
     return error
 
 
-def is_timed_out(known: TransactionMetadata, now: int) -> bool:
+def is_timed_out(current: TransactionMetadata, now: int) -> bool:
     """True if an open transaction has exceeded its timeout."""
-    return known.state == TransactionState.ONGOING and deadline(known) < now
+    return current.state == TransactionState.ONGOING and deadline(current) < now
 
 
-def deadline(known: TransactionMetadata) -> int:
+def deadline(current: TransactionMetadata) -> int:
     """Return the end of an open transaction's timeout in ms since 1970."""
-    return known.transaction_start_timestamp + known.transaction_timeout_ms
+    return current.transaction_start_timestamp + current.transaction_timeout_ms
 
 
-def is_expired(known: TransactionMetadata, now: int, expiration_ms: int) -> bool:
+def is_expired(current: TransactionMetadata, now: int, expiration_ms: int) -> bool:
     """True if a check at `now` (ms since 1970) deletes the transactional id."""
-    may_expire = (TransactionState(known.state), TransactionEvent.EXPIRE) in TRANSITIONS
-    return may_expire and known.last_update_timestamp <= now - expiration_ms
+    may_expire = (TransactionState(current.state), TransactionEvent.EXPIRE) in TRANSITIONS
+    return may_expire and current.last_update_timestamp <= now - expiration_ms
 
 
 # --- Changes of the metadata ------------------------------------------------------------------
@@ -245,24 +245,24 @@ def new_metadata(producer_id: int) -> TransactionMetadata:
     return TransactionMetadata(producer_id=producer_id, producer_epoch=NO_PRODUCER_EPOCH)
 
 
-def _init_producer_id(known: TransactionMetadata, data: EventData) -> TransactionMetadata | Error:
+def _init_producer_id(current: TransactionMetadata, data: EventData) -> TransactionMetadata | Error:
     """Return a new id, the next epoch or, for a retry, the same epoch."""
     expected = data.expected
     last = NO_PRODUCER_EPOCH
-    producer_id, epoch = known.producer_id, known.producer_epoch + 1
+    producer_id, epoch = current.producer_id, current.producer_epoch + 1
     if data.new_producer_id != NO_PRODUCER_ID:
         producer_id, epoch = data.new_producer_id, 0
-        last = NO_PRODUCER_EPOCH if expected is None else known.producer_epoch
-    elif known.producer_epoch >= EXHAUSTED_EPOCH:
+        last = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
+    elif current.producer_epoch >= EXHAUSTED_EPOCH:
         return Error.UNKNOWN_SERVER_ERROR
-    elif expected is not None and known.producer_epoch in (NO_PRODUCER_EPOCH, expected.epoch):
-        last = known.producer_epoch
-    elif expected is not None and expected.epoch == known.last_producer_epoch:
-        epoch, last = known.producer_epoch, known.last_producer_epoch
+    elif expected is not None and current.producer_epoch in (NO_PRODUCER_EPOCH, expected.epoch):
+        last = current.producer_epoch
+    elif expected is not None and expected.epoch == current.last_producer_epoch:
+        epoch, last = current.producer_epoch, current.last_producer_epoch
     elif expected is not None:
         return Error.PRODUCER_FENCED
     return msgspec.structs.replace(
-        known,
+        current,
         producer_id=producer_id,
         producer_epoch=epoch,
         last_producer_epoch=last,
@@ -272,67 +272,67 @@ def _init_producer_id(known: TransactionMetadata, data: EventData) -> Transactio
     )
 
 
-def _begin(known: TransactionMetadata, data: EventData) -> TransactionMetadata:
+def _begin(current: TransactionMetadata, data: EventData) -> TransactionMetadata:
     return msgspec.structs.replace(
-        known, transaction_start_timestamp=data.now, partitions=_union({}, data.partitions)
+        current, transaction_start_timestamp=data.now, partitions=_union({}, data.partitions)
     )
 
 
-def _join(known: TransactionMetadata, data: EventData) -> TransactionMetadata | Error:
-    partitions = _union(known.partitions, data.partitions)
-    if partitions == known.partitions:
+def _join(current: TransactionMetadata, data: EventData) -> TransactionMetadata | Error:
+    partitions = _union(current.partitions, data.partitions)
+    if partitions == current.partitions:
         return Error.NONE
-    return msgspec.structs.replace(known, partitions=partitions)
+    return msgspec.structs.replace(current, partitions=partitions)
 
 
-def _union(known: dict[str, list[int]], added: dict[str, list[int]]) -> dict[str, list[int]]:
+def _union(current: dict[str, list[int]], added: dict[str, list[int]]) -> dict[str, list[int]]:
     return {
-        topic: sorted({*known.get(topic, []), *added.get(topic, [])})
-        for topic in sorted({*known, *added})
+        topic: sorted({*current.get(topic, []), *added.get(topic, [])})
+        for topic in sorted({*current, *added})
     }
 
 
-def _fence(known: TransactionMetadata, data: EventData) -> TransactionMetadata:
+def _fence(current: TransactionMetadata, data: EventData) -> TransactionMetadata:
     if data.version >= EPOCH_BUMPS:
-        return known
+        return current
     return msgspec.structs.replace(
-        known,
-        producer_epoch=min(known.producer_epoch + 1, EPOCH_MAX),
+        current,
+        producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX),
         last_producer_epoch=NO_PRODUCER_EPOCH,
     )
 
 
-def _end(known: TransactionMetadata, _asked: EventData) -> TransactionMetadata:
+def _end(current: TransactionMetadata, _data: EventData) -> TransactionMetadata:
     return msgspec.structs.replace(
-        known, client_transaction_version=0, next_producer_id=NO_PRODUCER_ID
+        current, client_transaction_version=0, next_producer_id=NO_PRODUCER_ID
     )
 
 
-def _end_with_bump(known: TransactionMetadata, data: EventData) -> TransactionMetadata:
+def _end_with_bump(current: TransactionMetadata, data: EventData) -> TransactionMetadata:
     return msgspec.structs.replace(
-        known,
+        current,
         client_transaction_version=EPOCH_BUMPS,
-        producer_epoch=min(known.producer_epoch + 1, EPOCH_MAX),
-        last_producer_epoch=known.producer_epoch,
+        producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX),
+        last_producer_epoch=current.producer_epoch,
         next_producer_id=data.new_producer_id,
     )
 
 
-def _abort_nothing(known: TransactionMetadata, data: EventData) -> TransactionMetadata:
+def _abort_nothing(current: TransactionMetadata, data: EventData) -> TransactionMetadata:
     """Abort without a transaction: version 2 bumps the epoch, too."""
-    ended = _end_with_bump(known, data)
+    ended = _end_with_bump(current, data)
     return msgspec.structs.replace(ended, transaction_start_timestamp=data.now)
 
 
-def _complete(known: TransactionMetadata, _asked: EventData) -> TransactionMetadata:
-    completed = msgspec.structs.replace(known, partitions={}, next_producer_id=NO_PRODUCER_ID)
-    if known.next_producer_id != NO_PRODUCER_ID:
-        completed.producer_id, completed.producer_epoch = known.next_producer_id, 0
+def _complete(current: TransactionMetadata, _data: EventData) -> TransactionMetadata:
+    completed = msgspec.structs.replace(current, partitions={}, next_producer_id=NO_PRODUCER_ID)
+    if current.next_producer_id != NO_PRODUCER_ID:
+        completed.producer_id, completed.producer_epoch = current.next_producer_id, 0
     return completed
 
 
-def _keep(known: TransactionMetadata, _asked: EventData) -> TransactionMetadata:
-    return known
+def _keep(current: TransactionMetadata, _data: EventData) -> TransactionMetadata:
+    return current
 
 
 _BUSY = Error.CONCURRENT_TRANSACTIONS

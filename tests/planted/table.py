@@ -114,15 +114,15 @@ PLANTED: tuple[Planted, ...] = (
         "holder-epoch",
         "only who holds the epoch may add and end",
         "brokertwin.state.transactions.transactions",
-        ("return Error.NONE if known.producer_epoch == holder.epoch else Error.PRODUCER_FENCED"),
+        ("return Error.NONE if current.producer_epoch == holder.epoch else Error.PRODUCER_FENCED"),
         "return Error.NONE",
     ),
     Planted(
         "epoch-bump",
         "each InitProducerId bumps the epoch",
         "brokertwin.state.transactions.transactions",
-        "producer_id, epoch = known.producer_id, known.producer_epoch + 1",
-        "producer_id, epoch = known.producer_id, max(known.producer_epoch, 0)",
+        "producer_id, epoch = current.producer_id, current.producer_epoch + 1",
+        "producer_id, epoch = current.producer_id, max(current.producer_epoch, 0)",
     ),
     Planted(
         "init-aborts",
@@ -142,14 +142,14 @@ PLANTED: tuple[Planted, ...] = (
         "join-keeps",
         "partitions that join are added to those there are",
         "brokertwin.state.transactions.transactions",
-        "    partitions = _union(known.partitions, data.partitions)",
+        "    partitions = _union(current.partitions, data.partitions)",
         "    partitions = _union({}, data.partitions)",
     ),
     Planted(
         "time-out",
         "a transaction that lasts too long is aborted",
         "brokertwin.state.transactions.transactions",
-        "return known.state == TransactionState.ONGOING and deadline(known) < now",
+        "return current.state == TransactionState.ONGOING and deadline(current) < now",
         "return False",
     ),
     Planted(
@@ -280,7 +280,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "assignment-committed",
         "an assignment is told when followers have it",
-        "brokertwin.state.groups.group_coordinator",
+        "brokertwin.state.groups.classic_coordinator",
         "        if not has_followers(self._broker, GROUP_TOPIC, group.group_id):\n",
         "        if True:\n",
     ),
@@ -374,7 +374,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "generation-bump",
         "each rebalance begins a generation",
-        "brokertwin.state.groups.group_coordinator",
+        "brokertwin.state.groups.classic_coordinator",
         "        group.generation_id += 1\n",
         "        group.generation_id = max(group.generation_id, 1)\n",
     ),

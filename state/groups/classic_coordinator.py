@@ -28,8 +28,8 @@ from brokertwin.state.groups.classic_group import (
     ClassicGroupState,
     ClassicMember,
 )
-from brokertwin.state.groups.group_metadata import metadata_of
-from brokertwin.state.groups.group_responses import (
+from brokertwin.state.groups.classic_records import metadata_of
+from brokertwin.state.groups.classic_responses import (
     SyncGroupResponse,
     join_error,
     join_response,
@@ -40,7 +40,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """Limit of a new member's first join (a constant in Kafka)."""
 
 
-class GroupCoordinator:
+class ClassicGroupCoordinator:
     """A classic group at its coordinator, for one request or timer.
 
     Attributes:
@@ -60,9 +60,9 @@ class GroupCoordinator:
         self.records: list[Record] = []
         self.responses: list[LateAnswer] = []
         is_live = groups.find_live(broker.tables, broker.id, group_id) is not None
-        known = converted or groups.change(broker.tables, broker.id, group_id)
-        self.is_new = known is None
-        self.group = known or ClassicGroup(group_id, state_timestamp=broker.now, subscribed=None)
+        existing = converted or groups.change(broker.tables, broker.id, group_id)
+        self.is_new = existing is None
+        self.group = existing or ClassicGroup(group_id, state_timestamp=broker.now, subscribed=None)
         if self.group.members and not is_live:
             self._take_over()
 
@@ -367,14 +367,14 @@ def expect_heartbeat(broker: Broker, group_id: str, member: ClassicMember) -> No
 
 def fire(broker: Broker, group_id: str, timer: str) -> Decision:
     """Handle an expired timer of a group."""
-    coordinator = GroupCoordinator(broker, group_id)
+    coordinator = ClassicGroupCoordinator(broker, group_id)
     assert not coordinator.is_new, f"timer of an unknown group: {group_id} {timer}"
     return coordinator.fire(timer)
 
 
 def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
     """Remove members as if their sessions had expired."""
-    coordinator = GroupCoordinator(broker, group_id)
+    coordinator = ClassicGroupCoordinator(broker, group_id)
     for member_id in member_ids:
         coordinator.session_expired(member_id)
     return coordinator.result()
@@ -389,7 +389,7 @@ def assignment_written(broker: Broker, group_id: str, generation_id: int, error:
     is_awaited = group is not None and group.state is ClassicGroupState.COMPLETING_REBALANCE
     if group is None or not is_awaited or group.generation_id != generation_id:
         return Decision()
-    coordinator = GroupCoordinator(broker, group_id)
+    coordinator = ClassicGroupCoordinator(broker, group_id)
     if error is NONE:
         coordinator.assigned()
     else:
@@ -416,4 +416,4 @@ def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
 
 def load(broker: Broker, group_id: str) -> None:
     """Take over a group from its records; session timeouts start now."""
-    GroupCoordinator(broker, group_id)
+    ClassicGroupCoordinator(broker, group_id)
