@@ -199,6 +199,7 @@ def _said(request: Request, denied: Denied) -> Said:
         client_id=request.header.client_id or "",
         client_host=f"/{request.host}",
         denied=denied,
+        resolves_regexes=request.choices.resolves_regexes,
     )
 
 
