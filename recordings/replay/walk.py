@@ -320,9 +320,7 @@ class Walk:
         exchange_id = self.exchanges[index].id
         is_late = bool(self._decided.late.get(index))
         before, waits = self._cell.kept(), dict(self._waits)
-        request = self._events.request(
-            exchange_id, now, is_late, self._decided.resolves.get(index)
-        )
+        request = self._events.request(exchange_id, now, is_late, self._decided.resolves.get(index))
         picks = self._cell.own_picks(self._events.event(exchange_id))
         answers = self._handle(request, now)
         own = answers.pop(index, None)

@@ -18,7 +18,10 @@ from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.timing import TOLERANCES
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision
-from brokertwin.state.core.group_records import ConsumerGroupRegularExpressionWritten
+from brokertwin.state.core.group_records import (
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupRegularExpressionWritten,
+)
 from brokertwin.state.core.records import BatchAppended
 from brokertwin.state.replication.produce_bodies import ProduceResponse
 from tests.support.faults import (
@@ -101,11 +104,9 @@ def without_records(decision: Decision) -> Decision:
 
 
 def without_later_resolutions(decision: Decision) -> Decision:
-    """Drops the resolutions of a member that only sends a heartbeat."""
-    resolved = [
-        each for each in decision.records if isinstance(each, ConsumerGroupRegularExpressionWritten)
-    ]
-    if resolved and len(resolved) == len(decision.records):
+    """Drops the resolutions of a member that has joined before."""
+    resolution = (ConsumerGroupRegularExpressionWritten, ConsumerGroupMetadataWritten)
+    if all(isinstance(each, resolution) for each in decision.records):
         decision.records = []
     return decision
 
@@ -426,8 +427,8 @@ CHANGES = [
     ),
     Fault(
         "regular expressions are never resolved again",
-        "topic_regexes",
-        290,
+        "regex_refresh",
+        250,
         {"CONSUMER_GROUP_HEARTBEAT": decided(without_later_resolutions)},
     ),
     Fault(
