@@ -86,6 +86,7 @@ class ConsumerHeartbeat(NamedTuple):
     client_host: str
     denied: Denied
     classic: ClassicMemberMetadata | None = None
+    resolves_regexes: bool | None = None
 
 
 class GroupEpoch(NamedTuple):
@@ -206,7 +207,7 @@ class ConsumerGroupCoordinator:
         change = self.update(before, heartbeat)
         epoch, target = self._update_target(change)
         after = self.reconcile(change, epoch, target)
-        self._resolve(change, heartbeat.denied)
+        self._resolve(change, heartbeat)
         return after
 
     def _invalid_regex(self, heartbeat: ConsumerHeartbeat) -> Rejection | None:
@@ -229,15 +230,18 @@ class ConsumerGroupCoordinator:
             before, after, group, has_other_names or has_other_regex, heartbeat.owned
         )
 
-    def _resolve(self, change: MemberUpdate, denied: Denied) -> None:
+    def _resolve(self, change: MemberUpdate, heartbeat: ConsumerHeartbeat) -> None:
         """Resolve the group's regular expressions if due."""
         group, regex = self.group, change.after.subscribed_topic_regex
         after = subscriptions.of(group, [change.before], [change.after])
         has_new = bool(regex) and regex not in group.regex_subscribers
-        if regex_resolution.is_due(self._broker, group, after.regexes, has_new=has_new):
+        recorded = heartbeat.resolves_regexes
+        if regex_resolution.is_due(
+            self._broker, group, after.regexes, has_new=has_new, recorded=recorded
+        ):
             epoch, metadata_hash, _ = change.group
             self.records += regex_resolution.records(
-                self._broker, group, after, (epoch, metadata_hash), denied
+                self._broker, group, after, (epoch, metadata_hash), heartbeat.denied
             )
 
     def _member(self, heartbeat: ConsumerHeartbeat) -> ConsumerMember | Rejection:

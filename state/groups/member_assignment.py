@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.state.core.java_hashes import JavaMap, own_hash, uuid_hash
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.groups.assignments import Assigned, Target
+from brokertwin.state.groups.assignments import Assigned, Target, in_hash_order
 from brokertwin.state.groups.consumer_group import ConsumerMember, ConsumerMemberState
 
 Owned = dict[Uuid, list[int]]
@@ -80,40 +81,62 @@ def _without_unsubscribed(member: ConsumerMember, inputs: ReconcileInput) -> Con
 
 
 def _reconcile(member: ConsumerMember, inputs: ReconcileInput) -> ConsumerMember:
-    """Keep partitions of the target, revoke others, and add free ones."""
-    kept: Assigned = {}
+    """Keep partitions of the target, revoke others, and add free ones.
+
+    Topics and partitions are in the order of Kafka's maps, because the response shows it.
+    """
+    kept: JavaMap[Uuid, JavaMap[int, int]] = JavaMap(uuid_hash)
     revoked: Assigned = {}
-    gained: Assigned = {}
+    gained: JavaMap[Uuid, list[int]] = JavaMap(uuid_hash)
     is_unreleased = False
-    for topic_id in dict.fromkeys((*inputs.target, *member.assigned)):
+    topic_ids = JavaMap.holding(uuid_hash, inputs.target)
+    stored = in_hash_order(member.assigned)
+    for topic_id in stored:
+        topic_ids[topic_id] = []
+    for topic_id in topic_ids:
         target = inputs.target.get(topic_id, []) if topic_id in inputs.topic_ids else []
-        owned, pending = (
+        current, pending = (
             member.assigned.get(topic_id, {}),
             member.pending_revocation.get(topic_id, {}),
         )
-        _put(kept, topic_id, {p: epoch for p, epoch in owned.items() if p in target})
-        _put(revoked, topic_id, {p: epoch for p, epoch in owned.items() if p not in target})
-        wanted = [p for p in target if p not in owned]
+        remaining = JavaMap.copying(own_hash, {p: current[p] for p in stored.get(topic_id, [])})
+        _put(revoked, topic_id, {p: epoch for p, epoch in current.items() if p not in target})
+        for partition in current:
+            if partition not in target:
+                remaining.pop(partition)
+        wanted = [p for p in JavaMap.holding(own_hash, dict.fromkeys(target)) if p not in current]
         free = [p for p in wanted if p in pending or not inputs.has_owner(topic_id, p)]
         is_unreleased = is_unreleased or len(free) < len(wanted)
-        _put(gained, topic_id, dict.fromkeys(free, inputs.epoch))
+        if len(remaining):
+            kept[topic_id] = remaining
+        if free:
+            gained[topic_id] = free
     if revoked and _owns(inputs.owned, revoked):
         return msgspec.structs.replace(
             member.in_epoch(member.member_epoch),
             state=ConsumerMemberState.UNREVOKED_PARTITIONS,
-            assigned=kept,
+            assigned=_in_order(kept),
             pending_revocation=revoked,
         )
-    for topic_id, epochs in gained.items():
-        kept[topic_id] = {**kept.get(topic_id, {}), **epochs}
+    for topic_id in gained:
+        partitions = kept.compute_if_absent(topic_id, JavaMap(own_hash))
+        for partition in gained[topic_id]:
+            partitions[partition] = inputs.epoch
     return msgspec.structs.replace(
         member.in_epoch(inputs.epoch),
         state=ConsumerMemberState.UNRELEASED_PARTITIONS
         if is_unreleased
         else ConsumerMemberState.STABLE,
-        assigned=kept,
+        assigned=_in_order(kept),
         pending_revocation={},
     )
+
+
+def _in_order(assigned: JavaMap[Uuid, JavaMap[int, int]]) -> Assigned:
+    return {
+        topic_id: {partition: assigned[topic_id][partition] for partition in assigned[topic_id]}
+        for topic_id in assigned
+    }
 
 
 def _put(assigned: Assigned, topic_id: Uuid, epochs: dict[int, int]) -> None:

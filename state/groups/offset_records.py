@@ -37,6 +37,8 @@ _TIME = struct.Struct(">q")
 
 
 class OffsetKey(msgspec.Struct, frozen=True, order=True):
+    """Group, topic and partition of an offset."""
+
     group: str
     topic: str
     partition: int
