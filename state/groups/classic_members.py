@@ -8,7 +8,8 @@ So no request stays pending, there is no leader, and the generation is the membe
     SyncGroup   returns the assignment
     Heartbeat   27 REBALANCE_IN_PROGRESS if another step is possible
 
-After 27 the member has its rebalance timeout to rejoin, and after the join the same time to sync.
+After that error the member has its rebalance timeout to rejoin, and after the join the same time to
+sync.
 """
 
 import base64

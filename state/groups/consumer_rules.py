@@ -26,9 +26,9 @@ def commit_error(group: ConsumerGroup, commit: OffsetCommitCheck) -> Error:
     """Return the error of an offset commit.
 
     25 UNKNOWN_MEMBER_ID, 35 UNSUPPORTED_VERSION, 113 STALE_MEMBER_EPOCH, or NONE. Transactions and
-    classic members: 22 ILLEGAL_GENERATION instead of 113. An older epoch is valid if the partitions
-    were already assigned to the member in that epoch, because the member may not know its new epoch
-    yet (KIP-1251).
+    classic members: 22 ILLEGAL_GENERATION instead of 113 STALE_MEMBER_EPOCH. An older epoch is
+    valid if the partitions were already assigned to the member in that epoch, because the member
+    may not know its new epoch yet (KIP-1251).
     """
     if commit.generation < 0 and not group.members:
         return Error.NONE

@@ -177,8 +177,8 @@ class _SharedAssignment:
                 unfilled[each] = None
         following, has_assigned = iter(list(unfilled)), False
         for partition_id in self._owners:
-            wanted = self._members_per_partition - len(self._owners[partition_id])
-            while wanted > 0:
+            missing = self._members_per_partition - len(self._owners[partition_id])
+            while missing > 0:
                 if (member := next(following, None)) is None:
                     if not has_assigned or not len(unfilled):
                         break
@@ -187,7 +187,7 @@ class _SharedAssignment:
                 if member in self._owners[partition_id]:
                     continue
                 self.copies[member].add(*partition_id, CAPACITY)
-                wanted, has_assigned = wanted - 1, True
+                missing, has_assigned = missing - 1, True
                 if self._note(member, partition_id) >= self._quotas[member]:
                     unfilled.pop(member)
             if not len(unfilled):

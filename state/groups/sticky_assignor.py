@@ -19,7 +19,7 @@ from brokertwin.state.core.streams_records import TargetTasks, Tasks
 NAME = "sticky"
 
 
-class TaskId(NamedTuple):
+class StreamsTaskId(NamedTuple):
     """A task: a partition of a subtopology."""
 
     subtopology_id: str
@@ -61,9 +61,9 @@ class _Process:
 
     def __init__(self) -> None:
         self.counts: JavaMap[str, int] = JavaMap(java_hash)
-        self.active: dict[str, set[TaskId]] = {}
-        self.standby: dict[str, set[TaskId]] = {}
-        self.tasks: set[TaskId] = set()
+        self.active: dict[str, set[StreamsTaskId]] = {}
+        self.standby: dict[str, set[StreamsTaskId]] = {}
+        self.tasks: set[StreamsTaskId] = set()
         self._task_count = 0
         self._queue: JavaPriorityQueue[list[str | int]] | None = None
 
@@ -71,12 +71,12 @@ class _Process:
     def load(self) -> float:
         return self._task_count / len(self.counts)
 
-    def add(self, member_id: str, task: TaskId, *, is_active: bool) -> int:
+    def add(self, member_id: str, task: StreamsTaskId, *, is_active: bool) -> int:
         """Assign a task to a member and return its task count."""
         self._queue = None
         return self._add(member_id, task, is_active)
 
-    def _add(self, member_id: str, task: TaskId, is_active: bool) -> int:
+    def _add(self, member_id: str, task: StreamsTaskId, is_active: bool) -> int:
         self._task_count += 1
         self.tasks.add(task)
         (self.active if is_active else self.standby).setdefault(member_id, set()).add(task)
@@ -84,7 +84,7 @@ class _Process:
         self.counts[member_id] = count
         return count
 
-    def add_to_least_loaded(self, task: TaskId, *, is_active: bool) -> int:
+    def add_to_least_loaded(self, task: StreamsTaskId, *, is_active: bool) -> int:
         """Like `add`, for the member with the fewest tasks."""
         if len(self.counts) == 1:
             return self._add(next(iter(self.counts)), task, is_active)
@@ -128,8 +128,8 @@ class _Assignment:
         self._active_quota = _TaskQuota(active, len(spec.members))
         self._total_quota = _TaskQuota(active + standby, len(spec.members))
         self.processes: JavaMap[str, _Process] = JavaMap(java_hash, len(spec.members))
-        self._former_active: dict[TaskId, _TaskOwner] = {}
-        self._former_standbys: dict[TaskId, list[_TaskOwner]] = {}
+        self._former_active: dict[StreamsTaskId, _TaskOwner] = {}
+        self._former_standbys: dict[StreamsTaskId, list[_TaskOwner]] = {}
         for member_id in spec.members:
             member = spec.members[member_id]
             if member.process_id not in self.processes:
@@ -144,7 +144,9 @@ class _Assignment:
     def assign_active(self) -> None:
         """Assign each task to one member."""
         remaining = [
-            TaskId(each, n) for each, count in self._spec.task_counts.items() for n in range(count)
+            StreamsTaskId(each, n)
+            for each, count in self._spec.task_counts.items()
+            for n in range(count)
         ]
         remaining.sort(key=lambda task: (task.partition, task.subtopology_id))
         remaining = [
@@ -160,11 +162,11 @@ class _Assignment:
         queue = self._by_load()
         for task in sorted(remaining):
             process = queue.poll()
-            assert process is not None, "a group has members when tasks are dealt out"
+            assert process is not None, "a group without members has no assignment"
             self._count_active(process.add_to_least_loaded(task, is_active=True))
             queue.add(process)
 
-    def _assign_to_former(self, task: TaskId, owner: _TaskOwner | None) -> bool:
+    def _assign_to_former(self, task: StreamsTaskId, owner: _TaskOwner | None) -> bool:
         """Assign a task to its former owner, unless that is at its quota."""
         if owner is None or self._count(owner) >= self._active_quota.each:
             return False
@@ -185,11 +187,14 @@ class _Assignment:
             queue.add(self.processes[process_id])
         return queue
 
-    def _former_standby(self, task: TaskId, *, is_standby: bool = False) -> _TaskOwner | None:
+    def _former_standby(
+        self, task: StreamsTaskId, *, is_standby: bool = False
+    ) -> _TaskOwner | None:
         """Return the former standby owner with the least load.
 
-        The loads of process and member count. For standby tasks, processes that have the task are
-        skipped. As in Kafka, the final check looks only at the first process of the list.
+        An owner is preferred if both its process's load and its own task count are lower. For
+        standby tasks, processes that have the task are skipped. As in Kafka, the final check looks
+        only at the first process of the list.
         """
         owners = self._former_standbys.get(task, [])
         if not owners:
@@ -206,7 +211,9 @@ class _Assignment:
     def assign_standby(self) -> None:
         """Assign standby tasks, as far as there are processes for them."""
         spec = self._spec
-        tasks = [TaskId(each, n) for each in spec.stateful for n in range(spec.task_counts[each])]
+        tasks = [
+            StreamsTaskId(each, n) for each in spec.stateful for n in range(spec.task_counts[each])
+        ]
         tasks.sort(key=lambda task: (task.partition, task.subtopology_id), reverse=True)
         remaining = [(task, missing) for task in tasks if (missing := self._missing_standbys(task))]
         queue = self._by_load()
@@ -215,7 +222,7 @@ class _Assignment:
                 if not self._assign_to_least_loaded(queue, task):
                     break
 
-    def _missing_standbys(self, task: TaskId) -> int:
+    def _missing_standbys(self, task: StreamsTaskId) -> int:
         """Return the missing standbys after former owners have got theirs."""
         replicas = self._spec.standby_replicas
         for done in range(replicas):
@@ -226,22 +233,24 @@ class _Assignment:
                 return replicas - done
         return 0
 
-    def _former_owner(self, task: TaskId) -> _TaskOwner | None:
+    def _former_owner(self, task: StreamsTaskId) -> _TaskOwner | None:
         owner = self._former_active.get(task)
         has_task = owner is not None and task in self.processes[owner.process_id].tasks
         return None if has_task else owner
 
-    def _assign_to_former_standby(self, task: TaskId) -> bool:
+    def _assign_to_former_standby(self, task: StreamsTaskId) -> bool:
         return self._assign_standby(task, self._former_standby(task, is_standby=True))
 
-    def _assign_standby(self, task: TaskId, owner: _TaskOwner | None) -> bool:
+    def _assign_standby(self, task: StreamsTaskId, owner: _TaskOwner | None) -> bool:
         if owner is None or self._count(owner) >= self._total_quota.each:
             return False
         process = self.processes[owner.process_id]
         self._total_quota.count_member(process.add(owner.member_id, task, is_active=False))
         return True
 
-    def _assign_to_least_loaded(self, queue: JavaPriorityQueue[_Process], task: TaskId) -> bool:
+    def _assign_to_least_loaded(
+        self, queue: JavaPriorityQueue[_Process], task: StreamsTaskId
+    ) -> bool:
         process = queue.poll()
         if process is None:
             return False
@@ -268,11 +277,11 @@ def assign(spec: TaskSpec) -> dict[str, TargetTasks]:
     return targets
 
 
-def _tasks(tasks: Tasks) -> list[TaskId]:
-    return [TaskId(each, number) for each, numbers in tasks.items() for number in numbers]
+def _tasks(tasks: Tasks) -> list[StreamsTaskId]:
+    return [StreamsTaskId(each, number) for each, numbers in tasks.items() for number in numbers]
 
 
-def _by_subtopology(tasks: Iterable[TaskId]) -> Tasks:
+def _by_subtopology(tasks: Iterable[StreamsTaskId]) -> Tasks:
     found: Tasks = {}
     for task in sorted(tasks):
         found.setdefault(task.subtopology_id, []).append(task.partition)

@@ -131,9 +131,9 @@ def _step(owned: TasksWithEpochs, target: Tasks, epoch: int, is_owned: IsOwnedBy
     added: TasksWithEpochs = {}
     has_unreleased = False
     for part, partitions in owned.items():
-        wanted = target.get(part, ())
+        target_partitions = target.get(part, ())
         for number, since in partitions.items():
-            (kept if number in wanted else revoked).setdefault(part, {})[number] = since
+            (kept if number in target_partitions else revoked).setdefault(part, {})[number] = since
     for part, numbers in target.items():
         for number in numbers:
             if number in kept.get(part, ()):

@@ -1,10 +1,10 @@
 """Acquisition of records of a share partition by a member.
 
 Source: `SharePartition.acquire` in Kafka. Available records in flight come first, then new ones.
-Records delivered at least half of the limit (but twice) are suspect. They are acquired in smaller
-and smaller parts, the last time alone, so that a bad record does not affect others. With a record
-limit (KIP-1206), a member gets at most the requested records. Otherwise batches of the log are
-acquired as a whole.
+Records delivered at least max(2, limit / 2) times are suspect. They are acquired in smaller and
+smaller parts, the last time alone, so that a bad record does not affect others. With a record limit
+(KIP-1206), a member gets at most the requested records. Otherwise batches of the log are acquired
+as a whole.
 """
 
 from math import ceil
@@ -27,7 +27,7 @@ class Acquisition:
     """The records that a fetch gets of a partition.
 
     Args:
-        runs: the batches read from the log, at least one, from `fetch_offset` on.
+        log_batches: the batches read from the log, at least one, from `fetch_offset` on.
         locked_until: end of the locks in ms since 1970.
     """
 
@@ -40,12 +40,8 @@ class Acquisition:
         fetch_offset: int,
         locked_until: int,
     ) -> None:
-        self._share, self._request, self._limits, self._log_batches = (
-            share,
-            request,
-            limits,
-            log_batches,
-        )
+        self._share, self._request, self._limits = share, request, limits
+        self._log_batches = log_batches
         self._fetch_offset, self._locked_until = fetch_offset, locked_until
         self._found: list[Acquired] = []
         self._count = 0
@@ -204,19 +200,17 @@ class Acquisition:
     def _split(self, first: int, last: int) -> list[Acquired]:
         found = []
         if not self._request.is_record_limit and last - first + 1 > self._request.batch_size:
-            for acquire in self._log_batches:
-                if acquire.first > last:
+            for batch in self._log_batches:
+                if batch.first > last:
                     break
-                if acquire.first - first >= max(self._request.batch_size, 1):
-                    found.append(Acquired(first, acquire.first - 1, 1))
-                    first = acquire.first
+                if batch.first - first >= max(self._request.batch_size, 1):
+                    found.append(Acquired(first, batch.first - 1, 1))
+                    first = batch.first
         return [*found, Acquired(first, last, 1)]
 
     def _aligned(self, offset: int) -> int:
         """Return the last offset of the log batch that contains an offset."""
-        holding = [
-            acquire.last for acquire in self._log_batches if acquire.first <= offset <= acquire.last
-        ]
+        holding = [each.last for each in self._log_batches if each.first <= offset <= each.last]
         return holding[-1] if holding else offset
 
     def _insert(self, batch: InFlightBatch) -> None:
