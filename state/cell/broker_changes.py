@@ -25,6 +25,7 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Tables
+from brokertwin.state.eras import high_watermark_truncation
 from brokertwin.state.replication import (
     checkpoints,
     copying,
@@ -163,7 +164,9 @@ class BrokerChanges(ABC):
         """A broker that is there again follows those who lead."""
         pairs = replicas_of.pairs(self._knowing(broker), broker)
         followed = [place for _, follower, place in pairs if follower == broker]
-        self._carry_on(broker, copying.begins_to_follow(self._broker(broker), followed))
+        self._carry_on(
+            broker, high_watermark_truncation.become_follower(self._broker(broker), followed)
+        )
         self._fetch_again(broker)
 
     def _fetch_again(self, broker: int) -> None:

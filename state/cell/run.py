@@ -65,16 +65,15 @@ from brokertwin.state.core.records import (
 from brokertwin.state.core.schema import Body, render, shown
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Tables
+from brokertwin.state.eras import leader_and_isr, replication_lines
 from brokertwin.state.fetch import fetch_session, session_items
 from brokertwin.state.fetch.slices import Slices
 from brokertwin.state.replication import (
     copying,
     elections,
     internal_logs,
-    leader_and_isr,
     network,
     registrations,
-    trace,
 )
 from brokertwin.state.transactions import transactional_ids
 
@@ -489,7 +488,7 @@ class Run(MetadataReading):
             elif isinstance(step, Message):
                 self._deliver(step)
             elif isinstance(step, LeaderAndIsr):
-                for change in leader_and_isr.take(self._broker(step.receiver), step).changes:
+                for change in leader_and_isr.handle(self._broker(step.receiver), step).changes:
                     self._deliver_metadata(step.receiver, change)
             else:
                 self._copy(step)
@@ -581,5 +580,5 @@ class Run(MetadataReading):
                 self._carry_out(waited.broker, waited, api, decision)
 
         if self._given.brokertwin_trace_replication:
-            for line in trace.unblocked(self._tables, watched, log, unblocked):
+            for line in replication_lines.unblocked(self._tables, watched, log, unblocked):
                 self._apply(int(log.partition("/")[0]), line)

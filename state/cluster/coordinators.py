@@ -3,14 +3,6 @@
 Source: `GroupCoordinatorService.partitionFor`, `TransactionStateManager.partitionFor`, `Utils.abs`
 in Kafka; `String.hashCode` in Java. The leader of the internal topic's partition that an id hashes
 to is its coordinator.
-
-With `brokertwin.offset.storage` zookeeper (seed 003's `ZookeeperOffsetManager`) offsets are nodes
-of ZooKeeper, /consumers/GROUP/offsets/TOPIC/PARTITION; here the controller's machine has what
-ZooKeeper had. Any broker reads and writes them for any client, whoever coordinates the group:
-nothing has to be loaded, nothing waits for followers, and the generation is not checked.
-OffsetDelete and DeleteGroups go to the group's coordinator, because it knows the members; it asks
-the controller to delete the nodes. An offset expires by its age alone. The node of a group goes
-with its last offset.
 """
 
 from collections.abc import Iterable
@@ -18,7 +10,6 @@ from collections.abc import Iterable
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.machines import Machine
 from brokertwin.state.core import waiting
-from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.java_hashes import hash_map_order, java_hash
 from brokertwin.state.core.remembered import remembering
@@ -106,27 +97,6 @@ def group_error(machine: Machine, group_id: str) -> Error:
 def transaction_error(machine: Machine, transactional_id: str) -> Error:
     """The same for a transactional id."""
     return _error(machine, TRANSACTION_TOPIC, transactional_id)
-
-
-def has_zookeeper(machine: Machine) -> bool:
-    """Whether the offsets of groups are in ZooKeeper."""
-    return machine.settings.brokertwin_offset_storage == "zookeeper"
-
-
-def keeper_of_offsets(machine: Machine, group_id: str) -> int | None:
-    """The machine that keeps a group's offsets: its coordinator, or the controller for ZooKeeper.
-
-    None while there is no coordinator.
-    """
-    if has_zookeeper(machine):
-        return CONTROLLER
-    coordinator = coordinator_of(machine, GROUP_TOPIC, group_id)
-    return None if coordinator == NO_LEADER else coordinator
-
-
-def offsets_error(machine: Machine, group_id: str) -> Error:
-    """Why `machine` cannot say what a group has committed, as of `group_error`."""
-    return NONE if has_zookeeper(machine) else group_error(machine, group_id)
 
 
 def _error(machine: Machine, topic_name: str, key: str) -> Error:

@@ -13,8 +13,7 @@ reading                what the leader reads for a follower, and what it refuses
 throttles              how fast replicas that are not in sync may be copied
 preferred_replica      which replica a consumer in a rack had better read
 acks, produce_bodies   who waits for in-sync replicas; the bodies of Produce
-leader_and_isr         commands of a controller of the ZooKeeper era
-fetchers, trace        the threads of followers; lines that brokers of Kafka 0.10 log
+fetchers               fetcher threads: id and name
 directories            log directories that fail: what the broker tells the controller
 directory_bodies       the bodies in which it does
 checkpoints, disk      what a broker's file has of high watermarks; log directories and their files

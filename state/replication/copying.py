@@ -39,12 +39,12 @@ from brokertwin.state.core.decision import (
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import (
     HighWatermarkMoved,
-    LogTruncated,
     PartitionAltered,
     Record,
     ReplicasAssigned,
 )
 from brokertwin.state.core.settings import UNLIMITED
+from brokertwin.state.eras import high_watermark_truncation, replication_lines
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import (
@@ -54,7 +54,6 @@ from brokertwin.state.replication import (
     network,
     reading,
     throttles,
-    trace,
 )
 from brokertwin.state.replication.isr_controller import (
     KEY,
@@ -72,7 +71,6 @@ IN_SYNC_TIMER = "in-sync"
 FETCH_TIMER = "replica-fetch"
 """The kind of the timers of followers that were refused."""
 
-BY_HIGH_WATERMARK = "hw"
 """The value of `brokertwin.truncation` for the rule of Kafka before 0.11."""
 
 _TRIED_AGAIN = frozenset(
@@ -160,7 +158,7 @@ def new_leader(broker: Broker, place: Place) -> Decision:
     assert partition is not None, place
     if partition.leader != broker.id:
         forget(broker, place)
-        return begins_to_follow(broker, [place])
+        return high_watermark_truncation.become_follower(broker, [place])
     if log is None:  # its directory has failed; the controller does not know yet
         forget(broker, place)
         return Decision()
@@ -441,7 +439,9 @@ def answered(broker: Broker, answer: ReplicaAnswer) -> Decision:
         taken.append(followed_one)
         if broker.settings.brokertwin_trace_replication and not followed_one.error:
             count = broker.settings.num_replica_fetchers
-            records += trace.copied(broker.id, answer.sender, count, log, followed_one)
+            fetcher = fetchers.fetcher_id(log.topic, log.partition, count)
+            thread = fetchers.thread_name(fetcher, answer.sender)
+            records += replication_lines.copied(broker.id, thread, log, followed_one)
         records += follower.take(log, followed_one)
         if followed_one.error in _TRIED_AGAIN:
             name = f"{FETCH_TIMER}/{broker.id}/{followed_one.topic_id}/{followed_one.partition}"
@@ -479,29 +479,13 @@ def asks_again(broker: Broker, answer: ReplicaAnswer) -> Decision:
     return fetches(broker, places, in_sync)
 
 
-def begins_to_follow(broker: Broker, places: Iterable[Place]) -> Decision:
-    """A follower of Kafka 0.10 first cuts off what it does not know to be committed.
-
-    That is `brokertwin.truncation=hw`. Today its leader says what differs.
-    """
-    records: list[Record] = []
-    for place in places if broker.settings.brokertwin_truncation == BY_HIGH_WATERMARK else ():
-        partition, log = partition_of(broker, place), broker.log(*place)
-        if partition is None or log is None or partition.leader == broker.id:
-            continue
-        cut = follower.to_high_watermark(log).offset
-        if cut < log.log_end_offset:
-            records.append(LogTruncated(*place, cut))
-    return Decision(records=records)
-
-
 def fetches(broker: Broker, places: Iterable[Place], in_sync: Collection[Place] = ()) -> Decision:
     """A follower asks the leaders of these partitions, each of its threads for its own.
 
     It knows of those `in_sync` that it has what is committed; others may have to wait.
     """
     asked: dict[tuple[int, int], list[AskedPartition]] = {}
-    says_epoch = broker.settings.brokertwin_truncation != BY_HIGH_WATERMARK
+    says_epoch = not high_watermark_truncation.is_enabled(broker)
     for place in throttles.let_through(broker, places, in_sync):
         partition, log = partition_of(broker, place), broker.log(*place)
         if partition is None or log is None or partition.leader in (broker.id, -1):

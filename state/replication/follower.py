@@ -76,11 +76,6 @@ def truncation(log: Log, leaders: EpochEnd) -> Truncation:
     return Truncation(min(own.end_offset, end), False)
 
 
-def to_high_watermark(log: Log) -> Truncation:
-    """Where a follower of Kafka before 0.11 cuts; it loses what another leader has committed."""
-    return Truncation(log.high_watermark, True)
-
-
 def out_of_range(log: Log, leaders_start: int, leaders_end: int) -> list[Record]:
     """What becomes of a log whose end lies outside of the leader's."""
     if leaders_end < log.log_end_offset:

@@ -144,10 +144,6 @@ def test_inside_of_the_leaders_range_it_goes_on_from_its_end(leaders: tuple[int,
     assert follower.out_of_range(log_of(0, 0, 0), *leaders) == []
 
 
-def test_the_seeds_truncation_goes_to_the_high_watermark() -> None:
-    assert follower.to_high_watermark(log_of(0, 0, 0, high_watermark=1)) == Truncation(1, True)
-
-
 def test_who_has_nothing_says_no_epoch() -> None:
     assert follower.asked(log_of(), 7).last_fetched_epoch == -1
     assert follower.asked(log_of(3), 7).last_fetched_epoch == 3

@@ -16,8 +16,8 @@ from brokertwin.state.core.decision import (
 )
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionAltered
+from brokertwin.state.eras import leader_and_isr
 from brokertwin.state.logs.log import batches_from
-from brokertwin.state.replication import leader_and_isr
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -155,9 +155,9 @@ def test_what_a_broker_makes_of_a_command() -> None:
         CommandedPartition(1, PartitionAltered(other, 7, leader=2)),
         CommandedPartition(1, PartitionAltered("A" * 22, 0, leader=2)),
     ]
-    stale = leader_and_isr.take(broker, LeaderAndIsr(CONTROLLER, 2, 0, partitions))
+    stale = leader_and_isr.handle(broker, LeaderAndIsr(CONTROLLER, 2, 0, partitions))
     assert stale == (Error.STALE_CONTROLLER_EPOCH, {}, [])
-    taken = leader_and_isr.take(broker, LeaderAndIsr(CONTROLLER, 2, 1, partitions))
+    taken = leader_and_isr.handle(broker, LeaderAndIsr(CONTROLLER, 2, 1, partitions))
     assert [(each.topic_id, each.leader) for each in taken.changes] == [(topic_id, 2), (other, 1)]
     assert taken.errors == {
         (other, 0): Error.NONE,
@@ -167,7 +167,7 @@ def test_what_a_broker_makes_of_a_command() -> None:
         ("A" * 22, 0): Error.UNKNOWN_TOPIC_OR_PARTITION,
     }
     outsider = Broker(3, bench.cell.tables, bench.settings, bench.now)
-    refused = leader_and_isr.take(outsider, LeaderAndIsr(CONTROLLER, 3, 1, partitions[:1]))
+    refused = leader_and_isr.handle(outsider, LeaderAndIsr(CONTROLLER, 3, 1, partitions[:1]))
     assert refused.errors == {(other, 0): Error.UNKNOWN_TOPIC_OR_PARTITION}
 
 
