@@ -6,8 +6,6 @@ codecs                          the codec that a topic asks for
 broker_config, shown_configs    `--set` and `--broker-config`; DescribeConfigs' view
 group_configs, client_metrics   the same of single groups, of subscriptions to client metrics
 durations                       times to wait, as ISO 8601 and Java write them
-setting_texts                   what each setting is for: texts_of_brokers, texts_of_logs,
-                                texts_of_topics, texts_of_groups, texts_of_security
 dynamic_configs                 which settings of brokers change while they run, and what then holds
 broker_checks                   what is asked of all of them together
 connection_checks, listeners    of those of connections and classes, and of listeners

@@ -28,46 +28,50 @@ from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
 from brokertwin.state.core.settings import BrokerSettings
 
 OUR_SETTINGS: dict[str, ConfigKey] = {
+    # Racks of brokers, as in 1:east,2:west; the others have `broker.rack`.
     "brokertwin.broker.racks": ConfigKey(LIST, ""),
+    # A coordinator that loads its partition accepts OffsetCommit.
     "brokertwin.commit.while.loading": ConfigKey(BOOLEAN, "false"),
+    # How long a coordinator loads its partition (state/cell/handover.py).
     "brokertwin.coordinator.load.ms": ConfigKey(INT, "0", 0),
+    # OffsetCommit and OffsetFetch create __consumer_offsets if it does not exist.
     "brokertwin.create.offsets.topic": ConfigKey(BOOLEAN, "false"),
+    # A batch below the expected sequence is a duplicate (state/logs/producer.py).
     "brokertwin.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
+    # Finalized level of eligible.leader.replicas.version (KIP-966).
     "brokertwin.eligible.leader.replicas.version": ConfigKey(INT, "1", 0, 1),
+    # Shards of the fetch session cache (state/fetch/slices.py).
     "brokertwin.fetch.session.cache.shards": ConfigKey(INT, "8", 1, 8),
+    # A broker forwards OffsetFetch to the group's coordinator.
     "brokertwin.forward.offset.fetch": ConfigKey(BOOLEAN, "false"),
+    # Coordinators also write to internal partitions with one replica.
     "brokertwin.internal.logs": ConfigKey(BOOLEAN, "false"),
+    # An idle follower leaves the ISR even if it has the whole log, as in Kafka 0.10.
     "brokertwin.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
+    # Elections are sent as LeaderAndIsr commands (state/eras/leader_and_isr.py).
     "brokertwin.leader.and.isr": ConfigKey(BOOLEAN, "false"),
+    # OffsetFetch returns 3 UNKNOWN_TOPIC_OR_PARTITION if there is no committed offset.
     "brokertwin.missing.offset.error": ConfigKey(BOOLEAN, "false"),
+    # OffsetCommit of offset -1 with null metadata deletes the committed offset.
     "brokertwin.null.commit.deletes": ConfigKey(BOOLEAN, "false"),
+    # OffsetFetch restarts the retention time of the offsets that it returns.
     "brokertwin.offset.age.from.fetch": ConfigKey(BOOLEAN, "false"),
+    # Where committed offsets are stored (state/eras/zookeeper_offsets.py).
     "brokertwin.offset.storage": ConfigKey(STRING, "kafka", choices=("kafka", "zookeeper")),
+    # OffsetFetch responses have the timestamp of each offset.
     "brokertwin.offset.timestamps": ConfigKey(BOOLEAN, "false"),
+    # An unknown producer must start at sequence 0 (state/logs/producer.py).
     "brokertwin.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
+    # Brokers log replication as in Kafka 0.10 (state/eras/replication_lines.py).
     "brokertwin.trace.replication": ConfigKey(BOOLEAN, "false"),
+    # Finalized level of transaction.version (KIP-890).
     "brokertwin.transaction.version": ConfigKey(INT, "2", 0, 2),
+    # Followers truncate by leader epoch or to the high watermark, as before KIP-101.
     "brokertwin.truncation": ConfigKey(STRING, "epoch", choices=("epoch", "hw")),
+    # Blocks of producer ids are claimed in ZooKeeper (transactions/producer_id_blocks.py).
     "brokertwin.zk.producer.id.blocks": ConfigKey(BOOLEAN, "false"),
 }
-"""Settings that Kafka does not have. `state/logs/producer.py` says what those of duplicates and of
-unknown producers do, `state/replication` those of leaders, truncation, in-sync sets and the trace.
-
-`brokertwin.broker.racks` says in which racks brokers are, `1:east,2:west`; others have that of
-`broker.rack`. In Kafka each broker has a file of its own.
-`brokertwin.transaction.version` and `brokertwin.eligible.leader.replicas.version` are the
-levels at which these features are finalized (`state/replication/eligible.py` for the second).
-`brokertwin.coordinator.load.ms` and `brokertwin.commit.while.loading` are about coordinators
-that load (`state/cell/handover.py`), `brokertwin.fetch.session.cache.shards` about the cache of
-fetch sessions (`state/fetch/slices.py`), `brokertwin.missing.offset.error` about what OffsetFetch
-says of a partition without an offset, `brokertwin.forward.offset.fetch` about groups that another
-broker coordinates, `brokertwin.null.commit.deletes` about OffsetCommit without a payload.
-`brokertwin.create.offsets.topic`, `brokertwin.offset.age.from.fetch` and
-`brokertwin.offset.timestamps` are in `state/apis/offset_fetch.py`.
-`brokertwin.offset.storage` says who keeps offsets (`state/cluster/coordinators.py`).
-`brokertwin.zk.producer.id.blocks` is in
-`state/transactions/producer_id_blocks.py`.
-"""
+"""Settings that Kafka does not have. Their defaults give Kafka's behaviour."""
 
 SETTINGS: dict[str, ConfigKey] = {**KAFKA_SETTINGS, **OUR_SETTINGS}
 """Every setting that is known."""

@@ -316,3 +316,12 @@ def test_an_altered_setting_holds_at_once() -> None:
     bench.reload()
     alter(bench, "ALTER_CONFIGS", 2, [(TOPIC, "a", [])])
     assert bench.append("a", batch)["errorCode"] == 0
+
+
+@pytest.mark.parametrize("version", [1, 3, 4])
+def test_documentation_is_null(version: int) -> None:
+    body = {"resources": [{"resourceType": BROKER, "resourceName": "1"}]}
+    response = Bench().request("DESCRIBE_CONFIGS", version, body | {"includeDocumentation": True})
+    configs = response["results"][0]["configs"]
+    assert {each.get("documentation") for each in configs} == {None}
+    assert ("documentation" in configs[0]) == (version >= 3)
