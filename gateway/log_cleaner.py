@@ -29,13 +29,13 @@ from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.logs import cleaner, control_batches
 from brokertwin.state.logs.cleaner import (
-    BatchSeen,
-    Keys,
-    Outcome,
-    Pass,
-    Range,
-    Rules,
-    Transactions,
+    CleanableRange,
+    CleanedBatch,
+    CleanedTransactionMetadata,
+    CleanerBatch,
+    CleanerPass,
+    CleaningRules,
+    OffsetMap,
 )
 from brokertwin.state.logs.log import (
     Log,
@@ -70,8 +70,8 @@ class Due(NamedTuple):
 
     broker: int
     log: Log
-    range_: Range
-    rules: Rules
+    range_: CleanableRange
+    rules: CleaningRules
     mark: LogMark
 
 
@@ -91,7 +91,7 @@ class Bytes(Protocol):
 class _Seen(NamedTuple):
     """A batch as the cleaner sees it, its records and its bytes."""
 
-    batch: BatchSeen
+    batch: CleanerBatch
     records: list[RawRecord]
     data: bytes
 
@@ -257,19 +257,22 @@ class OnePass:
                     raise _NotReadableError("its batches do not fit into one event") from None
                 range_ = range_._replace(end=half)
 
-    def _pass(self, range_: Range, headers: list[StoredBatch]) -> Iterator[None]:
+    def _pass(self, range_: CleanableRange, headers: list[StoredBatch]) -> Iterator[None]:
         broker, log, _, rules, mark = self._due
         start, first_dirty = log.log_start_offset, range_.first_dirty
         entries = aborted_index(self._tables.logs, broker, log).between(0, range_.end)
         ids = {header.producer_id for header in headers}
         last = cleaner.last_records(self._tables.producers, broker, log, ids)
-        keys = Keys(first_dirty, Transactions([e for e in entries if e.last_offset >= first_dirty]))
+        keys = OffsetMap(
+            first_dirty,
+            CleanedTransactionMetadata([e for e in entries if e.last_offset >= first_dirty]),
+        )
         for number, header in enumerate(_between(headers, first_dirty, range_.end), 1):
             keys.see(self._seen(header).batch)
             if number % SLICE == 0:
                 yield
-        transactions = Transactions(entries)
-        this = Pass(
+        transactions = CleanedTransactionMetadata(entries)
+        this = CleanerPass(
             range_, keys.last_offsets, last, transactions, self._now, rules.delete_retention_ms
         )
         left = _Left(mark.first_indexed)
@@ -294,7 +297,7 @@ class OnePass:
             log.topic_id, log.partition, range_.end, left.batches, aborted, left.unchanged
         )
 
-    def _changed(self, seen: _Seen, outcome: Outcome) -> Batch:
+    def _changed(self, seen: _Seen, outcome: CleanedBatch) -> Batch:
         header = seen.batch.header
         changed = cleaned_batches.left_of(seen.data, header, seen.records, outcome)
         first = seen.records[outcome.places[0]].timestamp if outcome.places else NO_TIMESTAMP

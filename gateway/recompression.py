@@ -11,7 +11,7 @@ import struct
 
 from brokertwin.gateway import compression, records
 from brokertwin.gateway.records import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_BYTES, RecordSet
-from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.configs.codecs import TopicCodec
 
 ZSTD_VERSION = 7
 """The first version of Produce that may bring zstd."""
@@ -21,7 +21,7 @@ _SIZE = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
 
 
-def in_codec(found: RecordSet, codec: Codec, version: int) -> RecordSet:
+def in_codec(found: RecordSet, codec: TopicCodec, version: int) -> RecordSet:
     """A record set with its batch in a codec; `version` is that of the Produce request."""
     if found.data is None or found.error:
         return found

@@ -24,7 +24,7 @@ from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.fetch.fetch_session import SessionCache
-from brokertwin.state.fetch.session_items import Session
+from brokertwin.state.fetch.session_items import FetchSession
 from brokertwin.state.fetch.slices import Slices
 from brokertwin.state.groups import groups
 from brokertwin.state.replication import network
@@ -136,7 +136,7 @@ class TroubledEngine(LocalEngine):
         """Forget the fetch sessions of a client, or all; gives back their ids."""
         expired = []
         for broker in brokers:
-            sessions = self._cell.tables.sessions.items(f"{broker}/session/", Session)
+            sessions = self._cell.tables.sessions.items(f"{broker}/session/", FetchSession)
             ids = [s.session_id for _, s in sessions if client in (None, s.client_id)]
             if ids:
                 self._intervene(Kind.DROP_SESSIONS, broker=broker, sessions=ids)

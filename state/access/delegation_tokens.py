@@ -34,7 +34,7 @@ LONG_MAX = 2**63 - 1
 NO_TIME = -1
 
 
-class Edge(Body):
+class TokenEdge(Body):
     """What the gateway adds to a request; no client sends it.
 
     `login` asks for one token, whoever asks: to log in with it.
@@ -47,19 +47,19 @@ class Edge(Body):
     login: str = ""
 
 
-class Refused(NamedTuple):
+class TokenRefusal(NamedTuple):
     """Why a request about tokens is not looked at, and what its answer has for a time."""
 
     error: Error
     time: int
 
 
-def refused(edge: Edge) -> Refused | None:
+def refusal(edge: TokenEdge) -> TokenRefusal | None:
     """Whether such a request may come at all."""
     if not edge.is_allowed:
-        return Refused(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
+        return TokenRefusal(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
     if not edge.is_enabled:
-        return Refused(Error.DELEGATION_TOKEN_AUTH_DISABLED, 0)
+        return TokenRefusal(Error.DELEGATION_TOKEN_AUTH_DISABLED, 0)
     return None
 
 

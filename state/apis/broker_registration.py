@@ -103,7 +103,7 @@ def handle(controller: Controller, request: Request) -> Decision:
         record.broker_epoch, record.is_fenced = known.epoch, known.is_fenced
         record.in_controlled_shutdown = known.in_controlled_shutdown
         if not known.is_fenced:
-            registrations.heard_of(controller, broker)
+            registrations.touch(controller, broker)
         return _registered(record)
     record.broker_epoch = registrations.next_epoch(controller)
     registrations.end_session(controller.tables.waiting, broker)

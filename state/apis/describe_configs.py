@@ -20,7 +20,7 @@ from brokertwin.state.cluster.config_changes import is_broker_id
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.cluster.topics import name_error
 from brokertwin.state.configs import shown_configs
-from brokertwin.state.configs.shown_configs import Shown
+from brokertwin.state.configs.shown_configs import DescribedSetting
 from brokertwin.state.core.api import Api, NotBuilt
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
@@ -154,7 +154,7 @@ def _broker_fault(broker: int, name: str) -> str | None:
 
 
 def _described(
-    resource: ConfigResource, shown: list[Shown], has_synonyms: bool
+    resource: ConfigResource, shown: list[DescribedSetting], has_synonyms: bool
 ) -> DescribedResource:
     asked = resource.configuration_keys
     configs = [_config(each, has_synonyms) for each in shown if not asked or each.name in asked]
@@ -163,7 +163,7 @@ def _described(
     )
 
 
-def _config(shown: Shown, has_synonyms: bool) -> DescribedConfig:
+def _config(shown: DescribedSetting, has_synonyms: bool) -> DescribedConfig:
     return DescribedConfig(
         name=shown.name,
         value=shown.value,

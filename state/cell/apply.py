@@ -184,7 +184,7 @@ def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None
     elif record.resource_type in _GIVEN:
         given_configs.apply_changed(tables.metadata, machine, _GIVEN[record.resource_type], record)
         if record.resource_type == config_changes.CLIENT_METRICS:
-            client_instances.heed_change(tables.sessions, machine)
+            client_instances.count_change(tables.sessions, machine)
     else:
         image.apply_config_changed(tables.metadata, machine, record)
     retention_limits.forget_cuts(tables.metadata)
@@ -244,7 +244,7 @@ def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -
 
 
 def _producer_noted(tables: Tables, machine: int, record: ProducerNoted) -> None:
-    producer.note(tables.producers, machine, record)
+    producer.note_producer(tables.producers, machine, record)
 
 
 def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
@@ -277,7 +277,7 @@ def _log_truncated(tables: Tables, machine: int, record: LogTruncated) -> None:
 
 
 def _log_started_anew(tables: Tables, machine: int, record: LogStartedAnew) -> None:
-    truncation.start_anew(tables, machine, record.topic_id, record.partition, record.offset)
+    truncation.restart_at(tables, machine, record.topic_id, record.partition, record.offset)
 
 
 def _log_taken(tables: Tables, machine: int, record: LogTaken) -> None:

@@ -35,7 +35,7 @@ from brokertwin.state.replication import (
     network,
     registrations,
 )
-from brokertwin.state.replication.registrations import State
+from brokertwin.state.replication.registrations import BrokerControlState
 
 
 class BrokerChanges(ABC):
@@ -106,7 +106,7 @@ class BrokerChanges(ABC):
             self._cut_off(broker)
             network.sever(table, broker)
             if is_there:
-                registrations.heard_of(self._broker(broker), broker)
+                registrations.touch(self._broker(broker), broker)
         elif event.kind is Kind.REJOIN_BROKER:
             self._rejoin(broker)
         elif event.kind is Kind.FAIL_LOG_DIR:
@@ -131,7 +131,7 @@ class BrokerChanges(ABC):
         for place in directories.fail(broker, path):
             copying.forget(broker, place)
             self._effects.log_changed(broker_id, broker.log_key(*place))
-        self._delivery.send(directories.told(broker))
+        self._delivery.send(directories.heartbeat_request(broker))
         self._until_quiet()
         self._fetch_again(broker_id)
 
@@ -180,7 +180,7 @@ class BrokerChanges(ABC):
                 self._carry_on(follower, copying.fetches(self._broker(follower), theirs))
             else:
                 self._carry_on(
-                    broker, copying.asks_to_fetch(self._broker(broker), follower, theirs)
+                    broker, copying.prompt_followers(self._broker(broker), follower, theirs)
                 )
 
     def _cut_off(self, broker: int) -> None:
@@ -218,8 +218,8 @@ class BrokerChanges(ABC):
             self._apply(CONTROLLER, registrations.restarted(controller, broker, told.start))
             self._alter(elections.everywhere(controller, come=broker))
         elif known.is_registered and known.is_fenced != is_gone:
-            state = State.FENCED if is_gone else State.UNFENCED
-            self._alter(registrations.becomes(controller, broker, state))
+            state = BrokerControlState.FENCED if is_gone else BrokerControlState.UNFENCED
+            self._alter(registrations.change_state(controller, broker, state))
 
     def _alter(self, altered: Iterable[Record]) -> None:
         for record in altered:
@@ -251,7 +251,7 @@ class BrokerChanges(ABC):
             registrations.end_session(self._tables.waiting, broker)
             self._register(RegistrationTold(broker, True, False))
         elif not is_severed:
-            registrations.heard_of(self._broker(broker), broker)
+            registrations.touch(self._broker(broker), broker)
 
     def _start_if_it_may(self, broker: int) -> None:
         """Starts a broker that is to start; not while its former process counts as alive (101)."""

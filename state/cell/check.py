@@ -27,7 +27,7 @@ from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.tables import TABLE_NAMES, Tables
 from brokertwin.state.core.waiting import NO_DEADLINE
 from brokertwin.state.fetch import check as fetch
-from brokertwin.state.fetch.session_items import Active, CachedPartition, Session
+from brokertwin.state.fetch.session_items import Active, CachedFetchPartition, FetchSession
 from brokertwin.state.fetch.slices import Slices
 from brokertwin.state.groups import check as groups
 from brokertwin.state.logs import check as logs
@@ -217,8 +217,8 @@ def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
         active = tables.sessions.get(active_key, Active)
         if not active or identity in active.identities:
             continue
-        cached = tables.sessions.get(key, CachedPartition)
-        session = tables.sessions.get(session_key, Session)
+        cached = tables.sessions.get(key, CachedFetchPartition)
+        session = tables.sessions.get(session_key, FetchSession)
         if not cached or not session:
             continue
         log = tables.logs.get(cached.watched_log, Log)

@@ -22,5 +22,5 @@ def decide(broker: Broker, told: msgspec.Raw, seen: LogMark | None) -> LogCleane
     log = broker.log(cleaned.topic_id, cleaned.partition)
     if seen is not None and (log is None or cleaner.mark_of(log) != seen):
         return None
-    wrong = cleaner.wrong(log, cleaned)
+    wrong = cleaner.cleaning_violation(log, cleaned)
     return Refusal(Reason.NOT_POSSIBLE, wrong) if wrong else cleaned

@@ -52,7 +52,7 @@ class MetadataReading(BrokerChanges):
                 self._fetch_again(broker)  # its leaders may not know yet that it follows
         if isinstance(record, ConfigChanged) and record.name in throttles.SETTINGS:
             for side in throttles.Side:
-                self._carry_on(broker, copying.go_on(self._broker(broker), side))
+                self._carry_on(broker, copying.release_throttled(self._broker(broker), side))
         if isinstance(record, TopicCreated | PartitionsAdded):
             self._place_logs(self._broker(broker), record.topic_id, older)
         if isinstance(record, ReplicasAssigned):

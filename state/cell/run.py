@@ -363,7 +363,7 @@ class Run(MetadataReading):
         required = behind.required(broker, api_key, body, decision.response)
         if required:
             answer = Decision(response=decision.response)
-            written = internal_logs.Written([], [], required)
+            written = internal_logs.WrittenRecords([], [], required)
             committing.hold(broker, written, answer, asked, reply_to)
         return bool(required)
 
@@ -501,17 +501,17 @@ class Run(MetadataReading):
             return
         broker = self._broker(step.receiver)
         if isinstance(step, ReplicaFetch):
-            self._carry_on(broker.id, copying.fetched(broker, step))
+            self._carry_on(broker.id, copying.handle_fetch(broker, step))
             return
-        self._carry_on(broker.id, copying.answered(broker, step))
-        self._carry_on(broker.id, copying.asks_again(broker, step))
+        self._carry_on(broker.id, copying.handle_fetch_response(broker, step))
+        self._carry_on(broker.id, copying.next_fetches(broker, step))
 
     def _copy_on(self) -> None:
         """Lets a broker look at those of its logs that have changed: it may have followers."""
         broker_id = next(iter(self._effects.uncopied))
         broker = self._broker(broker_id)
         places = self._effects.uncopied.pop(broker_id)
-        self._carry_on(broker_id, copying.grown(broker, places))
+        self._carry_on(broker_id, copying.log_grown(broker, places))
 
     def _deliver(self, message: Message) -> None:
         """Takes a request to another machine, and its answer back to the one that sent it."""

@@ -43,7 +43,7 @@ UNKNOWN = "unknown"
 _DERIVED = "client-instances"
 
 
-class OfClient(Body):
+class ClientSoftware(Body):
     """What the edge knows of a client beside its address; the port is null where it does not."""
 
     client_software_name: str = UNKNOWN
@@ -51,7 +51,7 @@ class OfClient(Body):
     client_source_port: Int32 | None = None
 
 
-class Instance(msgspec.Struct, array_like=True):
+class ClientInstance(msgspec.Struct, array_like=True):
     """A client.
 
     Attributes:
@@ -92,7 +92,7 @@ class Instance(msgspec.Struct, array_like=True):
         return is_due
 
 
-class Counts(msgspec.Struct, array_like=True):
+class InstanceCounts(msgspec.Struct, array_like=True):
     """Of a broker: changes of subscriptions since it knows instances, and their requests."""
 
     changes: int = 0
@@ -106,12 +106,12 @@ class _Known(NamedTuple):
     connections: dict[str, str]
 
 
-def take_up(broker: Broker, request: Request, instance_id: Uuid) -> Instance:
+def find_or_create(broker: Broker, request: Request, instance_id: Uuid) -> ClientInstance:
     """The instance that asks, to be changed; matched anew where that is due."""
     table, known = broker.tables.sessions, _known(broker)
-    counts = table.ensure(_counts_key(broker.id), Counts)
+    counts = table.ensure(_counts_key(broker.id), InstanceCounts)
     counts.requests += 1
-    found = table.get(_key(broker, instance_id), Instance)
+    found = table.get(_key(broker, instance_id), ClientInstance)
     if found is not None and _is_over(found, broker.now):
         _drop(broker, known, instance_id)
         found = None
@@ -121,7 +121,7 @@ def take_up(broker: Broker, request: Request, instance_id: Uuid) -> Instance:
         made = _matched(broker, instance_id, attributes, connections, counts.changes)
         table.put(_key(broker, instance_id), made)
         _connect(broker, known, instance_id, request.connection)
-    instance = table.change(_key(broker, instance_id), Instance)
+    instance = table.change(_key(broker, instance_id), ClientInstance)
     instance.used, instance.used_at = counts.requests, broker.now
     known.order.pop(instance_id, None)
     known.order[instance_id] = None
@@ -147,19 +147,19 @@ def expired(broker: Broker) -> Iterable[Record]:
     return ()
 
 
-def heed_change(sessions: Table, machine: int) -> None:
+def count_change(sessions: Table, machine: int) -> None:
     """A subscription has changed: those that the broker knows are matched again when they ask."""
     key = _counts_key(machine)
     if key in sessions:
-        sessions.change(key, Counts).changes += 1
+        sessions.change(key, InstanceCounts).changes += 1
 
 
 def check(sessions: Table, broker: int) -> Violations:
     """Instances are counted, no more than there may be, and a connection ends one of them."""
-    counts = sessions.get(_counts_key(broker), Counts) or Counts()
+    counts = sessions.get(_counts_key(broker), InstanceCounts) or InstanceCounts()
     ended: set[str] = set()
     prefix = f"{broker}/client-instance/"
-    for number, (key, instance) in enumerate(sessions.items(prefix, Instance), 1):
+    for number, (key, instance) in enumerate(sessions.items(prefix, ClientInstance), 1):
         if instance.used > counts.requests or instance.as_of > counts.changes:
             yield f"{key} is ahead of {counts}"
         if number > INSTANCES_MAX:
@@ -186,19 +186,19 @@ def _known(broker: Broker) -> _Known:
     return kept[broker.id]
 
 
-def _instances(broker: Broker) -> Iterator[tuple[str, Instance]]:
+def _instances(broker: Broker) -> Iterator[tuple[str, ClientInstance]]:
     prefix = f"{broker.id}/client-instance/"
-    for key, instance in broker.tables.sessions.items(prefix, Instance):
+    for key, instance in broker.tables.sessions.items(prefix, ClientInstance):
         yield unescape(key.removeprefix(prefix)), instance
 
 
-def _is_over(instance: Instance, now: int) -> bool:
+def _is_over(instance: ClientInstance, now: int) -> bool:
     lives_ms = max(EXPIRY_MS_LEAST, 3 * instance.push_interval_ms)
     return now - instance.used_at >= lives_ms
 
 
 def _drop(broker: Broker, known: _Known, instance_id: Uuid) -> None:
-    instance = broker.tables.sessions.get(_key(broker, instance_id), Instance)
+    instance = broker.tables.sessions.get(_key(broker, instance_id), ClientInstance)
     assert instance is not None, instance_id
     for connection in instance.connections:
         del known.connections[connection]
@@ -211,13 +211,13 @@ def _connect(broker: Broker, known: _Known, instance_id: Uuid, connection: str) 
     table, before = broker.tables.sessions, known.connections.get(connection)
     if before != instance_id:
         if before is not None:
-            table.change(_key(broker, before), Instance).connections.remove(connection)
-        table.change(_key(broker, instance_id), Instance).connections.append(connection)
+            table.change(_key(broker, before), ClientInstance).connections.remove(connection)
+        table.change(_key(broker, instance_id), ClientInstance).connections.append(connection)
         known.connections[connection] = instance_id
 
 
 def _attributes(request: Request, instance_id: Uuid) -> dict[str, str]:
-    body: OfClient = request.body
+    body: ClientSoftware = request.body
     port = body.client_source_port
     known = {
         "client_instance_id": instance_id,
@@ -236,7 +236,7 @@ def _matched(
     attributes: dict[str, str],
     connections: list[str],
     as_of: int,
-) -> Instance:
+) -> ClientInstance:
     """An instance as the subscriptions of now have it, which has asked for nothing yet."""
     kind, interval_ms = given_configs.CLIENT_METRICS, client_metrics.DEFAULT_MS
     wanted: JavaMap[str, None] = JavaMap(java_hash)
@@ -251,4 +251,4 @@ def _matched(
     told = f"[{', '.join(metrics)}]{interval_ms}".encode()
     mixed = crc32c(told) ^ uuid_hash(instance_id)
     subscription_id = mixed - (1 << 32) if mixed >= 1 << 31 else mixed
-    return Instance(attributes, subscription_id, metrics, interval_ms, as_of, connections)
+    return ClientInstance(attributes, subscription_id, metrics, interval_ms, as_of, connections)

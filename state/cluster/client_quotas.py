@@ -63,7 +63,7 @@ class EntityQuotas(msgspec.Struct):
     values: dict[str, Float64]
 
 
-class Limit(NamedTuple):
+class QuotaLimit(NamedTuple):
     """A quota that holds for a client, and with whom the client shares it."""
 
     value: float
@@ -130,7 +130,7 @@ def are_any(table: Table, machine: int) -> bool:
     return _any_key(machine) in table
 
 
-def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> Limit | None:
+def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> QuotaLimit | None:
     """The quota that holds for a client of a user, if there is one."""
     if not are_any(table, machine):
         return None
@@ -149,7 +149,7 @@ def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> Li
         value = of_entity(table, machine, entity).get(key)
         if value is not None:
             own: Entity = {USER: user, CLIENT_ID: client_id}
-            return Limit(float(value), entity_key({kind: own[kind] for kind in entity}))
+            return QuotaLimit(float(value), entity_key({kind: own[kind] for kind in entity}))
     return None
 
 

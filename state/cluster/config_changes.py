@@ -47,7 +47,7 @@ GROUP = 32
 _BROKER_ID = re.compile(r"[+-]?[0-9]{1,10}")
 
 
-class Change(IntEnum):
+class ConfigOperation(IntEnum):
     """What is to become of a setting: `configOperation` in requests."""
 
     SET = 0
@@ -56,10 +56,10 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
-_CHANGES = frozenset(Change)
+_CHANGES = frozenset(ConfigOperation)
 
 
-class Setting(NamedTuple):
+class ConfigEdit(NamedTuple):
     """A setting and what is to become of it; `change` may be none that Kafka has."""
 
     name: str
@@ -67,7 +67,7 @@ class Setting(NamedTuple):
     value: str | None
 
 
-class Resource(NamedTuple):
+class ChangedResource(NamedTuple):
     """The settings of a resource that are to change; `is_complete`: all others are to go.
 
     `store_fault` is what the edge has against the key and trust stores of the broker asked.
@@ -75,12 +75,12 @@ class Resource(NamedTuple):
 
     resource_type: int
     name: str
-    settings: list[Setting]
+    settings: list[ConfigEdit]
     is_complete: bool = False
     store_fault: str | None = None
 
 
-class Outcome(NamedTuple):
+class ConfigOutcome(NamedTuple):
     """What becomes of a resource: an error in Kafka's words, or records."""
 
     error: Error = Error.NONE
@@ -88,15 +88,15 @@ class Outcome(NamedTuple):
     records: list[ConfigChanged | PartitionAltered] = []
 
 
-_LOST = Outcome(Error.UNKNOWN_SERVER_ERROR)
+_LOST = ConfigOutcome(Error.UNKNOWN_SERVER_ERROR)
 
 
 def outcomes(
     controller: Controller,
     request: Request,
-    resources: Sequence[Resource],
+    resources: Sequence[ChangedResource],
     built_elsewhere: Mapping[int, str],
-) -> list[Outcome]:
+) -> list[ConfigOutcome]:
     """One outcome for each resource.
 
     Args:
@@ -123,13 +123,15 @@ def outcomes(
         elif may_alter:
             raise NotBuilt(f"changes of the settings of {words}")
         else:
-            found.append(Outcome(Error.CLUSTER_AUTHORIZATION_FAILED))
+            found.append(ConfigOutcome(Error.CLUSTER_AUTHORIZATION_FAILED))
     return _as_forwarded(resources, faults, found)
 
 
 def _as_forwarded(
-    resources: Sequence[Resource], faults: list[Outcome | None], found: list[Outcome]
-) -> list[Outcome]:
+    resources: Sequence[ChangedResource],
+    faults: list[ConfigOutcome | None],
+    found: list[ConfigOutcome],
+) -> list[ConfigOutcome]:
     """Outcomes, where the controller's answer cannot be written: a text of its is too long.
 
     The broker that has forwarded the request answers for what it has refused itself, by the form
@@ -149,8 +151,8 @@ def _as_forwarded(
 
 
 def _decided(
-    controller: Controller, request: Request, resource: Resource, are_lost: bool
-) -> Outcome:
+    controller: Controller, request: Request, resource: ChangedResource, are_lost: bool
+) -> ConfigOutcome:
     """What becomes of a resource whose form is right; `are_lost`: the controller fails at one."""
     if are_lost and resource.resource_type != BROKER:
         return _LOST
@@ -158,35 +160,41 @@ def _decided(
     return _LOST if are_lost and decided.error is Error.NONE else decided
 
 
-def _fault_of_form(resource: Resource, count: int) -> Outcome | None:
+def _fault_of_form(resource: ChangedResource, count: int) -> ConfigOutcome | None:
     if count > 1:
-        return Outcome(Error.INVALID_REQUEST, "Each resource must appear at most once.")
+        return ConfigOutcome(Error.INVALID_REQUEST, "Each resource must appear at most once.")
     names = [setting.name for setting in resource.settings]
     if len(set(names)) < len(names):
-        return Outcome(Error.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [s.name for s in resource.settings if s.value is None and s.change != Change.DELETE]
+        return ConfigOutcome(Error.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [
+        s.name for s in resource.settings if s.value is None and s.change != ConfigOperation.DELETE
+    ]
     if nulls:
         text = f"Null value not supported for : {', '.join(nulls)}"
-        return Outcome(Error.INVALID_REQUEST, text)
+        return ConfigOutcome(Error.INVALID_REQUEST, text)
     if resource.resource_type not in _OF_TYPE:
-        return Outcome(Error.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+        return ConfigOutcome(
+            Error.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
+        )
     unknown = [setting.change for setting in resource.settings if setting.change not in _CHANGES]
     if unknown and resource.resource_type == BROKER:
-        return Outcome(Error.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
+        return ConfigOutcome(Error.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
     return None
 
 
-def _of_broker(controller: Controller, request: Request, resource: Resource) -> Outcome:
+def _of_broker(
+    controller: Controller, request: Request, resource: ChangedResource
+) -> ConfigOutcome:
     """What becomes of a broker's settings, or of those of all brokers, which have no name."""
     fault = _name_fault(request.broker, resource.name) if resource.name else None
     if fault is not None:
-        return Outcome(Error.INVALID_REQUEST, fault)
+        return ConfigOutcome(Error.INVALID_REQUEST, fault)
     before = broker_configs.of_resource(controller.tables.metadata, controller.id, resource.name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         fault = _change(after, setting, _list_of_broker)
         if fault is not None:
-            return Outcome(Error.INVALID_CONFIG, fault)
+            return ConfigOutcome(Error.INVALID_CONFIG, fault)
     given = controller.cell.broker_settings
     now = broker_configs.settings_of(
         controller.tables.metadata, controller.id, request.broker, given
@@ -194,17 +202,17 @@ def _of_broker(controller: Controller, request: Request, resource: Resource) -> 
     of_stores = resource.store_fault if resource.name else None
     fault = dynamic_configs.fault(after, bool(resource.name), given, now, of_stores)
     if fault is not None:
-        return Outcome(Error.INVALID_REQUEST, fault)
+        return ConfigOutcome(Error.INVALID_REQUEST, fault)
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
-        return Outcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        return ConfigOutcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     has_eligible = controller.settings.has_eligible_replicas
     fault = _cluster_fault(resource) if has_eligible else None
     if fault is not None:
-        return Outcome(Error.INVALID_CONFIG, fault)
+        return ConfigOutcome(Error.INVALID_CONFIG, fault)
     hidden = {name: "" for name in after if dynamic_configs.is_secret(name)}
     is_named = any(setting.name == MIN_IN_SYNC for setting in resource.settings)
     no_more = _eligible_no_more(controller, controller.all_topics()) if is_named else []
-    return Outcome(records=[*_records(resource, before, after | hidden), *no_more])
+    return ConfigOutcome(records=[*_records(resource, before, after | hidden), *no_more])
 
 
 def _eligible_no_more(controller: Controller, topics: Iterable[Topic]) -> list[PartitionAltered]:
@@ -233,79 +241,87 @@ def _name_fault(asked: int, name: str) -> str | None:
     return None
 
 
-def _cluster_fault(resource: Resource) -> str | None:
+def _cluster_fault(resource: ChangedResource) -> str | None:
     """What lies at the level of the cluster stays there."""
     changes = {setting.name: setting.change for setting in resource.settings}
     if resource.name:
         is_named = MIN_IN_SYNC in changes
         text = f"Broker-level {MIN_IN_SYNC} cannot be altered while ELR is enabled."
         return text if is_named else None
-    goes = Change.DELETE if resource.is_complete else None
-    if changes.get(MIN_IN_SYNC, goes) == Change.DELETE:
+    goes = ConfigOperation.DELETE if resource.is_complete else None
+    if changes.get(MIN_IN_SYNC, goes) == ConfigOperation.DELETE:
         return f"Cluster-level {MIN_IN_SYNC} cannot be removed while ELR is enabled."
     return None
 
 
-def _of_topic(controller: Controller, request: Request, resource: Resource) -> Outcome:
+def _of_topic(controller: Controller, request: Request, resource: ChangedResource) -> ConfigOutcome:
     if not controller.allows_topic(request, Operation.ALTER_CONFIGS, resource.name):
-        return Outcome(Error.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+        return ConfigOutcome(Error.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     topic = controller.topic_by_name(resource.name)
     before = topic.configs if topic is not None else {}
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         fault = _change(after, setting, _list_of_topic)
         if fault is not None:
-            return Outcome(Error.INVALID_CONFIG, fault)
+            return ConfigOutcome(Error.INVALID_CONFIG, fault)
     if not resource.name:
-        return Outcome(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
+        return ConfigOutcome(Error.INVALID_REQUEST, "Default topic resources are not allowed.")
     fault = topics.name_error(resource.name)
     if fault is not None:
-        return Outcome(Error.INVALID_TOPIC_EXCEPTION, fault)
+        return ConfigOutcome(Error.INVALID_TOPIC_EXCEPTION, fault)
     fault = topic_configs.validate(after, controller.settings)
     if fault is not None:
-        return Outcome(Error.INVALID_CONFIG, fault)
+        return ConfigOutcome(Error.INVALID_CONFIG, fault)
     if topic is None:
         text = f"The topic '{resource.name}' does not exist."
-        return Outcome(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return ConfigOutcome(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
     changed = _records(resource, before, after)
     is_named = any(each.name == MIN_IN_SYNC for each in changed)
-    return Outcome(records=[*changed, *_eligible_no_more(controller, [topic] if is_named else [])])
+    return ConfigOutcome(
+        records=[*changed, *_eligible_no_more(controller, [topic] if is_named else [])]
+    )
 
 
-def _of_group(controller: Controller, request: Request, resource: Resource) -> Outcome:
+def _of_group(controller: Controller, request: Request, resource: ChangedResource) -> ConfigOutcome:
     """What becomes of a group's settings; the group itself need not be there."""
     name = resource.name
     if not controller.allows(request, Operation.ALTER_CONFIGS, ResourceType.GROUP, name):
-        return Outcome(Error.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+        return ConfigOutcome(Error.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     before = group_configs.of_group(controller.tables.metadata, controller.id, name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         fault = _change(after, setting, _no_list)
         if fault is not None:
-            return Outcome(Error.INVALID_CONFIG, fault)
+            return ConfigOutcome(Error.INVALID_CONFIG, fault)
     if not name:
-        return Outcome(Error.INVALID_REQUEST, "Default group resources are not allowed.")
+        return ConfigOutcome(Error.INVALID_REQUEST, "Default group resources are not allowed.")
     fault = keys_of_groups.fault(after, controller.settings)
     if fault is not None:
-        return Outcome(Error.INVALID_CONFIG, fault)
-    return Outcome(records=[*_records(resource, before, after)])
+        return ConfigOutcome(Error.INVALID_CONFIG, fault)
+    return ConfigOutcome(records=[*_records(resource, before, after)])
 
 
-def _of_client_metrics(controller: Controller, request: Request, resource: Resource) -> Outcome:
+def _of_client_metrics(
+    controller: Controller, request: Request, resource: ChangedResource
+) -> ConfigOutcome:
     """What becomes of a subscription to the metrics of clients."""
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
-        return Outcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        return ConfigOutcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     kind = given_configs.CLIENT_METRICS
     before = given_configs.of(controller.tables.metadata, controller.id, kind, resource.name)
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
         text = _change(after, setting, _no_list)
         if text is not None:
-            return Outcome(Error.INVALID_CONFIG, text)
+            return ConfigOutcome(Error.INVALID_CONFIG, text)
     if not resource.name:
-        return Outcome(Error.INVALID_REQUEST, "Subscription name can't be empty")
+        return ConfigOutcome(Error.INVALID_REQUEST, "Subscription name can't be empty")
     fault = client_metrics.fault(after)
-    return Outcome(*fault) if fault else Outcome(records=[*_records(resource, before, after)])
+    return (
+        ConfigOutcome(*fault)
+        if fault
+        else ConfigOutcome(records=[*_records(resource, before, after)])
+    )
 
 
 _OF_TYPE = {
@@ -317,7 +333,7 @@ _OF_TYPE = {
 """What decides on a resource, by its type."""
 
 
-def _list_of_topic(setting: Setting) -> ConfigKey | str:
+def _list_of_topic(setting: ConfigEdit) -> ConfigKey | str:
     """The key of a list to or from which something is to be taken, or Kafka's words against it."""
     config = topic_configs.TOPIC_CONFIGS.get(setting.name)
     if config is not None and config.key.type is Type.LIST:
@@ -325,13 +341,13 @@ def _list_of_topic(setting: Setting) -> ConfigKey | str:
     return _no_list(setting)
 
 
-def _no_list(setting: Setting) -> ConfigKey | str:
+def _no_list(setting: ConfigEdit) -> ConfigKey | str:
     """Kafka's words against a list's operation: no setting of these is a list to it."""
-    change = Change(setting.change).name
+    change = ConfigOperation(setting.change).name
     return f"Can't {change} to key {setting.name} because its type is not LIST."
 
 
-def _list_of_broker(setting: Setting) -> ConfigKey | str:
+def _list_of_broker(setting: ConfigEdit) -> ConfigKey | str:
     """The same of a broker; what Kafka's authorizer alone knows is unknown to it."""
     name = setting.name
     key = KAFKA_SETTINGS.get(name) if dynamic_configs.key_of(name) is not None else None
@@ -339,18 +355,18 @@ def _list_of_broker(setting: Setting) -> ConfigKey | str:
         return f"Unknown config name: {name}"
     if key.type is Type.LIST:
         return key
-    change = Change(setting.change).name.lower()
+    change = ConfigOperation(setting.change).name.lower()
     return f"Config value {change} is not allowed for config key: {name}"
 
 
 def _change(
-    after: dict[str, str], setting: Setting, list_of: Callable[[Setting], ConfigKey | str]
+    after: dict[str, str], setting: ConfigEdit, list_of: Callable[[ConfigEdit], ConfigKey | str]
 ) -> str | None:
     """Change a setting; gives back what is wrong with that, in Kafka's words."""
     name, value = setting.name, setting.value or ""
-    if setting.change == Change.SET:
+    if setting.change == ConfigOperation.SET:
         after[name] = value
-    elif setting.change == Change.DELETE:
+    elif setting.change == ConfigOperation.DELETE:
         after.pop(name, None)
     else:
         key = list_of(setting)
@@ -358,9 +374,9 @@ def _change(
             return key
         parts = _parts(after.get(name, key.default or ""))
         for part in value.split(","):
-            if setting.change == Change.SUBTRACT and part in parts:
+            if setting.change == ConfigOperation.SUBTRACT and part in parts:
                 parts.remove(part)
-            elif setting.change == Change.APPEND and part not in parts:
+            elif setting.change == ConfigOperation.APPEND and part not in parts:
                 parts.append(part)
         after[name] = ",".join(parts)
     return None
@@ -371,7 +387,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _records(
-    resource: Resource, before: Mapping[str, str], after: Mapping[str, str]
+    resource: ChangedResource, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[ConfigChanged]:
     return [
         ConfigChanged(resource.resource_type, resource.name, name, after.get(name))

@@ -29,7 +29,7 @@ SHARE = "share.version"
 STREAMS = "streams.version"
 
 
-class Levels(NamedTuple):
+class FeatureRange(NamedTuple):
     """The levels of a feature that brokers can do, both inclusive."""
 
     first: int
@@ -37,18 +37,18 @@ class Levels(NamedTuple):
 
 
 SUPPORTED = {
-    GROUP: Levels(0, 1),
-    KRAFT: Levels(0, 1),
-    METADATA: Levels(7, 30),
-    SHARE: Levels(0, 1),
-    STREAMS: Levels(0, 1),
-    TRANSACTION: Levels(0, 2),
-    ELIGIBLE: Levels(0, 1),
+    GROUP: FeatureRange(0, 1),
+    KRAFT: FeatureRange(0, 1),
+    METADATA: FeatureRange(7, 30),
+    SHARE: FeatureRange(0, 1),
+    STREAMS: FeatureRange(0, 1),
+    TRANSACTION: FeatureRange(0, 2),
+    ELIGIBLE: FeatureRange(0, 1),
 }
 """What Kafka 4.3.1 has, in the order of its ApiVersions."""
 
 
-class Changed(msgspec.Struct):
+class FinalizedLevels(msgspec.Struct):
     """Levels that are others than in the beginning, by feature."""
 
     levels: dict[str, int]
@@ -60,7 +60,7 @@ def _key(machine: int) -> str:
 
 def changed(table: Table, machine: int) -> dict[str, int]:
     """The levels that have been changed since the beginning."""
-    found = table.get(_key(machine), Changed)
+    found = table.get(_key(machine), FinalizedLevels)
     return found.levels if found is not None else {}
 
 
@@ -83,7 +83,7 @@ def finalized(table: Table, machine: int, given: BrokerSettings) -> dict[str, in
 def apply_changed(table: Table, machine: int, record: FeatureLevelChanged) -> None:
     """A feature has another level."""
     levels = changed(table, machine) | {record.name: record.level}
-    table.put(_key(machine), Changed(levels))
+    table.put(_key(machine), FinalizedLevels(levels))
 
 
 def in_settings(settings: BrokerSettings, levels: dict[str, int]) -> BrokerSettings:

@@ -25,7 +25,7 @@ _ALL_BROKERS = "cluster"
 _NOTHING: dict[str, str] = {}
 
 
-class Given(msgspec.Struct):
+class GivenConfigs(msgspec.Struct):
     """Texts by Kafka's names."""
 
     configs: dict[str, str]
@@ -41,14 +41,14 @@ def _key(machine: int, kind: str, name: str) -> str:
 
 def of(table: Table, machine: int, kind: str, name: str) -> dict[str, str]:
     """What one was given: a broker by its id, all of them by no name, a group by its own."""
-    found = table.get(_key(machine, kind, name), Given)
+    found = table.get(_key(machine, kind, name), GivenConfigs)
     return found.configs if found is not None else _NOTHING
 
 
 def everything(table: Table, machine: int, kind: str) -> dict[str, dict[str, str]]:
     """What all of a kind were given, by their names in keys."""
     prefix = _prefix(machine, kind)
-    return {k.removeprefix(prefix): item.configs for k, item in table.items(prefix, Given)}
+    return {k.removeprefix(prefix): item.configs for k, item in table.items(prefix, GivenConfigs)}
 
 
 def names(table: Table, machine: int, kind: str) -> list[str]:
@@ -60,8 +60,8 @@ def apply_changed(table: Table, machine: int, kind: str, record: ConfigChanged) 
     """One has another value of a setting, or none of its own."""
     key = _key(machine, kind, record.resource_name)
     if key not in table:
-        table.put(key, Given({}))
-    configs = table.change(key, Given).configs
+        table.put(key, GivenConfigs({}))
+    configs = table.change(key, GivenConfigs).configs
     if record.value is None:
         configs.pop(record.name, None)
     else:

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 import msgspec
 
 from brokertwin.state.cluster import quota_rates
-from brokertwin.state.cluster.client_quotas import Limit
+from brokertwin.state.cluster.client_quotas import QuotaLimit
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS
 from brokertwin.state.core.decision import Request
@@ -34,7 +34,7 @@ CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 EXCEEDED = "The throttling quota has been exceeded."
 
 
-class Bucket(msgspec.Struct, array_like=True):
+class TokenBucket(msgspec.Struct, array_like=True):
     """The tokens that there were, and when; ms since 1970."""
 
     tokens: float = 0.0
@@ -75,8 +75,8 @@ class MutationQuota:
         table = self._controller.tables.sessions
         key = f"{self._controller.prefix}/bucket/{limit.shared_by}"
         if key not in table:
-            table.put(key, Bucket())
-        bucket = table.change(key, Bucket)
+            table.put(key, TokenBucket())
+        bucket = table.change(key, TokenBucket)
         bucket.refill(self._controller.now, limit.value, self._controller.settings)
         if self._is_strict and bucket.tokens < 0:
             self._wait_for(bucket, limit.value)
@@ -86,11 +86,11 @@ class MutationQuota:
             self._wait_for(bucket, limit.value)
         return True
 
-    def _wait_for(self, bucket: Bucket, quota: float) -> None:
+    def _wait_for(self, bucket: TokenBucket, quota: float) -> None:
         self.throttle_ms = round(-bucket.tokens / quota * 1000)
 
 
-def _limit(controller: Controller, request: Request) -> Limit | None:
+def _limit(controller: Controller, request: Request) -> QuotaLimit | None:
     table, client_id = controller.tables.metadata, request.header.client_id
     who = request.principal, client_id
     return quota_rates.limit_of(table, controller.id, *who, CONTROLLER_MUTATION_RATE)
@@ -100,7 +100,7 @@ def expired(controller: Controller) -> Iterable[Record]:
     """Forgets, in place, the buckets of clients that are silent; gives no records."""
     table, before = controller.tables.sessions, controller.now - EXPIRATION_CHECK_INTERVAL_MS
     for key in table.keys(f"{controller.prefix}/bucket/"):
-        bucket = table.get(key, Bucket)
+        bucket = table.get(key, TokenBucket)
         if bucket is not None and bucket.last_update <= before:
             table.drop(key)
     return ()

@@ -20,26 +20,26 @@ class ReplicaAssignment(Body):
     broker_ids: list[Int32] = field(default_factory=list)
 
 
-class Config(Body):
+class CreatableConfig(Body):
     """A setting that a client gives a topic."""
 
     name: str
     value: str | None = None
 
 
-class NewTopic(Body):
+class CreatableTopic(Body):
     """A topic to create; -1 in both numbers stands for the broker's default."""
 
     name: str
     num_partitions: Int32 = BY_DEFAULT
     replication_factor: Int16 = BY_DEFAULT
     assignments: list[ReplicaAssignment] = field(default_factory=list)
-    configs: list[Config] = field(default_factory=list)
+    configs: list[CreatableConfig] = field(default_factory=list)
 
 
 class CreateTopicsRequest(Body):
     """The topics to create."""
 
-    topics: list[NewTopic] = field(default_factory=list)
+    topics: list[CreatableTopic] = field(default_factory=list)
     timeout_ms: Int32 = 60000
     validate_only: bool = False

@@ -19,7 +19,7 @@ from brokertwin.state.cluster import client_quotas
 from brokertwin.state.cluster.client_quotas import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
-    Limit,
+    QuotaLimit,
 )
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.records import Record
@@ -36,7 +36,7 @@ Kafka's ClientQuotaManager forgets a client that has been silent for as long.
 """
 
 
-class Sample(msgspec.Struct, array_like=True):
+class QuotaSample(msgspec.Struct, array_like=True):
     """What was counted from `start` on; times are ms since 1970."""
 
     start: int
@@ -44,7 +44,7 @@ class Sample(msgspec.Struct, array_like=True):
     value: float = 0.0
 
 
-class Windows(NamedTuple):
+class QuotaWindows(NamedTuple):
     """How many samples a rate has, and how long each is."""
 
     num: int
@@ -56,48 +56,48 @@ class Windows(NamedTuple):
         return self.num * self.size_ms
 
 
-class Rate(msgspec.Struct, array_like=True):
+class QuotaRate(msgspec.Struct, array_like=True):
     """Samples, the present one last."""
 
-    samples: list[Sample]
+    samples: list[QuotaSample]
 
     @property
     def last_event(self) -> int:
         """When something was counted last; 0 where nothing was."""
         return max((each.last_event for each in self.samples), default=0)
 
-    def record(self, now: int, value: float, windows: Windows) -> None:
+    def record(self, now: int, value: float, windows: QuotaWindows) -> None:
         """Counts something."""
         if not self.samples or now - self.samples[-1].start >= windows.size_ms:
-            self.samples.append(Sample(now, now))
+            self.samples.append(QuotaSample(now, now))
             del self.samples[: -(windows.num + 1)]
         self.samples[-1].value += value
         self.samples[-1].last_event = now
 
-    def per_second(self, now: int, windows: Windows) -> float:
+    def per_second(self, now: int, windows: QuotaWindows) -> float:
         """What was counted a second."""
         total = sum(sample.value for sample in self.present(now, windows))
         return total * 1000 / self.window_ms(now, windows)
 
-    def window_ms(self, now: int, windows: Windows) -> int:
+    def window_ms(self, now: int, windows: QuotaWindows) -> int:
         """The time over which the rate is taken."""
         start = min((sample.start for sample in self.present(now, windows)), default=now)
         elapsed = now - start
         missing = windows.num - 1 - elapsed // windows.size_ms
         return max(elapsed + max(missing, 0) * windows.size_ms, 1)
 
-    def present(self, now: int, windows: Windows) -> list[Sample]:
+    def present(self, now: int, windows: QuotaWindows) -> list[QuotaSample]:
         """The samples that count; older ones are forgotten."""
         self.samples = [each for each in self.samples if now - each.last_event < windows.age_ms]
         return self.samples
 
 
-def windows_of(settings: BrokerSettings) -> Windows:
+def windows_of(settings: BrokerSettings) -> QuotaWindows:
     """The windows of the quotas of clients."""
-    return Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
+    return QuotaWindows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
 
 
-def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
+def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaLimit | None:
     """The quota of a consumer's fetches, if there is one."""
     if not broker.has_quotas:
         return None
@@ -105,7 +105,7 @@ def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> Limit 
     return limit_of(table, broker.id, principal, client_id, CONSUMER_BYTE_RATE)
 
 
-def produce_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
+def produce_limit(broker: Broker, principal: str, client_id: str | None) -> QuotaLimit | None:
     """The quota of what a producer writes, if there is one."""
     if not broker.has_quotas:
         return None
@@ -115,13 +115,13 @@ def produce_limit(broker: Broker, principal: str, client_id: str | None) -> Limi
 
 def limit_of(
     table: Table, machine: int, principal: str, client_id: str | None, key: str
-) -> Limit | None:
+) -> QuotaLimit | None:
     """The quota that holds for a principal and its client, if there is one."""
     user = principal.removeprefix(USER_PREFIX)
     return client_quotas.limit(table, machine, user, client_id or "", key)
 
 
-def max_bytes(broker: Broker, limit: Limit | None) -> int:
+def max_bytes(broker: Broker, limit: QuotaLimit | None) -> int:
     """The most that one answer may have: what a quota lets through in its windows."""
     if limit is None:
         return INT32_MAX
@@ -131,7 +131,7 @@ def max_bytes(broker: Broker, limit: Limit | None) -> int:
     return 0 if math.isnan(most) else min(int(most), INT32_MAX)  # as Java makes an int of it
 
 
-def throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
+def throttle_ms(broker: Broker, limit: QuotaLimit, size_in_bytes: int) -> int:
     """For how long the client has to wait for an answer of this size; 0: it may have it.
 
     What is not given is not counted: the client comes back for it.
@@ -143,7 +143,7 @@ def throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
     return wait
 
 
-def produce_throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
+def produce_throttle_ms(broker: Broker, limit: QuotaLimit, size_in_bytes: int) -> int:
     """For how long a client is not heard that has sent a Produce of this size; 0: as before.
 
     What it has sent counts in any case: it is written.
@@ -151,15 +151,15 @@ def produce_throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int
     return _excess_ms(broker, _rate(broker, PRODUCER_BYTE_RATE, limit), limit, size_in_bytes)
 
 
-def _rate(broker: Broker, quota: str, limit: Limit) -> Rate:
+def _rate(broker: Broker, quota: str, limit: QuotaLimit) -> QuotaRate:
     table = broker.tables.sessions
     key = f"{broker.id}/rate/{quota}/{limit.shared_by}"
     if key not in table:
-        table.put(key, Rate([]))
-    return table.change(key, Rate)
+        table.put(key, QuotaRate([]))
+    return table.change(key, QuotaRate)
 
 
-def _excess_ms(broker: Broker, rate: Rate, limit: Limit, size_in_bytes: int) -> int:
+def _excess_ms(broker: Broker, rate: QuotaRate, limit: QuotaLimit, size_in_bytes: int) -> int:
     """Counts it; how long it takes until the rate is as it may be."""
     windows = windows_of(broker.settings)
     rate.record(broker.now, size_in_bytes, windows)
@@ -173,7 +173,7 @@ def expired(broker: Broker) -> Iterable[Record]:
     """Forgets, in place, the clients that have been silent for all windows; gives no records."""
     table, windows = broker.tables.sessions, windows_of(broker.settings)
     for key in table.keys(f"{broker.id}/rate/"):
-        rate = table.get(key, Rate)
+        rate = table.get(key, QuotaRate)
         if rate is not None and broker.now - rate.last_event >= windows.age_ms:
             table.drop(key)
     return ()

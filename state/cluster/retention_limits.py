@@ -13,21 +13,21 @@ from brokertwin.state.configs.topic_configs import value_of
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table, Tables
-from brokertwin.state.logs.cleaner import Rules
-from brokertwin.state.logs.log_segments import Cuts
-from brokertwin.state.logs.retention import Limits
+from brokertwin.state.logs.cleaner import CleaningRules
+from brokertwin.state.logs.log_segments import RollingRules
+from brokertwin.state.logs.retention import RetentionLimits
 
 _DERIVED = "how logs are cut"
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _ParsedRules(msgspec.Struct, frozen=True):
     """How a topic's logs are cut by brokers that were `given` these settings."""
 
     given: BrokerSettings
-    cuts: Cuts
+    cuts: RollingRules
 
 
-def of_topic(topic: Topic, settings: BrokerSettings) -> Limits | None:
+def of_topic(topic: Topic, settings: BrokerSettings) -> RetentionLimits | None:
     """How much of a topic's logs stays; None where they are compacted alone."""
     if not has_policy(topic, settings, "delete"):
         return None
@@ -35,7 +35,7 @@ def of_topic(topic: Topic, settings: BrokerSettings) -> Limits | None:
     retention_bytes = _number("retention.bytes", topic.configs, settings)
     if retention_ms < 0 and retention_bytes < 0:
         return None
-    return Limits(retention_ms, retention_bytes)
+    return RetentionLimits(retention_ms, retention_bytes)
 
 
 def has_policy(topic: Topic, settings: BrokerSettings, *names: str) -> bool:
@@ -43,13 +43,13 @@ def has_policy(topic: Topic, settings: BrokerSettings, *names: str) -> bool:
     return all(_has_policy(topic.configs, settings, name) for name in names)
 
 
-def cleaning_of(topic: Topic, settings: BrokerSettings) -> Rules | None:
+def cleaning_of(topic: Topic, settings: BrokerSettings) -> CleaningRules | None:
     """What the cleaner goes by; None where the topic is not compacted, or is a coordinator's."""
     if topic.name in INTERNAL_TOPICS or not has_policy(topic, settings, "compact"):
         return None
     ratio = value_of("min.cleanable.dirty.ratio", topic.configs, settings)
     assert isinstance(ratio, float), ratio
-    return Rules(
+    return CleaningRules(
         _number("delete.retention.ms", topic.configs, settings),
         _number("min.compaction.lag.ms", topic.configs, settings),
         _number("max.compaction.lag.ms", topic.configs, settings),
@@ -58,18 +58,18 @@ def cleaning_of(topic: Topic, settings: BrokerSettings) -> Rules | None:
     )
 
 
-def cuts_in(tables: Tables, machine: int, topic_id: Uuid) -> Cuts:
+def cuts_in(tables: Tables, machine: int, topic_id: Uuid) -> RollingRules:
     """How a broker cuts a topic's logs now; kept until a setting changes."""
     given = tables.given
     derived = tables.metadata.derived
-    kept: dict[tuple[int, Uuid], _Kept] | None = derived.get(_DERIVED)
+    kept: dict[tuple[int, Uuid], _ParsedRules] | None = derived.get(_DERIVED)
     if kept is None:
         kept = derived[_DERIVED] = {}
     found = kept.get((machine, topic_id))
     if found is None or found.given is not given:
         topic = image.topic_by_id(tables.metadata, machine, topic_id)
         settings = broker_configs.settings_of(tables.metadata, machine, machine, given)
-        found = _Kept(given, cuts_of(topic.configs if topic else {}, settings))
+        found = _ParsedRules(given, cuts_of(topic.configs if topic else {}, settings))
         kept[machine, topic_id] = found
     return found.cuts
 
@@ -79,14 +79,14 @@ def forget_cuts(table: Table) -> None:
     table.derived.pop(_DERIVED, None)
 
 
-def cuts_of(configs: Mapping[str, str], settings: BrokerSettings) -> Cuts:
+def cuts_of(configs: Mapping[str, str], settings: BrokerSettings) -> RollingRules:
     """How a log is cut; a compacted one also when its first record has to be cleaned."""
     given = value_of("internal.segment.bytes", configs, settings)
     segment_bytes = given if isinstance(given, int) else _number("segment.bytes", configs, settings)
     segment_ms = _number("segment.ms", configs, settings)
     if _has_policy(configs, settings, "compact"):
         segment_ms = min(segment_ms, _number("max.compaction.lag.ms", configs, settings))
-    return Cuts(
+    return RollingRules(
         segment_ms,
         segment_bytes,
         _number("segment.jitter.ms", configs, settings),

@@ -8,7 +8,7 @@ import msgspec
 
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.configs import codecs
-from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.logs import producer, record_validation
 
@@ -20,9 +20,9 @@ class TopicRules(msgspec.Struct, frozen=True):
     """
 
     max_message_bytes: int
-    records: record_validation.Rules
-    producers: producer.Rules
-    codec: Codec | None = None
+    records: record_validation.RecordRules
+    producers: producer.SequenceRules
+    codec: TopicCodec | None = None
 
 
 def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
@@ -30,7 +30,7 @@ def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
     configs = topic.configs
     policy = configs.get("cleanup.policy") or settings.given.get("log.cleanup.policy", "delete")
     kind = configs.get("message.timestamp.type", settings.log_message_timestamp_type)
-    records = record_validation.Rules(
+    records = record_validation.RecordRules(
         "compact" in policy,
         kind == "LogAppendTime",
         int(
@@ -44,7 +44,7 @@ def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
             )
         ),
     )
-    sequences = producer.Rules(
+    sequences = producer.SequenceRules(
         settings.brokertwin_reject_unknown_producer,
         settings.brokertwin_duplicates_below_expected,
         settings.transaction_partition_verification_enable,

@@ -46,7 +46,7 @@ MATCHED = frozenset(
 """What an expression may be about."""
 
 
-class Subscription(NamedTuple):
+class MetricsSubscription(NamedTuple):
     """What is wanted of the clients whose attributes match all patterns, and how often."""
 
     metrics: list[str]
@@ -80,7 +80,7 @@ def _matcher(pattern: str) -> Callable[[str], object]:
     return matches
 
 
-def subscription(configs: Mapping[str, str]) -> Subscription:
+def subscription(configs: Mapping[str, str]) -> MetricsSubscription:
     """What settings mean that `fault` has nothing against."""
     metrics, interval_ms, match = (
         parse(name, key, configs.get(name, key.default or ""))
@@ -88,7 +88,7 @@ def subscription(configs: Mapping[str, str]) -> Subscription:
     )
     assert isinstance(metrics, list) and isinstance(interval_ms, int) and isinstance(match, list)
     patterns = dict(filter(None, map(_pattern, match)))
-    return Subscription(metrics, interval_ms, patterns)
+    return MetricsSubscription(metrics, interval_ms, patterns)
 
 
 def fault(configs: Mapping[str, str]) -> tuple[Error, str] | None:

@@ -27,7 +27,7 @@ from brokertwin.state.configs.setting_kinds import (
     OF_ONE_BROKER,
 )
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.settings import BrokerSettings, Layers
+from brokertwin.state.core.settings import BrokerSettings, ConfigLayers
 
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _MECHANISMS = (
@@ -91,7 +91,7 @@ def layered(
         texts[name] = text
         if name in TYPED and name in _CHECKED:
             typed[TYPED[name]] = parse_key(name, _CHECKED[name], text)
-    layers = Layers(dict(of_broker), dict(of_cluster), given.given)
+    layers = ConfigLayers(dict(of_broker), dict(of_cluster), given.given)
     return msgspec.structs.replace(given, **typed, given=texts, layers=layers)
 
 
@@ -136,7 +136,7 @@ def fault(
             "Cannot update these configs at default cluster level, broker id must be specified:"
             f" [{', '.join(alone)}]"
         )
-    layers = now.layers or Layers({}, {}, {})
+    layers = now.layers or ConfigLayers({}, {}, {})
     of_cluster, of_broker = layers.of_cluster, layers.of_broker
     wanted = (of_cluster, asked) if is_of_broker else (asked, of_broker)
     return broker_checks.conflict(layered(given, *wanted), now, of_stores)

@@ -33,7 +33,7 @@ _LOOKED_AT = (SETTING, PROTOCOL_MAP, "principal.builder.class", *sorted(OF_ALL_L
 """With these Kafka looks at the listeners that run."""
 
 
-class Listener(NamedTuple):
+class BrokerListener(NamedTuple):
     """A listener: its name in upper case, and where it listens."""
 
     name: str
@@ -41,7 +41,7 @@ class Listener(NamedTuple):
     port: int
 
 
-def listed(settings: BrokerSettings, setting: str = SETTING) -> list[Listener]:
+def listed(settings: BrokerSettings, setting: str = SETTING) -> list[BrokerListener]:
     """The listeners that a setting has.
 
     Raises:
@@ -57,11 +57,11 @@ def listed(settings: BrokerSettings, setting: str = SETTING) -> list[Listener]:
         name = parts[1].upper()
         if name not in protocols:
             raise InvalidConfigError(f"{head} No security protocol defined for listener {name}")
-        found.append(Listener(name, parts[2], int(parts[3])))
+        found.append(BrokerListener(name, parts[2], int(parts[3])))
     return found
 
 
-def opened(settings: BrokerSettings) -> list[Listener]:
+def opened(settings: BrokerSettings) -> list[BrokerListener]:
     """Those that a broker was not given at its start, in the order of the setting.
 
     None of what nobody understands; it was checked before it was taken.
@@ -92,7 +92,7 @@ def check(then: BrokerSettings) -> None:
         _check_advertised(then, names)
 
 
-def _check_distinct(found: list[Listener], texts: list[str]) -> None:
+def _check_distinct(found: list[BrokerListener], texts: list[str]) -> None:
     """Raises InvalidConfigError where two have one name, or one port."""
     listeners = f"[{', '.join(texts)}]"
     head = f"Error creating broker listeners from '{listeners}':"
@@ -165,7 +165,7 @@ def _check_advertised(then: BrokerSettings, names: list[str]) -> None:
         )
 
 
-def _advertised(settings: BrokerSettings) -> list[Listener]:
+def _advertised(settings: BrokerSettings) -> list[BrokerListener]:
     """Those that clients are told of: the given ones, else all but the controllers'."""
     if text_of(settings, ADVERTISED):
         return listed(settings, ADVERTISED)

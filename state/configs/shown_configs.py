@@ -25,12 +25,12 @@ from brokertwin.state.configs.setting_kinds import AUTHORIZERS, INTERNAL
 from brokertwin.state.configs.topic_configs import (
     MIN_IN_SYNC,
     TOPIC_CONFIGS,
-    Source,
+    ConfigSource,
     is_of_cluster,
     value_of,
 )
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.settings import BrokerSettings, Layers
+from brokertwin.state.core.settings import BrokerSettings, ConfigLayers
 
 UNKNOWN_TYPE = 0
 TYPE_CODES = {
@@ -52,22 +52,22 @@ class SynonymValue(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
-class Shown(NamedTuple):
+class DescribedSetting(NamedTuple):
     """A setting as answers show it; a secret has no value."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     type_code: int
     is_sensitive: bool
     is_read_only: bool
     synonyms: list[SynonymValue]
 
 
-def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
+def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[DescribedSetting]:
     """Every setting of a topic that was given `configs`, in Kafka's order."""
     values = {name: value_of(name, configs, settings) for name in TOPIC_CONFIGS}
     known = {name: value for name, value in values.items() if value is not None}
@@ -75,16 +75,16 @@ def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
     for name in hash_order(known, len(known)):
         config = TOPIC_CONFIGS[name]
         text = _text(known[name])
-        synonyms = [SynonymValue(name, text, Source.TOPIC)] if name in configs else []
+        synonyms = [SynonymValue(name, text, ConfigSource.TOPIC)] if name in configs else []
         if config.synonyms:
             synonyms += _synonyms(config.synonyms[0].name, _layers(settings))
-        source = synonyms[0].source if synonyms else Source.DEFAULT
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         code = TYPE_CODES[config.key.type]
-        shown.append(Shown(name, text, source, code, False, False, synonyms))
+        shown.append(DescribedSetting(name, text, source, code, False, False, synonyms))
     return shown
 
 
-def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
+def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[DescribedSetting]:
     """Every setting of a group that was given `configs`, in Kafka's order."""
     shown = []
     for name in hash_order(GROUP_CONFIGS, len(GROUP_CONFIGS)):
@@ -92,81 +92,85 @@ def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
         synonyms = []
         if name in configs:
             value = _text(parse_key(name, key, configs[name]))
-            synonyms.append(SynonymValue(name, value, Source.GROUP))
+            synonyms.append(SynonymValue(name, value, ConfigSource.GROUP))
         if behind is not None:
             synonyms += _synonyms(behind, _layers(settings))
         else:
-            synonyms.append(SynonymValue(name, key.default, Source.DEFAULT))
+            synonyms.append(SynonymValue(name, key.default, ConfigSource.DEFAULT))
         first, code = synonyms[0], TYPE_CODES[key.type]
-        shown.append(Shown(name, first.value, first.source, code, False, False, synonyms))
+        shown.append(
+            DescribedSetting(name, first.value, first.source, code, False, False, synonyms)
+        )
     return shown
 
 
-def client_metrics(configs: Mapping[str, str]) -> list[Shown]:
+def client_metrics(configs: Mapping[str, str]) -> list[DescribedSetting]:
     """Every setting of a subscription to client metrics; a default comes from nowhere."""
     shown = []
     for name in hash_order(CLIENT_METRICS_CONFIGS, len(CLIENT_METRICS_CONFIGS)):
         key = CLIENT_METRICS_CONFIGS[name]
-        value, source, code = key.default, Source.DEFAULT, TYPE_CODES[key.type]
+        value, source, code = key.default, ConfigSource.DEFAULT, TYPE_CODES[key.type]
         if name in configs:
-            value, source = _text(parse_key(name, key, configs[name])), Source.CLIENT_METRICS
+            value, source = _text(parse_key(name, key, configs[name])), ConfigSource.CLIENT_METRICS
         synonyms = [SynonymValue(name, value, source)] if name in configs else []
-        shown.append(Shown(name, value, source, code, False, False, synonyms))
+        shown.append(DescribedSetting(name, value, source, code, False, False, synonyms))
     return shown
 
 
-def broker(broker_id: int, settings: BrokerSettings) -> list[Shown]:
+def broker(broker_id: int, settings: BrokerSettings) -> list[DescribedSetting]:
     """Every setting of a broker, in Kafka's order: first what was given and it does not know."""
     own_id = {"broker.id": str(broker_id), "node.id": str(broker_id)}
     given, layers = {**settings.given, **own_id}, _layers(settings)
-    layers = Layers(layers.of_broker, layers.of_cluster, {**layers.of_file, **own_id})
+    layers = ConfigLayers(layers.of_broker, layers.of_cluster, {**layers.of_file, **own_id})
     own = [name for name in KAFKA_SETTINGS if name not in INTERNAL | AUTHORIZERS]
     unknown = hash_order(sorted(given.keys() - own), len(given))
     return [_of_broker(n, given, layers) for n in (*unknown, *hash_order(own, len(own)))]
 
 
-def cluster(settings: BrokerSettings) -> list[Shown]:
+def cluster(settings: BrokerSettings) -> list[DescribedSetting]:
     """What lies at the level of the cluster, with the texts that were given."""
     layers, shown = _layers(settings), []
     for name in hash_order(sorted(layers.of_cluster), len(layers.of_cluster)):
         found = _of_broker(name, layers.of_cluster, layers)
-        synonyms = [each for each in found.synonyms if each.source is Source.CLUSTER]
+        synonyms = [each for each in found.synonyms if each.source is ConfigSource.CLUSTER]
         value = None if found.is_sensitive else layers.of_cluster[name]
-        shown.append(found._replace(value=value, source=Source.CLUSTER, synonyms=synonyms))
+        shown.append(found._replace(value=value, source=ConfigSource.CLUSTER, synonyms=synonyms))
     return shown
 
 
-def _layers(settings: BrokerSettings) -> Layers:
+def _layers(settings: BrokerSettings) -> ConfigLayers:
     """Where settings come from; what always lies at the level of the cluster has a value there."""
-    found = settings.layers or Layers({}, {}, settings.given)
+    found = settings.layers or ConfigLayers({}, {}, settings.given)
     if MIN_IN_SYNC in found.of_cluster or not is_of_cluster(MIN_IN_SYNC, settings):
         return found
     value = found.of_file.get(MIN_IN_SYNC, str(KAFKA_SETTINGS[MIN_IN_SYNC].default))
-    return Layers(found.of_broker, {MIN_IN_SYNC: value, **found.of_cluster}, found.of_file)
+    return ConfigLayers(found.of_broker, {MIN_IN_SYNC: value, **found.of_cluster}, found.of_file)
 
 
-def _of_broker(name: str, given: Mapping[str, str], layers: Layers) -> Shown:
+def _of_broker(name: str, given: Mapping[str, str], layers: ConfigLayers) -> DescribedSetting:
     key = dynamic_configs.key_of(name)
     synonyms = _synonyms(name, layers)
     is_read_only = not dynamic_configs.is_dynamic(name)
-    source = synonyms[0].source if synonyms else Source.DEFAULT
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
     if key is None or key.type is Type.PASSWORD:
         code = UNKNOWN_TYPE if key is None else TYPE_CODES[key.type]
-        return Shown(name, None, source, code, True, is_read_only, synonyms)
+        return DescribedSetting(name, None, source, code, True, is_read_only, synonyms)
     value = given.get(name, key.default)
     if name in given and name in KAFKA_SETTINGS:
         value = _text(parse_key(name, key, given[name]))
-    return Shown(name, value, source, TYPE_CODES[key.type], False, is_read_only, synonyms)
+    return DescribedSetting(
+        name, value, source, TYPE_CODES[key.type], False, is_read_only, synonyms
+    )
 
 
-def _synonyms(name: str, layers: Layers) -> list[SynonymValue]:
+def _synonyms(name: str, layers: ConfigLayers) -> list[SynonymValue]:
     names = dynamic_configs.synonyms(name)
     found = [
         SynonymValue(each, _open(each, given[each]), source)
         for given, source in (
-            (layers.of_broker, Source.DYNAMIC_BROKER),
-            (layers.of_cluster, Source.CLUSTER),
-            (layers.of_file, Source.BROKER),
+            (layers.of_broker, ConfigSource.DYNAMIC_BROKER),
+            (layers.of_cluster, ConfigSource.CLUSTER),
+            (layers.of_file, ConfigSource.BROKER),
         )
         for each in names
         if each in given
@@ -174,7 +178,7 @@ def _synonyms(name: str, layers: Layers) -> list[SynonymValue]:
     for other in names:
         key = KAFKA_SETTINGS.get(other) if other not in AUTHORIZERS else None
         if key is not None and key.default is not None:
-            found.append(SynonymValue(other, _open(other, key.default), Source.DEFAULT))
+            found.append(SynonymValue(other, _open(other, key.default), ConfigSource.DEFAULT))
     return list(dropwhile(lambda synonym: synonym.name != name, found))
 
 

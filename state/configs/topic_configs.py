@@ -38,7 +38,7 @@ _HOUR_MS = 3_600_000
 MIN_IN_SYNC = "min.insync.replicas"
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where the value of a setting comes from: `configSource` in answers."""
 
     TOPIC = 1
@@ -50,42 +50,44 @@ class Source(IntEnum):
     GROUP = 8
 
 
-class Synonym(NamedTuple):
+class ConfigSynonym(NamedTuple):
     """A broker setting that gives a topic's setting its default, `scale` of its units at a time."""
 
     name: str
     scale: int = 1
 
 
-class TopicConfig(NamedTuple):
+class TopicSetting(NamedTuple):
     """A setting of topics; of its synonyms the first that was given to the broker counts."""
 
     key: ConfigKey
-    synonyms: tuple[Synonym, ...] = ()
+    synonyms: tuple[ConfigSynonym, ...] = ()
 
 
-class Effective(NamedTuple):
+class EffectiveConfig(NamedTuple):
     """The value of a setting as text, and where it comes from."""
 
     name: str
     value: str
-    source: Source
+    source: ConfigSource
 
 
-def _config(key: ConfigKey, *synonyms: str | Synonym) -> TopicConfig:
-    return TopicConfig(key, tuple(Synonym(s) if isinstance(s, str) else s for s in synonyms))
+def _config(key: ConfigKey, *synonyms: str | ConfigSynonym) -> TopicSetting:
+    return TopicSetting(key, tuple(ConfigSynonym(s) if isinstance(s, str) else s for s in synonyms))
 
 
 _THROTTLED = ConfigKey(LIST, "", is_throttled=True)
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
-TOPIC_CONFIGS: dict[str, TopicConfig] = {
+TOPIC_CONFIGS: dict[str, TopicSetting] = {
     "segment.bytes": _config(ConfigKey(INT, "1073741824", 1048576), "log.segment.bytes"),
     "segment.ms": _config(
-        ConfigKey(LONG, "604800000", 1), "log.roll.ms", Synonym("log.roll.hours", _HOUR_MS)
+        ConfigKey(LONG, "604800000", 1), "log.roll.ms", ConfigSynonym("log.roll.hours", _HOUR_MS)
     ),
     "segment.jitter.ms": _config(
-        ConfigKey(LONG, "0", 0), "log.roll.jitter.ms", Synonym("log.roll.jitter.hours", _HOUR_MS)
+        ConfigKey(LONG, "0", 0),
+        "log.roll.jitter.ms",
+        ConfigSynonym("log.roll.jitter.hours", _HOUR_MS),
     ),
     "segment.index.bytes": _config(ConfigKey(INT, "10485760", 4), "log.index.size.max.bytes"),
     "flush.messages": _config(ConfigKey(LONG, _LONG_MAX, 1), "log.flush.interval.messages"),
@@ -96,8 +98,8 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "retention.ms": _config(
         ConfigKey(LONG, "604800000", -1),
         "log.retention.ms",
-        Synonym("log.retention.minutes", _MINUTE_MS),
-        Synonym("log.retention.hours", _HOUR_MS),
+        ConfigSynonym("log.retention.minutes", _MINUTE_MS),
+        ConfigSynonym("log.retention.hours", _HOUR_MS),
     ),
     "max.message.bytes": _config(ConfigKey(INT, "1048588", 0), "message.max.bytes"),
     "index.interval.bytes": _config(ConfigKey(INT, "4096", 0), "log.index.interval.bytes"),
@@ -194,34 +196,36 @@ def _unbounded(name: str, text: str) -> Value:
     return parse_key(name, TOPIC_CONFIGS[name].key._replace(least=None, most=None), text)
 
 
-def effective(configs: Mapping[str, str], settings: BrokerSettings) -> list[Effective]:
+def effective(configs: Mapping[str, str], settings: BrokerSettings) -> list[EffectiveConfig]:
     """Every setting of a topic as answers show it, sorted by name."""
     found = (_effective(name, configs, settings) for name in sorted(TOPIC_CONFIGS))
     return [each for each in found if each is not None]
 
 
-def _effective(name: str, configs: Mapping[str, str], settings: BrokerSettings) -> Effective | None:
+def _effective(
+    name: str, configs: Mapping[str, str], settings: BrokerSettings
+) -> EffectiveConfig | None:
     if name in configs:
-        return Effective(name, configs[name], Source.TOPIC)
+        return EffectiveConfig(name, configs[name], ConfigSource.TOPIC)
     config = TOPIC_CONFIGS[name]
     for synonym in config.synonyms:
         given = settings.given.get(synonym.name)
         if given is not None:
             value = given if synonym.scale == 1 else str(int(given) * synonym.scale)
-            return Effective(name, value, _source(synonym.name, settings))
+            return EffectiveConfig(name, value, _source(synonym.name, settings))
     if config.key.default is None:
         return None
-    source = Source.CLUSTER if is_of_cluster(name, settings) else Source.DEFAULT
-    return Effective(name, config.key.default, source)
+    source = ConfigSource.CLUSTER if is_of_cluster(name, settings) else ConfigSource.DEFAULT
+    return EffectiveConfig(name, config.key.default, source)
 
 
-def _source(name: str, settings: BrokerSettings) -> Source:
+def _source(name: str, settings: BrokerSettings) -> ConfigSource:
     """Where a broker's setting comes from that was given."""
     if settings.layers is not None and name in settings.layers.of_broker:
-        return Source.DYNAMIC_BROKER
+        return ConfigSource.DYNAMIC_BROKER
     if settings.layers is not None and name in settings.layers.of_cluster:
-        return Source.CLUSTER
-    return Source.CLUSTER if is_of_cluster(name, settings) else Source.BROKER
+        return ConfigSource.CLUSTER
+    return ConfigSource.CLUSTER if is_of_cluster(name, settings) else ConfigSource.BROKER
 
 
 def is_of_cluster(name: str, settings: BrokerSettings) -> bool:

@@ -19,7 +19,7 @@ DETAIL_CHARS_MAX = 1000
 _json = msgspec.json.Encoder()
 
 
-def refused(
+def refused_event(
     settings: CellSettings, document: bytes, position: Position, refusal: Refusal
 ) -> list[Output]:
     """The rows of a refused document: a dead letter, and an answer where its id is legible."""

@@ -28,7 +28,7 @@ Items = dict[str, msgspec.Raw]
 """Items' bytes by key."""
 
 
-class Layers(msgspec.Struct, array_like=True):
+class LayeredColumn(msgspec.Struct, array_like=True):
     """A column in layers, as it is stored.
 
     Attributes:
@@ -62,9 +62,9 @@ ReadBase = Callable[[bytes], Base]
 
 _encoder = msgspec.msgpack.Encoder()
 _items_decoder = msgspec.msgpack.Decoder(Items)
-_layers_decoder = msgspec.msgpack.Decoder(Layers)
+_layers_decoder = msgspec.msgpack.Decoder(LayeredColumn)
 _UNREADABLE = (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError)
-_FIRST_BYTE = _encoder.encode(Layers(b"", b"", []))[:1]
+_FIRST_BYTE = _encoder.encode(LayeredColumn(b"", b"", []))[:1]
 
 
 def read_items(column: bytes) -> Items:
@@ -119,12 +119,12 @@ def stored(items: Items, base: Base | None, changed: Iterable[str]) -> bytes:
         dropped = [key for key in changed if key not in items and key in base.items]
         if (len(there) + len(dropped)) * CHANGES_PART <= len(items):
             changes = _packed({key: items[key] for key in there})
-            return _encoder.encode(Layers(base.packed, changes, dropped))
+            return _encoder.encode(LayeredColumn(base.packed, changes, dropped))
     column = _encoder.encode(items)
     if len(column) < LAYERED_BYTES:
         return column
     packed = zlib.compress(column, COMPRESSION_LEVEL)
-    return _encoder.encode(Layers(packed, _packed({}), []))
+    return _encoder.encode(LayeredColumn(packed, _packed({}), []))
 
 
 def _packed(items: Items) -> bytes:

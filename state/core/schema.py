@@ -36,14 +36,14 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
     """A request, a response, or a part of one."""
 
 
-class Lasting(Body, dict=True):
+class CachedBody(Body, dict=True):
     """A part that many responses share, one after the other: who has made it does not change it.
 
     It is rendered once for each version, and what is made of it is kept with it.
     """
 
 
-class Part(dict[str, Any]):
+class RenderedPart(dict[str, Any]):
     """What was rendered of a `Lasting`: it is not changed either.
 
     Attributes:
@@ -57,7 +57,7 @@ class Part(dict[str, Any]):
         self.kept: dict[Any, Any] = {}
 
 
-class Versions(NamedTuple):
+class FieldVersions(NamedTuple):
     """The versions of its API in which a field is written."""
 
     first: int
@@ -66,19 +66,19 @@ class Versions(NamedTuple):
     is_given: bool = False
 
 
-def since(first: int, until: int = VERSION_MAX) -> Versions:
+def since(first: int, until: int = VERSION_MAX) -> FieldVersions:
     """A field of the versions `first` to `until`, both inclusive."""
-    return Versions(first, until)
+    return FieldVersions(first, until)
 
 
-def given(first: int, until: int = VERSION_MAX) -> Versions:
+def given(first: int, until: int = VERSION_MAX) -> FieldVersions:
     """The same of a field that who makes the body leaves UNSET in all other versions."""
-    return Versions(first, until, is_given=True)
+    return FieldVersions(first, until, is_given=True)
 
 
-def tagged(first: int) -> Versions:
+def tagged(first: int) -> FieldVersions:
     """A tagged field: from version `first` on, written where it differs from its default."""
-    return Versions(first, VERSION_MAX, is_tagged=True)
+    return FieldVersions(first, VERSION_MAX, is_tagged=True)
 
 
 class _Plan(NamedTuple):
@@ -112,11 +112,11 @@ def render(body: Body, version: int) -> dict[str, Any]:
     return document
 
 
-def _part(body: Lasting, version: int) -> Part:
-    kept: dict[int, Part] = vars(body).setdefault("parts", {})
+def _part(body: CachedBody, version: int) -> RenderedPart:
+    kept: dict[int, RenderedPart] = vars(body).setdefault("parts", {})
     found = kept.get(version)
     if found is None:
-        found = kept[version] = Part(render(body, version))
+        found = kept[version] = RenderedPart(render(body, version))
     return found
 
 
@@ -150,7 +150,7 @@ def _plan(body_type: type[Body], version: int) -> _Plan:
     plan = _Plan([], [], [], [])
     for info in msgspec.structs.fields(body_type):
         hint, name = hints[info.name], info.encode_name
-        versions = next((m for m in _metadata(hint) if isinstance(m, Versions)), None)
+        versions = next((m for m in _metadata(hint) if isinstance(m, FieldVersions)), None)
         if versions is not None and not versions.first <= version <= versions.last:
             if not versions.is_given:
                 plan.absent.append(name)
@@ -162,7 +162,7 @@ def _plan(body_type: type[Body], version: int) -> _Plan:
             plan.tagged.append((name, msgspec.to_builtins(default)))
         bodies = _bodies_in(hint)
         assert len(bodies) <= 1, f"{name}: which type it has cannot be told from a dictionary"
-        if any(issubclass(body, Lasting) for body in bodies):
+        if any(issubclass(body, CachedBody) for body in bodies):
             plan.lasting.append((info.name, name))
             continue
         for body in bodies:

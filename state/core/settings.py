@@ -11,7 +11,7 @@ UNLIMITED = 2**63 - 1
 """The rate of a throttle that is not given."""
 
 
-class Layers(msgspec.Struct):
+class ConfigLayers(msgspec.Struct):
     """Where a broker's settings come from, by Kafka's names; the first that has one counts.
 
     `of_broker` and `of_cluster` have been changed while it runs, for it alone or for all brokers;
@@ -120,7 +120,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     transactional_id_expiration_ms: int = 604800000
     given: dict[str, str] = {}
     """Every setting that was given, by its Kafka name: the defaults of new topics look here."""
-    layers: Layers | None = None
+    layers: ConfigLayers | None = None
     """Where those come from; None while nothing has been changed since the start."""
 
     @property

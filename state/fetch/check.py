@@ -8,9 +8,9 @@ from brokertwin.state.fetch.fetch_session import SessionCache
 from brokertwin.state.fetch.fetch_session_counts import CLIENTS_MAX, Evictions
 from brokertwin.state.fetch.session_items import (
     Active,
-    CachedPartition,
+    CachedFetchPartition,
+    FetchSession,
     Members,
-    Session,
     Watchers,
 )
 from brokertwin.state.fetch.slices import Shard, Slices, kept, shard_key
@@ -63,7 +63,7 @@ def _cache(
     cached = {tuple(key.split("/", 3)[2:]) for key in keys["cached"]}
     counted = dict.fromkeys(range(slices.shards), 0)
     for session_id in ids:
-        session = table.get(f"{broker}/session/{session_id}", Session)
+        session = table.get(f"{broker}/session/{session_id}", FetchSession)
         members = table.get(f"{broker}/members/{session_id}", Members)
         active = table.get(f"{broker}/active/{session_id}", Active)
         if session is None or members is None or active is None:
@@ -86,7 +86,7 @@ def _cache(
 
 
 def _session(
-    session: Session, members: Members, active: Active, partitions: list[CachedPartition]
+    session: FetchSession, members: Members, active: Active, partitions: list[CachedFetchPartition]
 ) -> Violations:
     name, identities = f"session {session.session_id}", members.identities
     if session.size != len(identities) or len(set(identities)) != len(identities):

@@ -23,10 +23,10 @@ from brokertwin.state.core.schema import (
     tagged,
 )
 from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, TOPIC_ID_VERSION
-from brokertwin.state.fetch.session_items import FetchPartition, called
+from brokertwin.state.fetch.session_items import FetchPartition, topic_identity
 
 
-class RequestedPartition(Body):
+class FetchRequestPartition(Body):
     """What is asked of a partition; -1 stands for an epoch or offset that is not given."""
 
     partition: Int32 = 0
@@ -37,15 +37,15 @@ class RequestedPartition(Body):
     partition_max_bytes: Int32 = 0
 
 
-class RequestedTopic(Body):
+class FetchRequestTopic(Body):
     """The partitions of a topic, by name up to version 12, then by id."""
 
     topic: str = ""
     topic_id: Uuid = ZERO_UUID
-    partitions: list[RequestedPartition] = []
+    partitions: list[FetchRequestPartition] = []
 
 
-class ForgottenTopic(Body):
+class FetchForgottenTopic(Body):
     """Partitions that leave a session."""
 
     topic: str = ""
@@ -53,7 +53,7 @@ class ForgottenTopic(Body):
     partitions: list[Int32] = []
 
 
-class ReplicaState(Body):
+class FetchReplicaState(Body):
     """Who asks, from version 15 on: a broker that follows, or -1."""
 
     replica_id: Int32 = -1
@@ -64,15 +64,17 @@ class FetchRequest(Body):
     """A fetch: times in ms, sizes in bytes."""
 
     replica_id: Int32 = -1
-    replica_state: Annotated[ReplicaState, tagged(15)] = msgspec.field(default_factory=ReplicaState)
+    replica_state: Annotated[FetchReplicaState, tagged(15)] = msgspec.field(
+        default_factory=FetchReplicaState
+    )
     max_wait_ms: Int32 = 0
     min_bytes: Int32 = 0
     max_bytes: Int32 = 2**31 - 1
     isolation_level: Int8 = 0
     session_id: Int32 = 0
     session_epoch: Int32 = FINAL_EPOCH
-    topics: list[RequestedTopic] = []
-    forgotten_topics_data: list[ForgottenTopic] = []
+    topics: list[FetchRequestTopic] = []
+    forgotten_topics_data: list[FetchForgottenTopic] = []
     rack_id: str = ""
 
     @property
@@ -82,7 +84,7 @@ class FetchRequest(Body):
         return one if one > other else other
 
 
-class EpochEndOffset(Body):
+class DivergingEpoch(Body):
     """Where a leader epoch ends in the leader's log; -1 where the reader has not diverged."""
 
     epoch: Int32 = NO_EPOCH
@@ -96,7 +98,7 @@ class AbortedTransaction(Body):
     first_offset: Int64
 
 
-class SealedBatches(Body):
+class SealedRead(Body):
     """Where the batches of a partition lie in the `segments` topic, and what of them is wanted."""
 
     topic_id: Uuid
@@ -106,7 +108,7 @@ class SealedBatches(Body):
     max_bytes: Int32
 
 
-class AnsweredBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+class FetchedBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """A `Batch` in an answer: the fields of a `StoredBatch` in order, without what is None."""
 
     base_offset: Int64
@@ -135,7 +137,7 @@ class AnsweredBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False
         return self.base_offset + self.last_offset_delta
 
 
-class AnsweredPartition(Body, gc=False):
+class FetchResponsePartition(Body, gc=False):
     """A partition's part of the answer."""
 
     partition_index: Int32
@@ -143,35 +145,37 @@ class AnsweredPartition(Body, gc=False):
     high_watermark: Int64 = -1
     last_stable_offset: Int64 = -1
     log_start_offset: Annotated[Int64, since(5)] = -1
-    diverging_epoch: Annotated[EpochEndOffset | UnsetType, tagged(12)] = UNSET
+    diverging_epoch: Annotated[DivergingEpoch | UnsetType, tagged(12)] = UNSET
     current_leader: Annotated[LeaderIdAndEpoch | UnsetType, tagged(16)] = UNSET
     """The schema has it since version 12; brokers tell it since 16."""
     aborted_transactions: list[AbortedTransaction] | None = None
     preferred_read_replica: Annotated[Int32, since(11)] = -1
     records: None = None
     records_size_in_bytes: Int32 = 0
-    batches: list[AnsweredBatch] = []
-    sealed: Annotated[SealedBatches | UnsetType, tagged(0)] = UNSET
+    batches: list[FetchedBatch] = []
+    sealed: Annotated[SealedRead | UnsetType, tagged(0)] = UNSET
 
 
-class AnsweredTopic(Body):
+class FetchResponseTopic(Body):
     """Partitions of a topic in the answer."""
 
     topic: Annotated[str, since(0, 12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
-    partitions: list[AnsweredPartition] = []
+    partitions: list[FetchResponsePartition] = []
 
     @classmethod
-    def of(cls, one: FetchPartition, partitions: list[AnsweredPartition]) -> "AnsweredTopic":
+    def of(
+        cls, one: FetchPartition, partitions: list[FetchResponsePartition]
+    ) -> "FetchResponseTopic":
         """That of the topic of this partition."""
         return cls(topic=one.topic, topic_id=one.topic_id, partitions=partitions)
 
 
-class AnsweredTopicById(Body, kw_only=False, gc=False):
+class FetchResponseTopicById(Body, kw_only=False, gc=False):
     """An `AnsweredTopic` as versions from 13 on have it."""
 
     topic_id: Uuid
-    partitions: list[AnsweredPartition]
+    partitions: list[FetchResponsePartition]
 
 
 class FetchResponse(Body):
@@ -180,7 +184,7 @@ class FetchResponse(Body):
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(7)] = 0
     session_id: Annotated[Int32, since(7)] = 0
-    responses: list[AnsweredTopic] = []
+    responses: list[FetchResponseTopic] = []
 
 
 class FetchResponseById(Body):
@@ -189,13 +193,13 @@ class FetchResponseById(Body):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     session_id: Int32 = 0
-    responses: list[AnsweredTopicById] = []
+    responses: list[FetchResponseTopicById] = []
 
 
 def forgotten(body: FetchRequest) -> list[str]:
     """The identities of the partitions that the request takes out of its session."""
     return [
-        f"{called(topic.topic_id, topic.topic)}/{partition}"
+        f"{topic_identity(topic.topic_id, topic.topic)}/{partition}"
         for topic in body.forgotten_topics_data
         for partition in topic.partitions
     ]
@@ -206,7 +210,7 @@ def requested(body: FetchRequest) -> dict[str, FetchPartition]:
     named = {}
     for topic in body.topics:
         topic_id, name = topic.topic_id, topic.topic
-        identity = topic_id if topic_id != ZERO_UUID else called(topic_id, name)
+        identity = topic_id if topic_id != ZERO_UUID else topic_identity(topic_id, name)
         for asked in topic.partitions:
             partition = asked.partition
             named[f"{identity}/{partition}"] = FetchPartition(
@@ -229,10 +233,10 @@ def refused(body: FetchRequest, version: int, error: Error) -> FetchResponse:
     """
     topics = [] if version >= TOPIC_ID_VERSION else body.topics
     responses = [
-        AnsweredTopic(
+        FetchResponseTopic(
             topic=topic.topic,
             partitions=[
-                AnsweredPartition(
+                FetchResponsePartition(
                     partition_index=each.partition,
                     error_code=error,
                     aborted_transactions=[],

@@ -19,7 +19,7 @@ def epoch_of(wanted: FetchPartition) -> int:
     return max(wanted.current_leader_epoch, NO_EPOCH)
 
 
-def cannot_be_told(refused: Sequence[FetchPartition], version: int) -> bool:
+def is_fatal_for_version(refused: Sequence[FetchPartition], version: int) -> bool:
     """Whether Kafka fails at an answer whose last partitions are these, and the request has -1.
 
     Behind one of the topic id of zeros it compares names, and by ids there is none.
@@ -29,14 +29,14 @@ def cannot_be_told(refused: Sequence[FetchPartition], version: int) -> bool:
     return any(each.topic_id == ZERO_UUID for each in refused[:-1])
 
 
-def of_gone(broker: Broker, wanted: FetchPartition) -> Error:
+def missing_topic_error(broker: Broker, wanted: FetchPartition) -> Error:
     """3 for a topic that is gone; 103 where its session knows its name, and another one has it."""
     other = broker.topic_by_name(wanted.topic) if wanted.topic else None
     has_partition = other is not None and 0 <= wanted.partition < len(other.partitions)
     return Error.INCONSISTENT_TOPIC_ID if has_partition else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def of_topic(
+def topic_error(
     broker: Broker,
     item: FetchPartition,
     topic: Topic | None,
@@ -56,13 +56,13 @@ def of_topic(
     if denied and (item.topic if topic is None else topic.name) in denied:
         return Error.TOPIC_AUTHORIZATION_FAILED
     if topic is None:
-        is_said_later = of_gone(broker, item) is Error.INCONSISTENT_TOPIC_ID
+        is_said_later = missing_topic_error(broker, item) is Error.INCONSISTENT_TOPIC_ID
     else:
         is_said_later = 0 <= item.partition < len(topic.partitions)
     return NONE if is_said_later else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def of_broker(
+def leader_error(
     broker: Broker, partition: Partition, wanted: FetchPartition, needs_leader: bool
 ) -> Error:
     """Why this broker, which has the log, does not serve it: the epoch, or it does not lead."""
@@ -71,7 +71,7 @@ def of_broker(
     return broker.epoch_error(partition, epoch_of(wanted))
 
 
-def of_replica(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:
+def replica_error(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:
     """Why a broker is no follower: it is not assigned, as far as the leader knows."""
     if replica_id < 0 or replica_id in partition.replicas:
         return NONE
@@ -79,7 +79,7 @@ def of_replica(partition: Partition, wanted: FetchPartition, replica_id: int) ->
     return Error.UNKNOWN_LEADER_EPOCH if has_epoch else Error.NOT_LEADER_OR_FOLLOWER
 
 
-def of_asker(
+def partition_error(
     broker: Broker,
     partition: Partition,
     wanted: FetchPartition,
@@ -87,5 +87,5 @@ def of_asker(
     replica_id: int,
 ) -> Error:
     """Why this broker does not serve a partition, or not to this replica; -1 is a consumer."""
-    error = of_broker(broker, partition, wanted, needs_leader)
-    return of_replica(partition, wanted, replica_id) if error is NONE else error
+    error = leader_error(broker, partition, wanted, needs_leader)
+    return replica_error(partition, wanted, replica_id) if error is NONE else error

@@ -31,13 +31,13 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch import places, slices
 from brokertwin.state.fetch.fetch_session_counts import count_eviction
-from brokertwin.state.fetch.places import Opened, Place
+from brokertwin.state.fetch.places import FetchPlace, OpenedSession
 from brokertwin.state.fetch.session_items import (
     Active,
-    CachedPartition,
+    CachedFetchPartition,
     FetchPartition,
+    FetchSession,
     Members,
-    Session,
     Watchers,
     active_key,
     members_key,
@@ -76,7 +76,7 @@ INCREMENTAL: Final = ContextKind.INCREMENTAL
 """Asked for by this name as `NONE` is (`state/core/errors.py`)."""
 
 
-class Context(msgspec.Struct, array_like=True):
+class FetchContext(msgspec.Struct, array_like=True):
     """The context of a fetch request; `request_epoch` is the one that the request named."""
 
     kind: ContextKind
@@ -96,7 +96,7 @@ class NewSession(NamedTuple):
     isolation_level: int = 0
 
 
-class Answered(msgspec.Struct, gc=False):
+class SessionResponse(msgspec.Struct, gc=False):
     """What the answer says of a partition, as far as the session looks at it."""
 
     identity: str
@@ -148,17 +148,17 @@ class SessionCache:
         self._broker = broker
         self._wanted = wanted
         self._now = now
-        self._last: Opened | None = None
+        self._last: OpenedSession | None = None
 
     @property
     def _slices(self) -> Slices:
         return slices.kept(self._table, self._broker, self._wanted)
 
-    def session(self, session_id: int) -> Session | None:
+    def session(self, session_id: int) -> FetchSession | None:
         """The session with this id, if there is one."""
-        return self._table.get(session_key(self._broker, session_id), Session)
+        return self._table.get(session_key(self._broker, session_id), FetchSession)
 
-    def partitions(self, session_id: int) -> list[CachedPartition]:
+    def partitions(self, session_id: int) -> list[CachedFetchPartition]:
         """A session's partitions in the order in which they are read."""
         members = self._table.get(members_key(self._broker, session_id), Members)
         if members is None:
@@ -166,7 +166,7 @@ class SessionCache:
         cached = [self._partition(session_id, identity) for identity in members.identities]
         return sorted(cached, key=lambda partition: partition.order)
 
-    def active(self, session_id: int) -> list[Place]:
+    def active(self, session_id: int) -> list[FetchPlace]:
         """The partitions that the next answer may show, as they are read."""
         found = self._find(session_id)
         return [] if found is None else found.active_places()
@@ -175,14 +175,14 @@ class SessionCache:
         """Makes a partition active: the next answer may show it."""
         self._opened(session_id).activate(identity)
 
-    def read_as(self, session_id: int, isolation_level: int) -> list[Place]:
+    def read_as(self, session_id: int, isolation_level: int) -> list[FetchPlace]:
         """The partitions that the next answer may show, as they are read.
 
         All are looked at where a request reads to another end than the last one.
         """
         found = self._opened(session_id)
         if found.session.isolation_level != isolation_level:
-            session = self._table.change(session_key(self._broker, session_id), Session)
+            session = self._table.change(session_key(self._broker, session_id), FetchSession)
             session.isolation_level = isolation_level
             found.activate_all(each.requested.identity for each in self.partitions(session_id))
         return found.active_places()
@@ -193,7 +193,7 @@ class SessionCache:
         place = found.place(identity)
         if place.cached.watched_log == log:
             return
-        cached = self._table.change(place.key, CachedPartition)
+        cached = self._table.change(place.key, CachedFetchPartition)
         self._unwatch(session_id, identity, cached.watched_log)
         cached.watched_log = log
         place.lies_in(self._broker, topic_id_of(log))
@@ -209,7 +209,7 @@ class SessionCache:
         version: int,
         partitions: dict[str, FetchPartition],
         forgotten: list[str],
-    ) -> Context:
+    ) -> FetchContext:
         """The context of a request; an incremental one moves its session's epoch on.
 
         Partitions that are asked for come by their identity.
@@ -220,7 +220,7 @@ class SessionCache:
                     return _refused(Error.UNKNOWN_SERVER_ERROR, epoch)
                 self.remove(session_id)
             kind = ContextKind.FULL if epoch == INITIAL_EPOCH else ContextKind.SESSIONLESS
-            return Context(kind, INVALID_SESSION_ID, epoch)
+            return FetchContext(kind, INVALID_SESSION_ID, epoch)
         found = self._find(session_id)
         if found is None:
             if not self._slices.may_hold(session_id):
@@ -234,12 +234,14 @@ class SessionCache:
         self._update(found, partitions, forgotten)
         if session.size == 0:
             self.remove(session_id)
-            return Context(ContextKind.SESSIONLESS, INVALID_SESSION_ID, epoch)
+            return FetchContext(ContextKind.SESSIONLESS, INVALID_SESSION_ID, epoch)
         self.touch(session_id)
         session.epoch = next_epoch(epoch)
-        return Context(INCREMENTAL, session_id, epoch)
+        return FetchContext(INCREMENTAL, session_id, epoch)
 
-    def create(self, new: NewSession, answered: list[tuple[FetchPartition, Answered]]) -> int:
+    def create(
+        self, new: NewSession, answered: list[tuple[FetchPartition, SessionResponse]]
+    ) -> int:
         """A session over what was just answered, in that order; 0 where the cache has no room."""
         kept = self._slices
         number = slices.take_turn(self._table, self._broker, kept, new.chosen_id)
@@ -247,7 +249,7 @@ class SessionCache:
         if len(shard.session_ids) >= kept.room and not self._evict(number, new, len(answered)):
             return INVALID_SESSION_ID
         session_id = self._new_id(new, number)
-        session = Session(
+        session = FetchSession(
             session_id,
             new.client_id,
             new.is_privileged,
@@ -271,7 +273,7 @@ class SessionCache:
         return session_id
 
     def select(
-        self, context: Context, answered: Sequence[Answered], quiet: Sequence[str] = ()
+        self, context: FetchContext, answered: Sequence[SessionResponse], quiet: Sequence[str] = ()
     ) -> list[bool] | None:
         """Which partitions an incremental answer shows; None where the session has moved on.
 
@@ -295,7 +297,7 @@ class SessionCache:
             shown.append(is_shown)
             if is_shown:
                 high_watermark = -1 if answer.error else answer.high_watermark
-                cached = change(place.key, CachedPartition)
+                cached = change(place.key, CachedFetchPartition)
                 cached.high_watermark = high_watermark
                 cached.log_start_offset = answer.log_start_offset
             if has_records:
@@ -304,12 +306,12 @@ class SessionCache:
             if answer.is_at_end and answer.is_quiet:
                 settled.append(answer.identity)
         if next_order != session.next_order:
-            self._table.change(session_key(self._broker, session.session_id), Session)
+            self._table.change(session_key(self._broker, session.session_id), FetchSession)
             session.next_order = next_order
         found.settle(settled)
         return shown
 
-    def would_show(self, context: Context, answered: Sequence[Answered]) -> list[bool]:
+    def would_show(self, context: FetchContext, answered: Sequence[SessionResponse]) -> list[bool]:
         """What `select` would show now, and changes nothing; nothing where it has moved on."""
         found = self._find(context.session_id)
         if found is None:
@@ -318,7 +320,7 @@ class SessionCache:
             return [False] * len(answered)
         return [is_news(found.place(answer.identity).cached, answer) for answer in answered]
 
-    def is_superseded(self, context: Context) -> bool:
+    def is_superseded(self, context: FetchContext) -> bool:
         """Whether a later request has come in the session before this one was answered."""
         session = self.session(context.session_id)
         return session is not None and session.epoch != next_epoch(context.request_epoch)
@@ -343,7 +345,7 @@ class SessionCache:
 
     def touch(self, session_id: int) -> None:
         """Notes the use of a session and whether it may be evicted (`FetchSessionCache.touch`)."""
-        session = self._table.change(session_key(self._broker, session_id), Session)
+        session = self._table.change(session_key(self._broker, session_id), FetchSession)
         is_old = self._now - session.creation_ms > EVICTION_MS
         session.last_used_ms = self._now
         if session.size != session.cached_size:
@@ -351,22 +353,22 @@ class SessionCache:
         session.is_evictable_by_privileged = not session.is_privileged or is_old
         session.is_evictable_by_all = is_old
 
-    def _note_size(self, session: Session) -> None:
+    def _note_size(self, session: FetchSession) -> None:
         """Takes the number of a session's partitions over into that of its slice."""
         grown = session.size - max(session.cached_size, 0)
         session.cached_size = session.size
         if grown:
             self._change_shard(self._slices.slice_of(session.session_id)).partitions_cached += grown
 
-    def _next_order(self, found: Opened) -> int:
+    def _next_order(self, found: OpenedSession) -> int:
         """The end of the order in which a session's partitions are read."""
         key = session_key(self._broker, found.session.session_id)
-        session = self._table.change(key, Session)
+        session = self._table.change(key, FetchSession)
         session.next_order += 1
         return session.next_order - 1
 
     def _update(
-        self, found: Opened, partitions: dict[str, FetchPartition], forgotten: list[str]
+        self, found: OpenedSession, partitions: dict[str, FetchPartition], forgotten: list[str]
     ) -> None:
         change, known = self._table.change, found.places
         for identity, requested in partitions.items():
@@ -374,7 +376,7 @@ class SessionCache:
             if place is None:
                 self._add(found, identity, requested)
             else:
-                cached = change(place.key, CachedPartition)
+                cached = change(place.key, CachedFetchPartition)
                 requested.topic = requested.topic or cached.requested.topic
                 cached.requested = requested
         found.activate_all(partitions)
@@ -386,10 +388,10 @@ class SessionCache:
             found.settle(list(gone))
             for identity in gone:
                 self._drop_partition(found, identity)
-            session = self._table.change(session_key(self._broker, session_id), Session)
+            session = self._table.change(session_key(self._broker, session_id), FetchSession)
             session.size -= len(gone)
 
-    def _drop_partition(self, found: Opened, identity: str) -> None:
+    def _drop_partition(self, found: OpenedSession, identity: str) -> None:
         session_id = found.session.session_id
         self._unwatch(session_id, identity, self._partition(session_id, identity).watched_log)
         self._table.drop(partition_key(self._broker, session_id, identity))
@@ -403,8 +405,10 @@ class SessionCache:
         if not watchers.entries:
             self._table.drop(watchers_key(log))
 
-    def _add(self, found: Opened, identity: str, requested: FetchPartition) -> CachedPartition:
-        cached = CachedPartition(requested, self._next_order(found))
+    def _add(
+        self, found: OpenedSession, identity: str, requested: FetchPartition
+    ) -> CachedFetchPartition:
+        cached = CachedFetchPartition(requested, self._next_order(found))
         session_id = found.session.session_id
         key = partition_key(self._broker, session_id, identity)
         if key not in self._table:
@@ -460,31 +464,31 @@ class SessionCache:
             self._table.put(key, Shard([]))
         return self._table.change(key, Shard)
 
-    def _partition(self, session_id: int, identity: str) -> CachedPartition:
+    def _partition(self, session_id: int, identity: str) -> CachedFetchPartition:
         key = partition_key(self._broker, session_id, identity)
-        cached = self._table.get(key, CachedPartition)
+        cached = self._table.get(key, CachedFetchPartition)
         assert cached is not None, key
         return cached
 
-    def _opened(self, session_id: int) -> Opened:
+    def _opened(self, session_id: int) -> OpenedSession:
         found = self._find(session_id)
         assert found is not None, session_id
         return found
 
-    def _find(self, session_id: int) -> Opened | None:
+    def _find(self, session_id: int) -> OpenedSession | None:
         """The session with its partitions; a request has to do with one, again and again."""
         found = self._last
         if found is None or found.session.session_id != session_id:
             found = self._last = places.opened(self._table, self._broker, session_id)
         return found
 
-    def _known(self, session_id: int) -> Session:
+    def _known(self, session_id: int) -> FetchSession:
         session = self.session(session_id)
         assert session is not None, session_id
         return session
 
 
-def is_news(cached: CachedPartition, answer: Answered) -> bool:
+def is_news(cached: CachedFetchPartition, answer: SessionResponse) -> bool:
     """Whether an incremental answer shows a partition."""
     if cached.high_watermark != answer.high_watermark:
         return True
@@ -494,9 +498,9 @@ def is_news(cached: CachedPartition, answer: Answered) -> bool:
     return answer.error != 0 or leads_elsewhere
 
 
-def _eviction_key(session: Session) -> tuple[bool, int, int]:
+def _eviction_key(session: FetchSession) -> tuple[bool, int, int]:
     return (session.is_privileged, session.cached_size, session.session_id)
 
 
-def _refused(error: Error, epoch: int) -> Context:
-    return Context(ContextKind.ERROR, INVALID_SESSION_ID, epoch, int(error))
+def _refused(error: Error, epoch: int) -> FetchContext:
+    return FetchContext(ContextKind.ERROR, INVALID_SESSION_ID, epoch, int(error))

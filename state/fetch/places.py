@@ -16,9 +16,9 @@ from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch.session_items import (
     Active,
-    CachedPartition,
+    CachedFetchPartition,
     FetchPartition,
-    Session,
+    FetchSession,
     active_key,
     partition_key,
     session_key,
@@ -31,7 +31,7 @@ OPENED_MAX = 10_000
 _DERIVED = "fetch sessions"
 
 
-class Notes(msgspec.Struct, frozen=True):
+class ReadNotes(msgspec.Struct, frozen=True):
     """What is noted of a partition while a request is decided.
 
     Attributes:
@@ -45,10 +45,10 @@ class Notes(msgspec.Struct, frozen=True):
     is_held: bool = False
 
 
-NO_NOTES = Notes()
+NO_NOTES = ReadNotes()
 
 
-class Place:
+class FetchPlace:
     """A partition that a Fetch reads, and where it lies.
 
     Attributes:
@@ -74,7 +74,7 @@ class Place:
     )
 
     def __init__(
-        self, broker: int, identity: str, cached: CachedPartition, key: str, topic_id: Uuid
+        self, broker: int, identity: str, cached: CachedFetchPartition, key: str, topic_id: Uuid
     ) -> None:
         self.identity = identity
         self.cached = cached
@@ -90,12 +90,12 @@ class Place:
         self.log = logs.log_key(broker, topic_id, self.cached.requested.partition)
 
 
-def of_request(broker: int, identity: str, requested: FetchPartition, topic_id: Uuid) -> Place:
+def of_request(broker: int, identity: str, requested: FetchPartition, topic_id: Uuid) -> FetchPlace:
     """That of a partition that is in no session."""
-    return Place(broker, identity, CachedPartition(requested, 0), "", topic_id)
+    return FetchPlace(broker, identity, CachedFetchPartition(requested, 0), "", topic_id)
 
 
-class Opened:
+class OpenedSession:
     """A session with its partitions, as far as they were looked at.
 
     Attributes:
@@ -105,34 +105,34 @@ class Opened:
             that nobody has looked at.
     """
 
-    def __init__(self, table: Table, broker: int, session: Session) -> None:
+    def __init__(self, table: Table, broker: int, session: FetchSession) -> None:
         self._table = table
         self._broker = broker
         self._active_key = active_key(broker, session.session_id)
         self.session = session
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, FetchPlace] = {}
         active = table.get(self._active_key, Active)
         assert active is not None, self._active_key
-        self.active: dict[str, Place | None] = dict.fromkeys(active.identities)
+        self.active: dict[str, FetchPlace | None] = dict.fromkeys(active.identities)
 
-    def find(self, identity: str) -> Place | None:
+    def find(self, identity: str) -> FetchPlace | None:
         """The partition that is called so, if it is in the session."""
         found = self.places.get(identity)
         if found is not None:
             return found
         key = partition_key(self._broker, self.session.session_id, identity)
-        cached = self._table.get(key, CachedPartition)
+        cached = self._table.get(key, CachedFetchPartition)
         return None if cached is None else self.put(identity, cached, key)
 
-    def put(self, identity: str, cached: CachedPartition, key: str) -> Place:
+    def put(self, identity: str, cached: CachedFetchPartition, key: str) -> FetchPlace:
         """Keeps a partition's item in mind; of a name its topic is that of the watched log."""
         topic_id = cached.requested.topic_id
         if topic_id == ZERO_UUID and cached.watched_log:
             topic_id = logs.topic_id_of(cached.watched_log)
-        place = self.places[identity] = Place(self._broker, identity, cached, key, topic_id)
+        place = self.places[identity] = FetchPlace(self._broker, identity, cached, key, topic_id)
         return place
 
-    def place(self, identity: str) -> Place:
+    def place(self, identity: str) -> FetchPlace:
         """One that is in the session."""
         found = self.places.get(identity) or self.find(identity)
         assert found is not None, identity
@@ -166,7 +166,7 @@ class Opened:
                 active.pop(identity, None)
             item.identities = list(active)
 
-    def active_places(self) -> list[Place]:
+    def active_places(self) -> list[FetchPlace]:
         """Those that the next answer may show, as they are read."""
         found = [place for place in self.active.values() if place is not None]
         if len(found) < len(self.active):
@@ -179,21 +179,21 @@ class Opened:
 _order = attrgetter("cached.order")
 
 
-def opened(table: Table, broker: int, session_id: int) -> Opened | None:
+def opened(table: Table, broker: int, session_id: int) -> OpenedSession | None:
     """The session with this id, if there is one.
 
     What is kept holds as long as the session's item is the same: it is another one after a restart.
     """
     key = session_key(broker, session_id)
-    session = table.get(key, Session)
+    session = table.get(key, FetchSession)
     if session is None:
         return None
-    kept: dict[str, Opened] | None = table.derived.get(_DERIVED)
+    kept: dict[str, OpenedSession] | None = table.derived.get(_DERIVED)
     if kept is None or len(kept) > OPENED_MAX:
         kept = table.derived[_DERIVED] = {}
     found = kept.get(key)
     if found is None or found.session is not session:
-        found = kept[key] = Opened(table, broker, session)
+        found = kept[key] = OpenedSession(table, broker, session)
     return found
 
 
@@ -205,8 +205,8 @@ def close(table: Table, broker: int, session_id: int) -> None:
 def activate(table: Table, broker: int, session_id: int, identity: str) -> None:
     """The next answer of a session may show a partition; for that alone nobody opens it."""
     key = session_key(broker, session_id)
-    found: Opened | None = table.derived.get(_DERIVED, {}).get(key)
-    if found is not None and found.session is table.get(key, Session):
+    found: OpenedSession | None = table.derived.get(_DERIVED, {}).get(key)
+    if found is not None and found.session is table.get(key, FetchSession):
         found.activate(identity)
         return
     active = table.get(active_key(broker, session_id), Active)

@@ -17,18 +17,18 @@ from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.fetch import fetch_errors
 from brokertwin.state.fetch.fetch_bodies import (
     AbortedTransaction,
-    AnsweredBatch,
-    AnsweredPartition,
-    EpochEndOffset,
-    SealedBatches,
+    DivergingEpoch,
+    FetchedBatch,
+    FetchResponsePartition,
+    SealedRead,
 )
-from brokertwin.state.fetch.fetch_session import CONSUMER, Answered
-from brokertwin.state.fetch.places import Place
+from brokertwin.state.fetch.fetch_session import CONSUMER, SessionResponse
+from brokertwin.state.fetch.places import FetchPlace
 from brokertwin.state.fetch.session_items import FetchPartition
 from brokertwin.state.logs import log as logs
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ReadLimits(msgspec.Struct, frozen=True):
     """How much is read, and for whom: a follower's `replica_id` is not below 0.
 
     `rack_id` says in which rack a consumer is; None where it knows leaders alone, which nobody else
@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True):
         return self.replica_id >= 0 or (self.replica_id == CONSUMER and self.rack_id is None)
 
 
-class Read(Answered, kw_only=True, gc=False):
+class PartitionRead(SessionResponse, kw_only=True, gc=False):
     """What was read of a partition, with what its session is told of it.
 
     Attributes:
@@ -76,12 +76,14 @@ class Read(Answered, kw_only=True, gc=False):
         return self.error != 0 or self.is_diverging or self.preferred_replica >= 0
 
 
-def refused(requested: FetchPartition, identity: str, error: int) -> Read:
+def refused(requested: FetchPartition, identity: str, error: int) -> PartitionRead:
     """A partition that is not read."""
-    return Read(identity, error, -1, -1, 0, False, False, requested=requested)
+    return PartitionRead(identity, error, -1, -1, 0, False, False, requested=requested)
 
 
-def read_all(broker: Broker, places: list[Place], limits: Limits) -> tuple[list[Read], list[str]]:
+def read_all(
+    broker: Broker, places: list[FetchPlace], limits: ReadLimits
+) -> tuple[list[PartitionRead], list[str]]:
     """The partitions in their order, within max bytes.
 
     What its session has been told of a partition already is not told again: of those that have
@@ -102,12 +104,19 @@ def read_all(broker: Broker, places: list[Place], limits: Limits) -> tuple[list[
 
 
 def _read(
-    broker: Broker, place: Place, room: int, is_first: bool, limits: Limits, needs_leader: bool
-) -> Read | None:
+    broker: Broker,
+    place: FetchPlace,
+    room: int,
+    is_first: bool,
+    limits: ReadLimits,
+    needs_leader: bool,
+) -> PartitionRead | None:
     cached, topic, notes, table = place.cached, place.topic, place.notes, broker.tables.logs
     wanted = cached.requested
     if topic is None:
-        return refused(wanted, place.identity, int(fetch_errors.of_gone(broker, wanted)))
+        return refused(
+            wanted, place.identity, int(fetch_errors.missing_topic_error(broker, wanted))
+        )
     partition = topic.partitions[wanted.partition]
     log = table.get(place.log, logs.Log)
     if log is None:
@@ -117,7 +126,7 @@ def _read(
     epoch, replica_id = wanted.current_leader_epoch, limits.replica_id
     is_elsewhere = partition.leader != broker.id or 0 <= epoch != partition.leader_epoch
     if is_elsewhere or replica_id >= 0:  # nearly all are consumers that ask the leader
-        error = fetch_errors.of_asker(broker, partition, wanted, needs_leader, replica_id)
+        error = fetch_errors.partition_error(broker, partition, wanted, needs_leader, replica_id)
         if error is not NONE:
             return _failed(place, error, partition)
     if notes.preferred_replica >= 0:
@@ -147,7 +156,7 @@ def _read(
         and replica_id < 0  # the leader notes where a follower is
     ):
         return None  # it `is_quiet`, and for its session it is not `is_news`
-    return Read(
+    return PartitionRead(
         place.identity,
         0,
         log.high_watermark,
@@ -174,49 +183,51 @@ def is_older(broker: Broker, log: logs.Log, offset: int, end: int) -> bool:
     return logs.segment_end(broker.tables.logs, broker.id, log, offset) < end
 
 
-def _elsewhere(place: Place, log: logs.Log) -> Read:
+def _elsewhere(place: FetchPlace, log: logs.Log) -> PartitionRead:
     """A partition that had better be read from another replica: where the log lies, no records."""
     ends, wanted = (log.high_watermark, log.log_start_offset), place.cached.requested
     replica = place.notes.preferred_replica
-    return Read(place.identity, 0, *ends, 0, False, False, replica, requested=wanted, log=log)
+    return PartitionRead(
+        place.identity, 0, *ends, 0, False, False, replica, requested=wanted, log=log
+    )
 
 
-def _failed(place: Place, error: Error, partition: Partition) -> Read:
+def _failed(place: FetchPlace, error: Error, partition: Partition) -> PartitionRead:
     read = refused(place.cached.requested, place.identity, int(error))
     if error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
         read.leader = partition
     return read
 
 
-def part(broker: Broker, read: Read, isolation_level: int) -> AnsweredPartition:
+def part(broker: Broker, read: PartitionRead, isolation_level: int) -> FetchResponsePartition:
     """A partition's part of the answer."""
     wanted, log, found = read.requested, read.log, read.found
     if log is None:
-        answer = AnsweredPartition(partition_index=wanted.partition, error_code=read.error)
+        answer = FetchResponsePartition(partition_index=wanted.partition, error_code=read.error)
         if read.leader is not None:
             answer.current_leader = LeaderIdAndEpoch.of(read.leader)
         if read.was_screened:
             answer.aborted_transactions = []
         return answer
     high_watermark = log.high_watermark
-    answer = AnsweredPartition(
+    answer = FetchResponsePartition(
         partition_index=wanted.partition,
         high_watermark=high_watermark,
         last_stable_offset=log.last_stable_offset if log.transactions else high_watermark,
         log_start_offset=log.log_start_offset,
         records_size_in_bytes=found.size_in_bytes,
-        batches=list(starmap(AnsweredBatch, map(astuple, found.batches))),
+        batches=list(starmap(FetchedBatch, map(astuple, found.batches))),
     )
     if read.preferred_replica >= 0:
         answer.preferred_read_replica = read.preferred_replica
         return answer
     if read.epoch_end is not None:
         epoch, end_offset = read.epoch_end.epoch, read.epoch_end.end_offset
-        answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        answer.diverging_epoch = DivergingEpoch(epoch=epoch, end_offset=end_offset)
     if isolation_level == logs.READ_COMMITTED:
         answer.aborted_transactions = _aborted(broker, read, log)
     if found.segment is not None:
-        answer.sealed = SealedBatches(
+        answer.sealed = SealedRead(
             topic_id=log.topic_id,
             base_offset=found.segment.base_offset,
             fetch_offset=wanted.fetch_offset,
@@ -226,7 +237,7 @@ def part(broker: Broker, read: Read, isolation_level: int) -> AnsweredPartition:
     return answer
 
 
-def _aborted(broker: Broker, read: Read, log: logs.Log) -> list[AbortedTransaction] | None:
+def _aborted(broker: Broker, read: PartitionRead, log: logs.Log) -> list[AbortedTransaction] | None:
     """The aborted transactions in what was read of committed records.
 
     A first batch that is left out because it does not fit takes them with it

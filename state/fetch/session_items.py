@@ -33,10 +33,10 @@ class FetchPartition(msgspec.Struct, array_like=True, gc=False):
     @property
     def identity(self) -> str:
         """What a session calls it: its topic, and its number."""
-        return f"{called(self.topic_id, self.topic)}/{self.partition}"
+        return f"{topic_identity(self.topic_id, self.topic)}/{self.partition}"
 
 
-class CachedPartition(msgspec.Struct, array_like=True, gc=False):
+class CachedFetchPartition(msgspec.Struct, array_like=True, gc=False):
     """A partition in a session: the latest request for it and what the last answer said.
 
     `order` gives the partitions of a session their order; the smallest is read first.
@@ -50,7 +50,7 @@ class CachedPartition(msgspec.Struct, array_like=True, gc=False):
     watched_log: str = ""
 
 
-class Session(msgspec.Struct):
+class FetchSession(msgspec.Struct):
     """A session without its partitions. Times are ms since 1970.
 
     `size` is the number of partitions, `cached_size` that when it was last touched, -1 before.
@@ -91,7 +91,7 @@ class Watchers(msgspec.Struct, array_like=True):
     entries: list[tuple[int, str]]
 
 
-def called(topic_id: Uuid, name: str) -> str:
+def topic_identity(topic_id: Uuid, name: str) -> str:
     """What a session calls a topic: by its id, or by its name where the request has no id."""
     return topic_id if topic_id != ZERO_UUID else f"={name}"
 

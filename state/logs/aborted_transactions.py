@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from brokertwin.state.logs.log import StoredBatch
 
 
-class AbortedTransaction(msgspec.Struct, array_like=True):
+class AbortedTxn(msgspec.Struct, array_like=True):
     """An aborted transaction: whose it was, its first record, and its marker.
 
     `last_stable_offset` is what the partition's last stable offset was with the marker.
@@ -31,22 +31,22 @@ class AbortedTransaction(msgspec.Struct, array_like=True):
     last_stable_offset: int
 
 
-class Written(msgspec.Struct, array_like=True):
+class TransactionOffsets(msgspec.Struct, array_like=True):
     """Records of one producer in a row, both offsets inclusive, that are part of a transaction."""
 
     producer_id: int
     first_offset: int
     last_offset: int
 
-    def is_of(self, aborted: AbortedTransaction) -> bool:
+    def is_of(self, aborted: AbortedTxn) -> bool:
         """Whether these records are of that transaction."""
         is_within = aborted.first_offset <= self.first_offset <= aborted.last_offset
         return self.producer_id == aborted.producer_id and is_within
 
 
-def written_in(batches: "Iterable[StoredBatch]") -> list[Written]:
+def offsets_in(batches: "Iterable[StoredBatch]") -> list[TransactionOffsets]:
     """The records of transactions in these batches, but for markers."""
-    found: list[Written] = []
+    found: list[TransactionOffsets] = []
     for batch in batches:
         if not batch.is_transactional or batch.is_control:
             continue
@@ -55,14 +55,16 @@ def written_in(batches: "Iterable[StoredBatch]") -> list[Written]:
         if last is not None and follows and last.producer_id == batch.producer_id:
             last.last_offset = batch.last_offset
         else:
-            found.append(Written(batch.producer_id, batch.base_offset, batch.last_offset))
+            found.append(
+                TransactionOffsets(batch.producer_id, batch.base_offset, batch.last_offset)
+            )
     return found
 
 
-class Entries(msgspec.Struct, array_like=True):
+class AbortedChunk(msgspec.Struct, array_like=True):
     """A chunk of the index."""
 
-    entries: list[AbortedTransaction]
+    entries: list[AbortedTxn]
 
 
 class AbortedIndex:
@@ -80,13 +82,13 @@ class AbortedIndex:
         self, table: Table, broker: int, topic_id: Uuid, partition: int, span: Span
     ) -> None:
         prefix = f"{broker}/aborted/{topic_id}/{partition}/"
-        self._entries = ChunkedList[AbortedTransaction](table, prefix, span, Entries)
+        self._entries = ChunkedList[AbortedTxn](table, prefix, span, AbortedChunk)
 
-    def add(self, entry: AbortedTransaction) -> None:
+    def add(self, entry: AbortedTxn) -> None:
         """Adds the transaction whose marker was written last."""
         self._entries.append(entry)
 
-    def between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+    def between(self, offset: int, end_offset: int) -> list[AbortedTxn]:
         """The transactions with records from `offset` up to `end_offset` (exclusive).
 
         As in Kafka the search ends behind the first entry whose last stable offset lies at or

@@ -27,7 +27,7 @@ from brokertwin.state.core.events import LogMark
 from brokertwin.state.core.records import LogCleaned
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import rolling
-from brokertwin.state.logs.aborted_transactions import AbortedTransaction
+from brokertwin.state.logs.aborted_transactions import AbortedTxn
 from brokertwin.state.logs.log import (
     Log,
     StoredBatch,
@@ -37,7 +37,7 @@ from brokertwin.state.logs.log import (
     rewrite,
     sealed_segments,
 )
-from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.log_segments import RollingRules
 from brokertwin.state.logs.producer import Producer, producer_key
 
 NO_OFFSET = -1
@@ -47,14 +47,14 @@ _NO_LAG_MS = 2**63 - 1
 """A max.compaction.lag.ms that is none."""
 
 
-class Rules(NamedTuple):
+class CleaningRules(NamedTuple):
     """What a topic's settings say, in ms; `cuts` is how its log is cut into segments."""
 
     delete_retention_ms: int
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
     min_cleanable_dirty_ratio: float
-    cuts: Cuts
+    cuts: RollingRules
 
     @property
     def goes_by_age(self) -> bool:
@@ -62,14 +62,14 @@ class Rules(NamedTuple):
         return self.min_compaction_lag_ms > 0 or self.max_compaction_lag_ms < _NO_LAG_MS
 
 
-class Range(NamedTuple):
+class CleanableRange(NamedTuple):
     """A pass takes keys from `first_dirty` up to `end` (exclusive), and cleans all below `end`."""
 
     first_dirty: int
     end: int
 
 
-class RecordSeen(NamedTuple):
+class CleanerRecord(NamedTuple):
     """A record as the cleaner sees it; a tombstone has no value."""
 
     offset: int
@@ -77,11 +77,11 @@ class RecordSeen(NamedTuple):
     has_value: bool
 
 
-class BatchSeen(NamedTuple):
+class CleanerBatch(NamedTuple):
     """A batch and its records; `delete_horizon` is ms since 1970, None where it has none."""
 
     header: StoredBatch
-    records: list[RecordSeen]
+    records: list[CleanerRecord]
     delete_horizon: int | None = None
 
 
@@ -92,7 +92,7 @@ class LastRecord(NamedTuple):
     epoch: int
 
 
-class Outcome(NamedTuple):
+class CleanedBatch(NamedTuple):
     """What is left of a batch: the places of its records, none: its header; None: it goes.
 
     Where `is_changed` does not hold, it stays as it is. `delete_horizon` is the one it has then.
@@ -103,10 +103,12 @@ class Outcome(NamedTuple):
     delete_horizon: int | None = None
 
 
-GONE = Outcome(None)
+DROPPED = CleanedBatch(None)
 
 
-def cleanable(table: Table, broker: int, log: Log, rules: Rules, now: int) -> Range | None:
+def cleanable(
+    table: Table, broker: int, log: Log, rules: CleaningRules, now: int
+) -> CleanableRange | None:
     """What a pass at `now` (ms since 1970) is about; None where none is due. `table` is `logs`."""
     first_dirty = max(log.cleaned_to, log.log_start_offset)
     rolled = list(rolling.segments(table, broker, log, rules.cuts))[:-1]
@@ -128,7 +130,7 @@ def cleanable(table: Table, broker: int, log: Log, rules: Rules, now: int) -> Ra
     clean = sum(each.size_in_bytes for each in rolled if each.base_offset < first_dirty)
     is_late = oldest < now - max(rules.max_compaction_lag_ms, 0)
     if is_late or size / (size + clean) > rules.min_cleanable_dirty_ratio:
-        return Range(first_dirty, end)
+        return CleanableRange(first_dirty, end)
     return None
 
 
@@ -146,7 +148,7 @@ def last_records(
     return found
 
 
-class Keys:
+class OffsetMap:
     """The last offset of each key in the dirty batches; aborted records do not count.
 
     Args:
@@ -157,12 +159,12 @@ class Keys:
         last_offsets: of the batches seen so far.
     """
 
-    def __init__(self, first_dirty: int, transactions: "Transactions") -> None:
+    def __init__(self, first_dirty: int, transactions: "CleanedTransactionMetadata") -> None:
         self.last_offsets: dict[bytes, int] = {}
         self._first_dirty = first_dirty
         self._transactions = transactions
 
-    def see(self, batch: BatchSeen) -> None:
+    def see(self, batch: CleanerBatch) -> None:
         """Take the keys of the next batch."""
         if not self._transactions.is_over(batch) and not batch.header.is_control:
             for record in batch.records:
@@ -170,21 +172,21 @@ class Keys:
                     self.last_offsets[record.key] = record.offset
 
 
-class Transactions:
+class CleanedTransactionMetadata:
     """Follows the transactions of a log from its beginning on.
 
     Attributes:
         kept: the aborted ones, markers passed, of which a batch was seen.
     """
 
-    def __init__(self, aborted: list[AbortedTransaction]) -> None:
+    def __init__(self, aborted: list[AbortedTxn]) -> None:
         self._to_come = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
-        self._aborted: dict[int, AbortedTransaction] = {}
+        self._aborted: dict[int, AbortedTxn] = {}
         self._seen: set[int] = set()
         self._committed: set[int] = set()
-        self.kept: list[AbortedTransaction] = []
+        self.kept: list[AbortedTxn] = []
 
-    def is_over(self, batch: BatchSeen) -> bool:
+    def is_over(self, batch: CleanerBatch) -> bool:
         """Whether a batch is of an aborted transaction; of a marker, whether it may go."""
         header = batch.header
         while self._to_come and self._to_come[-1].first_offset <= header.last_offset:
@@ -216,7 +218,7 @@ class Transactions:
         return False
 
 
-class Pass:
+class CleanerPass:
     """One pass over the batches of a log that lie below its end, from the log's beginning on.
 
     Args:
@@ -230,10 +232,10 @@ class Pass:
 
     def __init__(
         self,
-        range_: Range,
+        range_: CleanableRange,
         keys: Mapping[bytes, int],
         last: Mapping[int, LastRecord],
-        transactions: Transactions,
+        transactions: CleanedTransactionMetadata,
         now: int,
         delete_retention_ms: int,
     ) -> None:
@@ -244,7 +246,7 @@ class Pass:
         self._now = now
         self._delete_retention_ms = delete_retention_ms
 
-    def outcome(self, batch: BatchSeen) -> Outcome:
+    def outcome(self, batch: CleanerBatch) -> CleanedBatch:
         """What is left of the next batch."""
         header, horizon = batch.header, batch.delete_horizon
         may_go = self._transactions.is_over(batch)
@@ -254,16 +256,16 @@ class Pass:
         places = [] if goes else list(self._places(batch, is_over))
         if not places:
             if self._is_last_of_producer(header) or header.last_offset + 1 == self._end:
-                return Outcome([], bool(batch.records))
-            return GONE
+                return CleanedBatch([], bool(batch.records))
+            return DROPPED
         needs_horizon = horizon is None and (
             has_empty_end or not all(batch.records[place].has_value for place in places)
         )
         if needs_horizon:
-            return Outcome(places, True, self._now + self._delete_retention_ms)
-        return Outcome(places, len(places) < len(batch.records), horizon)
+            return CleanedBatch(places, True, self._now + self._delete_retention_ms)
+        return CleanedBatch(places, len(places) < len(batch.records), horizon)
 
-    def _places(self, batch: BatchSeen, is_over: bool) -> Iterator[int]:
+    def _places(self, batch: CleanerBatch, is_over: bool) -> Iterator[int]:
         """The places of the records that stay; `is_over` tells of the batch's delete horizon."""
         for place, record in enumerate(batch.records):
             if batch.header.is_control:
@@ -316,7 +318,7 @@ def mark_of(log: Log) -> LogMark:
     )
 
 
-def wrong(log: Log | None, cleaned: LogCleaned) -> str:
+def cleaning_violation(log: Log | None, cleaned: LogCleaned) -> str:
     """What does not fit between a log and what a pass has left of it, in words; else empty."""
     if log is None:
         return "there is no such log"
@@ -335,7 +337,7 @@ def wrong(log: Log | None, cleaned: LogCleaned) -> str:
     return ""
 
 
-def apply_cleaned(table: Table, broker: int, cleaned: LogCleaned, cuts: Cuts) -> None:
+def apply_cleaned(table: Table, broker: int, cleaned: LogCleaned, cuts: RollingRules) -> None:
     """Puts what a pass has left in the place of what was there. `table` is `logs`."""
     log = table.change(log_key(broker, cleaned.topic_id, cleaned.partition), Log)
     rolling.ensure(table, broker, log, cuts)

@@ -1,18 +1,17 @@
-"""A partition's log on one broker: offsets, leader epochs, and the index of its newest batches.
+"""A partition's log on one broker: offsets, leader epochs, and an index of its batches.
 
 Source: seed 004; `UnifiedLog`, `LocalLog`, `LogSegment`, `LeaderEpochFileCache` in Kafka. The log
-holds no record bytes: of each batch it keeps the header (`Batch`). The index is kept in chunks, so
-that an append or a read touches one chunk and not all of a long log; the oldest chunks beyond
-`INDEX_CHUNKS_MAX` are *sealed*: their batches go to the `segments` topic and the log keeps their
-bounds.
+stores batch headers (`Batch`), no record bytes. The index is kept in chunks, so an append or a read
+touches one chunk. The oldest chunks beyond `INDEX_CHUNKS_MAX` are *sealed*: their batches are
+written to the topic `segments`, and the log keeps their bounds.
 
 Invariant, with Kafka's short names:
 
     log start offset <= last stable offset (LSO) <= high watermark (HW) <= log end offset (LEO)
 
-Who reads uncommitted records stops at the HW. Who reads committed ones stops at the LSO. It is the
-first offset of the earliest transaction that is open, or whose marker the HW has not passed;
-without such a transaction it is the HW (`ProducerStateManager.firstUnstableOffset`).
+Consumers read up to the HW, or up to the LSO with read_committed. The LSO is the first offset of the
+earliest transaction that is open or whose marker is not below the HW; without one it is the HW
+(`ProducerStateManager.firstUnstableOffset`).
 """
 
 from bisect import bisect_left
@@ -29,9 +28,9 @@ from brokertwin.state.core.tables import Table, kept
 from brokertwin.state.logs import log_transactions
 from brokertwin.state.logs.aborted_transactions import (
     AbortedIndex,
-    AbortedTransaction,
-    Written,
-    written_in,
+    AbortedTxn,
+    TransactionOffsets,
+    offsets_in,
 )
 from brokertwin.state.logs.chunked import ChunkedList, Span
 from brokertwin.state.logs.log_segments import (
@@ -72,7 +71,7 @@ class Segment(msgspec.Struct, array_like=True):
     last_offset: int
     size_in_bytes: int
     max_timestamp: int
-    uncommitted: list[Written] = []
+    uncommitted: list[TransactionOffsets] = []
 
 
 class Segments(msgspec.Struct, array_like=True):
@@ -365,7 +364,7 @@ def aborted_index(table: Table, broker: int, log: Log) -> AbortedIndex:
 
 def aborted_in(
     table: Table, broker: int, log: Log, offset: int, found: "Slice"
-) -> list[AbortedTransaction]:
+) -> list[AbortedTxn]:
     """The aborted transactions that the reader of a slice from `offset` on has to know."""
     if not log.aborted:
         return []
@@ -463,9 +462,11 @@ def _push_out(table: Table, broker: int, log: Log) -> SealedSegment:
     return SealedSegment(log.topic_id, log.partition, bounds.base_offset, batches)
 
 
-def _uncommitted(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> list[Written]:
+def _uncommitted(
+    table: Table, broker: int, log: Log, batches: list[StoredBatch]
+) -> list[TransactionOffsets]:
     """The records in transactions that were aborted, or that may still be."""
-    written = written_in(batches)
+    written = offsets_in(batches)
     if not written:
         return []
     first, end = batches[0].base_offset, batches[-1].last_offset + 1

@@ -29,7 +29,7 @@ OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 
 
-class Cuts(msgspec.Struct, frozen=True, gc=False):
+class RollingRules(msgspec.Struct, frozen=True, gc=False):
     """What a topic's settings say of its logs' segments, in ms and bytes."""
 
     segment_ms: int
@@ -46,7 +46,7 @@ class Cuts(msgspec.Struct, frozen=True, gc=False):
         return self.segment_ms - crc32(f"{topic_id}/{partition}/{base_offset}".encode()) % most
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class SegmentPart(msgspec.Struct, frozen=True, gc=False):
     """What a segment takes whole: a batch, or a sealed part; up to `end_offset` (exclusive)."""
 
     base_offset: int
@@ -90,7 +90,7 @@ class ActiveSegment(msgspec.Struct, array_like=True):
     indexed_timestamp: int = NO_TIMESTAMP
     bytes_since_entry: int = 0
 
-    def must_roll(self, part: Part, segment_ms: int, cuts: Cuts) -> bool:
+    def must_roll(self, part: SegmentPart, segment_ms: int, cuts: RollingRules) -> bool:
         """Whether the segment ends before `part`; its jitter is taken off `segment_ms`."""
         if not self.size_in_bytes:
             return False
@@ -103,7 +103,7 @@ class ActiveSegment(msgspec.Struct, array_like=True):
         )
         return is_large or is_late or is_far or is_index_full
 
-    def take(self, part: Part, cuts: Cuts) -> None:
+    def take(self, part: SegmentPart, cuts: RollingRules) -> None:
         """Append a part."""
         if not self.size_in_bytes:
             self.first_timestamp = part.max_timestamp

@@ -8,7 +8,7 @@ aborted ones (`aborted_transactions.py`).
 import msgspec
 
 from brokertwin.state.core.records import Batch
-from brokertwin.state.logs.aborted_transactions import AbortedTransaction
+from brokertwin.state.logs.aborted_transactions import AbortedTxn
 
 NO_OFFSET = -1
 
@@ -24,7 +24,7 @@ class LogTransaction(msgspec.Struct, array_like=True):
     last_offset: int = NO_OFFSET
 
 
-def follow(transactions: list[LogTransaction], batch: Batch) -> AbortedTransaction | None:
+def follow(transactions: list[LogTransaction], batch: Batch) -> AbortedTxn | None:
     """Opens a transaction with its first batch, and ends it with its marker.
 
     Gives back what the marker has aborted, if it has.
@@ -41,9 +41,7 @@ def follow(transactions: list[LogTransaction], batch: Batch) -> AbortedTransacti
         return None
     others = [each.first_offset for each in transactions if each.last_offset == NO_OFFSET]
     last_stable_offset = others[0] if others else batch.last_offset + 1
-    return AbortedTransaction(
-        known.producer_id, known.first_offset, known.last_offset, last_stable_offset
-    )
+    return AbortedTxn(known.producer_id, known.first_offset, known.last_offset, last_stable_offset)
 
 
 def follow_again(transactions: list[LogTransaction], batch: Batch) -> None:

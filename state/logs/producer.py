@@ -120,17 +120,17 @@ class Verification(msgspec.Struct, array_like=True):
     is_v2: bool
 
 
-class Check(msgspec.Struct, frozen=True):
+class SequenceCheck(msgspec.Struct, frozen=True):
     """Whether a batch may be appended; `duplicate` is the batch that it repeats, if it does."""
 
     error: Error
     duplicate: RememberedBatch | None = None
 
 
-ACCEPTED = Check(NONE)
+ACCEPTED = SequenceCheck(NONE)
 
 
-class Rules(msgspec.Struct, frozen=True):
+class SequenceRules(msgspec.Struct, frozen=True):
     """Where a broker departs from Kafka's check, and whether transactions are verified."""
 
     rejects_unknown: bool = False
@@ -138,7 +138,7 @@ class Rules(msgspec.Struct, frozen=True):
     verifies: bool = True
 
 
-KAFKAS = Rules()
+KAFKA_RULES = SequenceRules()
 
 
 @kept
@@ -165,9 +165,9 @@ def sequence_before(sequence: int, count: int) -> int:
 def check(
     producer: Producer | None,
     batch: Batch,
-    rules: Rules = KAFKAS,
+    rules: SequenceRules = KAFKA_RULES,
     verification: Verification | None = None,
-) -> Check:
+) -> SequenceCheck:
     """Whether `batch` of an idempotent producer may be appended, by Kafka's rules or others.
 
     `verification` is what the partition remembers of the producer's, where there is one.
@@ -176,22 +176,22 @@ def check(
     if known is not None and batch.producer_epoch == known.producer_epoch:
         duplicate = _duplicate_of(known, batch)
         if duplicate is not None:
-            return Check(NONE, duplicate)
+            return SequenceCheck(NONE, duplicate)
     is_unverified = batch.is_transactional and rules.verifies and verification is None
     if is_unverified and not is_ongoing(known, batch.producer_epoch):
-        return Check(Error.INVALID_TXN_STATE)
+        return SequenceCheck(Error.INVALID_TXN_STATE)
     if known is not None and batch.producer_epoch < known.producer_epoch:
-        return Check(Error.INVALID_PRODUCER_EPOCH)
+        return SequenceCheck(Error.INVALID_PRODUCER_EPOCH)
     if verification is not None and not _may_be_first(known, batch, verification):
-        return Check(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        return SequenceCheck(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
     if known is None:
         is_refused = rules.rejects_unknown and batch.base_sequence != 0
-        return Check(Error.UNKNOWN_PRODUCER_ID) if is_refused else ACCEPTED
+        return SequenceCheck(Error.UNKNOWN_PRODUCER_ID) if is_refused else ACCEPTED
     checked = check_sequence(known, batch, rules)
     if batch.is_transactional or checked is not ACCEPTED:
         return checked
     is_open = known.current_txn_first_offset != NO_OFFSET
-    return Check(Error.INVALID_TXN_STATE) if is_open else ACCEPTED
+    return SequenceCheck(Error.INVALID_TXN_STATE) if is_open else ACCEPTED
 
 
 def is_ongoing(producer: Producer | None, producer_epoch: int) -> bool:
@@ -234,7 +234,9 @@ def _duplicate_of(producer: Producer, batch: Batch) -> RememberedBatch | None:
     return None
 
 
-def check_sequence(producer: Producer, batch: Batch, rules: Rules = KAFKAS) -> Check:
+def check_sequence(
+    producer: Producer, batch: Batch, rules: SequenceRules = KAFKA_RULES
+) -> SequenceCheck:
     """Whether a batch, which is no duplicate, follows what is known of its producer."""
     is_newer = batch.producer_epoch > producer.producer_epoch
     if is_newer or not producer.batches:
@@ -244,8 +246,8 @@ def check_sequence(producer: Producer, batch: Batch, rules: Rules = KAFKAS) -> C
     if batch.base_sequence == expected:
         return ACCEPTED
     if rules.knows_duplicates_below and not is_newer and _is_below(batch, expected):
-        return Check(Error.DUPLICATE_SEQUENCE_NUMBER)
-    return Check(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        return SequenceCheck(Error.DUPLICATE_SEQUENCE_NUMBER)
+    return SequenceCheck(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
 def _is_below(batch: Batch, expected: int) -> bool:
@@ -262,7 +264,7 @@ def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Bat
     update(table.ensure(key, Producer), batch)
 
 
-def note(table: Table, broker: int, record: ProducerNoted) -> None:
+def note_producer(table: Table, broker: int, record: ProducerNoted) -> None:
     """Remembers what a producer, or a marker of its, has written where no log is kept."""
     key = producer_key(broker, record.topic_id, record.partition, record.producer_id)
     producer = table.ensure(key, Producer)

@@ -39,7 +39,7 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 _NAME = re.compile(r"([0-9]{20})\.snapshot")
 
 
-class Entry(NamedTuple):
+class ProducerEntry(NamedTuple):
     """One producer in a snapshot. `timestamp` is in ms since 1970; offsets are -1 for none."""
 
     producer_id: int
@@ -69,7 +69,7 @@ class Entry(NamedTuple):
         )
 
 
-class Corrupt(NamedTuple):
+class CorruptSnapshot(NamedTuple):
     """Why a file is no snapshot. Kafka deletes it and goes on with the next older one."""
 
     reason: str
@@ -86,10 +86,10 @@ def offset_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def entry_of(producer_id: int, producer: Producer) -> Entry:
+def entry_of(producer_id: int, producer: Producer) -> ProducerEntry:
     """What a snapshot keeps of a producer."""
     last = producer.batches[-1] if producer.batches else None
-    return Entry(
+    return ProducerEntry(
         producer_id,
         producer.producer_epoch,
         NO_SEQUENCE if last is None else last.last_sequence,
@@ -108,25 +108,25 @@ def encode(producers: Iterable[tuple[int, Producer]]) -> bytes:
     return _PREFIX.pack(VERSION, crc32c(body)) + body
 
 
-def decode(snapshot: bytes) -> list[Entry] | Corrupt:
+def decode(snapshot: bytes) -> list[ProducerEntry] | CorruptSnapshot:
     """The entries of a snapshot, or what is wrong with it."""
     if len(snapshot) < _PREFIX.size:
-        return Corrupt(f"{len(snapshot)} bytes; at least {_PREFIX.size} are needed")
+        return CorruptSnapshot(f"{len(snapshot)} bytes; at least {_PREFIX.size} are needed")
     version, crc = _PREFIX.unpack_from(snapshot)
     if version != VERSION:
-        return Corrupt(f"version {version}; only {VERSION} is known")
+        return CorruptSnapshot(f"version {version}; only {VERSION} is known")
     body = snapshot[_PREFIX.size :]
     if crc32c(body) != crc:
-        return Corrupt(f"CRC-32C is {crc32c(body)}, the file says {crc}")
+        return CorruptSnapshot(f"CRC-32C is {crc32c(body)}, the file says {crc}")
     if len(body) < _COUNT.size:
-        return Corrupt("the number of entries is missing")
+        return CorruptSnapshot("the number of entries is missing")
     (count,) = _COUNT.unpack_from(body)
     if count < 0 or len(body) != _COUNT.size + count * _ENTRY.size:
-        return Corrupt(f"{count} entries do not fit {len(body)} bytes")
-    return [Entry(*values) for values in _ENTRY.iter_unpack(body[_COUNT.size :])]
+        return CorruptSnapshot(f"{count} entries do not fit {len(body)} bytes")
+    return [ProducerEntry(*values) for values in _ENTRY.iter_unpack(body[_COUNT.size :])]
 
 
-class Loaded(NamedTuple):
+class LoadedSnapshot(NamedTuple):
     """Where reading the log goes on, with which producers, and the snapshots to delete."""
 
     offset: int
@@ -136,7 +136,7 @@ class Loaded(NamedTuple):
 
 def load(
     snapshots: Mapping[int, bytes], log_start_offset: int, now: int, expiration_ms: int
-) -> Loaded:
+) -> LoadedSnapshot:
     """The newest readable snapshot of those by offset, without the producers that have expired.
 
     Without one everything is read from the log start offset on.
@@ -144,7 +144,7 @@ def load(
     corrupt = []
     for offset in sorted(snapshots, reverse=True):
         entries = decode(snapshots[offset])
-        if isinstance(entries, Corrupt):
+        if isinstance(entries, CorruptSnapshot):
             corrupt.append(offset)
             continue
         known = {entry.producer_id: entry.producer() for entry in entries}
@@ -153,8 +153,8 @@ def load(
             for producer_id, producer in known.items()
             if not is_expired(producer, now, expiration_ms)
         }
-        return Loaded(offset, producers, corrupt)
-    return Loaded(log_start_offset, {}, corrupt)
+        return LoadedSnapshot(offset, producers, corrupt)
+    return LoadedSnapshot(log_start_offset, {}, corrupt)
 
 
 def kept(offsets: Iterable[int], log_start_offset: int, log_end_offset: int) -> list[int]:
@@ -169,7 +169,7 @@ def truncate(
     map_end_offset: int,
     now: int,
     expiration_ms: int,
-) -> Loaded | None:
+) -> LoadedSnapshot | None:
     """What a log cut to these bounds starts again from (`truncateAndReload`).
 
     `map_end_offset` is the end of what the producers in memory have seen; None where that is the

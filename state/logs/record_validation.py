@@ -21,7 +21,7 @@ from brokertwin.state.core.schema import Body, Int64
 NO_TIMESTAMP = -1
 
 
-class RecordsSeen(Body):
+class RecordsSummary(Body):
     """What the edge has seen in a batch's records, where its header does not tell it.
 
     `least_timestamp` is given where it is not the first record's, `keyed_timestamps` where some
@@ -46,7 +46,7 @@ class RefusedRecords(Body):
     after_max_ms: Int64
 
 
-class Rules(msgspec.Struct, frozen=True):
+class RecordRules(msgspec.Struct, frozen=True):
     """What a topic asks of its records; `before_max_ms` and `after_max_ms` are around now."""
 
     is_compacted: bool
@@ -55,12 +55,12 @@ class Rules(msgspec.Struct, frozen=True):
     after_max_ms: int
 
 
-UNSEEN = RecordsSeen()
+NO_SUMMARY = RecordsSummary()
 
 
-def check(batch: Batch, seen: RecordsSeen | None, rules: Rules, now: int) -> Error:
+def check(batch: Batch, seen: RecordsSummary | None, rules: RecordRules, now: int) -> Error:
     """87, 32 or no error for a batch that arrives at `now` (ms since 1970)."""
-    seen = seen or UNSEEN
+    seen = seen or NO_SUMMARY
     if rules.is_compacted and seen.has_keyless:
         times = seen.keyed_timestamps
         is_late = bool(times) and _are_refused(times, seen, rules, now)
@@ -73,7 +73,7 @@ def check(batch: Batch, seen: RecordsSeen | None, rules: Rules, now: int) -> Err
 
 
 def _are_refused(
-    times: list[int] | tuple[int, int], seen: RecordsSeen, rules: Rules, now: int
+    times: list[int] | tuple[int, int], seen: RecordsSummary, rules: RecordRules, now: int
 ) -> bool:
     if rules.takes_append_time:
         return seen.has_append_time

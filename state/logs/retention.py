@@ -17,13 +17,13 @@ from typing import NamedTuple
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import rolling
 from brokertwin.state.logs.log import Log
-from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.log_segments import RollingRules
 
 UNLIMITED = -1
 NOTHING = -1
 
 
-class Limits(NamedTuple):
+class RetentionLimits(NamedTuple):
     """What a topic's settings say: ms and bytes, -1 for no limit."""
 
     retention_ms: int
@@ -31,7 +31,12 @@ class Limits(NamedTuple):
 
 
 def deleted_to(
-    table: Table, broker: int, log: Log, cuts: Cuts, limits: Limits | None, now: int
+    table: Table,
+    broker: int,
+    log: Log,
+    cuts: RollingRules,
+    limits: RetentionLimits | None,
+    now: int,
 ) -> int:
     """Up to which offset segments go in a check at `now` (ms since 1970); `NOTHING` where none.
 

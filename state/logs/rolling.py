@@ -31,9 +31,9 @@ from brokertwin.state.logs.log import (
 from brokertwin.state.logs.log_segments import (
     OFFSETS_MAX,
     ActiveSegment,
-    Cuts,
     LogSegment,
-    Part,
+    RollingRules,
+    SegmentPart,
 )
 
 
@@ -44,7 +44,7 @@ def size_in_bytes(log: Log) -> int:
     return log.rolled_bytes + log.active.size_in_bytes
 
 
-def segments(table: Table, broker: int, log: Log, cuts: Cuts) -> Iterator[LogSegment]:
+def segments(table: Table, broker: int, log: Log, cuts: RollingRules) -> Iterator[LogSegment]:
     """The segments of a log, the oldest first; the last one is the active one. `table` is `logs`.
 
     A log that has not been cut yet is cut as `cuts` say.
@@ -58,7 +58,7 @@ def segments(table: Table, broker: int, log: Log, cuts: Cuts) -> Iterator[LogSeg
     yield active.rolled(log.log_end_offset)
 
 
-def ensure(table: Table, broker: int, log: Log, cuts: Cuts) -> ActiveSegment:
+def ensure(table: Table, broker: int, log: Log, cuts: RollingRules) -> ActiveSegment:
     """The active segment of a log, which comes from `change`; it is cut if it has not been yet."""
     if log.active is None:
         rolled, log.active = _cut(table, broker, log, cuts)
@@ -69,11 +69,11 @@ def ensure(table: Table, broker: int, log: Log, cuts: Cuts) -> ActiveSegment:
     return log.active
 
 
-def append(table: Table, broker: int, log: Log, batch: Batch, cuts: Cuts) -> None:
+def append(table: Table, broker: int, log: Log, batch: Batch, cuts: RollingRules) -> None:
     """Takes a batch that is appended next into the segments of `log`, which comes from `change`."""
     active = log.active or ensure(table, broker, log, cuts)
     end_offset = batch.base_offset + batch.last_offset_delta + 1
-    part = Part(batch.base_offset, end_offset, batch.size_in_bytes, batch.max_timestamp)
+    part = SegmentPart(batch.base_offset, end_offset, batch.size_in_bytes, batch.max_timestamp)
     if _must_roll(log, active, part, cuts):
         base_offset = max(part.base_offset, log.log_end_offset)
         rolled_segments(table, broker, log).append(active.rolled(base_offset))
@@ -93,7 +93,7 @@ def delete(table: Table, broker: int, log: Log, end_offset: int) -> None:
         log.active = ActiveSegment(end_offset)
 
 
-def truncate(table: Table, broker: int, log: Log, offset: int, cuts: Cuts) -> None:
+def truncate(table: Table, broker: int, log: Log, offset: int, cuts: RollingRules) -> None:
     """Cuts the segments at `offset`, before the index of `log` is, which comes from `change`."""
     if log.active is None or offset >= log.log_end_offset:
         return
@@ -115,7 +115,7 @@ def truncate(table: Table, broker: int, log: Log, offset: int, cuts: Cuts) -> No
         active.first_timestamp = last.first_timestamp
 
 
-def merge_cleaned(table: Table, broker: int, log: Log, end_offset: int, cuts: Cuts) -> None:
+def merge_cleaned(table: Table, broker: int, log: Log, end_offset: int, cuts: RollingRules) -> None:
     """Makes fewer segments of those below `end_offset`, when the index has what is left of them."""
     active = ensure(table, broker, log, cuts)
     rolled = rolled_segments(table, broker, log)
@@ -149,7 +149,7 @@ def _groups(cleaned: list[LogSegment], segment_bytes: int) -> list[list[LogSegme
     return groups
 
 
-def _what_is_left(group: list[LogSegment], batches: list[Part]) -> LogSegment:
+def _what_is_left(group: list[LogSegment], batches: list[SegmentPart]) -> LogSegment:
     base_offset, end_offset = group[0].base_offset, group[-1].end_offset
     first, end = (bisect_left(batches, at, key=_base_offset) for at in (base_offset, end_offset))
     inside = batches[first:end]
@@ -158,7 +158,9 @@ def _what_is_left(group: list[LogSegment], batches: list[Part]) -> LogSegment:
     return LogSegment(base_offset, end_offset, size, max(times, default=-1), next(iter(times), -1))
 
 
-def _cut(table: Table, broker: int, log: Log, cuts: Cuts) -> tuple[list[LogSegment], ActiveSegment]:
+def _cut(
+    table: Table, broker: int, log: Log, cuts: RollingRules
+) -> tuple[list[LogSegment], ActiveSegment]:
     """What a log is cut into from its start on: what is rolled, and the rest.
 
     Of a sealed part of the index nothing is known but its bounds: it lies in one segment.
@@ -179,10 +181,10 @@ _base_offset = attrgetter("base_offset")
 """By this parts are in order."""
 
 
-def _parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[Part]:
+def _parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[SegmentPart]:
     for sealed in sealed_segments(table, broker, log):
         if sealed.last_offset >= offset:
-            yield Part(
+            yield SegmentPart(
                 sealed.base_offset,
                 sealed.last_offset + 1,
                 sealed.size_in_bytes,
@@ -191,13 +193,13 @@ def _parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[Pa
     yield from _parts(batches_from(table, broker, log, offset))
 
 
-def _parts(batches: Iterable[StoredBatch]) -> Iterator[Part]:
+def _parts(batches: Iterable[StoredBatch]) -> Iterator[SegmentPart]:
     for batch in batches:
         end_offset = batch.last_offset + 1
-        yield Part(batch.base_offset, end_offset, batch.size_in_bytes, batch.max_timestamp)
+        yield SegmentPart(batch.base_offset, end_offset, batch.size_in_bytes, batch.max_timestamp)
 
 
-def _must_roll(log: Log, active: ActiveSegment, part: Part, cuts: Cuts) -> bool:
+def _must_roll(log: Log, active: ActiveSegment, part: SegmentPart, cuts: RollingRules) -> bool:
     segment_ms = cuts.segment_ms
     if cuts.segment_jitter_ms:
         segment_ms = cuts.segment_ms_of(log.topic_id, log.partition, active.base_offset)

@@ -27,7 +27,7 @@ NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
 
 
-class Part(NamedTuple):
+class TimestampedPart(NamedTuple):
     """A batch of the index, or a sealed segment; timestamps in ms since 1970.
 
     Of a segment, `base_timestamp` and `leader_epoch` are not known (-1), and it has no locator. Nor
@@ -51,22 +51,22 @@ class Part(NamedTuple):
         return self.has_one_timestamp or timestamp <= self.base_timestamp
 
 
-class Found(NamedTuple):
+class TimestampMatch(NamedTuple):
     """Where the record is: in `part`, and if none is there that is not deleted, in `or_else`.
 
     `offset` and `timestamp` are the record's where `is_exact`, else the least that they can be.
     """
 
-    part: Part
+    part: TimestampedPart
     offset: int
     timestamp: int
     is_exact: bool
-    or_else: Part | None = None
+    or_else: TimestampedPart | None = None
 
 
 def first_at_or_after(
     table: Table, broker: int, log: Log, timestamp: int, has_append_time: bool
-) -> Found | None:
+) -> TimestampMatch | None:
     """The first record with `timestamp` or a later one that is not deleted.
 
     As in Kafka it is looked for in the first segment with such a record alone, deleted ones among
@@ -82,9 +82,9 @@ def first_at_or_after(
         return None
     offset = max(part.base_offset, log.log_start_offset)
     if part.has_first_at(timestamp):
-        return Found(part, offset, part.base_timestamp, True)
+        return TimestampMatch(part, offset, part.base_timestamp, True)
     is_cut = part.base_offset < log.log_start_offset
-    return Found(part, offset, timestamp, False, next(parts, None) if is_cut else None)
+    return TimestampMatch(part, offset, timestamp, False, next(parts, None) if is_cut else None)
 
 
 def _end_of_search(table: Table, broker: int, log: Log, timestamp: int) -> int:
@@ -95,7 +95,7 @@ def _end_of_search(table: Table, broker: int, log: Log, timestamp: int) -> int:
     return log.log_end_offset
 
 
-def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> Found | None:
+def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> TimestampMatch | None:
     """The first record that has the greatest timestamp of the log.
 
     Deleted ones count where their segment is there, and where it is known which one it is: their
@@ -112,7 +112,7 @@ def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> Foun
     return None if part is None else _with_greatest(part)
 
 
-def _greatest_deleted(log: Log, has_append_time: bool) -> Found | None:
+def _greatest_deleted(log: Log, has_append_time: bool) -> TimestampMatch | None:
     """The first of the deleted records with the greatest timestamp that is known to be one."""
     parts = [_batch_part(batch, has_append_time, 0) for batch in log.deleted]
     known = [part for part in parts if part.greatest_delta is not None]
@@ -132,15 +132,17 @@ def _greatest_timestamp(table: Table, broker: int, log: Log) -> int:
     return max(timestamps, default=NO_TIMESTAMP)
 
 
-def _with_greatest(part: Part) -> Found:
+def _with_greatest(part: TimestampedPart) -> TimestampMatch:
     """A record of a part with the greatest timestamp of it; the first one that it can be."""
     delta = part.greatest_delta
-    return Found(part, part.base_offset + (delta or 0), part.max_timestamp, delta is not None)
+    return TimestampMatch(
+        part, part.base_offset + (delta or 0), part.max_timestamp, delta is not None
+    )
 
 
 def _parts(
     table: Table, broker: int, log: Log, timestamp: int, start: int, has_append_time: bool
-) -> Iterator[Part]:
+) -> Iterator[TimestampedPart]:
     """What has a record with `timestamp` or a later one, and reaches to `start`, in order."""
     for segment in sealed_segments(table, broker, log):
         if segment.max_timestamp >= timestamp and segment.last_offset >= start:
@@ -157,8 +159,8 @@ def _parts(
             yield _batch_part(batch, has_append_time, start)
 
 
-def _sealed_part(segment: Segment) -> Part:
-    return Part(
+def _sealed_part(segment: Segment) -> TimestampedPart:
+    return TimestampedPart(
         segment.base_offset,
         segment.last_offset,
         NO_TIMESTAMP,
@@ -170,14 +172,14 @@ def _sealed_part(segment: Segment) -> Part:
     )
 
 
-def _batch_part(batch: StoredBatch, has_append_time: bool, start: int) -> Part:
+def _batch_part(batch: StoredBatch, has_append_time: bool, start: int) -> TimestampedPart:
     """A batch of a log; records below `start` are deleted."""
     lacks_some = 0 < batch.record_count <= batch.last_offset_delta
     has_one_timestamp = (has_append_time and not lacks_some) or batch.last_offset_delta == 0
     is_cut = batch.base_offset < start or lacks_some
     base_timestamp = NO_TIMESTAMP if is_cut else batch.base_timestamp
     is_first = has_one_timestamp or (not lacks_some and batch.base_timestamp == batch.max_timestamp)
-    return Part(
+    return TimestampedPart(
         batch.base_offset,
         batch.last_offset,
         batch.max_timestamp if has_one_timestamp else base_timestamp,

@@ -25,7 +25,7 @@ def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset
         return
     first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
     if offset < max(first_indexed, log.log_start_offset):
-        start_anew(tables, broker, topic_id, partition, min(offset, log.log_start_offset))
+        restart_at(tables, broker, topic_id, partition, min(offset, log.log_start_offset))
         return
     _cut_index(tables.logs, broker, log, offset)
     log.log_end_offset = offset
@@ -59,7 +59,7 @@ def _read_transactions(table: Table, broker: int, log: Log, offset: int) -> None
             log_transactions.follow_again(log.transactions, batch.header())
 
 
-def start_anew(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
+def restart_at(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
     """Forgets the log and its producers; an empty one begins at `offset`."""
     former = tables.logs.change(log_key(broker, topic_id, partition), Log)
     logs.remove(tables.logs, broker, topic_id, partition)

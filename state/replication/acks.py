@@ -25,13 +25,13 @@ from brokertwin.state.replication import copying
 from brokertwin.state.replication.copying import Place
 from brokertwin.state.replication.produce_bodies import (
     TOPIC_IDS_SINCE,
-    AnsweredPartition,
-    AnsweredTopic,
+    PartitionProduceResponse,
     ProduceResponse,
+    TopicProduceResponse,
 )
 
 
-class Acked(msgspec.Struct, array_like=True):
+class PendingAppend(msgspec.Struct, array_like=True):
     """An append that followers have to copy: which answer it has, where it is and ends."""
 
     answer_place: tuple[int, int]
@@ -43,8 +43,8 @@ class Acked(msgspec.Struct, array_like=True):
 class AcksState(msgspec.Struct, array_like=True):
     """A request with acks -1 that waits for followers: its answers, and what is not decided yet."""
 
-    responses: list[AnsweredTopic]
-    appended: list[Acked]
+    responses: list[TopicProduceResponse]
+    appended: list[PendingAppend]
     throttle_ms: int = 0
 
     def response(self) -> ProduceResponse:
@@ -52,7 +52,7 @@ class AcksState(msgspec.Struct, array_like=True):
         return ProduceResponse(responses=self.responses, throttle_time_ms=self.throttle_ms)
 
 
-def wait_or_answer(broker: Broker, state: AcksState, deadline: int) -> Decision:
+def wait_or_respond(broker: Broker, state: AcksState, deadline: int) -> Decision:
     """Waits for the followers; a repeat may be about what they have already."""
     _note(broker, state)
     if not state.appended:
@@ -134,6 +134,6 @@ def _note(broker: Broker, state: AcksState) -> bool:
     return is_any_decided
 
 
-def _answer_of(state: AcksState, appended: Acked) -> AnsweredPartition:
+def _answer_of(state: AcksState, appended: PendingAppend) -> PartitionProduceResponse:
     topic_at, partition_at = appended.answer_place
     return state.responses[topic_at].partition_responses[partition_at]

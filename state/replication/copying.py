@@ -57,10 +57,10 @@ from brokertwin.state.replication import (
 )
 from brokertwin.state.replication.isr_controller import (
     KEY,
-    AlteredPartition,
-    AlteredTopic,
+    AlterPartitionData,
     AlterPartitionRequest,
-    BrokerState,
+    AlterPartitionTopic,
+    IsrBrokerState,
 )
 from brokertwin.state.replication.leader import Leadership, Replica
 from brokertwin.state.replication.throttles import Side
@@ -213,7 +213,7 @@ def _altered_in_epoch(broker: Broker, place: Place) -> list[Message]:
     if partition.partition_epoch <= leadership.partition_epoch:
         return []
     leadership = changeable(broker, place)
-    leader.committed(leadership, partition.partition_epoch, partition.isr)
+    leader.set_isr(leadership, partition.partition_epoch, partition.isr)
     watch_if_behind(broker, leadership, log)
     return expansion(broker, place, leadership)
 
@@ -238,7 +238,7 @@ def low_watermark(broker: Broker, place: Place, log_start_offset: int) -> int:
     return min([log_start_offset, *starts])
 
 
-NOTHING_ASKED = -1
+UNSOLICITED = -1
 """The fetch offset of an answer that only has its follower fetch."""
 
 
@@ -263,18 +263,18 @@ def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
                 replica.last_caught_up = broker.now
 
 
-def wish(broker: Broker, place: Place, leadership: Leadership) -> Message:
+def request_isr_change(broker: Broker, place: Place, leadership: Leadership) -> Message:
     """A leader asks the controller for the in-sync set that is pending."""
-    wanted = AlteredPartition(
+    wanted = AlterPartitionData(
         partition_index=place[1],
         leader_epoch=leadership.leader_epoch,
         new_isr_with_epochs=[
-            BrokerState(broker_id=each, broker_epoch=broker.registration(each).epoch)
+            IsrBrokerState(broker_id=each, broker_epoch=broker.registration(each).epoch)
             for each in leadership.pending or ()
         ],
         partition_epoch=leadership.partition_epoch,
     )
-    topics = [AlteredTopic(topic_id=place[0], partitions=[wanted])]
+    topics = [AlterPartitionTopic(topic_id=place[0], partitions=[wanted])]
     body = AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch, topics=topics)
     return Message(broker.id, CONTROLLER, KEY, body)
 
@@ -318,7 +318,7 @@ def forget(broker: Broker, place: Place) -> None:
     broker.tables.waiting.drop(_key(broker.id, place))
 
 
-def grown(broker: Broker, places: Iterable[Place]) -> Decision:
+def log_grown(broker: Broker, places: Iterable[Place]) -> Decision:
     """What a leader does whose logs have changed: raises high watermarks, answers who waits."""
     records: list[Record] = []
     answers: dict[int, list[FollowedPartition]] = {}
@@ -349,7 +349,7 @@ def grown(broker: Broker, places: Iterable[Place]) -> Decision:
                 replica.waits = False
                 if not was_held:
                     replica.last_caught_up = broker.told_at
-                answer = reading.answer(broker, log, replica, offset, epoch, room)
+                answer = reading.read_for_follower(broker, log, replica, offset, epoch, room)
                 answers.setdefault(each, []).append(answer)
     copies = [ReplicaAnswer(broker.id, each, found) for each, found in answers.items()]
     for found in answers.values():
@@ -357,7 +357,7 @@ def grown(broker: Broker, places: Iterable[Place]) -> Decision:
     return Decision(records=records, copies=list(copies))
 
 
-def fetched(broker: Broker, fetch: ReplicaFetch) -> Decision:
+def handle_fetch(broker: Broker, fetch: ReplicaFetch) -> Decision:
     """A leader takes a follower's fetch: it answers at once where there is something to tell."""
     decision = Decision()
     answers = []
@@ -375,7 +375,7 @@ def fetched(broker: Broker, fetch: ReplicaFetch) -> Decision:
         offset, epoch = asked.fetch_offset, asked.leader_epoch
         room = reading.room(broker, leadership, fetch.sender, offset, asked.log_start_offset, log)
         if room is not None:
-            answers.append(reading.answer(broker, log, replica, offset, epoch, room))
+            answers.append(reading.read_for_follower(broker, log, replica, offset, epoch, room))
         followed(broker, place, fetch.sender, offset, asked.log_start_offset, decision)
         replica.waits = room is None
     if answers:
@@ -424,11 +424,11 @@ def expansion(
         if may_join and broker.is_active(each):
             isr = {*leadership.isr, each}
             leadership.pending = [broker_id for broker_id in partition.replicas if broker_id in isr]
-            return [wish(broker, place, leadership)]
+            return [request_isr_change(broker, place, leadership)]
     return []
 
 
-def answered(broker: Broker, answer: ReplicaAnswer) -> Decision:
+def handle_fetch_response(broker: Broker, answer: ReplicaAnswer) -> Decision:
     """A follower takes its leader's answer."""
     records: list[Record] = []
     taken = []
@@ -457,13 +457,13 @@ def fire(broker: Broker, name: str) -> Decision:
     return fetches(broker, [(topic_id, int(partition))])
 
 
-def go_on(broker: Broker, side: str) -> Decision:
+def release_throttled(broker: Broker, side: str) -> Decision:
     """The timer of a broker that has held partitions back, or their throttle is another one."""
     places = throttles.release(broker, Side(side))
-    return grown(broker, places) if side == Side.LEADER else fetches(broker, places)
+    return log_grown(broker, places) if side == Side.LEADER else fetches(broker, places)
 
 
-def asks_again(broker: Broker, answer: ReplicaAnswer) -> Decision:
+def next_fetches(broker: Broker, answer: ReplicaAnswer) -> Decision:
     """The next fetch of a follower that has taken an answer."""
     read = [
         each for each in answer.partitions if each.error in (Error.NONE, Error.OFFSET_OUT_OF_RANGE)
@@ -486,22 +486,22 @@ def fetches(broker: Broker, places: Iterable[Place], in_sync: Collection[Place] 
     """
     asked: dict[tuple[int, int], list[AskedPartition]] = {}
     says_epoch = not high_watermark_truncation.is_enabled(broker)
-    for place in throttles.let_through(broker, places, in_sync):
+    for place in throttles.admitted(broker, places, in_sync):
         partition, log = partition_of(broker, place), broker.log(*place)
         if partition is None or log is None or partition.leader in (broker.id, -1):
             continue
         count = broker.settings.num_replica_fetchers
         fetcher = fetchers.fetcher_id(log.topic, log.partition, count)
-        wanted = follower.asked(log, partition.leader_epoch, says_epoch)
+        wanted = follower.fetch_request(log, partition.leader_epoch, says_epoch)
         asked.setdefault((partition.leader, fetcher), []).append(wanted)
     copies = [ReplicaFetch(broker.id, leader_id, each) for (leader_id, _), each in asked.items()]
     return Decision(copies=list(copies))
 
 
-def asks_to_fetch(broker: Broker, follower_id: int, places: Iterable[Place]) -> Decision:
+def prompt_followers(broker: Broker, follower_id: int, places: Iterable[Place]) -> Decision:
     """A leader that is reached again has its follower fetch: an answer to nothing it has asked."""
     nothing = [
-        FollowedPartition(*place, NOTHING_ASKED, partition.leader_epoch)
+        FollowedPartition(*place, UNSOLICITED, partition.leader_epoch)
         for place in places
         if (partition := partition_of(broker, place)) is not None
     ]

@@ -37,7 +37,7 @@ from brokertwin.state.replication.directory_bodies import (
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
 )
-from brokertwin.state.replication.registrations import State
+from brokertwin.state.replication.registrations import BrokerControlState
 from brokertwin.state.replication.throttles import Place
 
 _ANY_OFFSET = -1
@@ -77,7 +77,7 @@ def _place_of(log: Log) -> Place:
     return log.topic_id, log.partition
 
 
-def told(broker: Broker) -> list[Message]:
+def heartbeat_request(broker: Broker) -> list[Message]:
     """What the broker tells the controller when a directory has failed."""
     offline = [directory_id(broker.cell, broker.id, each) for each in broker.failed_dirs]
     body = BrokerHeartbeatRequest(
@@ -152,7 +152,7 @@ def online(controller: Controller, broker: int) -> list[Uuid]:
 
 
 def offline(
-    controller: Controller, broker: int, named: Iterable[Uuid], state: State
+    controller: Controller, broker: int, named: Iterable[Uuid], state: BrokerControlState
 ) -> list[Record]:
     """What the controller writes when a broker in this state says that directories have failed.
 
@@ -166,7 +166,7 @@ def offline(
     for directory in new:
         records += elections.without_replicas(controller, broker, _lying_at(broker, directory))
     left = [each for each in there if each not in gone]
-    is_leaving = state is State.CONTROLLED_SHUTDOWN
+    is_leaving = state is BrokerControlState.CONTROLLED_SHUTDOWN
     return [*records, BrokerRegistrationChanged(broker, state.is_fenced, is_leaving, left)]
 
 

@@ -29,11 +29,11 @@ from brokertwin.state.logs.checkpoint_files import Epochs, Offsets
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import checkpoints
 
-WISHES_MAX = 1000
+REQUESTED_DIRS_MAX = 1000
 """Logs that are not there yet and have a wished directory; of more the oldest wish goes."""
 
 
-class WishedDirs(msgspec.Struct):
+class RequestedDirs(msgspec.Struct):
     """Directories of logs that are not there yet, by `<topic>-<partition>`, the oldest first."""
 
     paths: dict[str, str]
@@ -44,25 +44,25 @@ def directory_of(broker: Broker, log: Log) -> str:
     return log.directory or broker.log_dirs[0]
 
 
-def wish(broker: Broker, topic: str, partition: int, path: str) -> None:
+def request_directory(broker: Broker, topic: str, partition: int, path: str) -> None:
     """A log that may come is to lie there."""
     paths = _wishes(broker)
     paths.pop(f"{topic}-{partition}", None)
     paths[f"{topic}-{partition}"] = path
-    if len(paths) > WISHES_MAX:
+    if len(paths) > REQUESTED_DIRS_MAX:
         del paths[next(iter(paths))]
     _keep_wishes(broker, paths)
 
 
 def _keep_wishes(broker: Broker, paths: dict[str, str]) -> None:
     if paths:
-        broker.tables.waiting.put(_wishes_key(broker.id), WishedDirs(paths))
+        broker.tables.waiting.put(_wishes_key(broker.id), RequestedDirs(paths))
     else:
         broker.tables.waiting.drop(_wishes_key(broker.id))
 
 
 def _wishes(broker: Broker) -> dict[str, str]:
-    found = broker.tables.waiting.get(_wishes_key(broker.id), WishedDirs)
+    found = broker.tables.waiting.get(_wishes_key(broker.id), RequestedDirs)
     return dict(found.paths) if found is not None else {}
 
 

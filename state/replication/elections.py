@@ -56,7 +56,7 @@ class Election(Enum):
     UNCLEAN = "unclean"
 
 
-class Rules(NamedTuple):
+class ElectionRules(NamedTuple):
     """Under which rules a partition changes.
 
     `min_in_sync` is min.insync.replicas, None where the cluster has no eligible leader replicas.
@@ -78,7 +78,7 @@ class Rules(NamedTuple):
         topic: Topic,
         election: Election | None = None,
         is_active: Callable[[int], bool] | None = None,
-    ) -> "Rules":
+    ) -> "ElectionRules":
         """Those of a topic; unless it is said, an election may be unclean where it allows that."""
         if election is None:
             may_be_unclean = controller.may_elect_unclean(topic)
@@ -88,7 +88,7 @@ class Rules(NamedTuple):
         return cls(is_active, election, min_in_sync, controller.is_replica_offline)
 
 
-class Target(msgspec.Struct):
+class TargetState(msgspec.Struct):
     """What a partition is to become; `ended` is a broker that has ended uncleanly."""
 
     isr: list[int]
@@ -100,7 +100,7 @@ class Target(msgspec.Struct):
     ended: int | None = None
 
     @classmethod
-    def of(cls, partition: Partition) -> "Target":
+    def of(cls, partition: Partition) -> "TargetState":
         """What it is."""
         return cls(
             list(partition.isr),
@@ -112,7 +112,7 @@ class Target(msgspec.Struct):
         )
 
 
-def elect(partition: Partition, target: Target, rules: Rules) -> tuple[int, bool]:
+def elect(partition: Partition, target: TargetState, rules: ElectionRules) -> tuple[int, bool]:
     """The leader that the partition should have, -1 for none; whether it has to be unclean."""
     first = target.replicas[:1] if rules.election is Election.PREFERRED else []
     may_lead = target.isr or target.elr
@@ -128,7 +128,7 @@ def elect(partition: Partition, target: Target, rules: Rules) -> tuple[int, bool
     return found, found != NO_LEADER
 
 
-def would_lead_before_it_comes(partition: Partition, target: Target, rules: Rules) -> bool:
+def preferred_would_lead(partition: Partition, target: TargetState, rules: ElectionRules) -> bool:
     """Whether an election finds a replica that is none yet: it was eligible when it went.
 
     Kafka 4.3.1 looks for the replica's log directory, and fails.
@@ -140,7 +140,7 @@ def would_lead_before_it_comes(partition: Partition, target: Target, rules: Rule
 
 
 def change(
-    place: tuple[Uuid, int], partition: Partition, target: Target, rules: Rules
+    place: tuple[Uuid, int], partition: Partition, target: TargetState, rules: ElectionRules
 ) -> PartitionAltered | None:
     """What changes on the way to the target; None where nothing does."""
     _complete(target)
@@ -175,7 +175,7 @@ def change(
     return record if record != PartitionAltered(*place) else None
 
 
-def _complete(target: Target) -> None:
+def _complete(target: TargetState) -> None:
     """Ends the reassignment that is under way, if it has come to its end."""
     found = reassignments.completed(target.replicas, target.adding, target.removing, target.isr)
     if found is not None:
@@ -183,7 +183,7 @@ def _complete(target: Target) -> None:
         target.adding, target.removing = [], []
 
 
-def _make_eligible(partition: Partition, target: Target, rules: Rules) -> None:
+def _make_eligible(partition: Partition, target: TargetState, rules: ElectionRules) -> None:
     if rules.min_in_sync is None:
         target.elr = []
         return
@@ -204,11 +204,11 @@ def without(
     place: tuple[Uuid, int],
     partition: Partition,
     gone: int | None,
-    rules: Rules,
+    rules: ElectionRules,
     ended: int | None = None,
 ) -> PartitionAltered | None:
     """What changes with a broker that has gone, has ended uncleanly, or come; None for nothing."""
-    target = Target.of(partition)
+    target = TargetState.of(partition)
     target.isr = [broker for broker in partition.isr if broker not in (gone, ended)]
     target.ended = ended
     return change(place, partition, target, rules)
@@ -236,7 +236,7 @@ def everywhere(
 
     found = []
     for topic in controller.all_topics():
-        rules = Rules.of(controller, topic, is_active=is_active)
+        rules = ElectionRules.of(controller, topic, is_active=is_active)
         for number, partition in enumerate(topic.partitions):
             if is_touched(partition):
                 place = (topic.topic_id, number)
@@ -255,7 +255,7 @@ def without_replicas(
 
     found = []
     for topic in controller.all_topics():
-        rules = Rules.of(controller, topic, is_active=is_active)
+        rules = ElectionRules.of(controller, topic, is_active=is_active)
         for number, partition in enumerate(topic.partitions):
             place = (topic.topic_id, number)
             if broker in partition.isr and is_lost(place, partition):
@@ -286,8 +286,8 @@ def fire(controller: Controller, _name: str) -> Decision:
         change(
             (topic.topic_id, number),
             partition,
-            Target.of(partition),
-            Rules.of(controller, topic, Election.PREFERRED),
+            TargetState.of(partition),
+            ElectionRules.of(controller, topic, Election.PREFERRED),
         )
         for topic in controller.all_topics()
         for number, partition in enumerate(topic.partitions)

@@ -43,7 +43,7 @@ class Truncation(NamedTuple):
     is_complete: bool
 
 
-def asked(log: Log, leader_epoch: int, says_epoch: bool = True) -> AskedPartition:
+def fetch_request(log: Log, leader_epoch: int, says_epoch: bool = True) -> AskedPartition:
     """What a follower asks of its leader; before Kafka 0.11 it did not say its last epoch."""
     return AskedPartition(
         log.topic_id,

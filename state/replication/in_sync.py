@@ -13,8 +13,8 @@ from brokertwin.state.core.decision import CONTROLLER, Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.replication import copying, leader
 from brokertwin.state.replication.copying import Place
-from brokertwin.state.replication.isr_controller import AlterPartitionResponse, PartitionNow
-from brokertwin.state.replication.leader import Answered
+from brokertwin.state.replication.isr_controller import AlterPartitionResponse, AlterPartitionResult
+from brokertwin.state.replication.leader import AlterPartitionOutcome
 
 
 def fire(broker: Broker, _name: str) -> Decision:
@@ -32,7 +32,7 @@ def fire(broker: Broker, _name: str) -> Decision:
             leadership.pending = [each for each in leadership.isr if each not in leaving]
         if leaving or leadership.retries:
             leadership.retries = False
-            messages.append(copying.wish(broker, place, leadership))
+            messages.append(copying.request_isr_change(broker, place, leadership))
         if copying.is_anyone_behind(broker, leadership, log):
             is_anyone_behind = True
     if is_anyone_behind:
@@ -50,7 +50,7 @@ def on_reply(broker: Broker, message: Message, response: AlterPartitionResponse)
     }
     answers = [(topic.topic_id, each) for topic in response.topics for each in topic.partitions]
     if response.error_code:
-        answers = [(p[0], PartitionNow(p[1], response.error_code)) for p in wishes]
+        answers = [(p[0], AlterPartitionResult(p[1], response.error_code)) for p in wishes]
     decision = Decision()
     for topic_id, answer in answers:
         place = (topic_id, answer.partition_index)
@@ -60,7 +60,11 @@ def on_reply(broker: Broker, message: Message, response: AlterPartitionResponse)
 
 
 def _answered(
-    broker: Broker, place: Place, wanted: list[int], answer: PartitionNow, decision: Decision
+    broker: Broker,
+    place: Place,
+    wanted: list[int],
+    answer: AlterPartitionResult,
+    decision: Decision,
 ) -> None:
     """Takes the answer to what is still wanted; metadata may have come before it."""
     known, log = copying.known(broker, place), broker.log(*place)
@@ -69,9 +73,9 @@ def _answered(
     leadership = copying.changeable(broker, place)
     error = Error(answer.error_code)
     epochs = (answer.leader_epoch, answer.partition_epoch)
-    found = leader.answered(leadership, error, *epochs, answer.isr)
+    found = leader.handle_alter_partition(leadership, error, *epochs, answer.isr)
     copying.watch_if_behind(broker, leadership, log)
-    if found is Answered.COMMITTED:
+    if found is AlterPartitionOutcome.COMMITTED:
         decision.copies += copying.expansion(broker, place, leadership)
         raised = copying.raised(broker, place, leadership, log)
         decision.records += [raised] if raised is not None else []

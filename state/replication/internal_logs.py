@@ -85,7 +85,7 @@ OVERHEAD = 61
 """The bytes of a batch without its records (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`)."""
 
 
-class Left(msgspec.Struct):
+class CleanedRecords(msgspec.Struct):
     """What the cleaner has left of a batch: records, and the first offset of each less its base."""
 
     records: list[Record]
@@ -95,7 +95,7 @@ class Left(msgspec.Struct):
 encode = msgspec.msgpack.Encoder().encode
 """What `Batch.written` has of a list of records, or of `Left`."""
 
-_decoder = msgspec.msgpack.Decoder(list[Record] | Left)
+_decoder = msgspec.msgpack.Decoder(list[Record] | CleanedRecords)
 
 
 class Required(NamedTuple):
@@ -106,7 +106,7 @@ class Required(NamedTuple):
     offset: int
 
 
-class Written(NamedTuple):
+class WrittenRecords(NamedTuple):
     """A decision's records as they are written.
 
     Attributes:
@@ -125,7 +125,7 @@ class Written(NamedTuple):
 def in_batch(written: bytes | None) -> list[Record]:
     """The records of a coordinator in a batch; none in other batches."""
     found = _decoder.decode(written) if written is not None else []
-    return found.records if isinstance(found, Left) else found
+    return found.records if isinstance(found, CleanedRecords) else found
 
 
 def placed(written: bytes | None, last_offset_delta: int) -> list[tuple[int, Record]]:
@@ -135,7 +135,7 @@ def placed(written: bytes | None, last_offset_delta: int) -> list[tuple[int, Rec
     took a single offset for many may begin below the base.
     """
     found = _decoder.decode(written) if written is not None else []
-    if isinstance(found, Left):
+    if isinstance(found, CleanedRecords):
         return list(zip(found.deltas, found.records, strict=True))
     ends = list(accumulate(map(_size, found), initial=0))
     first = last_offset_delta + 1 - ends[-1]
@@ -148,7 +148,7 @@ def with_left(batch: StoredBatch, left: list[tuple[int, Record]]) -> StoredBatch
     if batch.end_marker is not None:
         written = encode(records) if records else None
         return msgspec.structs.replace(batch, written=written)
-    written = encode(Left(records, [delta for delta, _ in left]))
+    written = encode(CleanedRecords(records, [delta for delta, _ in left]))
     return msgspec.structs.replace(
         batch,
         written=written,
@@ -207,7 +207,7 @@ def whole(broker: Broker, place: Place, known: PartitionTaken) -> BatchAppended:
     return BatchAppended(*place, batch)
 
 
-def write(broker: Broker, records: list[Record]) -> Written | None:
+def write(broker: Broker, records: list[Record]) -> WrittenRecords | None:
     """How records are written; None where no follower has to have any of them.
 
     What lies in a directory that has failed takes nothing, whether it has followers or not.
@@ -219,7 +219,7 @@ def write(broker: Broker, records: list[Record]) -> Written | None:
     error = next((error for place in required if (error := _error(broker, place))), Error.NONE)
     if error is not Error.NONE:
         others = zip(records, places, strict=True)
-        return Written([record for record, place in others if place is None], [], [], error)
+        return WrittenRecords([record for record, place in others if place is None], [], [], error)
     return _appended(broker, records, places)
 
 
@@ -252,7 +252,7 @@ def _is_alone(broker: Broker, place: Place) -> bool:
     return is_led and broker.log(*place) is not None
 
 
-def _appended(broker: Broker, records: list[Record], places: list[Place | None]) -> Written:
+def _appended(broker: Broker, records: list[Record], places: list[Place | None]) -> WrittenRecords:
     at_once: list[Record] = []
     late: list[Record] = []
     batches: dict[Place, Batch] = {}
@@ -275,7 +275,7 @@ def _appended(broker: Broker, records: list[Record], places: list[Place | None])
     for batch, found in contents:
         _fill(batch, found)
     required = [Required(*place, batch.last_offset + 1) for place, batch in batches.items()]
-    return Written(at_once, late, required)
+    return WrittenRecords(at_once, late, required)
 
 
 def _followed_place(broker: Broker, record: Record) -> Place | None:

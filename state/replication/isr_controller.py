@@ -34,29 +34,29 @@ RECOVERED, RECOVERING = 0, 1
 """Kafka's codes of a leader's recovery state, after an unclean election."""
 
 
-class BrokerState(Body):
+class IsrBrokerState(Body):
     """A replica of the new in-sync set."""
 
     broker_id: Int32
     broker_epoch: Int64 = NO_BROKER_EPOCH
 
 
-class AlteredPartition(Body):
+class AlterPartitionData(Body):
     """The in-sync set that a leader wants, and the epochs that it knows."""
 
     partition_index: Int32
     leader_epoch: Int32
     new_isr: Annotated[list[Int32], since(0, 2)] = []
-    new_isr_with_epochs: Annotated[list[BrokerState], since(3)] = []
+    new_isr_with_epochs: Annotated[list[IsrBrokerState], since(3)] = []
     leader_recovery_state: Int8 = RECOVERED
     partition_epoch: Int32 = 0
 
 
-class AlteredTopic(Body):
+class AlterPartitionTopic(Body):
     """Partitions of one topic."""
 
     topic_id: Uuid
-    partitions: list[AlteredPartition] = []
+    partitions: list[AlterPartitionData] = []
 
 
 class AlterPartitionRequest(Body):
@@ -64,10 +64,10 @@ class AlterPartitionRequest(Body):
 
     broker_id: Int32
     broker_epoch: Int64 = NO_BROKER_EPOCH
-    topics: list[AlteredTopic] = []
+    topics: list[AlterPartitionTopic] = []
 
 
-class PartitionNow(Body):
+class AlterPartitionResult(Body):
     """The partition as it is with the change, or why there was none."""
 
     partition_index: Int32
@@ -79,11 +79,11 @@ class PartitionNow(Body):
     partition_epoch: Int32 = 0
 
 
-class TopicNow(Body):
+class AlterPartitionTopicResult(Body):
     """The answers of one topic."""
 
     topic_id: Uuid
-    partitions: list[PartitionNow]
+    partitions: list[AlterPartitionResult]
 
 
 class AlterPartitionResponse(Body):
@@ -91,14 +91,14 @@ class AlterPartitionResponse(Body):
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    topics: list[TopicNow] = []
+    topics: list[AlterPartitionTopicResult] = []
 
 
 def refusal(
     partition: Partition | None,
     sender: int,
-    wanted: AlteredPartition,
-    may_be_in_sync: Callable[[BrokerState], bool],
+    wanted: AlterPartitionData,
+    may_be_in_sync: Callable[[IsrBrokerState], bool],
 ) -> Error:
     """Why the controller does not alter a partition; NONE where it does."""
     if partition is None:

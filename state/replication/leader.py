@@ -75,7 +75,7 @@ class Leadership(msgspec.Struct):
         return frozenset(self.isr) | frozenset(self.pending or ())
 
 
-class Answered(Enum):
+class AlterPartitionOutcome(Enum):
     """What an answer to AlterPartition leaves behind."""
 
     COMMITTED = "committed"
@@ -196,26 +196,26 @@ def is_anyone_behind(leadership: Leadership, end: int, by_time_only: bool = Fals
     )
 
 
-def answered(
+def handle_alter_partition(
     leadership: Leadership, error: Error, leader_epoch: int, partition_epoch: int, isr: list[int]
-) -> Answered:
+) -> AlterPartitionOutcome:
     """Takes the controller's answer; with an error the other fields say nothing."""
     if error in _RESETS:
         leadership.pending = None
-        return Answered.RESET
+        return AlterPartitionOutcome.RESET
     if error in _WAITS_FOR_METADATA:
-        return Answered.PENDING
+        return AlterPartitionOutcome.PENDING
     if error is not Error.NONE:
         leadership.retries = True
-        return Answered.RETRY
+        return AlterPartitionOutcome.RETRY
     is_stale = partition_epoch < leadership.partition_epoch
     if leader_epoch != leadership.leader_epoch or is_stale:
-        return Answered.PENDING
-    committed(leadership, partition_epoch, isr)
-    return Answered.COMMITTED
+        return AlterPartitionOutcome.PENDING
+    set_isr(leadership, partition_epoch, isr)
+    return AlterPartitionOutcome.COMMITTED
 
 
-def committed(leadership: Leadership, partition_epoch: int, isr: list[int]) -> None:
+def set_isr(leadership: Leadership, partition_epoch: int, isr: list[int]) -> None:
     """The in-sync set is what the controller says; nothing is pending any more."""
     leadership.isr = list(isr)
     leadership.partition_epoch = partition_epoch

@@ -18,7 +18,7 @@ from brokertwin.state.core.waiting import LateMessage
 _KEY = "controller/network"
 
 
-class Network(msgspec.Struct):
+class NetworkState(msgspec.Struct):
     """The brokers that are cut off or stopped; `missed` is what those have not read, by broker.
 
     `unread` is the same of severed brokers, `unsaid` what they ask the controller. Those that are
@@ -38,7 +38,7 @@ class Network(msgspec.Struct):
 
 def is_cut(table: Table, one: int, other: int) -> bool:
     """Whether what one broker sends does not reach the other."""
-    network = table.get(_KEY, Network)
+    network = table.get(_KEY, NetworkState)
     if network is None:
         return False
     gone = (*network.isolated, *network.unread, *network.missed)
@@ -47,31 +47,31 @@ def is_cut(table: Table, one: int, other: int) -> bool:
 
 def is_isolated(table: Table, broker: int) -> bool:
     """Whether a broker is cut off from the others."""
-    network = table.get(_KEY, Network)
+    network = table.get(_KEY, NetworkState)
     return network is not None and broker in (*network.isolated, *network.unread)
 
 
 def is_severed(table: Table, broker: int) -> bool:
     """Whether a broker is cut off from the controller, too."""
-    network = table.get(_KEY, Network)
+    network = table.get(_KEY, NetworkState)
     return network is not None and broker in network.unread
 
 
 def is_starting(table: Table, broker: int) -> bool:
     """Whether a broker that is stopped starts as soon as it may register."""
-    network = table.get(_KEY, Network)
+    network = table.get(_KEY, NetworkState)
     return network is not None and broker in network.starting
 
 
 def is_stopped(table: Table, broker: int) -> bool:
     """Whether a broker is not there."""
-    network = table.get(_KEY, Network)
+    network = table.get(_KEY, NetworkState)
     return network is not None and broker in network.missed
 
 
 def stopped(table: Table) -> list[int]:
     """The brokers that are not there."""
-    network = table.get(_KEY, Network)
+    network = table.get(_KEY, NetworkState)
     return sorted(network.missed) if network is not None else []
 
 
@@ -97,14 +97,14 @@ def rejoin(table: Table, broker: int) -> tuple[list[Record], list[LateMessage]]:
     return told
 
 
-def say_later(table: Table, message: LateMessage) -> None:
+def send_later(table: Table, message: LateMessage) -> None:
     """Keeps what a severed broker asks the controller until it rejoins."""
     _network(table).unsaid.setdefault(message.sender, []).append(message)
 
 
 def is_killed(table: Table, broker: int) -> bool:
     """Whether a broker that is stopped has not ended in order."""
-    network = table.get(_KEY, Network)
+    network = table.get(_KEY, NetworkState)
     return network is not None and broker in network.killed
 
 
@@ -152,7 +152,7 @@ def start(table: Table, broker: int) -> list[Record]:
 
 def registering_by(table: Table, broker: int) -> int:
     """The start, counted from 1, by which a broker is yet to read that it registers; 0: none."""
-    network = table.get(_KEY, Network)
+    network = table.get(_KEY, NetworkState)
     return network.registering.get(broker, 0) if network is not None else 0
 
 
@@ -169,13 +169,13 @@ def registered(table: Table, broker: int, start: int) -> bool:
     return True
 
 
-def _network(table: Table) -> Network:
+def _network(table: Table) -> NetworkState:
     if _KEY not in table:
-        table.put(_KEY, Network([], {}))
-    return table.change(_KEY, Network)
+        table.put(_KEY, NetworkState([], {}))
+    return table.change(_KEY, NetworkState)
 
 
 def _tidy(table: Table) -> None:
-    network = table.change(_KEY, Network)
-    if network == Network([], {}):
+    network = table.change(_KEY, NetworkState)
+    if network == NetworkState([], {}):
         table.drop(_KEY)

@@ -19,7 +19,7 @@ from brokertwin.state.replication import copying
 from brokertwin.state.replication.leader import Replica
 from brokertwin.state.replication.throttles import Place
 
-NOBODY = -1
+NO_REPLICA = -1
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 BY_LEADER = "org.apache.kafka.common.replica.LeaderSelector"
@@ -39,7 +39,7 @@ def preferred(
 ) -> int:
     """The replica that a consumer had better read from this offset on, -1 for the leader."""
     if not may_prefer(broker, partition, rack_id):
-        return NOBODY
+        return NO_REPLICA
     leadership = copying.known_or_new(broker, place)
 
     def most(replica_id: int) -> tuple[int, int, int]:
@@ -52,7 +52,7 @@ def preferred(
         if each in leadership.isr and broker.is_alive(each)
         if broker.rack_of(each) == rack_id and _has(replica, fetch_offset)
     ]
-    return max(nearby, key=most, default=NOBODY)
+    return max(nearby, key=most, default=NO_REPLICA)
 
 
 def _has(replica: Replica, fetch_offset: int) -> bool:

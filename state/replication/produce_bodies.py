@@ -20,13 +20,13 @@ from brokertwin.state.core.schema import (
     since,
     tagged,
 )
-from brokertwin.state.logs.record_validation import RecordsSeen, RefusedRecords
+from brokertwin.state.logs.record_validation import RecordsSummary, RefusedRecords
 
 TOPIC_IDS_SINCE = 13
 """The version from which topics go by their ids."""
 
 
-class ProducedPartition(Body):
+class PartitionProduceData(Body):
     """What is produced to one partition."""
 
     index: Int32 = 0
@@ -37,16 +37,16 @@ class ProducedPartition(Body):
 
     Where no batch at all was legible there is the error and no batch.
     """
-    records_seen: RecordsSeen | None = None
+    records_seen: RecordsSummary | None = None
     """What else the edge has seen in them, where there is anything to tell."""
 
 
-class ProducedTopic(Body):
+class TopicProduceData(Body):
     """Partitions of one topic; from v13 on it goes by its id."""
 
     name: str = ""
     topic_id: Uuid = ZERO_UUID
-    partition_data: list[ProducedPartition] = []
+    partition_data: list[PartitionProduceData] = []
 
 
 class ProduceRequest(Body):
@@ -55,7 +55,7 @@ class ProduceRequest(Body):
     transactional_id: str | None = None
     acks: Int16 = -1
     timeout_ms: Int32 = 0
-    topic_data: list[ProducedTopic] = []
+    topic_data: list[TopicProduceData] = []
     request_size_in_bytes: Int32 = 0
     """Of the whole request, header and records, as the edge has seen it; 0 where nobody says."""
 
@@ -67,7 +67,7 @@ class RecordError(Body):
     batch_index_error_message: str | None = None
 
 
-class AnsweredPartition(Body, gc=False):
+class PartitionProduceResponse(Body, gc=False):
     """Where the batch was appended, or why not."""
 
     index: Int32
@@ -82,17 +82,17 @@ class AnsweredPartition(Body, gc=False):
     """For the edge, which puts `record_errors` in its place; None in checkpoints of old alone."""
 
 
-class AnsweredTopic(Body):
+class TopicProduceResponse(Body):
     """The answers of one topic, which goes by its name or its id as in the request."""
 
     name: Annotated[str | UnsetType, given(0, TOPIC_IDS_SINCE - 1)] = UNSET
     topic_id: Annotated[Uuid | UnsetType, given(TOPIC_IDS_SINCE)] = UNSET
-    partition_responses: list[AnsweredPartition] = []
+    partition_responses: list[PartitionProduceResponse] = []
 
     @classmethod
     def of(
-        cls, produced: ProducedTopic, version: int, partitions: list[AnsweredPartition]
-    ) -> "AnsweredTopic":
+        cls, produced: TopicProduceData, version: int, partitions: list[PartitionProduceResponse]
+    ) -> "TopicProduceResponse":
         """That of a topic in a request of this version."""
         if version >= TOPIC_IDS_SINCE:
             return cls(topic_id=produced.topic_id, partition_responses=partitions)
@@ -102,5 +102,5 @@ class AnsweredTopic(Body):
 class ProduceResponse(Body):
     """The answers in the order of the request."""
 
-    responses: list[AnsweredTopic]
+    responses: list[TopicProduceResponse]
     throttle_time_ms: Int32 = 0

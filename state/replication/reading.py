@@ -77,7 +77,7 @@ def _refused(asked: AskedPartition, error: Error) -> FollowedPartition:
     )
 
 
-def answer(
+def read_for_follower(
     broker: Broker, log: Log, replica: Replica, offset: int, leader_epoch: int, room: int
 ) -> FollowedPartition:
     """What the leader's log has for a follower from an offset on.

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from brokertwin.state.cluster.image import Partition
 
 
-class Replicas(NamedTuple):
+class TargetAssignment(NamedTuple):
     """The assignment of a partition, with what comes and what goes."""
 
     replicas: list[int]
@@ -27,7 +27,7 @@ class Replicas(NamedTuple):
     removing: list[int]
 
 
-class Reverted(NamedTuple):
+class RevertedAssignment(NamedTuple):
     """What a cancelled reassignment leaves; unclean: its in-sync replica may not have all."""
 
     replicas: list[int]
@@ -40,10 +40,10 @@ def is_under_way(partition: Partition) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
-def begun(current: Sequence[int], wanted: Sequence[int]) -> Replicas:
+def begun(current: Sequence[int], wanted: Sequence[int]) -> TargetAssignment:
     """A reassignment from the current replicas to others."""
     removing = sorted(set(current) - set(wanted))
-    return Replicas([*wanted, *removing], sorted(set(wanted) - set(current)), removing)
+    return TargetAssignment([*wanted, *removing], sorted(set(wanted) - set(current)), removing)
 
 
 def completed(
@@ -59,12 +59,12 @@ def completed(
     return staying, in_sync
 
 
-def reverted(partition: Partition) -> Reverted:
+def reverted(partition: Partition) -> RevertedAssignment:
     """What the partition goes back to."""
     adding = partition.adding_replicas
     replicas = [broker for broker in partition.replicas if broker not in adding]
     isr = [broker for broker in partition.isr if broker not in adding]
-    return Reverted(replicas, isr or replicas[:1], not isr)
+    return RevertedAssignment(replicas, isr or replicas[:1], not isr)
 
 
 def size(partition: Partition) -> int:

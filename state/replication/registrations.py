@@ -38,7 +38,7 @@ SESSION_TIMER = "session"
 """The kind of the timers at which brokers are fenced that the controller has not heard of."""
 
 
-class State(Enum):
+class BrokerControlState(Enum):
     """What a broker is to the controller (`BrokerControlState`)."""
 
     FENCED = "fenced"
@@ -49,37 +49,49 @@ class State(Enum):
     @property
     def is_fenced(self) -> bool:
         """Whether such a broker counts as gone."""
-        return self in (State.FENCED, State.SHUTDOWN_NOW)
+        return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
 
 
-def state_of(registration: Registration) -> State:
+def state_of(registration: Registration) -> BrokerControlState:
     """What a broker is now."""
     if registration.is_fenced:
-        return State.FENCED
-    return State.CONTROLLED_SHUTDOWN if registration.in_controlled_shutdown else State.UNFENCED
+        return BrokerControlState.FENCED
+    return (
+        BrokerControlState.CONTROLLED_SHUTDOWN
+        if registration.in_controlled_shutdown
+        else BrokerControlState.UNFENCED
+    )
 
 
 def next_state(
-    state: State, wants_fence: bool, wants_shutdown: bool, is_caught_up: bool, leads: bool
-) -> State:
+    state: BrokerControlState,
+    wants_fence: bool,
+    wants_shutdown: bool,
+    is_caught_up: bool,
+    leads: bool,
+) -> BrokerControlState:
     """What a broker is after its heartbeat."""
-    if state is State.FENCED:
+    if state is BrokerControlState.FENCED:
         if wants_shutdown:
-            return State.SHUTDOWN_NOW
-        return State.UNFENCED if is_caught_up and not wants_fence else State.FENCED
-    if state is State.UNFENCED:
+            return BrokerControlState.SHUTDOWN_NOW
+        return (
+            BrokerControlState.UNFENCED
+            if is_caught_up and not wants_fence
+            else BrokerControlState.FENCED
+        )
+    if state is BrokerControlState.UNFENCED:
         if wants_fence:
-            return State.SHUTDOWN_NOW if wants_shutdown else State.FENCED
+            return BrokerControlState.SHUTDOWN_NOW if wants_shutdown else BrokerControlState.FENCED
         if not wants_shutdown:
-            return State.UNFENCED
-    return State.CONTROLLED_SHUTDOWN if leads else State.SHUTDOWN_NOW
+            return BrokerControlState.UNFENCED
+    return BrokerControlState.CONTROLLED_SHUTDOWN if leads else BrokerControlState.SHUTDOWN_NOW
 
 
-def becomes(controller: Controller, broker: int, state: State) -> list[Record]:
+def change_state(controller: Controller, broker: int, state: BrokerControlState) -> list[Record]:
     """What the controller writes for a broker's next state, with all its partitions."""
-    is_leaving = state is State.CONTROLLED_SHUTDOWN
+    is_leaving = state is BrokerControlState.CONTROLLED_SHUTDOWN
     changed = BrokerRegistrationChanged(broker, state.is_fenced, is_leaving)
-    if state is State.UNFENCED:
+    if state is BrokerControlState.UNFENCED:
         return [changed, *elections.everywhere(controller, come=broker)]
     return [changed, *elections.everywhere(controller, gone=broker)]
 
@@ -88,7 +100,7 @@ def _timer(broker: int) -> str:
     return f"{SESSION_TIMER}/controller/{broker}"
 
 
-def heard_of(machine: Machine, broker: int) -> None:
+def touch(machine: Machine, broker: int) -> None:
     """The controller has heard of the broker: it has this long until it is fenced."""
     deadline = machine.now + machine.settings.broker_session_timeout_ms
     waiting.set_timer(machine.tables.waiting, _timer(broker), deadline + 1)

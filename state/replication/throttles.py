@@ -34,7 +34,7 @@ from functools import lru_cache
 import msgspec
 
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.cluster.quota_rates import Rate, Windows
+from brokertwin.state.cluster.quota_rates import QuotaRate, QuotaWindows
 from brokertwin.state.core import waiting
 from brokertwin.state.core.decision import FollowedPartition
 from brokertwin.state.core.schema import Uuid
@@ -62,7 +62,7 @@ SETTINGS = frozenset(
 _ALL = None
 
 
-class Held(msgspec.Struct):
+class HeldPartitions(msgspec.Struct):
     """The partitions that a broker has held back, in that order."""
 
     places: list[Place]
@@ -95,7 +95,7 @@ def _replicas(text: str) -> frozenset[tuple[int, int]] | None:
     return frozenset((int(partition), int(broker)) for partition, broker in pairs)
 
 
-def let_through(
+def admitted(
     broker: Broker, places: Iterable[Place], in_sync: Collection[Place]
 ) -> Iterable[Place]:
     """Those of a follower's partitions that it may fetch now; it holds the others back."""
@@ -140,14 +140,14 @@ def count_bytes(broker: Broker, side: Side, sizes: Iterable[tuple[Place, int]]) 
     if size:
         table, key = broker.tables.sessions, _rate_key(broker, side)
         if key not in table:
-            table.put(key, Rate([]))
-        table.change(key, Rate).record(broker.now, size, _windows(broker))
+            table.put(key, QuotaRate([]))
+        table.change(key, QuotaRate).record(broker.now, size, _windows(broker))
 
 
 def release(broker: Broker, side: Side) -> list[Place]:
     """The partitions that were held back; they are not any more."""
     table, key = broker.tables.waiting, f"{broker.id}/held/{side}"
-    held = table.get(key, Held)
+    held = table.get(key, HeldPartitions)
     if held is None:
         return []
     table.drop(key)
@@ -161,19 +161,19 @@ def _hold(broker: Broker, side: Side, places: list[Place]) -> None:
         return
     table, key = broker.tables.waiting, f"{broker.id}/held/{side}"
     if key not in table:
-        table.put(key, Held([]))
-    held = table.change(key, Held)
+        table.put(key, HeldPartitions([]))
+    held = table.change(key, HeldPartitions)
     held.places = list(dict.fromkeys((*held.places, *places)))
     waiting.set_timer(table, _timer(broker, side), _allowed_at(broker, side))
 
 
 def _is_exceeded(broker: Broker, side: Side) -> bool:
     """Whether the rate of the last seconds is above the limit."""
-    rate = broker.tables.sessions.get(_rate_key(broker, side), Rate)
+    rate = broker.tables.sessions.get(_rate_key(broker, side), QuotaRate)
     return rate is not None and _per_second(rate, broker.now, broker) > limit(broker, side)
 
 
-def _per_second(rate: Rate, now: int, broker: Broker) -> float:
+def _per_second(rate: QuotaRate, now: int, broker: Broker) -> float:
     """A simple rate: over the time since the oldest sample, and over one sample at least."""
     windows = _windows(broker)
     samples = [each for each in rate.samples if now - each.last_event < windows.age_ms]
@@ -188,7 +188,7 @@ def _allowed_at(broker: Broker, side: Side) -> int:
 
     That is when what was counted is spread over enough time, or when the oldest sample goes.
     """
-    rate = broker.tables.sessions.get(_rate_key(broker, side), Rate)
+    rate = broker.tables.sessions.get(_rate_key(broker, side), QuotaRate)
     assert rate is not None, "what is exceeded was counted"
     windows, most = _windows(broker), limit(broker, side)
     samples = [each for each in rate.samples if broker.now - each.last_event < windows.age_ms]
@@ -201,15 +201,15 @@ def _allowed_at(broker: Broker, side: Side) -> int:
             return max(spread, now)
         del samples[0]
         now = goes
-        if samples and _per_second(Rate(samples), now, broker) <= most:
+        if samples and _per_second(QuotaRate(samples), now, broker) <= most:
             return now
     return now
 
 
-def _windows(broker: Broker) -> Windows:
+def _windows(broker: Broker) -> QuotaWindows:
     settings = broker.settings
     size_ms = settings.replication_quota_window_size_seconds * 1000
-    return Windows(settings.replication_quota_window_num, size_ms)
+    return QuotaWindows(settings.replication_quota_window_num, size_ms)
 
 
 def _rate_key(broker: Broker, side: Side) -> str:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokertwin.state.observed.replication import Sample
+from brokertwin.state.observed.replication import WatermarkSample
 from brokertwin.streaming.audit import groups, lag, producers, sessions
 from brokertwin.streaming.audit.finding import Finding, client_of
 from brokertwin.streaming.audit.history import History
@@ -258,7 +258,7 @@ def _lags(altair: Any, history: History, findings: Sequence[Finding]) -> Iterato
 
 
 def _replicas(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
-    by_name: dict[str, list[Sample]] = defaultdict(list)
+    by_name: dict[str, list[WatermarkSample]] = defaultdict(list)
     for sample in history.observer.samples:
         if sample.high_watermark >= 0 or max(sample.ends.values(), default=-1) >= 0:
             by_name[f"{sample.topic}-{sample.partition}"].append(sample)

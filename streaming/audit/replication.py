@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from brokertwin.state.observed.replicas import UNKNOWN
-from brokertwin.state.observed.replication import UNEXPLAINED, Sample
+from brokertwin.state.observed.replication import UNEXPLAINED, WatermarkSample
 from brokertwin.streaming.audit.finding import Evidence, Finding, Severity, counted, times
 from brokertwin.streaming.audit.history import History
 from brokertwin.streaming.explain.rules import Rule
@@ -116,9 +116,11 @@ def early(history: History) -> Iterator[Finding]:
         )
 
 
-def _steps(samples: Iterable[Sample]) -> Iterator[tuple[str, Sample, Sample]]:
+def _steps(
+    samples: Iterable[WatermarkSample],
+) -> Iterator[tuple[str, WatermarkSample, WatermarkSample]]:
     """The partition, its former sample and the next, for every two that follow each other."""
-    last: dict[str, Sample] = {}
+    last: dict[str, WatermarkSample] = {}
     for sample in samples:
         name = f"{sample.topic}-{sample.partition}"
         if name in last:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from brokertwin.state.observed.exchanges import Exchange
+from brokertwin.state.observed.exchanges import ObservedExchange
 from brokertwin.state.observed.replication import ReplicationObserver
 from brokertwin.streaming.ingest.batches import Headers
 from brokertwin.streaming.ingest.documents import Document
@@ -26,7 +26,7 @@ class Watched(NamedTuple):
     """
 
     recording: Recording
-    exchanges: Sequence[Exchange]
+    exchanges: Sequence[ObservedExchange]
     observer: ReplicationObserver
     until: float
 
@@ -66,7 +66,7 @@ def watch(
     return Watched(found, seen, observer, end)
 
 
-def common(exchanges: Sequence[Exchange]) -> tuple[float, float]:
+def common(exchanges: Sequence[ObservedExchange]) -> tuple[float, float]:
     """From when to when all brokers have logs, in ms since 1970; captures are of one broker."""
     first: dict[int, float] = {}
     last: dict[int, float] = {}

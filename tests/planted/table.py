@@ -12,7 +12,7 @@ PLANTED: tuple[Planted, ...] = (
         "duplicates",
         "a batch that repeats one of the last five is not appended again",
         "brokertwin.state.logs.producer",
-        "            return Check(NONE, duplicate)\n",
+        "            return SequenceCheck(NONE, duplicate)\n",
         "            return ACCEPTED\n",
     ),
     Planted(
@@ -45,7 +45,7 @@ PLANTED: tuple[Planted, ...] = (
         "brokertwin.state.logs.producer",
         (
             "    if known is not None and batch.producer_epoch < known.producer_epoch:\n"
-            "        return Check(Error.INVALID_PRODUCER_EPOCH)\n"
+            "        return SequenceCheck(Error.INVALID_PRODUCER_EPOCH)\n"
         ),
         "",
     ),

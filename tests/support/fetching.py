@@ -13,7 +13,7 @@ from brokertwin.clients.fetch_session import (
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.fetch.fetch_bodies import FetchResponse
 from brokertwin.state.fetch.fetch_session import SessionCache
-from brokertwin.state.fetch.session_items import Session
+from brokertwin.state.fetch.session_items import FetchSession
 from brokertwin.state.fetch.slices import Slices
 from tests.support.machine import Bench
 
@@ -89,7 +89,7 @@ def cache(bench: Bench) -> SessionCache:
     return SessionCache(bench.cell.tables.sessions, bench.settings.brokers[0], slices, bench.now)
 
 
-def session(bench: Bench, session_id: int) -> Session:
+def session(bench: Bench, session_id: int) -> FetchSession:
     """A session that there is."""
     found = cache(bench).session(session_id)
     assert found is not None, session_id

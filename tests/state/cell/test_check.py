@@ -9,7 +9,7 @@ from brokertwin.state.cell.check import ViolationError, check
 from brokertwin.state.core import waiting
 from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.records import TransactionMetadata, TransactionMetadataWritten
-from brokertwin.state.fetch.session_items import Active, CachedPartition, Session
+from brokertwin.state.fetch.session_items import Active, CachedFetchPartition, FetchSession
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.committed_offsets import Committed
@@ -74,9 +74,9 @@ def _producer(bench: Bench) -> Producer:
     return bench.cell.tables.producers.change(key, Producer)
 
 
-def _session(bench: Bench) -> Session:
+def _session(bench: Bench) -> FetchSession:
     (key,) = bench.cell.tables.sessions.keys("1/session/")
-    return bench.cell.tables.sessions.change(key, Session)
+    return bench.cell.tables.sessions.change(key, FetchSession)
 
 
 def _group(bench: Bench) -> ClassicGroup:
@@ -177,9 +177,9 @@ def _item_of_another_cell(bench: Bench) -> None:
     bench.cell.tables.groups.put("9/group/g", groups.WrittenGroup("g"))
 
 
-def _cached(bench: Bench) -> CachedPartition:
+def _cached(bench: Bench) -> CachedFetchPartition:
     (key,) = bench.cell.tables.sessions.keys("1/cached/")
-    return bench.cell.tables.sessions.change(key, CachedPartition)
+    return bench.cell.tables.sessions.change(key, CachedFetchPartition)
 
 
 def _records_that_a_session_does_not_look_at(bench: Bench) -> None:

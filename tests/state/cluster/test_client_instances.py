@@ -7,7 +7,7 @@ import pytest
 from brokertwin.state.cell import check
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster import client_instances
-from brokertwin.state.cluster.client_instances import Counts, Instance
+from brokertwin.state.cluster.client_instances import ClientInstance, InstanceCounts
 from brokertwin.state.core.schema import ZERO_UUID
 from tests.support.configs import DELETE, METRICS, SET, Change, alter
 from tests.support.machine import Bench
@@ -217,7 +217,7 @@ def test_of_too_many_the_one_that_was_silent_for_longest_goes(
 
 def broken(bench: Bench, key: str, name: str, value: Any) -> list[str]:
     table = bench.cell.tables.sessions
-    kind = Counts if key.endswith("instances") else Instance
+    kind = InstanceCounts if key.endswith("instances") else ClientInstance
     setattr(table.change(key, kind), name, value)
     return check.check(Cell(bench.settings, bench.cell.columns()))
 

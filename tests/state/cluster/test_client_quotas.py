@@ -7,7 +7,11 @@ import pytest
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster import client_quotas
 from brokertwin.state.cluster.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Entity
-from brokertwin.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS, Rate, Windows
+from brokertwin.state.cluster.quota_rates import (
+    EXPIRATION_CHECK_INTERVAL_MS,
+    QuotaRate,
+    QuotaWindows,
+)
 from brokertwin.state.core.records import ClientQuotaAltered
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table
@@ -16,7 +20,7 @@ from tests.support.replicas import Replicas
 
 TOPIC = "orders"
 SETTINGS = BrokerSettings()
-WINDOWS = Windows(SETTINGS.quota_window_num, SETTINGS.quota_window_size_seconds * 1000)
+WINDOWS = QuotaWindows(SETTINGS.quota_window_num, SETTINGS.quota_window_size_seconds * 1000)
 ALICE, APP = "alice", "app"
 HOUR = EXPIRATION_CHECK_INTERVAL_MS
 WINDOWS_MS = WINDOWS.age_ms
@@ -69,7 +73,7 @@ def test_the_first_quota_that_there_is_holds() -> None:
 
 
 def test_a_rate_is_taken_over_all_windows_but_one_at_least() -> None:
-    rate = Rate([])
+    rate = QuotaRate([])
     rate.record(0, 1000.0, WINDOWS)
     assert rate.per_second(0, WINDOWS) == 100
     rate.record(5_000, 1000.0, WINDOWS)
@@ -79,7 +83,7 @@ def test_a_rate_is_taken_over_all_windows_but_one_at_least() -> None:
 
 def test_a_steady_rate_has_all_its_windows() -> None:
     """Eleven samples of a second, the first of which began ten seconds ago."""
-    rate = Rate([])
+    rate = QuotaRate([])
     for second in range(30):
         rate.record(second * 1000, 1000.0, WINDOWS)
     assert rate.per_second(29_000, WINDOWS) == 1100
@@ -239,7 +243,7 @@ def test_an_answer_in_a_session_counts_what_it_shows() -> None:
     def counted(offset: int, epoch: int) -> float:
         bench.now += WINDOWS_MS
         reader.fetch(offset, session, epoch)
-        rate = table.get(key, Rate)
+        rate = table.get(key, QuotaRate)
         return sum(sample.value for sample in rate.samples if sample.start == bench.now)
 
     assert counted(3, 1) == empty, "nothing has changed"

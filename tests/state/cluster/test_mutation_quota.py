@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.state.cluster.mutation_quota import CONTROLLER_MUTATION_RATE, EXCEEDED, Bucket
+from brokertwin.state.cluster.mutation_quota import CONTROLLER_MUTATION_RATE, EXCEEDED, TokenBucket
 from tests.support.machine import Bench
 
 RATE = 2.0
@@ -72,8 +72,8 @@ def test_a_silent_client_is_forgotten(bench: Bench) -> None:
     create(bench, 7, BURST + 10)
     keys = bench.cell.tables.sessions.keys
     assert keys("controller/bucket/") == ["controller/bucket/user=alice"]
-    bucket = bench.cell.tables.sessions.get("controller/bucket/user=alice", Bucket)
-    assert bucket == Bucket(-10.0, bench.now)
+    bucket = bench.cell.tables.sessions.get("controller/bucket/user=alice", TokenBucket)
+    assert bucket == TokenBucket(-10.0, bench.now)
     bench.now += 2 * HOUR_MS
     bench.request("METADATA", 12, {"topics": []})
     assert keys("controller/bucket/") == []

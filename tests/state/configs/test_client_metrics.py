@@ -4,7 +4,7 @@ import pytest
 
 from brokertwin.gateway.answers import Address
 from brokertwin.state.access.authorizer import CLASS_NAME
-from brokertwin.state.configs.client_metrics import Subscription
+from brokertwin.state.configs.client_metrics import MetricsSubscription
 from tests.support.configs import (
     APPEND,
     DELETE,
@@ -118,7 +118,9 @@ def test_who_may_not_alter_or_describe_the_cluster_is_refused() -> None:
 
 
 def test_a_pattern_takes_no_longer_for_a_longer_name_than_is_in_proportion() -> None:
-    wanted = Subscription([], 1000, {"client_id": "(a+)+b"})
+    wanted = MetricsSubscription([], 1000, {"client_id": "(a+)+b"})
     assert wanted.matches({"client_id": "a" * 50 + "b"})
     assert not wanted.matches({"client_id": "a" * 50})
-    assert Subscription([], 1000, {"client_id": "(?=a).*"}).matches({"client_id": "ab"}), "as Java"
+    assert MetricsSubscription([], 1000, {"client_id": "(?=a).*"}).matches({"client_id": "ab"}), (
+        "as Java"
+    )

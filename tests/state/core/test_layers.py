@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.state.core import layers
-from brokertwin.state.core.layers import CHANGES_PART, Base, Layers, flat, is_layered
+from brokertwin.state.core.layers import CHANGES_PART, Base, LayeredColumn, flat, is_layered
 from brokertwin.state.core.tables import Table, Tables
 from tests.state.core.test_tables import CHANGES, Thing, content, make
 
@@ -36,8 +36,8 @@ def many() -> Table:
     return Table(committed(table).stored())
 
 
-def parts(column: bytes) -> Layers:
-    return msgspec.msgpack.decode(column, type=Layers)
+def parts(column: bytes) -> LayeredColumn:
+    return msgspec.msgpack.decode(column, type=LayeredColumn)
 
 
 @given(BATCHES, CHANGES)

@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from brokertwin.state.core.schema import (
     Body,
+    CachedBody,
     Int16,
-    Lasting,
     render,
     shown,
     since,
@@ -94,7 +94,7 @@ def test_what_is_given_in_some_versions_alone_is_not_cut_in_others() -> None:
         assert msgspec.to_builtins(body) == render(body, version) == (written or {"number": 0})
 
 
-class Leaf(Lasting):
+class Leaf(CachedBody):
     name: Annotated[str, since(1)] = ""
     parts: list[Part] = msgspec.field(default_factory=list)
 

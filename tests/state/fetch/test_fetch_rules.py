@@ -9,9 +9,9 @@ from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch.fetch_session import (
     TOPIC_ID_VERSION,
-    Answered,
     NewSession,
     SessionCache,
+    SessionResponse,
 )
 from brokertwin.state.fetch.session_items import FetchPartition
 from brokertwin.state.fetch.slices import SHARDS, Slices
@@ -198,8 +198,8 @@ def partitions(count: int) -> list[FetchPartition]:
     return [FetchPartition(ZERO_UUID, "t", each, 0, 1000, -1, -1, -1) for each in range(count)]
 
 
-def said(partition: FetchPartition, error: int = 0) -> Answered:
-    return Answered(partition.identity, error, 10, 0, 0, False, True)
+def said(partition: FetchPartition, error: int = 0) -> SessionResponse:
+    return SessionResponse(partition.identity, error, 10, 0, 0, False, True)
 
 
 class Slot:

@@ -7,15 +7,15 @@ from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch.fetch_session import (
     EVICTION_MS,
-    Answered,
-    Context,
     ContextKind,
+    FetchContext,
     NewSession,
     SessionCache,
+    SessionResponse,
     next_epoch,
 )
 from brokertwin.state.fetch.fetch_session_counts import cache_counts
-from brokertwin.state.fetch.session_items import FetchPartition, Session
+from brokertwin.state.fetch.session_items import FetchPartition, FetchSession
 from brokertwin.state.fetch.slices import SHARDS, Slices
 
 BROKER = 1
@@ -31,8 +31,8 @@ def asked(name: str, offset: int = 0, topic_id: str = ZERO_UUID) -> FetchPartiti
 
 def said(
     partition: FetchPartition, high_watermark: int, size: int = 0, error: int = 0, start: int = 0
-) -> Answered:
-    return Answered(partition.identity, error, high_watermark, start, size, False, size == 0)
+) -> SessionResponse:
+    return SessionResponse(partition.identity, error, high_watermark, start, size, False, size == 0)
 
 
 class Broker:
@@ -74,16 +74,16 @@ class Broker:
         forgotten: list[str] | None = None,
         version: int = V12,
         now: int = 0,
-    ) -> Context:
+    ) -> FetchContext:
         named = {partition.identity: partition for partition in partitions or []}
         return self.at(now).open(session_id, epoch, version, named, forgotten or [])
 
-    def session(self, session_id: int) -> Session:
+    def session(self, session_id: int) -> FetchSession:
         session = self.at(0).session(session_id)
         assert session is not None
         return session
 
-    def shown(self, context: Context, answered: list[Answered]) -> list[bool] | None:
+    def shown(self, context: FetchContext, answered: list[SessionResponse]) -> list[bool] | None:
         return self.at(0).select(context, answered)
 
     def order(self, session_id: int) -> list[str]:
@@ -239,7 +239,7 @@ def test_example_12_records_send_a_partition_to_the_end() -> None:
 def test_example_13_the_first_success_after_an_error_is_shown() -> None:
     broker = Broker()
     session_id = broker.create_over(0, [FOO_0], high_watermark=100)
-    failed = Answered(FOO_0.identity, 6, -1, -1, 0, False, False)
+    failed = SessionResponse(FOO_0.identity, 6, -1, -1, 0, False, False)
     assert broker.shown(broker.incremental(session_id, 1), [failed]) == [True]
     assert broker.shown(broker.incremental(session_id, 2), [said(FOO_0, 100)]) == [True]
     assert broker.shown(broker.incremental(session_id, 3), [said(FOO_0, 100)]) == [False]

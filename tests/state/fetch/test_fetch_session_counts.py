@@ -5,7 +5,12 @@ from hypothesis import strategies as st
 
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
-from brokertwin.state.fetch.fetch_session import EVICTION_MS, Answered, NewSession, SessionCache
+from brokertwin.state.fetch.fetch_session import (
+    EVICTION_MS,
+    NewSession,
+    SessionCache,
+    SessionResponse,
+)
 from brokertwin.state.fetch.fetch_session_counts import (
     CLIENTS_MAX,
     OTHERS,
@@ -14,7 +19,7 @@ from brokertwin.state.fetch.fetch_session_counts import (
     cache_counts,
     count_eviction,
 )
-from brokertwin.state.fetch.session_items import FetchPartition, Session
+from brokertwin.state.fetch.session_items import FetchPartition, FetchSession
 from brokertwin.state.fetch.slices import SHARDS, Slices
 
 BROKER = 1
@@ -27,8 +32,8 @@ def asked(partition: int) -> FetchPartition:
     return FetchPartition(ZERO_UUID, "orders", partition, 0, 1000, -1, -1, -1)
 
 
-def said(partition: FetchPartition) -> Answered:
-    return Answered(partition.identity, 0, 0, 0, 0, False, True)
+def said(partition: FetchPartition) -> SessionResponse:
+    return SessionResponse(partition.identity, 0, 0, 0, 0, False, True)
 
 
 class Use:
@@ -41,9 +46,9 @@ class Use:
     def cache(self) -> SessionCache:
         return SessionCache(self.table, BROKER, Slices(SLOTS_OF_SHARD * SHARDS), self.now)
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[FetchSession]:
         prefix = f"{BROKER}/session/"
-        return [session for _, session in self.table.items(prefix, Session)]
+        return [session for _, session in self.table.items(prefix, FetchSession)]
 
     def create(self, client: str, size: int) -> None:
         """A session in the first slice, whose room is small."""

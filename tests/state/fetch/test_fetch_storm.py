@@ -6,10 +6,10 @@ from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch import check
 from brokertwin.state.fetch.fetch_session import (
     EVICTION_MS,
-    Answered,
     FetchPartition,
     NewSession,
     SessionCache,
+    SessionResponse,
 )
 from brokertwin.state.fetch.fetch_session_counts import cache_counts
 from brokertwin.state.fetch.slices import SHARDS, Slices
@@ -33,7 +33,7 @@ class Storm:
 
     def open(self, now: int, client: str, *, is_follower: bool = False) -> int:
         partition = FetchPartition("t", "t", 0, 0, 1000, -1, -1, -1)
-        answered = [(partition, Answered(partition.identity, 0, 0, 0, 0, False, True))]
+        answered = [(partition, SessionResponse(partition.identity, 0, 0, 0, 0, False, True))]
         cache = SessionCache(self.table, BROKER, self.slices, now)
         found = cache.create(NewSession(client, is_follower, False, client, None), answered)
         self.opened[found > 0] += 1

@@ -17,8 +17,8 @@ from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch import places, reading
 from brokertwin.state.fetch.fetch_session import NewSession, SessionCache, is_news
-from brokertwin.state.fetch.places import Place, opened
-from brokertwin.state.fetch.reading import Limits, Read
+from brokertwin.state.fetch.places import FetchPlace, opened
+from brokertwin.state.fetch.reading import PartitionRead, ReadLimits
 from brokertwin.state.fetch.session_items import FetchPartition
 from brokertwin.state.fetch.slices import SHARDS, Slices
 from tests.support.histories import seeded
@@ -32,12 +32,12 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     """Each read of a partition in a session is done without it, too; counts what is left out."""
     real, seen = reading._read, Counter[bool]()
 
-    def both(broker: Broker, place: Place, *given: Any) -> Read | None:
+    def both(broker: Broker, place: FetchPlace, *given: Any) -> PartitionRead | None:
         key, place.key = place.key, ""
         whole = real(broker, place, *given)
         place.key = key
         found = real(broker, place, *given)
-        limits: Limits = given[2]
+        limits: ReadLimits = given[2]
         if key and limits.replica_id < 0:
             assert whole is not None
             is_left_out = whole.is_quiet and not is_news(place.cached, whole)
@@ -57,7 +57,7 @@ def let_in(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     real, let_in = fetch_api._screen, Counter[bool]()
 
     def both(
-        broker: Broker, request: Request, fetch: Fetch, wanted: list[Place], *given: Any
+        broker: Broker, request: Request, fetch: Fetch, wanted: list[FetchPlace], *given: Any
     ) -> None:
         before = [place.topic for place in wanted]
         real(broker, request, fetch, wanted, *given)
@@ -75,7 +75,7 @@ def let_in(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     return let_in
 
 
-def _lies(place: Place) -> tuple[Any, ...]:
+def _lies(place: FetchPlace) -> tuple[Any, ...]:
     cached = place.cached
     return place.topic, place.topic_id, place.log, cached.requested.topic, cached.watched_log
 

@@ -14,23 +14,23 @@ from brokertwin.state.core.records import Batch, BatchAppended, EndMarker, LogTr
 from brokertwin.state.logs import check as log_check
 from brokertwin.state.logs import cleaner, timestamp_index
 from brokertwin.state.logs import log as log_module
-from brokertwin.state.logs.aborted_transactions import AbortedTransaction
+from brokertwin.state.logs.aborted_transactions import AbortedTxn
 from brokertwin.state.logs.check import check
 from brokertwin.state.logs.cleaner import (
-    GONE,
-    BatchSeen,
-    Keys,
+    DROPPED,
+    CleanableRange,
+    CleanedBatch,
+    CleanedTransactionMetadata,
+    CleanerBatch,
+    CleanerPass,
+    CleanerRecord,
+    CleaningRules,
     LastRecord,
-    Outcome,
-    Pass,
-    Range,
-    RecordSeen,
-    Rules,
-    Transactions,
+    OffsetMap,
 )
 from brokertwin.state.logs.deleted_times import HEADER_BYTES
 from brokertwin.state.logs.log import Log, StoredBatch, batches_from
-from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.log_segments import RollingRules
 from tests.support.examples import examples
 from tests.support.machine import START, Bench, RefusedError, header
 
@@ -48,108 +48,116 @@ def stored(base: int, count: int, **fields: Any) -> StoredBatch:
     return batch
 
 
-def seen(base: int, records: Records, horizon: int | None = None, **fields: Any) -> BatchSeen:
+def seen(base: int, records: Records, horizon: int | None = None, **fields: Any) -> CleanerBatch:
     found = [
-        RecordSeen(base + at, None if key is None else key.encode(), has_value)
+        CleanerRecord(base + at, None if key is None else key.encode(), has_value)
         for at, (key, has_value) in enumerate(records)
     ]
-    return BatchSeen(stored(base, max(len(records), 1), **fields), found, horizon)
+    return CleanerBatch(stored(base, max(len(records), 1), **fields), found, horizon)
 
 
-def marker(base: int, producer_id: int, commits: bool, horizon: int | None = None) -> BatchSeen:
+def marker(base: int, producer_id: int, commits: bool, horizon: int | None = None) -> CleanerBatch:
     end = EndMarker(is_commit=commits, coordinator_epoch=0)
     fields = {"producer_id": producer_id, "is_transactional": True, "is_control": True}
     return seen(base, [("m", True)], horizon, end_marker=end, **fields)
 
 
-def of_transaction(base: int, producer_id: int, *keys: str) -> BatchSeen:
+def of_transaction(base: int, producer_id: int, *keys: str) -> CleanerBatch:
     records: Records = [(key, True) for key in keys]
     return seen(base, records, producer_id=producer_id, is_transactional=True)
 
 
 def passed(
-    batches: list[BatchSeen],
+    batches: list[CleanerBatch],
     end: int = 100,
-    aborted: list[AbortedTransaction] | None = None,
+    aborted: list[AbortedTxn] | None = None,
     last: dict[int, LastRecord] | None = None,
     now: int = NOW,
     first_dirty: int = 0,
-) -> list[Outcome]:
+) -> list[CleanedBatch]:
     entries = aborted or []
     dirty = [each for each in batches if each.header.last_offset >= first_dirty]
-    keys = Keys(first_dirty, Transactions(entries))
+    keys = OffsetMap(first_dirty, CleanedTransactionMetadata(entries))
     for each in dirty:
         keys.see(each)
-    transactions, range_ = Transactions(entries), Range(first_dirty, end)
-    one = Pass(range_, keys.last_offsets, last or {}, transactions, now, KEPT_MS)
+    transactions, range_ = CleanedTransactionMetadata(entries), CleanableRange(first_dirty, end)
+    one = CleanerPass(range_, keys.last_offsets, last or {}, transactions, now, KEPT_MS)
     return [one.outcome(each) for each in batches]
 
 
 def test_the_last_record_of_a_key_stays_where_it_is() -> None:
     batches = [seen(0, [("a", True), ("b", True), ("a", True)]), seen(3, [("b", True)])]
-    assert passed(batches) == [Outcome([2]), Outcome([0], False)]
+    assert passed(batches) == [CleanedBatch([2]), CleanedBatch([0], False)]
 
 
 def test_keys_below_the_dirty_part_go_by_those_above() -> None:
     batches = [seen(0, [("a", True), ("c", True)]), seen(5, [("a", True)])]
-    assert passed(batches, first_dirty=5) == [Outcome([1]), Outcome([0], False)]
+    assert passed(batches, first_dirty=5) == [CleanedBatch([1]), CleanedBatch([0], False)]
 
 
 def test_a_tombstone_gets_a_horizon_and_goes_when_it_is_over() -> None:
     records: Records = [("a", False), ("b", True)]
-    assert passed([seen(0, records)]) == [Outcome([0, 1], True, NOW + KEPT_MS)]
+    assert passed([seen(0, records)]) == [CleanedBatch([0, 1], True, NOW + KEPT_MS)]
     waiting, over = NOW + 1, NOW
-    assert passed([seen(0, records, waiting)]) == [Outcome([0, 1], False, waiting)]
-    assert passed([seen(0, records, over)]) == [Outcome([1], True, over)]
+    assert passed([seen(0, records, waiting)]) == [CleanedBatch([0, 1], False, waiting)]
+    assert passed([seen(0, records, over)]) == [CleanedBatch([1], True, over)]
 
 
 def test_a_record_without_a_key_goes() -> None:
-    assert passed([seen(0, [(None, True), ("a", True)])]) == [Outcome([1])]
+    assert passed([seen(0, [(None, True), ("a", True)])]) == [CleanedBatch([1])]
 
 
 def test_the_last_batch_of_a_producer_stays_as_a_header() -> None:
     one, other = seen(0, [("a", True)], producer_id=7), seen(1, [("a", True)], producer_id=8)
     later = seen(2, [("a", True)])
     last = {7: LastRecord(0, 0), 8: LastRecord(9, 0)}
-    assert passed([one, other, later], last=last) == [Outcome([]), GONE, Outcome([0], False)]
-    emptied = BatchSeen(one.header, [])
-    assert passed([emptied, later], last=last)[0] == Outcome([], False)
-    assert passed([emptied, later])[0] == GONE
+    assert passed([one, other, later], last=last) == [
+        CleanedBatch([]),
+        DROPPED,
+        CleanedBatch([0], False),
+    ]
+    emptied = CleanerBatch(one.header, [])
+    assert passed([emptied, later], last=last)[0] == CleanedBatch([], False)
+    assert passed([emptied, later])[0] == DROPPED
 
 
 def test_the_last_batch_of_a_pass_stays_as_a_header() -> None:
     batches = [of_transaction(0, 7, "a")]
-    aborted = [AbortedTransaction(7, 0, 50, 51)]
-    assert passed(batches, 1, aborted) == [Outcome([])]
-    assert passed(batches, 2, aborted) == [GONE]
+    aborted = [AbortedTxn(7, 0, 50, 51)]
+    assert passed(batches, 1, aborted) == [CleanedBatch([])]
+    assert passed(batches, 2, aborted) == [DROPPED]
 
 
 def test_an_aborted_transaction_goes_and_its_marker_by_and_by() -> None:
-    aborted = [AbortedTransaction(7, 1, 2, 3)]
+    aborted = [AbortedTxn(7, 1, 2, 3)]
     first = [seen(0, [("a", True)]), of_transaction(1, 7, "a"), marker(2, 7, False)]
-    assert passed(first, aborted=aborted) == [Outcome([0], False), GONE, Outcome([0], False)]
+    assert passed(first, aborted=aborted) == [
+        CleanedBatch([0], False),
+        DROPPED,
+        CleanedBatch([0], False),
+    ]
     left = [first[0], first[2]]
-    assert passed(left, aborted=aborted)[1] == Outcome([0], True, NOW + KEPT_MS)
+    assert passed(left, aborted=aborted)[1] == CleanedBatch([0], True, NOW + KEPT_MS)
     over = [first[0], marker(2, 7, False, NOW)]
-    assert passed(over, aborted=aborted)[1] == GONE
-    assert passed(over, aborted=aborted, now=NOW - 1)[1] == Outcome([0], False, NOW)
+    assert passed(over, aborted=aborted)[1] == DROPPED
+    assert passed(over, aborted=aborted, now=NOW - 1)[1] == CleanedBatch([0], False, NOW)
 
 
 def test_a_marker_of_an_aborted_transaction_is_told_of_while_it_was_seen() -> None:
-    entry = AbortedTransaction(7, 0, 1, 2)
+    entry = AbortedTxn(7, 0, 1, 2)
     for batches, kept in (
         ([of_transaction(0, 7, "a"), marker(1, 7, False)], [entry]),
         ([marker(1, 7, False)], []),
     ):
-        transactions = Transactions([entry])
+        transactions = CleanedTransactionMetadata([entry])
         assert [transactions.is_over(each) for each in batches][-1] == (not kept)
         assert transactions.kept == kept
 
 
 def test_a_commit_marker_stays_as_long_as_its_records() -> None:
     batches = [of_transaction(0, 7, "a"), marker(1, 7, True)]
-    assert passed(batches) == [Outcome([0], False), Outcome([0], False)]
-    assert passed(batches[1:]) == [Outcome([0], True, NOW + KEPT_MS)]
+    assert passed(batches) == [CleanedBatch([0], False), CleanedBatch([0], False)]
+    assert passed(batches[1:]) == [CleanedBatch([0], True, NOW + KEPT_MS)]
 
 
 @given(
@@ -179,15 +187,15 @@ def test_who_reads_all_of_a_log_ends_with_the_same_values(runs: list[Records], f
     assert all(not each.is_changed for each in again if each.places)
 
 
-def after(batches: list[BatchSeen], outcomes: list[Outcome]) -> list[BatchSeen]:
+def after(batches: list[CleanerBatch], outcomes: list[CleanedBatch]) -> list[CleanerBatch]:
     return [
-        BatchSeen(batch.header, [batch.records[at] for at in left.places], left.delete_horizon)
+        CleanerBatch(batch.header, [batch.records[at] for at in left.places], left.delete_horizon)
         for batch, left in zip(batches, outcomes, strict=True)
         if left.places is not None
     ]
 
 
-def last_values(batches: list[BatchSeen]) -> dict[bytes | None, tuple[int, bool]]:
+def last_values(batches: list[CleanerBatch]) -> dict[bytes | None, tuple[int, bool]]:
     return {r.key: (r.offset, r.has_value) for batch in batches for r in batch.records}
 
 
@@ -211,27 +219,27 @@ def log_of(bench: Bench) -> Log:
     return log
 
 
-CUTS = Cuts(HOUR // 2, 1 << 30)
-RULES = Rules(KEPT_MS, 0, 2**60, 0.5, CUTS)
+CUTS = RollingRules(HOUR // 2, 1 << 30)
+RULES = CleaningRules(KEPT_MS, 0, 2**60, 0.5, CUTS)
 
 
 @pytest.mark.parametrize(
     ("changed", "cleaned_to", "due"),
     [
-        ({}, 0, Range(0, 3)),
-        ({}, 1, Range(1, 3)),
+        ({}, 0, CleanableRange(0, 3)),
+        ({}, 1, CleanableRange(1, 3)),
         ({}, 2, None),  # 1 of 3 segments is dirty
-        ({"min_cleanable_dirty_ratio": 0.33}, 2, Range(2, 3)),
-        ({"max_compaction_lag_ms": HOUR - 1}, 2, Range(2, 3)),
+        ({"min_cleanable_dirty_ratio": 0.33}, 2, CleanableRange(2, 3)),
+        ({"max_compaction_lag_ms": HOUR - 1}, 2, CleanableRange(2, 3)),
         ({"max_compaction_lag_ms": HOUR}, 2, None),
-        ({"min_compaction_lag_ms": HOUR + 1}, 0, Range(0, 2)),
-        ({"min_compaction_lag_ms": HOUR}, 0, Range(0, 3)),
+        ({"min_compaction_lag_ms": HOUR + 1}, 0, CleanableRange(0, 2)),
+        ({"min_compaction_lag_ms": HOUR}, 0, CleanableRange(0, 3)),
         ({"min_compaction_lag_ms": 9 * HOUR}, 0, None),
         ({"min_cleanable_dirty_ratio": 1.0}, 0, None),
     ],
 )
 def test_a_pass_is_due_by_the_dirty_part(
-    changed: dict[str, Any], cleaned_to: int, due: Range | None
+    changed: dict[str, Any], cleaned_to: int, due: CleanableRange | None
 ) -> None:
     bench, log = grown(3, 2, 1, 0)
     log.cleaned_to = cleaned_to
@@ -249,7 +257,7 @@ def test_only_lags_make_a_pass_due_by_the_hour() -> None:
 def test_nothing_is_cleaned_beyond_the_last_stable_offset() -> None:
     bench, log = grown(3, 2, 1, 0)
     log.high_watermark = 2
-    assert cleaner.cleanable(bench.cell.tables.logs, 1, log, RULES, START) == Range(0, 2)
+    assert cleaner.cleanable(bench.cell.tables.logs, 1, log, RULES, START) == CleanableRange(0, 2)
 
 
 # What the machine takes

@@ -15,7 +15,7 @@ from brokertwin.state.logs.log import (
     Log,
     log_key,
 )
-from brokertwin.state.logs.log_segments import Cuts
+from brokertwin.state.logs.log_segments import RollingRules
 
 BROKER = 1
 TOPIC_ID = "T" * 21 + "Q"
@@ -47,7 +47,7 @@ class Partition:
         return log
 
     def append(
-        self, count: int, size: int = SIZE, timestamp: int = 0, cuts: Cuts | None = None
+        self, count: int, size: int = SIZE, timestamp: int = 0, cuts: RollingRules | None = None
     ) -> None:
         """With `cuts` the log has segments."""
         appended = batch(self.log.log_end_offset, count, size, timestamp)

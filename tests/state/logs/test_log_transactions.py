@@ -10,7 +10,7 @@ from brokertwin.state.core.records import Batch, EndMarker
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import control_batches, truncation
 from brokertwin.state.logs import log as logs
-from brokertwin.state.logs.aborted_transactions import AbortedIndex, AbortedTransaction
+from brokertwin.state.logs.aborted_transactions import AbortedIndex, AbortedTxn
 from brokertwin.state.logs.chunked import CHUNK_ENTRIES, Span
 from brokertwin.state.logs.log import INDEX_INTERVAL_BYTES, READ_COMMITTED, Log, log_key
 
@@ -121,10 +121,10 @@ def test_example_15_markers_without_a_transaction_leave_nothing() -> None:
     assert partition.log.high_watermark == 32
     assert partition.log.last_stable_offset == 30
     index = logs.aborted_index(partition.table, BROKER, partition.log)
-    assert index.between(0, 32) == [AbortedTransaction(1, 24, 28, 29)]
+    assert index.between(0, 32) == [AbortedTxn(1, 24, 28, 29)]
 
 
-def index_with(*entries: AbortedTransaction) -> AbortedIndex:
+def index_with(*entries: AbortedTxn) -> AbortedIndex:
     index = AbortedIndex(Table(), *PLACE, Span())
     for entry in entries:
         index.add(entry)
@@ -132,7 +132,7 @@ def index_with(*entries: AbortedTransaction) -> AbortedIndex:
 
 
 def test_example_16_which_aborted_transactions_a_reader_is_told_of() -> None:
-    first, second = AbortedTransaction(1, 10, 19, 20), AbortedTransaction(2, 5, 30, 31)
+    first, second = AbortedTxn(1, 10, 19, 20), AbortedTxn(2, 5, 30, 31)
     index = index_with(first, second)
     assert index.between(15, 25) == [first, second]
     assert index.between(20, 22) == [second]
@@ -155,9 +155,9 @@ def test_an_abort_is_noted_with_the_next_open_transaction() -> None:
     partition.data(2, 1)
     partition.end(1, 2, is_commit=False)
     index = logs.aborted_index(partition.table, BROKER, partition.log)
-    assert index.between(0, 3) == [AbortedTransaction(1, 0, 2, 1)]
+    assert index.between(0, 3) == [AbortedTxn(1, 0, 2, 1)]
     partition.end(2, 3, is_commit=False)
-    assert index.between(0, 4)[1] == AbortedTransaction(2, 1, 3, 4)
+    assert index.between(0, 4)[1] == AbortedTxn(2, 1, 3, 4)
 
 
 def test_the_search_goes_somewhat_beyond_what_is_read() -> None:

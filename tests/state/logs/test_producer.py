@@ -10,8 +10,8 @@ from brokertwin.state.logs import producer
 from brokertwin.state.logs.producer import (
     BATCHES_KEPT,
     SEQUENCE_MAX,
-    Check,
     Producer,
+    SequenceCheck,
     producer_key,
     sequence_after,
     sequence_before,
@@ -45,10 +45,10 @@ class Partition:
         key = producer_key(1, TOPIC_ID, 0, PRODUCER_ID)
         return self.table.get(key, Producer)
 
-    def check(self, sequence: int, count: int = 1, epoch: int = 0) -> Check:
+    def check(self, sequence: int, count: int = 1, epoch: int = 0) -> SequenceCheck:
         return producer.check(self.known, batch(sequence, count, epoch))
 
-    def produce(self, sequence: int, count: int = 1, epoch: int = 0) -> Check:
+    def produce(self, sequence: int, count: int = 1, epoch: int = 0) -> SequenceCheck:
         check = self.check(sequence, count, epoch)
         if check.error is Error.NONE and check.duplicate is None:
             appended = batch(sequence, count, epoch, self.end)

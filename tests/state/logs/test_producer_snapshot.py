@@ -11,9 +11,9 @@ from brokertwin.state.core.records import Batch
 from brokertwin.state.logs import producer_snapshot
 from brokertwin.state.logs.producer import Producer, RememberedBatch, check
 from brokertwin.state.logs.producer_snapshot import (
-    Corrupt,
-    Entry,
-    Loaded,
+    CorruptSnapshot,
+    LoadedSnapshot,
+    ProducerEntry,
     crc32c,
     decode,
     encode,
@@ -54,8 +54,8 @@ def test_a_name_has_20_digits() -> None:
 
 
 def test_a_batch_at_the_first_offset_is_remembered() -> None:
-    assert Entry(7, 0, 3, 0, 0, NOW).producer().batches == [RememberedBatch(3, 0, 0, NOW)]
-    assert Entry(7, 0, -1, -1, 0, NOW).producer().batches == []
+    assert ProducerEntry(7, 0, 3, 0, 0, NOW).producer().batches == [RememberedBatch(3, 0, 0, NOW)]
+    assert ProducerEntry(7, 0, -1, -1, 0, NOW).producer().batches == []
 
 
 def test_the_layout_of_the_file() -> None:
@@ -75,7 +75,7 @@ def test_what_is_written_is_read(producers: dict[int, Producer]) -> None:
     entries = decode(encode(producers.items()))
     assert entries == [entry_of(*item) for item in producers.items()]
     for entry in entries:
-        assert not isinstance(entry, Corrupt)
+        assert not isinstance(entry, CorruptSnapshot)
         original, restored = producers[entry.producer_id], entry.producer()
         assert restored.producer_epoch == original.producer_epoch
         assert restored.batches[-1:] == [
@@ -92,9 +92,9 @@ def test_a_changed_or_cut_file_is_corrupt(data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(snapshot) - 1))
     flipped = bytearray(snapshot)
     flipped[at] ^= 1 << data.draw(st.integers(0, 7))
-    assert isinstance(decode(bytes(flipped)), Corrupt)
-    assert isinstance(decode(snapshot[:at]), Corrupt)
-    assert isinstance(decode(snapshot + b"\0"), Corrupt)
+    assert isinstance(decode(bytes(flipped)), CorruptSnapshot)
+    assert isinstance(decode(snapshot[:at]), CorruptSnapshot)
+    assert isinstance(decode(snapshot + b"\0"), CorruptSnapshot)
 
 
 @given(st.binary(max_size=200))
@@ -115,7 +115,7 @@ def test_why_a_file_is_corrupt() -> None:
     }
     for snapshot, reason in cases.items():
         found = decode(snapshot)
-        assert isinstance(found, Corrupt)
+        assert isinstance(found, CorruptSnapshot)
         assert reason in found.reason
 
 
@@ -124,7 +124,7 @@ def test_example_16_truncation_keeps_the_snapshots_between_the_bounds() -> None:
     left = kept(snapshots, 1, 3)
     assert (left[0], left[-1]) == (2, 3)
     loaded = truncate(snapshots, 1, 3, map_end_offset=5, now=NOW, expiration_ms=DAY)
-    assert loaded == Loaded(3, {1: one(2, 2)}, [])
+    assert loaded == LoadedSnapshot(3, {1: one(2, 2)}, [])
     assert truncate(snapshots, 1, 3, map_end_offset=3, now=NOW, expiration_ms=DAY) is None
 
 
@@ -152,7 +152,7 @@ def test_corrupt_snapshots_are_passed_over_and_none_left_means_from_the_start() 
     good = encode([(1, one(0, 0))])
     loaded = load({1: good, 2: good[:-1], 3: b""}, 0, NOW, DAY)
     assert (loaded.offset, loaded.corrupt) == (1, [3, 2])
-    assert load({2: b"", 3: good[:9]}, 7, NOW, DAY) == Loaded(7, {}, [3, 2])
+    assert load({2: b"", 3: good[:9]}, 7, NOW, DAY) == LoadedSnapshot(7, {}, [3, 2])
 
 
 def test_expired_producers_are_not_loaded() -> None:
@@ -161,7 +161,7 @@ def test_expired_producers_are_not_loaded() -> None:
 
 
 def test_a_producer_without_batches_comes_back_without_any() -> None:
-    entry = Entry(1, 3, -1, -1, 0, 5)
+    entry = ProducerEntry(1, 3, -1, -1, 0, 5)
     assert entry.producer() == Producer(3, 5, [])
     assert entry_of(1, entry.producer()) == entry
     assert producer_snapshot.NO_OFFSET == -1

@@ -8,10 +8,10 @@ import pytest
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Batch, EndMarker
 from brokertwin.state.logs import control_batches, producer
-from brokertwin.state.logs.producer import KAFKAS, Producer, Rules, Verification
+from brokertwin.state.logs.producer import KAFKA_RULES, Producer, SequenceRules, Verification
 
 PRODUCER_ID = 1
-UNVERIFIED = Rules(verifies=False)
+UNVERIFIED = SequenceRules(verifies=False)
 V1, V2 = 0, 2
 
 
@@ -141,7 +141,7 @@ def verified(lowest_sequence: int, is_v2: bool = False) -> Verification:
 
 def test_the_first_batch_of_a_transaction_has_to_be_verified() -> None:
     assert producer.check(None, batch(0)).error is Error.INVALID_TXN_STATE
-    assert producer.check(None, batch(0), KAFKAS, verified(0)).error is Error.NONE
+    assert producer.check(None, batch(0), KAFKA_RULES, verified(0)).error is Error.NONE
     known = Producer()
     producer.update(known, batch(0))
     assert producer.check(known, batch(1)).error is Error.NONE
@@ -150,12 +150,12 @@ def test_the_first_batch_of_a_transaction_has_to_be_verified() -> None:
 
 
 def test_kafka_14920_no_sequence_above_the_lowest_that_was_verified() -> None:
-    check = producer.check(None, batch(5), KAFKAS, verified(4))
+    check = producer.check(None, batch(5), KAFKA_RULES, verified(4))
     assert check.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert producer.check(None, batch(4), KAFKAS, verified(4)).error is Error.NONE
+    assert producer.check(None, batch(4), KAFKA_RULES, verified(4)).error is Error.NONE
 
 
 def test_a_producer_without_batches_begins_a_transaction_v2_at_0() -> None:
-    check = producer.check(None, batch(4), KAFKAS, verified(4, is_v2=True))
+    check = producer.check(None, batch(4), KAFKA_RULES, verified(4, is_v2=True))
     assert check.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert producer.check(None, batch(0), KAFKAS, verified(0, is_v2=True)).error is Error.NONE
+    assert producer.check(None, batch(0), KAFKA_RULES, verified(0, is_v2=True)).error is Error.NONE

@@ -7,16 +7,16 @@ from msgspec.structs import replace
 
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import retention
-from brokertwin.state.logs.log_segments import Cuts
-from brokertwin.state.logs.retention import Limits
+from brokertwin.state.logs.log_segments import RollingRules
+from brokertwin.state.logs.retention import RetentionLimits
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START, Bench, header
 from tests.support.replicas import Replicas
 
 INTERVAL = 300_000
 DAY = 86_400_000
-CUTS = Cuts(7 * DAY, 2**30)
-FOREVER = Limits(-1, -1)
+CUTS = RollingRules(7 * DAY, 2**30)
+FOREVER = RetentionLimits(-1, -1)
 FIRST_CHECK = START // INTERVAL * INTERVAL + INTERVAL
 AGES = st.integers(0, 50)
 
@@ -129,19 +129,21 @@ def test_records_without_a_time_do_not_grow_old() -> None:
     assert new_start(partition, FOREVER._replace(retention_bytes=0), START) == 1
 
 
-def new_start(partition: Partition, limits: Limits, now: int, cuts: Cuts = CUTS) -> int:
+def new_start(
+    partition: Partition, limits: RetentionLimits, now: int, cuts: RollingRules = CUTS
+) -> int:
     deleted_to = retention.deleted_to(partition.table, BROKER, partition.log, cuts, limits, now)
     return max(partition.log.log_start_offset, deleted_to)
 
 
 @given(
     st.lists(st.tuples(AGES, st.integers(1, 9)), max_size=20),
-    st.builds(Limits, st.integers(-1, 60), st.integers(-1, 90)),
-    st.tuples(st.integers(1, 40), AGES).map(lambda each: Cuts(*each)),
+    st.builds(RetentionLimits, st.integers(-1, 60), st.integers(-1, 90)),
+    st.tuples(st.integers(1, 40), AGES).map(lambda each: RollingRules(*each)),
 )
-@example([(0, 9), (50, 1)], Limits(20, 8), Cuts(40, 9))
+@example([(0, 9), (50, 1)], RetentionLimits(20, 8), RollingRules(40, 9))
 def test_what_goes_is_what_a_plain_reading_says(
-    batches: list[tuple[int, int]], limits: Limits, cuts: Cuts
+    batches: list[tuple[int, int]], limits: RetentionLimits, cuts: RollingRules
 ) -> None:
     """Told again over lists: cut into segments, then by size, then by age, never past one kept."""
     partition = Partition()
@@ -168,7 +170,7 @@ def test_of_a_long_log_the_sealed_parts_go_too() -> None:
     for number in range(count):
         partition.append(1, timestamp=START + number)
     assert partition.sealed
-    limits, cuts = Limits(10, -1), replace(CUTS, segment_ms=1)
+    limits, cuts = RetentionLimits(10, -1), replace(CUTS, segment_ms=1)
     start = new_start(partition, limits, START + count, cuts)
     assert count - 12 <= start < count
     logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)

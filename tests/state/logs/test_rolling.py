@@ -18,22 +18,28 @@ from brokertwin.state.logs import (
     truncation,
 )
 from brokertwin.state.logs import log as logs
-from brokertwin.state.logs.log_segments import OFFSETS_MAX, ActiveSegment, Cuts, LogSegment, Part
+from brokertwin.state.logs.log_segments import (
+    OFFSETS_MAX,
+    ActiveSegment,
+    LogSegment,
+    RollingRules,
+    SegmentPart,
+)
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START
 
 MINUTE = 60_000
-CUTS = Cuts(10 * MINUTE, 300)
+CUTS = RollingRules(10 * MINUTE, 300)
 SIZES = st.lists(st.integers(1, 200), min_size=1, max_size=30)
 
 
-def bounds(partition: Partition, cuts: Cuts = CUTS) -> list[int]:
+def bounds(partition: Partition, cuts: RollingRules = CUTS) -> list[int]:
     """Where segments end."""
     found = rolling.segments(partition.table, BROKER, partition.log, cuts)
     return [segment.end_offset for segment in found]
 
 
-def of_sizes(sizes: list[int], cuts: Cuts = CUTS) -> Partition:
+def of_sizes(sizes: list[int], cuts: RollingRules = CUTS) -> Partition:
     partition = Partition()
     for size in sizes:
         partition.append(1, size, cuts=cuts)
@@ -43,33 +49,33 @@ def of_sizes(sizes: list[int], cuts: Cuts = CUTS) -> Partition:
 @pytest.mark.parametrize(
     ("part", "rolls"),
     [
-        (Part(5, 6, 200, START + MINUTE), False),
-        (Part(5, 6, 201, START + MINUTE), True),
-        (Part(5, 6, 1, START + 10 * MINUTE), False),
-        (Part(5, 6, 1, START + 10 * MINUTE + 1), True),
-        (Part(5, OFFSETS_MAX + 1, 1, START), False),
-        (Part(5, OFFSETS_MAX + 2, 1, START), True),
+        (SegmentPart(5, 6, 200, START + MINUTE), False),
+        (SegmentPart(5, 6, 201, START + MINUTE), True),
+        (SegmentPart(5, 6, 1, START + 10 * MINUTE), False),
+        (SegmentPart(5, 6, 1, START + 10 * MINUTE + 1), True),
+        (SegmentPart(5, OFFSETS_MAX + 1, 1, START), False),
+        (SegmentPart(5, OFFSETS_MAX + 2, 1, START), True),
     ],
 )
 def test_a_segment_ends_before_a_batch_too_many_too_late_or_too_far(
-    part: Part, rolls: bool
+    part: SegmentPart, rolls: bool
 ) -> None:
     active = ActiveSegment(0)
-    assert not active.must_roll(Part(0, 2**40, 2**40, START), 1, CUTS), "it has nothing yet"
-    active.take(Part(0, 5, 100, START), CUTS)
+    assert not active.must_roll(SegmentPart(0, 2**40, 2**40, START), 1, CUTS), "it has nothing yet"
+    active.take(SegmentPart(0, 5, 100, START), CUTS)
     assert active.must_roll(part, 10 * MINUTE, CUTS) == rolls
 
 
 def test_no_time_counts_from_a_first_batch_without_one() -> None:
     active = ActiveSegment(0)
-    active.take(Part(0, 5, 100, -1), CUTS)
-    assert not active.must_roll(Part(5, 6, 1, START), 10 * MINUTE, CUTS)
+    active.take(SegmentPart(0, 5, 100, -1), CUTS)
+    assert not active.must_roll(SegmentPart(5, 6, 1, START), 10 * MINUTE, CUTS)
 
 
 @pytest.mark.parametrize(("step", "batches"), [(0, 7), (1, 4)])
 def test_a_segment_ends_where_an_index_is_full(step: int, batches: int) -> None:
     """48 bytes are 6 entries of 8 for offsets; of 12 for rising times 4, one is kept free."""
-    cuts = Cuts(2**60, 2**30, index_bytes=48, index_interval_bytes=0)
+    cuts = RollingRules(2**60, 2**30, index_bytes=48, index_interval_bytes=0)
     partition = Partition()
     for number in range(20):
         partition.append(1, timestamp=START + number * step, cuts=cuts)
@@ -79,7 +85,7 @@ def test_a_segment_ends_where_an_index_is_full(step: int, batches: int) -> None:
 def test_what_was_cut_stays_cut() -> None:
     partition = of_sizes([200] * 3)
     partition.append(1, 200, cuts=replace(CUTS, segment_bytes=1000))
-    assert bounds(partition, Cuts(1, 1)) == [1, 2, 4]
+    assert bounds(partition, RollingRules(1, 1)) == [1, 2, 4]
 
 
 def test_a_log_of_a_checkpoint_of_before_is_cut_when_it_grows() -> None:
@@ -112,7 +118,7 @@ def test_a_check_deletes_the_segments_that_lie_below_the_start(
 
 def test_after_retention_has_taken_all_a_segment_begins_at_the_end() -> None:
     partition = of_sizes([200, 200, 100])
-    limits = retention.Limits(-1, 0)
+    limits = retention.RetentionLimits(-1, 0)
     assert retention.deleted_to(partition.table, BROKER, partition.log, CUTS, limits, START) == 3
     moved = logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 3)
     rolling.delete(partition.table, BROKER, moved, 3)
@@ -207,7 +213,7 @@ def test_with_a_jitter_segments_end_at_different_times_and_not_later() -> None:
     cuts = {}
     for jitter_ms in (0, 1, 1_800_000, 10**12):
         partition = Partition()
-        limits = Cuts(3_600_000, 2**30, jitter_ms)
+        limits = RollingRules(3_600_000, 2**30, jitter_ms)
         for minute in range(600):
             partition.append(1, timestamp=START + minute * MINUTE, cuts=limits)
         cuts[jitter_ms] = bounds(partition)

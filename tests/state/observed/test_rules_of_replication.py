@@ -7,8 +7,8 @@ import msgspec
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.observed.exchanges import Exchange
-from brokertwin.state.observed.replicas import Replicas
+from brokertwin.state.observed.exchanges import ObservedExchange
+from brokertwin.state.observed.replicas import PartitionReplicas
 from brokertwin.state.observed.replication import RACE_MS, ReplicationObserver
 
 KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
@@ -24,7 +24,7 @@ class Cluster:
         self._time = 0.0
 
     @property
-    def known(self) -> Replicas:
+    def known(self) -> PartitionReplicas:
         return self.observer.partitions[TOPIC, 0]
 
     def exchange(self, api: str, request: Any, response: Any) -> None:
@@ -34,7 +34,9 @@ class Cluster:
         )
         bodies = msgspec.json.encode(request), msgspec.json.encode(response)
         place, made = f"log:{self._time}", self._time + 1
-        self.observer.observe([Exchange(place, LEADER, self._time, made, False, header, *bodies)])
+        self.observer.observe(
+            [ObservedExchange(place, LEADER, self._time, made, False, header, *bodies)]
+        )
 
     def metadata(self, isr: list[int], **topic: Any) -> None:
         shown = {

@@ -8,7 +8,7 @@ from brokertwin.state.cluster.image import Partition
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.log import EpochEnd
 from brokertwin.state.replication import elections
-from brokertwin.state.replication.elections import NO_LEADER, Election, Rules, Target
+from brokertwin.state.replication.elections import NO_LEADER, Election, ElectionRules, TargetState
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -25,7 +25,9 @@ def elect(
 ) -> Any:
     partition = Partition(leader, 3, 7, replicas, isr)
     election = Election.UNCLEAN if unclean else Election.ONLINE
-    rules = Rules(alive.__contains__, election, None, lambda _partition, broker: broker in lost)
+    rules = ElectionRules(
+        alive.__contains__, election, None, lambda _partition, broker: broker in lost
+    )
     record = elections.without(("T", 0), partition, leader, rules)
     return record and (record.leader, record.isr, record.leader_recovery_state)
 
@@ -43,10 +45,10 @@ def test_example_19_the_last_one_stays_in_sync_unless_the_election_may_be_unclea
 def test_a_preferred_election_tries_the_first_replica() -> None:
     partition = Partition(3, 3, 7, [2, 3, 1], [1, 2, 3])
     online, preferred = (
-        Rules({1, 2, 3}.__contains__, election, None, lambda *_: False)
+        ElectionRules({1, 2, 3}.__contains__, election, None, lambda *_: False)
         for election in (Election.ONLINE, Election.PREFERRED)
     )
-    target = Target.of(partition)
+    target = TargetState.of(partition)
     assert elections.elect(partition, target, online) == (3, False)
     assert elections.elect(partition, target, preferred) == (2, False)
     target.isr = [1, 3]

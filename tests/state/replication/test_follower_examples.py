@@ -98,7 +98,7 @@ def test_example_16_a_follower_goes_back_epoch_by_epoch() -> None:
         (log_of(0, 2), EpochEnd(1, 1), Truncation(1, False)),
         (log_of(0), EpochEnd(0, 0), Truncation(0, True)),
     ):
-        asked = follower.asked(own, leader_epoch=5)
+        asked = follower.fetch_request(own, leader_epoch=5)
         found = logs.diverging(leaders, asked.fetch_offset, asked.last_fetched_epoch)
         assert found == expected_end
         assert follower.truncation(own, expected_end) == expected_cut
@@ -145,5 +145,5 @@ def test_inside_of_the_leaders_range_it_goes_on_from_its_end(leaders: tuple[int,
 
 
 def test_who_has_nothing_says_no_epoch() -> None:
-    assert follower.asked(log_of(), 7).last_fetched_epoch == -1
-    assert follower.asked(log_of(3), 7).last_fetched_epoch == 3
+    assert follower.fetch_request(log_of(), 7).last_fetched_epoch == -1
+    assert follower.fetch_request(log_of(3), 7).last_fetched_epoch == 3

@@ -289,7 +289,7 @@ def test_a_wish_that_was_refused_for_now_is_told_again(replicas: Replicas) -> No
     waiting.set_timer(bench.cell.tables.waiting, f"{copying.IN_SYNC_TIMER}/1/", None)
     leadership = copying.changeable(broker, place)
     leadership.pending = [1, 3]
-    wish = copying.wish(broker, place, leadership)
+    wish = copying.request_isr_change(broker, place, leadership)
     refused = AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH)
     in_sync.on_reply(broker, wish, refused)
     assert replicas.isr() == [1, 2, 3]

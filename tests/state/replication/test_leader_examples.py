@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from brokertwin.state.core.errors import Error
 from brokertwin.state.replication import leader
-from brokertwin.state.replication.leader import Answered, Leadership, Replica
+from brokertwin.state.replication.leader import AlterPartitionOutcome, Leadership, Replica
 
 T0 = 1_700_000_000_000
 LAG_MS = 10_000
@@ -36,7 +36,7 @@ def test_example_5_under_min_in_sync_the_high_watermark_stays() -> None:
     leadership = leading([1, 2], 2)
     fetch(leadership, 2, 10, end=10)
     assert watermark(leadership, 10, min_in_sync=2) == 10
-    leader.committed(leadership, 2, [1])
+    leader.set_isr(leadership, 2, [1])
     assert watermark(leadership, 20, min_in_sync=2) is None
     far_behind = T0 + LAG_MS + 1
     assert watermark(leadership, 20, min_in_sync=1, now=far_behind) == 20, "the seed's rule"
@@ -81,9 +81,12 @@ def test_example_11_who_has_reached_the_start_of_the_epoch_may_join() -> None:
     leadership.pending = [1, 2]
     assert leadership.maximal_isr == {1, 2}
     assert not leader.may_expand(leadership, 2, 0), "one change at a time"
-    stale = leader.answered(leadership, Error.INVALID_UPDATE_VERSION, -1, -1, [])
-    assert (stale, leadership.pending) == (Answered.PENDING, [1, 2])
-    assert leader.answered(leadership, Error.NONE, 5, 2, [1, 2]) is Answered.COMMITTED
+    stale = leader.handle_alter_partition(leadership, Error.INVALID_UPDATE_VERSION, -1, -1, [])
+    assert (stale, leadership.pending) == (AlterPartitionOutcome.PENDING, [1, 2])
+    assert (
+        leader.handle_alter_partition(leadership, Error.NONE, 5, 2, [1, 2])
+        is AlterPartitionOutcome.COMMITTED
+    )
     assert (leadership.isr, leadership.partition_epoch) == ([1, 2], 2)
     assert leadership.pending is None
 
@@ -103,7 +106,7 @@ def test_example_13_who_joins_does_not_count_for_min_in_sync() -> None:
     fetch(leadership, 3, 10, end=10)
     leadership.pending = [1, 2, 3]
     assert watermark(leadership, 10, min_in_sync=3) is None
-    leader.answered(leadership, Error.NONE, 5, 2, [1, 2, 3])
+    leader.handle_alter_partition(leadership, Error.NONE, 5, 2, [1, 2, 3])
     assert watermark(leadership, 10, min_in_sync=3) == 10
 
 
@@ -115,7 +118,7 @@ def test_example_14_a_replica_that_left_does_not_hold_the_high_watermark() -> No
     assert watermark(leadership, 10, now=late) == 4
     leadership.pending = [1, 2]
     assert watermark(leadership, 10, now=late) == 4, "it counts until the controller has agreed"
-    leader.answered(leadership, Error.NONE, 5, 2, [1, 2])
+    leader.handle_alter_partition(leadership, Error.NONE, 5, 2, [1, 2])
     assert watermark(leadership, 10, now=late) == 7
     assert watermark(leadership, 10) == 4, "caught up a moment ago, it may join again"
     assert watermark(leadership, 10, may_join=lambda _broker: False) == 7, "not if it is fenced"
@@ -136,26 +139,28 @@ def test_a_leader_that_leads_on_in_another_epoch_keeps_what_it_knows() -> None:
 
 def test_what_the_controller_refuses() -> None:
     for error, left in (
-        (Error.OPERATION_NOT_ATTEMPTED, Answered.RESET),
-        (Error.INELIGIBLE_REPLICA, Answered.RESET),
-        (Error.UNKNOWN_TOPIC_OR_PARTITION, Answered.PENDING),
-        (Error.UNKNOWN_TOPIC_ID, Answered.PENDING),
-        (Error.FENCED_LEADER_EPOCH, Answered.PENDING),
-        (Error.INVALID_UPDATE_VERSION, Answered.PENDING),
-        (Error.INVALID_REQUEST, Answered.PENDING),
-        (Error.NEW_LEADER_ELECTED, Answered.PENDING),
-        (Error.STALE_BROKER_EPOCH, Answered.RETRY),
-        (Error.NOT_CONTROLLER, Answered.RETRY),
+        (Error.OPERATION_NOT_ATTEMPTED, AlterPartitionOutcome.RESET),
+        (Error.INELIGIBLE_REPLICA, AlterPartitionOutcome.RESET),
+        (Error.UNKNOWN_TOPIC_OR_PARTITION, AlterPartitionOutcome.PENDING),
+        (Error.UNKNOWN_TOPIC_ID, AlterPartitionOutcome.PENDING),
+        (Error.FENCED_LEADER_EPOCH, AlterPartitionOutcome.PENDING),
+        (Error.INVALID_UPDATE_VERSION, AlterPartitionOutcome.PENDING),
+        (Error.INVALID_REQUEST, AlterPartitionOutcome.PENDING),
+        (Error.NEW_LEADER_ELECTED, AlterPartitionOutcome.PENDING),
+        (Error.STALE_BROKER_EPOCH, AlterPartitionOutcome.RETRY),
+        (Error.NOT_CONTROLLER, AlterPartitionOutcome.RETRY),
     ):
         leadership = leading([1], 2)
         leadership.pending = [1, 2]
-        assert leader.answered(leadership, error, -1, -1, []) is left, error
-        assert leadership.pending == (None if left is Answered.RESET else [1, 2])
+        assert leader.handle_alter_partition(leadership, error, -1, -1, []) is left, error
+        assert leadership.pending == (None if left is AlterPartitionOutcome.RESET else [1, 2])
 
 
 def test_an_old_answer_changes_nothing() -> None:
     leadership = leading([1], 2)
     leadership.pending = [1, 2]
     for leader_epoch, partition_epoch in ((4, 2), (6, 2), (5, 0)):
-        found = leader.answered(leadership, Error.NONE, leader_epoch, partition_epoch, [1, 2])
-        assert (found, leadership.isr) == (Answered.PENDING, [1])
+        found = leader.handle_alter_partition(
+            leadership, Error.NONE, leader_epoch, partition_epoch, [1, 2]
+        )
+        assert (found, leadership.isr) == (AlterPartitionOutcome.PENDING, [1])

@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.state.cluster import topics
 from brokertwin.state.core.errors import Error
-from brokertwin.state.replication.registrations import State, next_state
+from brokertwin.state.replication.registrations import BrokerControlState, next_state
 from tests.support.machine import CLUSTER, Bench
 from tests.support.replicas import FEATURES, Replicas
 
@@ -232,7 +232,7 @@ def test_fenced_brokers_get_partitions_too_where_others_are_too_few(replicas: Re
     assert grow(replicas, 3) == (Error.INVALID_REPLICATION_FACTOR, text)
 
 
-S = State
+S = BrokerControlState
 
 
 @pytest.mark.parametrize(
@@ -252,6 +252,11 @@ S = State
     ],
 )
 def test_what_becomes_of_a_broker(
-    now: State, fence: bool, shutdown: bool, caught_up: bool, leads: bool, then: State
+    now: BrokerControlState,
+    fence: bool,
+    shutdown: bool,
+    caught_up: bool,
+    leads: bool,
+    then: BrokerControlState,
 ) -> None:
     assert next_state(now, fence, shutdown, caught_up, leads) is then

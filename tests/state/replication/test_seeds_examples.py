@@ -46,16 +46,16 @@ class Steps:
         """The follower asks; the leader's answer, None where the fetch waits."""
         (asked,) = self._write(2, copying.fetches(self._brokers[2], [self._place]))
         assert isinstance(asked, ReplicaFetch)
-        return self._answer(copying.fetched(self._brokers[1], asked))
+        return self._answer(copying.handle_fetch(self._brokers[1], asked))
 
     def wake(self) -> ReplicaAnswer | None:
         """The leader answers a fetch that waits, if it has something to tell."""
-        return self._answer(copying.grown(self._brokers[1], [self._place]))
+        return self._answer(copying.log_grown(self._brokers[1], [self._place]))
 
     def take(self, answer: ReplicaAnswer | None) -> None:
         """The follower takes the answer."""
         assert answer is not None
-        self._write(2, copying.answered(self._brokers[2], answer))
+        self._write(2, copying.handle_fetch_response(self._brokers[2], answer))
 
     def _answer(self, decision: Decision) -> ReplicaAnswer | None:
         for sent in self._write(1, decision):

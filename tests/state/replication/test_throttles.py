@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.cluster.quota_rates import Rate, Sample, Windows
+from brokertwin.state.cluster.quota_rates import QuotaRate, QuotaSample, QuotaWindows
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.replication import throttles
 from brokertwin.state.replication.throttles import Side
@@ -273,10 +273,10 @@ def test_a_cluster_without_limits_counts_nothing() -> None:
     assert [key for key in tables.waiting.keys("") if "/held/" in key] == []
 
 
-def broker_of(samples: list[Sample], now: int, limit: int) -> Broker:
+def broker_of(samples: list[QuotaSample], now: int, limit: int) -> Broker:
     bench = Bench(leader_replication_throttled_rate=limit)
     tables = Tables()
-    tables.sessions.put("1/rate/leader.replication", Rate(samples))
+    tables.sessions.put("1/rate/leader.replication", QuotaRate(samples))
     return Broker(1, tables, bench.settings, now)
 
 
@@ -291,10 +291,10 @@ def broker_of(samples: list[Sample], now: int, limit: int) -> Broker:
 def test_a_timer_runs_until_the_first_time_at_which_the_rate_allows(
     gaps: list[tuple[int, int]], since: int, limit: int
 ) -> None:
-    now, rate = 0, Rate([])
+    now, rate = 0, QuotaRate([])
     for gap, size in gaps:
         now += gap
-        rate.record(now, size, Windows(11, 1000))
+        rate.record(now, size, QuotaWindows(11, 1000))
     now += since
     broker = broker_of(rate.samples, now, limit)
     if not throttles._is_exceeded(broker, Side.LEADER):
