@@ -9,8 +9,8 @@ Invariant, with Kafka's short names:
 
     log start offset <= last stable offset (LSO) <= high watermark (HW) <= log end offset (LEO)
 
-Consumers read up to the HW, or up to the LSO with read_committed. The LSO is the first offset of the
-earliest transaction that is open or whose marker is not below the HW; without one it is the HW
+Consumers read up to the HW, or up to the LSO with read_committed. The LSO is the first offset of
+the earliest transaction that is open or whose marker is not below the HW; without one it is the HW
 (`ProducerStateManager.firstUnstableOffset`).
 """
 
