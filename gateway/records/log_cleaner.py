@@ -158,8 +158,8 @@ def due(tables: Tables, brokers: list[int], given: BrokerSettings, now: int) -> 
                 if log is None or rules is None or len(log.segments) > SEALED_MAX:
                     continue
                 range_ = cleaner.cleanable(tables.logs, broker, log, rules, now)
-                if range_ is not None and cleaner.is_index_whole_from(log, range_.end):
-                    yield Due(broker, log, range_, rules, cleaner.mark_of(log))
+                if range_ is not None and cleaner.is_unsealed_from(log, range_.end):
+                    yield Due(broker, log, range_, rules, cleaner.log_mark(log))
 
 
 def waits_for_time(tables: Tables, brokers: list[int], given: BrokerSettings) -> bool:
@@ -168,7 +168,7 @@ def waits_for_time(tables: Tables, brokers: list[int], given: BrokerSettings) ->
         settings = broker_configs.settings_of(tables.metadata, broker, broker, given)
         for topic in image.all_topics(tables.metadata, broker):
             rules = retention_limits.cleaning_of(topic, settings)
-            if rules is not None and rules.goes_by_age:
+            if rules is not None and rules.depends_on_time:
                 return True
     return False
 
@@ -238,7 +238,7 @@ class OnePass:
         broker, log, *_, mark = self._due
         key = log_key(broker, log.topic_id, log.partition)
         now = self._tables.logs.get(key, Log)
-        return now is not None and cleaner.mark_of(now) == mark
+        return now is not None and cleaner.log_mark(now) == mark
 
     def _as_far_as_can_be_told(self) -> Iterator[None]:
         range_, headers = self._due.range_, list(self._headers())
@@ -268,7 +268,7 @@ class OnePass:
             CleanedTransactionMetadata([e for e in entries if e.last_offset >= first_dirty]),
         )
         for number, header in enumerate(_between(headers, first_dirty, range_.end), 1):
-            keys.see(self._seen(header).batch)
+            keys.add_batch(self._seen(header).batch)
             if number % SLICE == 0:
                 yield
         transactions = CleanedTransactionMetadata(entries)
@@ -279,7 +279,7 @@ class OnePass:
         moved = self._to_move(_between(headers, start, first_dirty))
         for number, header in enumerate(_between(headers, start, range_.end), 1):
             seen = self._seen(header)
-            outcome = this.outcome(seen.batch)
+            outcome = this.clean(seen.batch)
             if outcome.places is None:
                 left.goes()
             elif outcome.is_changed:

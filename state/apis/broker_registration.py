@@ -110,7 +110,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     is_known = known.is_registered and request.version >= 3
     is_clean = is_known and known.epoch == body.previous_broker_epoch
     decision = _registered(record)
-    decision.records += elections.everywhere(
+    decision.records += elections.broker_changes(
         controller, gone=broker if is_clean else None, ended=None if is_clean else broker
     )
     return decision

@@ -248,7 +248,7 @@ def _follow(broker: Broker, replica_id: int, reads: list[PartitionRead], fetch: 
             continue
         place, at = (topic.topic_id, item.partition), (item.fetch_offset, item.log_start_offset)
         if copying.is_follower(broker, replica_id, place):
-            copying.followed(broker, place, replica_id, *at, decision)
+            copying.note_fetch(broker, place, replica_id, *at, decision)
     return decision
 
 

@@ -198,7 +198,7 @@ class BrokerChanges(ABC):
                 continue
             for led_by, follower, place in replicas_of.pairs(self._broker(leader), broker):
                 if led_by == leader:
-                    copying.cut_off(self._broker(leader), place, [follower])
+                    copying.drop_pending_fetches(self._broker(leader), place, [follower])
 
     def _knowing(self, broker: int) -> Machine:
         """Who knows the partitions here: the controller, else the broker itself."""
@@ -213,10 +213,10 @@ class BrokerChanges(ABC):
             self._outward.register(told)
         elif told.is_new and not is_gone:
             if told.was_killed:
-                self._alter(elections.everywhere(controller, ended=broker))
+                self._alter(elections.broker_changes(controller, ended=broker))
             registrations.end_session(self._tables.waiting, broker)
             self._apply(CONTROLLER, registrations.restarted(controller, broker, told.start))
-            self._alter(elections.everywhere(controller, come=broker))
+            self._alter(elections.broker_changes(controller, started=broker))
         elif known.is_registered and known.is_fenced != is_gone:
             state = BrokerControlState.FENCED if is_gone else BrokerControlState.UNFENCED
             self._alter(registrations.change_state(controller, broker, state))

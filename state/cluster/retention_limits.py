@@ -24,7 +24,7 @@ class _ParsedRules(msgspec.Struct, frozen=True):
     """How a topic's logs are cut by brokers that were `given` these settings."""
 
     given: BrokerSettings
-    cuts: RollingRules
+    rolling: RollingRules
 
 
 def of_topic(topic: Topic, settings: BrokerSettings) -> RetentionLimits | None:
@@ -54,11 +54,11 @@ def cleaning_of(topic: Topic, settings: BrokerSettings) -> CleaningRules | None:
         _number("min.compaction.lag.ms", topic.configs, settings),
         _number("max.compaction.lag.ms", topic.configs, settings),
         ratio,
-        cuts_of(topic.configs, settings),
+        rolling_rules_of(topic.configs, settings),
     )
 
 
-def cuts_in(tables: Tables, machine: int, topic_id: Uuid) -> RollingRules:
+def rolling_rules_in(tables: Tables, machine: int, topic_id: Uuid) -> RollingRules:
     """How a broker cuts a topic's logs now; kept until a setting changes."""
     given = tables.given
     derived = tables.metadata.derived
@@ -69,17 +69,17 @@ def cuts_in(tables: Tables, machine: int, topic_id: Uuid) -> RollingRules:
     if found is None or found.given is not given:
         topic = image.topic_by_id(tables.metadata, machine, topic_id)
         settings = broker_configs.settings_of(tables.metadata, machine, machine, given)
-        found = _ParsedRules(given, cuts_of(topic.configs if topic else {}, settings))
+        found = _ParsedRules(given, rolling_rules_of(topic.configs if topic else {}, settings))
         kept[machine, topic_id] = found
-    return found.cuts
+    return found.rolling
 
 
-def forget_cuts(table: Table) -> None:
+def forget_rolling_rules(table: Table) -> None:
     """Settings, or topics, have changed. `table` is `metadata`."""
     table.derived.pop(_DERIVED, None)
 
 
-def cuts_of(configs: Mapping[str, str], settings: BrokerSettings) -> RollingRules:
+def rolling_rules_of(configs: Mapping[str, str], settings: BrokerSettings) -> RollingRules:
     """How a log is cut; a compacted one also when its first record has to be cleaned."""
     given = value_of("internal.segment.bytes", configs, settings)
     segment_bytes = given if isinstance(given, int) else _number("segment.bytes", configs, settings)

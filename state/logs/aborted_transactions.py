@@ -1,9 +1,9 @@
-"""The index of a partition's aborted transactions, which read_committed consumers are told of.
+"""The index of a partition's aborted transactions, for read_committed consumers.
 
 Source: KIP-98; `TransactionIndex`, `AbortedTxn`, `UnifiedLog.collectAbortedTransactions` in Kafka.
-An entry is made with each marker that aborts. Entries lie in the order of their markers in a
-`ChunkedList` in the table `logs`, `<broker>/aborted/<topic id>/<partition>/<number>`. An entry goes
-when the records that it is about go.
+Each abort marker adds an entry. Entries are in the order of their markers, in a `ChunkedList` in
+the table `logs`, `<broker>/aborted/<topic id>/<partition>/<number>`. An entry is deleted with the
+records of its transaction.
 """
 
 from collections.abc import Iterable
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class AbortedTxn(msgspec.Struct, array_like=True):
-    """An aborted transaction: whose it was, its first record, and its marker.
+    """An aborted transaction: its first record and its marker.
 
-    `last_stable_offset` is what the partition's last stable offset was with the marker.
+    `last_stable_offset` is the partition's LSO once the marker was written.
     """
 
     producer_id: int
@@ -32,27 +32,27 @@ class AbortedTxn(msgspec.Struct, array_like=True):
 
 
 class TransactionOffsets(msgspec.Struct, array_like=True):
-    """Records of one producer in a row, both offsets inclusive, that are part of a transaction."""
+    """Consecutive transactional records of one producer; both offsets are inclusive."""
 
     producer_id: int
     first_offset: int
     last_offset: int
 
     def is_of(self, aborted: AbortedTxn) -> bool:
-        """Whether these records are of that transaction."""
+        """True if these records belong to that transaction."""
         is_within = aborted.first_offset <= self.first_offset <= aborted.last_offset
         return self.producer_id == aborted.producer_id and is_within
 
 
 def offsets_in(batches: "Iterable[StoredBatch]") -> list[TransactionOffsets]:
-    """The records of transactions in these batches, but for markers."""
+    """Transactional records in these batches, without markers."""
     found: list[TransactionOffsets] = []
     for batch in batches:
         if not batch.is_transactional or batch.is_control:
             continue
         last = found[-1] if found else None
-        follows = last is not None and last.last_offset + 1 == batch.base_offset
-        if last is not None and follows and last.producer_id == batch.producer_id:
+        is_next = last is not None and last.last_offset + 1 == batch.base_offset
+        if last is not None and is_next and last.producer_id == batch.producer_id:
             last.last_offset = batch.last_offset
         else:
             found.append(
@@ -62,7 +62,7 @@ def offsets_in(batches: "Iterable[StoredBatch]") -> list[TransactionOffsets]:
 
 
 class AbortedChunk(msgspec.Struct, array_like=True):
-    """A chunk of the index."""
+    """Some consecutive entries of the index."""
 
     entries: list[AbortedTxn]
 
@@ -75,7 +75,7 @@ class AbortedIndex:
         broker: the broker.
         topic_id: the topic's id.
         partition: the partition.
-        span: what the partition's log keeps of it; `add` and the others change it.
+        span: the bounds that the log stores; updated here.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class AbortedIndex:
         self._entries = ChunkedList[AbortedTxn](table, prefix, span, AbortedChunk)
 
     def add(self, entry: AbortedTxn) -> None:
-        """Adds the transaction whose marker was written last."""
+        """Add the transaction whose marker was appended last."""
         self._entries.append(entry)
 
     def between(self, offset: int, end_offset: int) -> list[AbortedTxn]:
-        """The transactions with records from `offset` up to `end_offset` (exclusive).
+        """Transactions with records from `offset` up to `end_offset` (exclusive).
 
-        As in Kafka the search ends behind the first entry whose last stable offset lies at or
-        above `end_offset`: what was aborted later began later.
+        As in Kafka, the search ends after the first entry with a last stable offset at or above
+        `end_offset`: transactions aborted later started later.
         """
         found = []
         for entry in self._entries.from_number(self._ended_from(offset)):
@@ -103,17 +103,17 @@ class AbortedIndex:
         return found
 
     def drop_below(self, offset: int) -> None:
-        """Forgets the transactions that ended below `offset`."""
+        """Drop the transactions that ended below `offset`."""
         self._entries.drop_below(self._ended_from(offset))
 
     def drop_from(self, offset: int) -> None:
-        """Forgets the transactions whose markers lie at `offset` or above it."""
+        """Drop the transactions whose markers are at or above `offset`."""
         self._entries.drop_from(self._ended_from(offset))
 
     def drop_all(self) -> None:
-        """Forgets everything."""
+        """Drop all entries."""
         self._entries.drop_all()
 
     def _ended_from(self, offset: int) -> int:
-        """The number of the first transaction whose marker lies at `offset` or above it."""
+        """Number of the first transaction whose marker is at or above `offset`."""
         return self._entries.first_where(lambda entry: entry.last_offset >= offset)

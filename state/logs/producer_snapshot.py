@@ -1,19 +1,19 @@
-"""Producer snapshots: what a partition remembers of its producers, as Kafka keeps it beside a log.
+"""Producer snapshots: Kafka's file format for a partition's producers.
 
-Source: `ProducerStateManager`, `ProducerSnapshot.json` in Kafka. The file is
-`<offset, 20 digits>.snapshot`; the records below that offset are in it, later ones are read from
-the log again. All numbers are big-endian:
+Source: `ProducerStateManager`, `ProducerSnapshot.json` in Kafka. The file
+`<offset, 20 digits>.snapshot` covers the records below that offset; later ones are read from the
+log. Numbers are big-endian:
 
-    int16 version, 1        uint32 CRC-32C of all that follows        int32 number of entries
+    int16 version, 1        uint32 CRC-32C of the rest        int32 number of entries
     an entry: int64 producer id, int16 epoch, int32 last sequence, int64 last offset,
     int32 offset delta, int64 timestamp, int32 coordinator epoch, int64 first offset of the
     open transaction
 
-Of a producer's batches only the last one is in a snapshot: after a restart a repeat of an older one
-is out of order (45) and no duplicate. A last offset below 0 stands for no batch at all.
+A snapshot has only the last batch of a producer. After a restart a repeat of an older batch gives
+45 OUT_OF_ORDER_SEQUENCE_NUMBER, not a duplicate. A last offset below 0 means no batch.
 
-A cell needs none of this: its producers lie in the checkpoint with all their batches. The file is
-for those who look into a broker's directory, and to start from one.
+Cells do not use this: a checkpoint has all remembered batches. It reads and writes the files of a
+broker's log directory.
 """
 
 import re
@@ -40,7 +40,7 @@ _NAME = re.compile(r"([0-9]{20})\.snapshot")
 
 
 class ProducerEntry(NamedTuple):
-    """One producer in a snapshot. `timestamp` is in ms since 1970; offsets are -1 for none."""
+    """A producer in a snapshot; `timestamp` is in ms since 1970, offsets are -1 for none."""
 
     producer_id: int
     producer_epoch: int
@@ -52,7 +52,7 @@ class ProducerEntry(NamedTuple):
     current_txn_first_offset: int = NO_OFFSET
 
     def producer(self) -> Producer:
-        """The producer as a partition remembers it after a restart."""
+        """The producer's state after a restart."""
         batches = []
         if self.last_offset >= 0:
             batches.append(
@@ -70,24 +70,24 @@ class ProducerEntry(NamedTuple):
 
 
 class CorruptSnapshot(NamedTuple):
-    """Why a file is no snapshot. Kafka deletes it and goes on with the next older one."""
+    """Why a file is not a snapshot. Kafka deletes it and reads the next older one."""
 
     reason: str
 
 
 def file_name(offset: int) -> str:
-    """The name of the snapshot that is taken at `offset`."""
+    """Name of the snapshot at `offset`."""
     return f"{offset:020d}.snapshot"
 
 
 def offset_of(name: str) -> int | None:
-    """The offset in a snapshot's name; None where the name is not one."""
+    """Offset in a snapshot's name; None if the name is not one."""
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def entry_of(producer_id: int, producer: Producer) -> ProducerEntry:
-    """What a snapshot keeps of a producer."""
+    """A producer's entry in a snapshot."""
     last = producer.batches[-1] if producer.batches else None
     return ProducerEntry(
         producer_id,
@@ -102,14 +102,14 @@ def entry_of(producer_id: int, producer: Producer) -> ProducerEntry:
 
 
 def encode(producers: Iterable[tuple[int, Producer]]) -> bytes:
-    """The snapshot of a partition's producers, each with its id, in the order given."""
+    """Bytes of a snapshot of these producers, in the given order."""
     entries = [_ENTRY.pack(*entry_of(*producer)) for producer in producers]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
     return _PREFIX.pack(VERSION, crc32c(body)) + body
 
 
 def decode(snapshot: bytes) -> list[ProducerEntry] | CorruptSnapshot:
-    """The entries of a snapshot, or what is wrong with it."""
+    """Entries of a snapshot, or why it is corrupt."""
     if len(snapshot) < _PREFIX.size:
         return CorruptSnapshot(f"{len(snapshot)} bytes; at least {_PREFIX.size} are needed")
     version, crc = _PREFIX.unpack_from(snapshot)
@@ -127,7 +127,7 @@ def decode(snapshot: bytes) -> list[ProducerEntry] | CorruptSnapshot:
 
 
 class LoadedSnapshot(NamedTuple):
-    """Where reading the log goes on, with which producers, and the snapshots to delete."""
+    """The offset to read the log from, the producers, and the corrupt snapshots to delete."""
 
     offset: int
     producers: dict[int, Producer]
@@ -137,9 +137,9 @@ class LoadedSnapshot(NamedTuple):
 def load(
     snapshots: Mapping[int, bytes], log_start_offset: int, now: int, expiration_ms: int
 ) -> LoadedSnapshot:
-    """The newest readable snapshot of those by offset, without the producers that have expired.
+    """Load the newest readable snapshot, without expired producers.
 
-    Without one everything is read from the log start offset on.
+    Without a snapshot, the log is read from the log start offset.
     """
     corrupt = []
     for offset in sorted(snapshots, reverse=True):
@@ -158,7 +158,7 @@ def load(
 
 
 def kept(offsets: Iterable[int], log_start_offset: int, log_end_offset: int) -> list[int]:
-    """The snapshots, by offset, that outlive a truncation of the log to these bounds, sorted."""
+    """Sorted offsets of the snapshots that survive a truncation of the log to these bounds."""
     return sorted(o for o in offsets if log_start_offset < o <= log_end_offset)
 
 
@@ -170,10 +170,10 @@ def truncate(
     now: int,
     expiration_ms: int,
 ) -> LoadedSnapshot | None:
-    """What a log cut to these bounds starts again from (`truncateAndReload`).
+    """Reload producers after a truncation to these bounds (`truncateAndReload`).
 
-    `map_end_offset` is the end of what the producers in memory have seen; None where that is the
-    log's end still: they stay, and only the snapshots outside the bounds go.
+    `map_end_offset` is the end of the batches known to the producers in memory. If it is the log
+    end, they stay and the result is None.
     """
     if log_end_offset == map_end_offset:
         return None

@@ -48,14 +48,14 @@ def acl(name: str = "orders", **other: Any) -> dict[str, Any]:
 
 
 def create(bench: Bench, *acls: dict[str, Any], principal: str = "User:admin") -> list[int]:
-    answer = bench.request("CREATE_ACLS", 3, {"creations": list(acls)}, principal=principal)
-    return [result["errorCode"] for result in answer["results"]]
+    response = bench.request("CREATE_ACLS", 3, {"creations": list(acls)}, principal=principal)
+    return [result["errorCode"] for result in response["results"]]
 
 
 def described(bench: Bench, **filters: Any) -> list[str]:
     """The names of the patterns that a filter picks."""
-    answer = bench.request("DESCRIBE_ACLS", 3, {**EVERYTHING, **filters}, principal="User:admin")
-    return [resource["resourceName"] for resource in answer["resources"]]
+    response = bench.request("DESCRIBE_ACLS", 3, {**EVERYTHING, **filters}, principal="User:admin")
+    return [resource["resourceName"] for resource in response["resources"]]
 
 
 def test_a_whole_session_agrees_with_the_recorded_broker() -> None:
@@ -70,10 +70,10 @@ def test_every_broker_applies_an_acl_to_its_own_image() -> None:
     bench = secured(brokers=(1, 2))
     assert create(bench, acl(), acl()) == [Error.NONE, Error.NONE]
     for broker in (1, 2):
-        answer = bench.request(
+        response = bench.request(
             "DESCRIBE_ACLS", 3, EVERYTHING, principal="User:admin", broker=broker
         )
-        assert [len(resource["acls"]) for resource in answer["resources"]] == [1]
+        assert [len(resource["acls"]) for resource in response["resources"]] == [1]
     kinds = [entry["record"]["type"] for entry in bench.records()]
     assert kinds == ["AccessControlEntryAdded"] * 3
     assert len({entry["record"]["id"] for entry in bench.records()}) == 1
@@ -85,8 +85,8 @@ def test_acls_survive_the_end_of_a_micro_batch() -> None:
     bench.reload()
     assert described(bench) == ["a", "b"]
     deleted = {"filters": [{**EVERYTHING, "resourceNameFilter": "a"}]}
-    answer = bench.request("DELETE_ACLS", 3, deleted, principal="User:admin")
-    assert len(answer["filterResults"][0]["matchingAcls"]) == 2
+    response = bench.request("DELETE_ACLS", 3, deleted, principal="User:admin")
+    assert len(response["filterResults"][0]["matchingAcls"]) == 2
     bench.reload()
     assert described(bench) == ["b"]
 
@@ -95,8 +95,8 @@ def test_a_refused_client_changes_nothing() -> None:
     bench = secured()
     create(bench, acl())
     assert create(bench, acl("other"), principal="User:eve") == [Error.CLUSTER_AUTHORIZATION_FAILED]
-    answer = bench.request("DELETE_ACLS", 3, {"filters": [EVERYTHING]}, principal="User:eve")
-    assert answer["filterResults"][0]["errorCode"] == Error.CLUSTER_AUTHORIZATION_FAILED
+    response = bench.request("DELETE_ACLS", 3, {"filters": [EVERYTHING]}, principal="User:eve")
+    assert response["filterResults"][0]["errorCode"] == Error.CLUSTER_AUTHORIZATION_FAILED
     assert described(bench) == ["orders"]
 
 

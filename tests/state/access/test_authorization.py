@@ -51,23 +51,23 @@ def grant(
         "permissionType": 3,
         **other,
     }
-    answer = bench.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
-    assert answer["results"][0]["errorCode"] == Error.NONE, answer
+    response = bench.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
+    assert response["results"][0]["errorCode"] == Error.NONE, response
 
 
-def partition_of(answer: dict[str, Any]) -> int:
+def partition_of(response: dict[str, Any]) -> int:
     """The error of the first partition of an answer."""
-    topic = (answer.get("topics") or answer["responses"])[0]
+    topic = (response.get("topics") or response["responses"])[0]
     partition = (topic.get("partitions") or topic["partitionResponses"])[0]
     return int(partition["errorCode"])
 
 
-def first(answer: dict[str, Any]) -> int:
+def first(response: dict[str, Any]) -> int:
     """The error of the first topic, result or coordinator of an answer."""
     for kind in ("topics", "responses", "results", "coordinators", "groups"):
-        if answer.get(kind):
-            return int(answer[kind][0]["errorCode"])
-    return int(answer["errorCode"])
+        if response.get(kind):
+            return int(response[kind][0]["errorCode"])
+    return int(response["errorCode"])
 
 
 def on_partition(**fields: Any) -> dict[str, Any]:
@@ -174,8 +174,8 @@ def test_an_acl_of_one_host_is_for_clients_of_that_host() -> None:
     bench = secured()
     grant(bench, READ, host="10.0.0.1")
     for host, error in (("10.0.0.1", 0), ("10.0.0.2", 29), ("", 29)):
-        answer = bench.request("FETCH", 12, FETCH, principal=ALICE, host=host)
-        assert partition_of(answer) == error
+        response = bench.request("FETCH", 12, FETCH, principal=ALICE, host=host)
+        assert partition_of(response) == error
 
 
 def test_what_a_broker_asks_the_controller_for_needs_no_acl() -> None:
@@ -213,6 +213,6 @@ def test_without_an_authorizer_nothing_is_asked() -> None:
     bench.topic("t")
     assert partition_of(bench.request("PRODUCE", 9, PRODUCE, principal=ALICE)) == 0
     asked = {"topics": [{"name": "t"}], "includeTopicAuthorizedOperations": True}
-    answer = bench.request("METADATA", 9, {**asked, "includeClusterAuthorizedOperations": True})
-    assert answer["topics"][0]["topicAuthorizedOperations"] == 3576
-    assert answer["clusterAuthorizedOperations"] == 8096
+    response = bench.request("METADATA", 9, {**asked, "includeClusterAuthorizedOperations": True})
+    assert response["topics"][0]["topicAuthorizedOperations"] == 3576
+    assert response["clusterAuthorizedOperations"] == 8096

@@ -29,24 +29,24 @@ def create(bench: Bench, name: str, who: str = ALICE, **asked: Any) -> dict[str,
 
 def renew(bench: Bench, name: str, who: str = ALICE, period_ms: int = -1, **more: Any) -> Any:
     body = {"renewPeriodMs": period_ms, "edge": edge(name, **more)}
-    answer = bench.request("RENEW_DELEGATION_TOKEN", 2, body, principal=who)
-    return answer["errorCode"], answer["expiryTimestampMs"]
+    response = bench.request("RENEW_DELEGATION_TOKEN", 2, body, principal=who)
+    return response["errorCode"], response["expiryTimestampMs"]
 
 
 def expire(bench: Bench, name: str, who: str = ALICE, period_ms: int = -1, **more: Any) -> Any:
     body = {"expiryTimePeriodMs": period_ms, "edge": edge(name, **more)}
-    answer = bench.request("EXPIRE_DELEGATION_TOKEN", 2, body, principal=who)
-    return answer["errorCode"], answer["expiryTimestampMs"]
+    response = bench.request("EXPIRE_DELEGATION_TOKEN", 2, body, principal=who)
+    return response["errorCode"], response["expiryTimestampMs"]
 
 
 def seen(bench: Bench, who: str = ALICE, owners: Any = None, broker: int = 1, **more: Any) -> Any:
     """The error, and the tokens by their ids."""
     named = owners and [{"principalType": "User", "principalName": each} for each in owners]
     body = {"owners": owners if not owners else named, "edge": edge(**more)}
-    answer = bench.request(
+    response = bench.request(
         "DESCRIBE_DELEGATION_TOKEN", 3, body, principal=who, broker=broker, host="h"
     )
-    return answer["errorCode"] or [each["tokenId"] for each in answer["tokens"]]
+    return response["errorCode"] or [each["tokenId"] for each in response["tokens"]]
 
 
 def renewers(*names: str) -> list[dict[str, str]]:
@@ -55,11 +55,11 @@ def renewers(*names: str) -> list[dict[str, str]]:
 
 def test_a_token_has_the_times_of_the_settings_and_of_the_request() -> None:
     bench = Bench()
-    answer = create(bench, "a")
+    response = create(bench, "a")
     times = ("issueTimestampMs", "expiryTimestampMs", "maxTimestampMs")
-    assert [answer[each] - START for each in times] == [0, DAY_MS, WEEK_MS]
-    answer = create(bench, "b", maxLifetimeMs=HOUR_MS)
-    assert [answer[each] - START for each in times] == [0, HOUR_MS, HOUR_MS]
+    assert [response[each] - START for each in times] == [0, DAY_MS, WEEK_MS]
+    response = create(bench, "b", maxLifetimeMs=HOUR_MS)
+    assert [response[each] - START for each in times] == [0, HOUR_MS, HOUR_MS]
     assert create(bench, "c", maxLifetimeMs=2**62)["maxTimestampMs"] - START == WEEK_MS
     assert renew(bench, "a", period_ms=HOUR_MS) == (0, START + HOUR_MS)
     assert renew(bench, "a", period_ms=WEEK_MS) == (0, START + DAY_MS)
@@ -121,8 +121,8 @@ def test_a_token_for_somebody_else_needs_a_right() -> None:
     for_bob = {"ownerPrincipalType": "User", "ownerPrincipalName": "bob"}
     refused = create(bench, "a", **for_bob)
     assert (refused["errorCode"], refused["principalName"]) == (65, "bob")
-    answer = create(bench, "a", ADMIN, **for_bob)
-    assert (answer["principalName"], answer["tokenRequesterPrincipalName"]) == ("bob", "admin")
+    response = create(bench, "a", ADMIN, **for_bob)
+    assert (response["principalName"], response["tokenRequesterPrincipalName"]) == ("bob", "admin")
     assert seen(bench, BOB) == ["a"]
     assert renew(bench, "a", ADMIN)[0] == 63
     assert renew(bench, "a", BOB)[0] == 0

@@ -20,8 +20,8 @@ OK, THROTTLED, INVALID, UNKNOWN_ID, NO_CODEC, TOO_LARGE, UNREADABLE = 0, 89, 42,
 
 
 def subscribe(bench: Bench, name: str = "told", *changes: Change) -> None:
-    answer = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, [(METRICS, name, list(changes))])
-    assert answer["responses"][0]["errorCode"] == 0, answer
+    response = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, [(METRICS, name, list(changes))])
+    assert response["responses"][0]["errorCode"] == 0, response
 
 
 def get(bench: Bench, instance_id: str = FIRST, **event: Any) -> dict[str, Any]:

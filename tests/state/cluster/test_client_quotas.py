@@ -34,8 +34,8 @@ def part(kind: str, name: str | None) -> dict[str, Any]:
 def alter(bench: Bench, entity: list[dict[str, Any]], *ops: dict[str, Any]) -> int:
     """The error of an alteration."""
     entry = {"entity": entity, "ops": [{"value": 0.0, "remove": False, **op} for op in ops]}
-    answer = bench.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry], "validateOnly": False})
-    return int(answer["entries"][0]["errorCode"])
+    response = bench.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry], "validateOnly": False})
+    return int(response["entries"][0]["errorCode"])
 
 
 def described(bench: Bench, *components: dict[str, Any], strict: bool = False) -> Any:
@@ -177,14 +177,14 @@ class Reader:
         wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000}
         body = {"sessionId": session, "sessionEpoch": epoch}
         body |= {"topics": [{"topic": TOPIC, "partitions": [wanted]}]}
-        answer: dict[str, Any] = self.bench.request("FETCH", 12, body)
-        return answer
+        response: dict[str, Any] = self.bench.request("FETCH", 12, body)
+        return response
 
 
-def sizes(answer: dict[str, Any]) -> list[int]:
+def sizes(response: dict[str, Any]) -> list[int]:
     return [
         partition["recordsSizeInBytes"]
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitions"]
     ]
 
@@ -288,9 +288,9 @@ def writer_alone() -> Writer:
 
 def test_who_writes_too_fast_has_written_and_is_not_heard_for_a_while() -> None:
     writer = writer_alone()
-    answers = [writer.write() for _ in range(3)]
-    assert [each["throttleTimeMs"] for each in answers] == [0, 10_000, 20_000]
-    offsets = [each["responses"][0]["partitionResponses"][0]["baseOffset"] for each in answers]
+    responses = [writer.write() for _ in range(3)]
+    assert [each["throttleTimeMs"] for each in responses] == [0, 10_000, 20_000]
+    offsets = [each["responses"][0]["partitionResponses"][0]["baseOffset"] for each in responses]
     assert offsets == [0, 1, 2], "everything counts, and all of it is written"
     writer.bench.now += WINDOWS_MS
     assert writer.write()["throttleTimeMs"] == 0

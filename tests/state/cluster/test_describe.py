@@ -30,18 +30,18 @@ def bench() -> Bench:
     ],
 )
 def test_where_a_leader_epoch_ends(
-    bench: Bench, epoch: int, current: int, partition: int, answer: tuple[int, int, int]
+    bench: Bench, epoch: int, current: int, partition: int, response: tuple[int, int, int]
 ) -> None:
     wanted = {"partition": partition, "currentLeaderEpoch": current, "leaderEpoch": epoch}
     body = {"replicaId": -1, "topics": [{"topic": "a", "partitions": [wanted]}]}
     got = bench.request("OFFSET_FOR_LEADER_EPOCH", 4, body)["topics"][0]["partitions"][0]
-    assert (got["errorCode"], got["leaderEpoch"], got["endOffset"]) == answer
+    assert (got["errorCode"], got["leaderEpoch"], got["endOffset"]) == response
 
 
 def test_what_a_partition_remembers_of_its_producers(bench: Bench) -> None:
     body = {"topics": [{"name": "a", "partitionIndexes": [0, 1, 9]}]}
-    answer = bench.request("DESCRIBE_PRODUCERS", 0, body)["topics"][0]["partitions"]
-    assert answer[0]["activeProducers"] == [
+    response = bench.request("DESCRIBE_PRODUCERS", 0, body)["topics"][0]["partitions"]
+    assert response[0]["activeProducers"] == [
         {
             "producerId": 5,
             "producerEpoch": 0,
@@ -51,8 +51,8 @@ def test_what_a_partition_remembers_of_its_producers(bench: Bench) -> None:
             "currentTxnStartOffset": -1,
         }
     ]
-    assert [partition["errorCode"] for partition in answer] == [0, 0, 3]
-    assert answer[1]["activeProducers"] == []
+    assert [partition["errorCode"] for partition in response] == [0, 0, 3]
+    assert response[1]["activeProducers"] == []
 
 
 def test_every_replica_tells_of_its_producers_and_no_other_broker_does() -> None:
@@ -61,17 +61,17 @@ def test_every_replica_tells_of_its_producers_and_no_other_broker_does() -> None
     body = {"topics": [{"name": TOPIC, "partitionIndexes": [0]}]}
     found = {}
     for broker in (1, 2, 3):
-        answer = bench.request("DESCRIBE_PRODUCERS", 0, body, broker=broker)
-        (partition,) = answer["topics"][0]["partitions"]
+        response = bench.request("DESCRIBE_PRODUCERS", 0, body, broker=broker)
+        (partition,) = response["topics"][0]["partitions"]
         ids = [each["producerId"] for each in partition["activeProducers"]]
         found[broker] = (partition["errorCode"], ids)
     assert found == {1: (0, [5]), 2: (0, [5]), 3: (Error.NOT_LEADER_OR_FOLLOWER, [])}
 
 
 def test_the_cluster(bench: Bench) -> None:
-    answer = bench.request("DESCRIBE_CLUSTER", 1, {"endpointType": 1})
-    assert [broker["brokerId"] for broker in answer["brokers"]] == [1]
-    assert (answer["controllerId"], answer["clusterAuthorizedOperations"]) == (1, -(2**31))
+    response = bench.request("DESCRIBE_CLUSTER", 1, {"endpointType": 1})
+    assert [broker["brokerId"] for broker in response["brokers"]] == [1]
+    assert (response["controllerId"], response["clusterAuthorizedOperations"]) == (1, -(2**31))
     wrong = bench.request("DESCRIBE_CLUSTER", 1, {"endpointType": 7})
     assert wrong["errorCode"] == Error.UNSUPPORTED_ENDPOINT_TYPE
     assert (wrong["brokers"], wrong["clusterId"], wrong["controllerId"]) == ([], "", -1)
@@ -83,11 +83,11 @@ def test_topics_come_page_by_page(bench: Bench) -> None:
     cursor: Any = None
     while True:
         body = {"topics": [], "responsePartitionLimit": 3, "cursor": cursor}
-        answer = bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
+        response = bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
         pages.append(
-            [(t["name"], p["partitionIndex"]) for t in answer["topics"] for p in t["partitions"]]
+            [(t["name"], p["partitionIndex"]) for t in response["topics"] for p in t["partitions"]]
         )
-        cursor = answer["nextCursor"]
+        cursor = response["nextCursor"]
         if cursor is None:
             break
     assert pages == [[("a", 0), ("a", 1), ("b", 0)], [("b", 1)]]
@@ -95,8 +95,8 @@ def test_topics_come_page_by_page(bench: Bench) -> None:
 
 def test_a_missing_topic_is_an_error_of_its_own(bench: Bench) -> None:
     body = {"topics": [{"name": "a"}, {"name": "none"}, {"name": "bad name!"}]}
-    answer = bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
-    assert {topic["name"]: topic["errorCode"] for topic in answer["topics"]} == {
+    response = bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
+    assert {topic["name"]: topic["errorCode"] for topic in response["topics"]} == {
         "a": 0,
         "none": Error.UNKNOWN_TOPIC_OR_PARTITION,
         "bad name!": Error.INVALID_TOPIC_EXCEPTION,

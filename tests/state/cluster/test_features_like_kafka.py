@@ -107,8 +107,8 @@ def test_feature_levels_are_updated_and_refused_as_by_kafka(real: Connection) ->
 
 
 def real_levels(real: Connection) -> dict[str, int]:
-    answer = real.call("ApiVersions", 4, {"clientSoftwareName": "x"} | VERSION)
-    return {each["name"]: each["maxVersionLevel"] for each in answer["finalizedFeatures"]}
+    response = real.call("ApiVersions", 4, {"clientSoftwareName": "x"} | VERSION)
+    return {each["name"]: each["maxVersionLevel"] for each in response["finalizedFeatures"]}
 
 
 def without_varying(found: Any) -> Any:

@@ -44,8 +44,8 @@ def move(bench: Bench, topic: str, partition: int, leader: int) -> None:
 
 def leader_of(bench: Bench, topic: str, partition: int = 0) -> tuple[int, int]:
     """The leader that Metadata names, and its epoch."""
-    answer = bench.request("METADATA", 12, {"topics": [{"name": topic}]})
-    found = answer["topics"][0]["partitions"][partition]
+    response = bench.request("METADATA", 12, {"topics": [{"name": topic}]})
+    found = response["topics"][0]["partitions"][partition]
     return found["leaderId"], found["leaderEpoch"]
 
 
@@ -69,8 +69,8 @@ def fetch_body(offset: int, epoch: int = -1, wait_ms: int = 0) -> dict[str, Any]
 
 
 def fetch(bench: Bench, broker: int, offset: int, epoch: int = -1) -> Any:
-    answer = bench.request("FETCH", 12, fetch_body(offset, epoch), broker=broker)
-    return answer["responses"][0]["partitions"][0]
+    response = bench.request("FETCH", 12, fetch_body(offset, epoch), broker=broker)
+    return response["responses"][0]["partitions"][0]
 
 
 def test_the_log_and_its_producers_go_over_in_a_new_leader_epoch(bench: Bench) -> None:
@@ -97,9 +97,9 @@ def test_the_old_leader_names_the_new_one_to_readers(bench: Bench) -> None:
     move(bench, "orders", 0, new)
     body = fetch_body(0)
     body["topics"][0]["topicId"] = topic_id
-    answer = bench.request("FETCH", 16, body, broker=old)["responses"][0]["partitions"][0]
-    assert answer["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
-    assert answer["currentLeader"] == {"leaderId": new, "leaderEpoch": 1}
+    response = bench.request("FETCH", 16, body, broker=old)["responses"][0]["partitions"][0]
+    assert response["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
+    assert response["currentLeader"] == {"leaderId": new, "leaderEpoch": 1}
     earlier = fetch(bench, old, 0)
     assert earlier["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
     assert "currentLeader" not in earlier
@@ -118,8 +118,8 @@ def test_a_reader_in_an_earlier_leader_epoch_is_told_the_leader_and_one_in_a_lat
     for epoch in (0, 1, 2):
         body = fetch_body(0, epoch)
         body["topics"][0]["topicId"] = topic_id
-        answer = bench.request("FETCH", 16, body, broker=new)["responses"][0]["partitions"][0]
-        told[answer["errorCode"]] = answer.get("currentLeader")
+        response = bench.request("FETCH", 16, body, broker=new)["responses"][0]["partitions"][0]
+        told[response["errorCode"]] = response.get("currentLeader")
     leader = {"leaderId": new, "leaderEpoch": 1}
     assert told == {
         Error.FENCED_LEADER_EPOCH: leader,
@@ -150,8 +150,8 @@ def test_where_earlier_leader_epochs_end(bench: Bench) -> None:
     (broker, _) = leader_of(bench, "orders")
     for epoch, wanted in ends.items():
         body = {"topics": [{"topic": "orders", "partitions": [{"leaderEpoch": epoch}]}]}
-        answer = bench.request("OFFSET_FOR_LEADER_EPOCH", 4, body, broker=broker)
-        found = answer["topics"][0]["partitions"][0]
+        response = bench.request("OFFSET_FOR_LEADER_EPOCH", 4, body, broker=broker)
+        found = response["topics"][0]["partitions"][0]
         assert (found["leaderEpoch"], found["endOffset"]) == wanted, epoch
 
 
@@ -163,8 +163,8 @@ def test_a_reader_of_an_epoch_that_ended_earlier_has_diverged(bench: Bench) -> N
     produce(bench, others(old)[0], 1)
     body = fetch_body(2)
     body["topics"][0]["partitions"][0]["lastFetchedEpoch"] = 0
-    answer = bench.request("FETCH", 12, body, broker=others(old)[0])
-    diverging = answer["responses"][0]["partitions"][0]["divergingEpoch"]
+    response = bench.request("FETCH", 12, body, broker=others(old)[0])
+    diverging = response["responses"][0]["partitions"][0]["divergingEpoch"]
     assert diverging == {"epoch": 0, "endOffset": 1}
 
 
@@ -172,15 +172,15 @@ def commit(bench: Bench, broker: int, group: str, offset: int) -> int:
     committed = [{"partitionIndex": 0, "committedOffset": offset}]
     topics = [{"name": "orders", "partitions": committed}]
     body = {"groupId": group, "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}
-    answer = bench.request("OFFSET_COMMIT", 8, body, broker=broker)
-    return int(answer["topics"][0]["partitions"][0]["errorCode"])
+    response = bench.request("OFFSET_COMMIT", 8, body, broker=broker)
+    return int(response["topics"][0]["partitions"][0]["errorCode"])
 
 
 def committed(bench: Bench, broker: int, group: str) -> tuple[int, list[int]]:
     body = {"groups": [{"groupId": group, "topics": None}]}
-    (answer,) = bench.request("OFFSET_FETCH", 8, body, broker=broker)["groups"]
-    offsets = [p["committedOffset"] for t in answer["topics"] for p in t["partitions"]]
-    return answer["errorCode"], offsets
+    (response,) = bench.request("OFFSET_FETCH", 8, body, broker=broker)["groups"]
+    offsets = [p["committedOffset"] for t in response["topics"] for p in t["partitions"]]
+    return response["errorCode"], offsets
 
 
 def test_a_groups_coordinator_moves_with_what_it_has_committed(bench: Bench) -> None:
@@ -281,8 +281,8 @@ def test_a_dropped_session_answers_who_waits_and_is_not_found_any_more(bench: Be
     assert waiting not in bench.answers
     intervene(bench, "drop-sessions", broker=leader, sessions=[session])
     assert bench.answers[waiting]["response"]["errorCode"] == 0
-    answer = bench.request("FETCH", 12, {**following, "sessionEpoch": 2}, broker=leader)
-    assert answer["errorCode"] == Error.FETCH_SESSION_ID_NOT_FOUND
+    response = bench.request("FETCH", 12, {**following, "sessionEpoch": 2}, broker=leader)
+    assert response["errorCode"] == Error.FETCH_SESSION_ID_NOT_FOUND
 
 
 SETTINGS = CellSettings(

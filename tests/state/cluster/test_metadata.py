@@ -18,8 +18,8 @@ def metadata(bench: Bench, names: list[str] | None, version: int = 12, **body: A
     return bench.request("METADATA", version, {"topics": topics, **body})
 
 
-def errors(answer: Any) -> dict[str, int]:
-    return {topic["name"]: topic["errorCode"] for topic in answer["topics"]}
+def errors(response: Any) -> dict[str, int]:
+    return {topic["name"]: topic["errorCode"] for topic in response["topics"]}
 
 
 def test_a_whole_session_agrees_with_the_recorded_broker() -> None:
@@ -30,12 +30,12 @@ def test_a_whole_session_agrees_with_the_recorded_broker() -> None:
 
 
 def test_brokers_are_named_with_placeholders_that_the_edge_replaces() -> None:
-    answer = metadata(Bench(brokers=(3, 5)), [])
-    assert answer["brokers"] == [
+    response = metadata(Bench(brokers=(3, 5)), [])
+    assert response["brokers"] == [
         {"nodeId": 3, "host": "localhost", "port": 9095, "rack": None},
         {"nodeId": 5, "host": "localhost", "port": 9097, "rack": None},
     ]
-    assert answer["controllerId"] == 3
+    assert response["controllerId"] == 3
 
 
 def test_a_clusters_id_is_chosen_or_follows_from_its_name() -> None:
@@ -61,9 +61,9 @@ def test_null_means_all_topics_and_an_empty_list_none_but_all_in_version_0(versi
 def test_a_missing_topic_is_created_and_found_by_the_next_request() -> None:
     bench = Bench(num_partitions=3)
     assert errors(metadata(bench, ["new"])) == {"new": 3}
-    answer = metadata(bench, ["new"])
-    assert errors(answer) == {"new": 0}
-    assert len(answer["topics"][0]["partitions"]) == 3
+    response = metadata(bench, ["new"])
+    assert errors(response) == {"new": 0}
+    assert len(response["topics"][0]["partitions"]) == 3
 
 
 def test_the_broker_and_the_client_may_both_forbid_creation() -> None:
@@ -136,7 +136,7 @@ def test_a_broker_shows_leaders_and_replicas_of_all_brokers() -> None:
     bench = Bench(brokers=(1, 2, 3), default_replication_factor=2, num_partitions=6)
     metadata(bench, ["new"])
     for broker in (1, 2, 3):
-        answer = bench.request("METADATA", 12, {"topics": [{"name": "new"}]}, broker=broker)
-        partitions = answer["topics"][0]["partitions"]
+        response = bench.request("METADATA", 12, {"topics": [{"name": "new"}]}, broker=broker)
+        partitions = response["topics"][0]["partitions"]
         assert sorted(each["leaderId"] for each in partitions) == [1, 1, 2, 2, 3, 3]
         assert all(each["replicaNodes"] == each["isrNodes"] for each in partitions)

@@ -29,8 +29,8 @@ def create(bench: Bench, version: int, *sizes: int, who: str = "User:alice") -> 
         {"name": f"t{len(bench.rows)}-{place}", "numPartitions": size, "replicationFactor": 1}
         for place, size in enumerate(sizes)
     ]
-    answer = bench.request("CREATE_TOPICS", version, {"topics": made}, principal=who)
-    return [*(each["errorCode"] for each in answer["topics"]), answer["throttleTimeMs"]]
+    response = bench.request("CREATE_TOPICS", version, {"topics": made}, principal=who)
+    return [*(each["errorCode"] for each in response["topics"]), response["throttleTimeMs"]]
 
 
 def test_a_strict_request_is_refused_while_there_are_less_than_no_tokens(bench: Bench) -> None:

@@ -37,15 +37,15 @@ names = st.text(alphabet="ab._- é", max_size=4)
 
 def create(bench: Bench, name: str, partitions: int = 1, **topic: Any) -> dict[str, Any]:
     wanted = {"name": name, "numPartitions": partitions, "replicationFactor": 1, **topic}
-    answer = bench.request("CREATE_TOPICS", 7, {"topics": [wanted]})
-    result: dict[str, Any] = answer["topics"][0]
+    response = bench.request("CREATE_TOPICS", 7, {"topics": [wanted]})
+    result: dict[str, Any] = response["topics"][0]
     return result
 
 
 def all_topics(bench: Bench, **event: Any) -> dict[str, int]:
     """The topics that there are and their numbers of partitions."""
-    answer = bench.request("METADATA", 12, {"topics": None}, **event)
-    return {topic["name"]: len(topic["partitions"]) for topic in answer["topics"]}
+    response = bench.request("METADATA", 12, {"topics": None}, **event)
+    return {topic["name"]: len(topic["partitions"]) for topic in response["topics"]}
 
 
 @pytest.mark.parametrize("file", ["topics", "topic_configs"])
@@ -79,8 +79,8 @@ def test_a_new_topic_shows_all_its_settings_as_captured() -> None:
         document for document in documents if document["requestHeader"]["requestApiKey"] == 19
     )
     ids = {topic["name"]: topic["topicId"] for topic in captured["response"]["topics"]}
-    answer = Bench().request("CREATE_TOPICS", 7, captured["request"], choices={"topicIds": ids})
-    assert json.dumps(answer) == json.dumps(captured["response"])
+    response = Bench().request("CREATE_TOPICS", 7, captured["request"], choices={"topicIds": ids})
+    assert json.dumps(response) == json.dumps(captured["response"])
 
 
 def test_a_deleted_topic_takes_its_logs_and_offsets_along() -> None:
@@ -105,17 +105,17 @@ def test_a_name_that_was_free_again_gets_another_id() -> None:
 )
 def test_a_chosen_id_that_no_topic_can_have_is_not_taken(chosen: str) -> None:
     body = {"topics": [{"name": "orders", "numPartitions": 1, "replicationFactor": 1}]}
-    answer = Bench().request("CREATE_TOPICS", 7, body, choices={"topicIds": {"orders": chosen}})
-    assert answer["topics"][0]["errorCode"] == 0
-    assert answer["topics"][0]["topicId"] != chosen
+    response = Bench().request("CREATE_TOPICS", 7, body, choices={"topicIds": {"orders": chosen}})
+    assert response["topics"][0]["errorCode"] == 0
+    assert response["topics"][0]["topicId"] != chosen
 
 
 def test_a_chosen_id_that_another_topic_has_is_not_taken() -> None:
     bench = Bench()
     taken = bench.topic("orders")
     body = {"topics": [{"name": "other", "numPartitions": 1, "replicationFactor": 1}]}
-    answer = bench.request("CREATE_TOPICS", 7, body, choices={"topicIds": {"other": taken}})
-    assert answer["topics"][0]["topicId"] not in ("", taken)
+    response = bench.request("CREATE_TOPICS", 7, body, choices={"topicIds": {"other": taken}})
+    assert response["topics"][0]["topicId"] not in ("", taken)
 
 
 @pytest.mark.parametrize("timeout", [0, -1])
@@ -135,8 +135,8 @@ def test_a_timeout_that_has_passed_leaves_everything_as_it_was(timeout: int) -> 
 def test_a_choice_makes_no_topic_of_a_refused_one() -> None:
     body = {"topics": [{"name": "bad name", "numPartitions": 1, "replicationFactor": 1}]}
     choices = {"topicIds": {"bad name": "12345678901234567890AA"}}
-    answer = Bench().request("CREATE_TOPICS", 7, body, choices=choices)
-    assert answer["topics"][0]["errorCode"] == 17
+    response = Bench().request("CREATE_TOPICS", 7, body, choices=choices)
+    assert response["topics"][0]["errorCode"] == 17
 
 
 def test_replicas_of_several_brokers() -> None:

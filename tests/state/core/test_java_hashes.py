@@ -49,8 +49,8 @@ def digest(value: Any) -> str:
 
 def javas_digests(questions: Sequence[str]) -> list[dict[str, str]]:
     """Return the digests of what Java's maps hold."""
-    answers = ask_java(DRIVER, questions)
-    return [{name: digest(value) for name, value in answer.items()} for answer in answers]
+    responses = ask_java(DRIVER, questions)
+    return [{name: digest(value) for name, value in response.items()} for response in responses]
 
 
 def ours(question: Any) -> Any:
@@ -95,8 +95,8 @@ def test_hashes_and_orders_are_those_of_java() -> None:
         ids = [derive_uuid(f"{count}/{each}") for each in texts]
         questions.append({"texts": texts, "ids": ids, "kept": chance.randint(0, count)})
     lines = [json.dumps(each) for each in questions]
-    answers = java_answers("core/java_hashes", lines, javas_digests)
-    for question, theirs in zip(questions, answers, strict=True):
+    responses = java_answers("core/java_hashes", lines, javas_digests)
+    for question, theirs in zip(questions, responses, strict=True):
         mine = ours(question)
         for name, told in theirs.items():
             assert digest(mine[name]) == told, (name, question)

@@ -37,19 +37,19 @@ class Reader:
         return [{"topic": "a", "partitions": list(partitions)}]
 
 
-def shown(answer: Any) -> dict[int, int]:
+def shown(response: Any) -> dict[int, int]:
     """Partition to number of batches, of all partitions that the answer shows."""
     return {
         partition["partitionIndex"]: len(partition["batches"])
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitions"]
     }
 
 
-def errors(answer: Any) -> dict[int, int]:
+def errors(response: Any) -> dict[int, int]:
     return {
         partition["partitionIndex"]: partition["errorCode"]
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitions"]
     }
 
@@ -135,8 +135,8 @@ def test_an_unknown_topic_id_is_an_error_of_its_partitions() -> None:
     reader.fill()
     body = reader.body([(0, 0)], version=13)
     body["topics"].append({"topicId": "A" * 21 + "Q", "partitions": [{"partition": 0}]})
-    answer = reader.bench.request("FETCH", 13, body)
-    assert [t["partitions"][0]["errorCode"] for t in answer["responses"]] == [
+    response = reader.bench.request("FETCH", 13, body)
+    assert [t["partitions"][0]["errorCode"] for t in response["responses"]] == [
         0,
         Error.UNKNOWN_TOPIC_ID,
     ]
@@ -149,8 +149,8 @@ def test_a_session_remembers_the_name_of_a_topic_that_is_deleted() -> None:
     session = reader.fetch([(0, 0)], 13, sessionEpoch=0)["sessionId"]
     reader.bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}]})
     for epoch, wanted in ((1, []), (2, [(0, 1)]), (3, [])):
-        answer = reader.fetch(wanted, 13, sessionId=session, sessionEpoch=epoch)
-        assert errors(answer) == {0: Error.UNKNOWN_TOPIC_OR_PARTITION}
+        response = reader.fetch(wanted, 13, sessionId=session, sessionEpoch=epoch)
+        assert errors(response) == {0: Error.UNKNOWN_TOPIC_OR_PARTITION}
     assert errors(reader.fetch([(0, 0)], 13)) == {0: Error.UNKNOWN_TOPIC_ID}
 
 
@@ -160,8 +160,8 @@ def test_a_topic_of_the_same_name_is_not_that_of_the_session() -> None:
     reader.bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}]})
     reader.bench.topic("a")
     for epoch in (1, 2):
-        answer = reader.fetch([], 13, sessionId=session, sessionEpoch=epoch)
-        assert errors(answer) == {0: Error.INCONSISTENT_TOPIC_ID}
+        response = reader.fetch([], 13, sessionId=session, sessionEpoch=epoch)
+        assert errors(response) == {0: Error.INCONSISTENT_TOPIC_ID}
 
 
 def test_example_22_an_unknown_topic_id_stays_in_the_session() -> None:
@@ -171,8 +171,8 @@ def test_example_22_an_unknown_topic_id_stays_in_the_session() -> None:
     body["topics"] += unknown
     session = reader.bench.request("FETCH", 13, body)["sessionId"]
     for epoch in (1, 2):
-        answer = reader.fetch([], 13, sessionId=session, sessionEpoch=epoch)
-        assert errors(answer) == {0: Error.UNKNOWN_TOPIC_ID}
+        response = reader.fetch([], 13, sessionId=session, sessionEpoch=epoch)
+        assert errors(response) == {0: Error.UNKNOWN_TOPIC_ID}
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_epochs_and_offsets_are_checked(fields: dict[str, int], error: Error) ->
     reader.fill(2)
     body = reader.body([(0, 0)])
     body["topics"][0]["partitions"][0].update(fields)
-    answer = reader.bench.request("FETCH", 12, body)
-    partition = answer["responses"][0]["partitions"][0]
+    response = reader.bench.request("FETCH", 12, body)
+    partition = response["responses"][0]["partitions"][0]
     assert partition["errorCode"] == error
     ends = [partition[end] for end in ("highWatermark", "lastStableOffset", "logStartOffset")]
     assert ends == ([2, 2, 0] if error is Error.NONE else [-1, -1, -1])
@@ -291,8 +291,8 @@ def test_example_1_a_session_is_made_when_the_long_poll_ends() -> None:
     reader.fill()
     session = poll.answer["sessionId"]
     assert session > 0
-    answer = reader.fetch([(0, 1)], sessionId=session, sessionEpoch=1)
-    assert (answer["errorCode"], shown(answer)) == (0, {})
+    response = reader.fetch([(0, 1)], sessionId=session, sessionEpoch=1)
+    assert (response["errorCode"], shown(response)) == (0, {})
 
 
 def test_example_23_an_overtaken_long_poll_is_71_with_its_session() -> None:
@@ -312,9 +312,9 @@ def test_example_23_an_overtaken_long_poll_is_71_with_its_session() -> None:
 def test_an_answer_has_the_fields_of_its_version(version: int) -> None:
     reader = Reader()
     reader.fill(2)
-    answer = reader.fetch([(0, 0)], version)
-    partition = answer["responses"][0]["partitions"][0]
-    assert ("sessionId" in answer) == (version >= 7)
+    response = reader.fetch([(0, 0)], version)
+    partition = response["responses"][0]["partitions"][0]
+    assert ("sessionId" in response) == (version >= 7)
     assert ("logStartOffset" in partition) == (version >= 5)
     assert ("preferredReadReplica" in partition) == (version >= 11)
     assert partition["recordsSizeInBytes"] == BATCH_BYTES

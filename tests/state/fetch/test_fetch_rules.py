@@ -40,8 +40,8 @@ class Reader(Bench):
             body: dict[str, Any] = {"acks": -1, "topicData": [{"name": "a", "partitionData": data}]}
             if fields.get("isTransactional"):
                 body["transactionalId"] = "t"
-            answer = self.request("PRODUCE", 11, body)
-            assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0, answer
+            response = self.request("PRODUCE", 11, body)
+            assert response["responses"][0]["partitionResponses"][0]["errorCode"] == 0, response
 
     def fetch(
         self, *wanted: tuple[int, int], partition_max_bytes: int = 1 << 20, **fields: Any
@@ -53,8 +53,8 @@ class Reader(Bench):
         ]
         topics = [{"topic": "a", "partitions": partitions}]
         body = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 1 << 20, "topics": topics, **fields}
-        answer = self.request("FETCH", 12, body)
-        found: list[dict[str, Any]] | None = answer and answer["responses"][0]["partitions"]
+        response = self.request("FETCH", 12, body)
+        found: list[dict[str, Any]] | None = response and response["responses"][0]["partitions"]
         return found
 
 
@@ -66,8 +66,8 @@ def test_a_consumer_may_ask_up_to_the_logs_end_and_not_beyond(
 ) -> None:
     reader = Reader()
     reader.fill(2)
-    (answer,) = reader.fetch((0, offset)) or []
-    assert (answer["errorCode"], len(answer["batches"])) == (error, batches)
+    (response,) = reader.fetch((0, offset)) or []
+    assert (response["errorCode"], len(response["batches"])) == (error, batches)
 
 
 def test_between_the_high_watermark_and_the_logs_end_there_is_nothing_yet() -> None:
@@ -76,10 +76,10 @@ def test_between_the_high_watermark_and_the_logs_end_there_is_nothing_yet() -> N
     key = log_key(1, reader.topic_id, 0)
     reader.cell.tables.logs.change(key, Log).high_watermark = 1
     for offset in (1, 2, 3):
-        (answer,) = reader.fetch((0, offset)) or []
-        assert (answer["errorCode"], answer["highWatermark"], answer["batches"]) == (0, 1, [])
-    (answer,) = reader.fetch((0, 4)) or []
-    assert answer["errorCode"] == 1
+        (response,) = reader.fetch((0, offset)) or []
+        assert (response["errorCode"], response["highWatermark"], response["batches"]) == (0, 1, [])
+    (response,) = reader.fetch((0, 4)) or []
+    assert response["errorCode"] == 1
 
 
 def test_a_fetch_above_what_it_may_read_is_not_kept_waiting() -> None:
@@ -89,16 +89,16 @@ def test_a_fetch_above_what_it_may_read_is_not_kept_waiting() -> None:
     reader.fill(1)
     patience = {"isolationLevel": READ_COMMITTED, "maxWaitMs": 500}
     assert reader.fetch((0, 1), **patience) is None
-    (answer,) = reader.fetch((0, 2), **patience) or []
-    assert (answer["errorCode"], answer["lastStableOffset"], answer["batches"]) == (0, 1, [])
+    (response,) = reader.fetch((0, 2), **patience) or []
+    assert (response["errorCode"], response["lastStableOffset"], response["batches"]) == (0, 1, [])
 
 
 def test_one_partition_with_an_error_is_an_answer_for_all_that_would_wait() -> None:
     reader = Reader()
     reader.fill(1)
     assert reader.fetch((0, 1), minBytes=1, maxWaitMs=500) is None
-    answer = reader.fetch((0, 1), (1, 9), minBytes=1, maxWaitMs=500) or []
-    assert [each["errorCode"] for each in answer] == [0, 1]
+    response = reader.fetch((0, 1), (1, 9), minBytes=1, maxWaitMs=500) or []
+    assert [each["errorCode"] for each in response] == [0, 1]
 
 
 def test_a_session_that_reads_to_another_end_looks_at_all_of_its_partitions_again() -> None:
@@ -132,11 +132,11 @@ def test_an_isolation_level_that_there_is_not_reads_nothing(level: int) -> None:
     assert (refused["errorCode"], refused["sessionId"], found["errorCode"]) == (-1, 0, -1)
     assert (found["highWatermark"], found["batches"]) == (-1, [])
     by_id = {"topics": [{"topicId": reader.topic_id, "partitions": [partition]}]}
-    answer = reader.request("FETCH", 13, body | by_id)
-    assert (answer["errorCode"], answer["responses"]) == (-1, [])
+    response = reader.request("FETCH", 13, body | by_id)
+    assert (response["errorCode"], response["responses"]) == (-1, [])
     missing = {"topics": [{"topic": "gone", "partitions": [partition]}]}
-    answer = reader.request("FETCH", 12, body | missing)
-    assert (answer["errorCode"], answer["responses"][0]["partitions"][0]["errorCode"]) == (0, 3)
+    response = reader.request("FETCH", 12, body | missing)
+    assert (response["errorCode"], response["responses"][0]["partitions"][0]["errorCode"]) == (0, 3)
 
 
 def test_bytes_beyond_a_partitions_own_limit_do_not_count_for_min_bytes() -> None:
@@ -144,8 +144,8 @@ def test_bytes_beyond_a_partitions_own_limit_do_not_count_for_min_bytes() -> Non
     reader = Reader()
     reader.fill(5)
     assert reader.fetch((0, 0), minBytes=1075, maxWaitMs=1500, partition_max_bytes=1000) is None
-    (answer,) = reader.fetch((0, 0), minBytes=900, maxWaitMs=1500, partition_max_bytes=1000) or []
-    assert len(answer["batches"]) == 1
+    (response,) = reader.fetch((0, 0), minBytes=900, maxWaitMs=1500, partition_max_bytes=1000) or []
+    assert len(response["batches"]) == 1
 
 
 @pytest.mark.parametrize("room", [-1, -(2**31)])
@@ -172,8 +172,8 @@ def test_an_empty_name_is_one_that_no_topic_has() -> None:
         body = {"maxBytes": 1 << 20, "topics": [{"topic": "", "partitions": wanted}]}
         if version >= TOPIC_ID_VERSION:
             body = {"maxBytes": 1 << 20, "topics": [{"topicId": ZERO_UUID, "partitions": wanted}]}
-        answer = reader.request("FETCH", version, body)
-        (told,) = answer["responses"][0]["partitions"]
+        response = reader.request("FETCH", version, body)
+        (told,) = response["responses"][0]["partitions"]
         assert told["errorCode"] == error
 
 
@@ -272,8 +272,8 @@ def test_who_waits_is_not_ended_by_a_partition_that_a_later_request_of_its_sessi
     assert [(p["partitionIndex"], p["errorCode"]) for p in topic["partitions"]] == [(99, 3)]
     assert bench.append("t", header(1))["errorCode"] == 0
     bench.tick(6_000)
-    answer = bench.answers[waiting]["response"]
-    assert answer["errorCode"] == Error.INVALID_FETCH_SESSION_EPOCH
+    response = bench.answers[waiting]["response"]
+    assert response["errorCode"] == Error.INVALID_FETCH_SESSION_EPOCH
     assert bench.dead_letters(bench.last) == []
 
 
@@ -306,8 +306,8 @@ def test_behind_a_topic_id_of_zeros_nothing_can_be_told(
     for session in ((0, -1), (0, 0), (opened, 1), (opened, 2)):
         more = {"sessionId": session[0], "sessionEpoch": session[1]}
         more["topics"] = [] if session[1] == 2 else topics
-        answer = reader.request("FETCH", 16, {**body, **more})
-        assert (answer["errorCode"], bool(answer["responses"])) == (
+        response = reader.request("FETCH", 16, {**body, **more})
+        assert (response["errorCode"], bool(response["responses"])) == (
             (0, True) if is_told else (-1, False)
         )
-        assert answer["sessionId"] == session[0] or (is_told and session[1] == 0)
+        assert response["sessionId"] == session[0] or (is_told and session[1] == 0)

@@ -38,12 +38,12 @@ def fetch(
         body["replicaState"] = {"replicaId": replica, "replicaEpoch": 7}
     else:
         body["replicaId"] = replica
-    answer: dict[str, Any] = bench.request("FETCH", version, body, **event)
-    return answer
+    response: dict[str, Any] = bench.request("FETCH", version, body, **event)
+    return response
 
 
-def partition_of(answer: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+def partition_of(response: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = response["responses"][0]["partitions"][0]
     return found
 
 

@@ -48,14 +48,14 @@ def fetch(
     return replicas.bench.request("FETCH", version, body, **{"broker": 1} | event)
 
 
-def partition_of(answer: Any) -> dict[str, Any]:
-    found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+def partition_of(response: Any) -> dict[str, Any]:
+    found: dict[str, Any] = response["responses"][0]["partitions"][0]
     return found
 
 
-def named(answer: Any) -> int:
+def named(response: Any) -> int:
     """The replica that the leader names; nothing is read then, and it says where its log lies."""
-    part = partition_of(answer)
+    part = partition_of(response)
     if part["preferredReadReplica"] >= 0:
         assert (part["errorCode"], part["recordsSizeInBytes"], part["batches"]) == (0, 0, [])
     return int(part["preferredReadReplica"])
@@ -77,10 +77,10 @@ def named(answer: Any) -> int:
 def test_who_is_told_of_whom(selector: str | None, rack: str, version: int, replica: int) -> None:
     replicas = Replicas(bench=bench(selector))
     replicas.produce(count=3)
-    answer = fetch(replicas, rack, version=version)
-    assert named(answer) == replica
-    assert (partition_of(answer)["recordsSizeInBytes"] > 0) == (replica == -1)
-    assert partition_of(answer)["highWatermark"] == 3
+    response = fetch(replicas, rack, version=version)
+    assert named(response) == replica
+    assert (partition_of(response)["recordsSizeInBytes"] > 0) == (replica == -1)
+    assert partition_of(response)["highWatermark"] == 3
 
 
 def test_before_its_version_nobody_is_named_and_followers_do_not_serve() -> None:
@@ -90,17 +90,17 @@ def test_before_its_version_nobody_is_named_and_followers_do_not_serve() -> None
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     body["topics"] = [{"topic": TOPIC, "partitions": [wanted]}]
     for broker, error in ((1, Error.NONE), (2, Error.NOT_LEADER_OR_FOLLOWER)):
-        answer = replicas.bench.request("FETCH", SINCE - 1, body, broker=broker)
-        assert partition_of(answer)["errorCode"] == error
-        assert "preferredReadReplica" not in partition_of(answer)
+        response = replicas.bench.request("FETCH", SINCE - 1, body, broker=broker)
+        assert partition_of(response)["errorCode"] == error
+        assert "preferredReadReplica" not in partition_of(response)
 
 
 def test_a_broker_that_is_in_no_list_is_in_the_rack_of_all() -> None:
     replicas = Replicas(bench=bench(racks=("1:east",), broker_rack="west"))
     replicas.produce()
     assert named(fetch(replicas, "west")) == 3
-    answer = replicas.bench.request("METADATA", 12, {"topics": []})
-    assert {each["nodeId"]: each["rack"] for each in answer["brokers"]} == {
+    response = replicas.bench.request("METADATA", 12, {"topics": []})
+    assert {each["nodeId"]: each["rack"] for each in response["brokers"]} == {
         1: "east",
         2: "west",
         3: "west",
@@ -149,14 +149,14 @@ def test_of_equals_the_one_with_the_greater_id_is_named() -> None:
 
 def test_the_leaders_epoch_is_looked_at_before_anybody_is_named() -> None:
     replicas = Replicas(bench=bench())
-    answer = fetch(replicas, "west", epoch=7)
-    assert partition_of(answer)["errorCode"] == Error.UNKNOWN_LEADER_EPOCH
+    response = fetch(replicas, "west", epoch=7)
+    assert partition_of(response)["errorCode"] == Error.UNKNOWN_LEADER_EPOCH
 
 
 def test_an_offset_that_nobody_has_is_the_leaders_to_refuse() -> None:
     replicas = Replicas(bench=bench())
-    answer = fetch(replicas, "west", offset=9)
-    assert partition_of(answer)["errorCode"] == Error.OFFSET_OUT_OF_RANGE
+    response = fetch(replicas, "west", offset=9)
+    assert partition_of(response)["errorCode"] == Error.OFFSET_OUT_OF_RANGE
 
 
 def test_a_follower_serves_up_to_its_own_high_watermark() -> None:
@@ -256,9 +256,9 @@ def test_replicas_of_a_new_topic_lie_in_different_racks() -> None:
     bench = Bench(brokers, brokertwin_broker_racks=racks)
     topic = {"name": "wide", "numPartitions": 60, "replicationFactor": 3}
     bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
-    answer = bench.request("METADATA", 12, {"topics": [{"name": "wide"}]})
+    response = bench.request("METADATA", 12, {"topics": [{"name": "wide"}]})
     rack = dict(each.split(":") for each in racks)
-    placed = [each["replicaNodes"] for each in answer["topics"][0]["partitions"]]
+    placed = [each["replicaNodes"] for each in response["topics"][0]["partitions"]]
     assert all({rack[str(each)] for each in nodes} == {"a", "b", "c"} for nodes in placed)
     leaders = [nodes[0] for nodes in placed]
     assert {each: leaders.count(each) for each in brokers} == {
@@ -274,9 +274,9 @@ def test_a_session_that_says_no_rack_any_more_is_served_by_the_leader(is_read_ag
     """What was noted for the request before is nothing to the next one, in the same micro-batch."""
     replicas = Replicas(bench=bench())
     replicas.produce(count=3)
-    answer = fetch(replicas, "west", session=(0, 0))
-    session = answer["sessionId"]
-    assert named(answer) == named(fetch(replicas, "west", session=(session, 1))) == 3
+    response = fetch(replicas, "west", session=(0, 0))
+    session = response["sessionId"]
+    assert named(response) == named(fetch(replicas, "west", session=(session, 1))) == 3
     if is_read_again:
         replicas.bench.reload()
     found = partition_of(fetch(replicas, "", session=(session, 2)))

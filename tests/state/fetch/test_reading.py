@@ -114,7 +114,7 @@ def test_nor_is_anything_left_out_where_logs_and_wishes_change(seen: Counter[boo
             for p in range(4)
             if epoch == 0 or source.random() < 0.3
         ]
-        answer = bench.request(
+        response = bench.request(
             "FETCH",
             12,
             {
@@ -125,8 +125,8 @@ def test_nor_is_anything_left_out_where_logs_and_wishes_change(seen: Counter[boo
                 "topics": [{"topic": "a", "partitions": named}] if named else [],
             },
         )
-        assert answer is not None and answer["errorCode"] == 0
-        session_id = answer["sessionId"]
+        assert response is not None and response["errorCode"] == 0
+        session_id = response["sessionId"]
     assert seen[True] > 50 and seen[False] > 100
 
 
@@ -139,10 +139,10 @@ def test_who_is_refused_is_so_again_until_the_partition_is_there(let_in: Counter
             more = [{"name": "a", "count": 2, "assignments": None}]
             bench.request("CREATE_PARTITIONS", 3, {"topics": more, "timeoutMs": 1000})
         body = {"sessionId": session_id, "sessionEpoch": epoch, "maxBytes": 1 << 20}
-        answer = bench.request("FETCH", 12, {**body, "topics": [] if epoch else [wanted]})
-        assert answer is not None
-        session_id = answer["sessionId"]
-        parts = [part for topic in answer["responses"] for part in topic["partitions"]]
+        response = bench.request("FETCH", 12, {**body, "topics": [] if epoch else [wanted]})
+        assert response is not None
+        session_id = response["sessionId"]
+        parts = [part for topic in response["responses"] for part in topic["partitions"]]
         told += [part["errorCode"] for part in parts]
     assert told == [3, 3, 3, 3, 0]
 

@@ -1,4 +1,4 @@
-"""Snapshots of producer state: Kafka's file, bit for bit, and what a truncated log starts from."""
+"""Producer snapshots: Kafka's file format, and reloading after a truncation."""
 
 import struct
 
@@ -47,18 +47,18 @@ def five() -> Producer:
     return Producer(0, NOW, [RememberedBatch(n, n, 0, NOW) for n in range(5)])
 
 
-def test_a_name_has_20_digits() -> None:
+def test_file_name_has_20_digits() -> None:
     assert file_name(42) == "00000000000000000042.snapshot"
     assert offset_of("00000000000000000042.snapshot") == 42
     assert [offset_of(n) for n in ("42.snapshot", "00000000000000000042.log", "")] == [None] * 3
 
 
-def test_a_batch_at_the_first_offset_is_remembered() -> None:
+def test_batch_at_the_first_offset_is_remembered() -> None:
     assert ProducerEntry(7, 0, 3, 0, 0, NOW).producer().batches == [RememberedBatch(3, 0, 0, NOW)]
     assert ProducerEntry(7, 0, -1, -1, 0, NOW).producer().batches == []
 
 
-def test_the_layout_of_the_file() -> None:
+def test_file_layout() -> None:
     snapshot = encode([(7, one(3, 9, timestamp=5))])
     body = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", 7, 0, 3, 9, 0, 5, -1, -1)
     assert snapshot == struct.pack(">hI", 1, calc_crc32c(body)) + body
@@ -66,12 +66,12 @@ def test_the_layout_of_the_file() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_the_checksum_is_crc_32c(data: bytes) -> None:
+def test_checksum_is_crc_32c(data: bytes) -> None:
     assert crc32c(data) == calc_crc32c(data)
 
 
 @given(st.dictionaries(st.integers(0, 2**63 - 1), PRODUCERS, max_size=5))
-def test_what_is_written_is_read(producers: dict[int, Producer]) -> None:
+def test_encoded_snapshot_is_decoded(producers: dict[int, Producer]) -> None:
     entries = decode(encode(producers.items()))
     assert entries == [entry_of(*item) for item in producers.items()]
     for entry in entries:
@@ -87,7 +87,7 @@ def test_what_is_written_is_read(producers: dict[int, Producer]) -> None:
 
 
 @given(st.data())
-def test_a_changed_or_cut_file_is_corrupt(data: st.DataObject) -> None:
+def test_changed_or_cut_file_is_corrupt(data: st.DataObject) -> None:
     snapshot = encode([(7, five()), (8, one(0, 5))])
     at = data.draw(st.integers(0, len(snapshot) - 1))
     flipped = bytearray(snapshot)
@@ -98,13 +98,13 @@ def test_a_changed_or_cut_file_is_corrupt(data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_raise(data: bytes) -> None:
+def test_decode_never_raises(data: bytes) -> None:
     decode(data)
     body = struct.pack(">i", len(data)) + data
     decode(struct.pack(">hI", 1, crc32c(body)) + body)
 
 
-def test_why_a_file_is_corrupt() -> None:
+def test_corrupt_snapshot_has_a_reason() -> None:
     body = struct.pack(">i", 2) + bytes(46)
     cases = {
         b"": "0 bytes",
@@ -148,7 +148,7 @@ def test_example_16_after_a_reload_duplicates_of_older_batches_are_out_of_order(
     assert check(restored, repeat(5)).error is Error.NONE
 
 
-def test_corrupt_snapshots_are_passed_over_and_none_left_means_from_the_start() -> None:
+def test_corrupt_snapshots_are_skipped_and_without_any_the_log_is_read_from_its_start() -> None:
     good = encode([(1, one(0, 0))])
     loaded = load({1: good, 2: good[:-1], 3: b""}, 0, NOW, DAY)
     assert (loaded.offset, loaded.corrupt) == (1, [3, 2])
@@ -160,7 +160,7 @@ def test_expired_producers_are_not_loaded() -> None:
     assert list(load({2: snapshot}, 0, NOW, DAY).producers) == [2]
 
 
-def test_a_producer_without_batches_comes_back_without_any() -> None:
+def test_producer_without_batches_is_loaded_without_batches() -> None:
     entry = ProducerEntry(1, 3, -1, -1, 0, 5)
     assert entry.producer() == Producer(3, 5, [])
     assert entry_of(1, entry.producer()) == entry

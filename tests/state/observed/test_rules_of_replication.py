@@ -54,14 +54,14 @@ class Cluster:
         topics = [{"topicId": TOPIC, "partitions": [partition]}]
         asked = {"replicaState": {"replicaId": follower}, "topics": topics}
         read = {"partitionIndex": 0, "highWatermark": high_watermark, **told}
-        answer = {"responses": [{"topicId": TOPIC, "partitions": [read]}]}
-        self.exchange("FETCH", asked, answer)
+        response = {"responses": [{"topicId": TOPIC, "partitions": [read]}]}
+        self.exchange("FETCH", asked, response)
 
     def altered(self, isr: list[int], partition_epoch: int, **more: Any) -> None:
         told = {"partitionIndex": 0, "leaderId": LEADER, "leaderEpoch": 0, "isr": isr}
         told |= {"partitionEpoch": partition_epoch, **more}
-        answer = {"topics": [{"topicId": TOPIC, "partitions": [told]}]}
-        self.exchange("ALTER_PARTITION", {"brokerId": LEADER}, answer)
+        response = {"topics": [{"topicId": TOPIC, "partitions": [told]}]}
+        self.exchange("ALTER_PARTITION", {"brokerId": LEADER}, response)
 
 
 def replicated() -> Cluster:

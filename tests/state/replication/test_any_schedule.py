@@ -130,12 +130,12 @@ class Watched:
             return
         self._count += 1
         event_id = f"any-{self._count}"
-        answer = self.replicas.produce(acks, count, id=event_id, crc=self._count)
+        response = self.replicas.produce(acks, count, id=event_id, crc=self._count)
         if acks != -1:
             return
         self._sent[event_id] = self._count
-        if answer is not None and answer["errorCode"] == 0:
-            self._acknowledged[answer["baseOffset"]] = self._count
+        if response is not None and response["errorCode"] == 0:
+            self._acknowledged[response["baseOffset"]] = self._count
 
     def _stop(self, broker: int) -> None:
         self.replicas.stop(broker)
@@ -187,9 +187,9 @@ class Watched:
         """Asks for the preferred leader."""
         asked = [{"topic": "orders", "partitions": [0]}]
         body = {"electionType": 0, "topicPartitions": asked, "timeoutMs": 1000}
-        answer = self._ask("ELECT_LEADERS", 2, body)
-        if answer is not None:
-            (result,) = answer["replicaElectionResults"][0]["partitionResult"]
+        response = self._ask("ELECT_LEADERS", 2, body)
+        if response is not None:
+            (result,) = response["replicaElectionResults"][0]["partitionResult"]
             self.done[f"election {result['errorCode']}"] += 1
 
     def _reassign(self, replicas: list[int] | None) -> None:
@@ -204,9 +204,9 @@ class Watched:
             return
         partitions = [{"partitionIndex": 0, "replicas": replicas}]
         body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": partitions}]}
-        answer = self._ask("ALTER_PARTITION_REASSIGNMENTS", 1, body)
-        if answer is not None:
-            error = answer["responses"][0]["partitions"][0]["errorCode"]
+        response = self._ask("ALTER_PARTITION_REASSIGNMENTS", 1, body)
+        if response is not None:
+            error = response["responses"][0]["partitions"][0]["errorCode"]
             kind = "cancel" if replicas is None else "reassignment"
             is_waiting = reassignments.is_under_way(self.replicas.partition())
             self.done[f"{kind} {error}{' waits' if is_waiting else ''}"] += 1
@@ -254,14 +254,14 @@ class Watched:
 
     def _take_late_answers(self) -> None:
         for event_id, crc in list(self._sent.items()):
-            answer = self.replicas.bench.answers.get(event_id)
-            if answer is None:
+            response = self.replicas.bench.answers.get(event_id)
+            if response is None:
                 continue
             del self._sent[event_id]
-            if answer["response"] is None:
+            if response["response"] is None:
                 self.done["connection lost"] += 1
                 continue
-            partition = answer["response"]["responses"][0]["partitionResponses"][0]
+            partition = response["response"]["responses"][0]["partitionResponses"][0]
             self.done[f"error {partition['errorCode']}"] += 1
             if partition["errorCode"] == 0:
                 self._acknowledged[partition["baseOffset"]] = crc

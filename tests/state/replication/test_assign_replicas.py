@@ -30,14 +30,14 @@ def assign(replicas: Replicas, broker: int, epoch: int, *said: Any) -> Any:
         partitions = [{"partitionIndex": each} for each in numbers]
         dirs.append({"id": directory, "topics": [{"topicId": topic_id, "partitions": partitions}]})
     body = {"brokerId": broker, "brokerEpoch": epoch, "directories": dirs}
-    answer = replicas.bench.request("ASSIGN_REPLICAS_TO_DIRS", 0, body)
-    assert [each["id"] for each in answer["directories"]] in ([], [each[0] for each in said])
+    response = replicas.bench.request("ASSIGN_REPLICAS_TO_DIRS", 0, body)
+    assert [each["id"] for each in response["directories"]] in ([], [each[0] for each in said])
     found = [
         [each["errorCode"] for each in topic["partitions"]]
-        for directory in answer["directories"]
+        for directory in response["directories"]
         for topic in directory["topics"]
     ]
-    return answer["errorCode"], found
+    return response["errorCode"], found
 
 
 def directory(replicas: Replicas, broker: int, path: str) -> str:
@@ -121,8 +121,8 @@ def test_a_heartbeat_names_directories_that_have_failed(replicas: Replicas) -> N
     gone = directory(replicas, 1, "/disk-1")
     assert beat(replicas, 1, gone, version=0)["errorCode"] == 0
     assert replicas.leader() == (1, 0), "version 0 says nothing of them"
-    answer = beat(replicas, 1, gone, NOWHERE)
-    assert (answer["errorCode"], answer["isFenced"]) == (0, False)
+    response = beat(replicas, 1, gone, NOWHERE)
+    assert (response["errorCode"], response["isFenced"]) == (0, False)
     assert replicas.leader() == (2, 1)
     assert replicas.partition().isr == [2, 3]
     assert registered_dirs(replicas, 1) == [directory(replicas, 1, "/disk-2")]
@@ -140,8 +140,8 @@ def test_all_directories_at_once_leave_those_that_were(replicas: Replicas) -> No
 def register(replicas: Replicas, *dirs: str) -> None:
     body = {"brokerId": EXTERNAL, "clusterId": cluster_id(replicas), "features": FEATURES}
     body |= {"incarnationId": "incarnationincarnation", "logDirs": list(dirs)}
-    answer = replicas.bench.request("BROKER_REGISTRATION", 4, body)
-    assert answer["errorCode"] == 0
+    response = replicas.bench.request("BROKER_REGISTRATION", 4, body)
+    assert response["errorCode"] == 0
     assert beat(replicas, EXTERNAL)["isFenced"] is False
 
 
@@ -153,8 +153,8 @@ def topic_on(replicas: Replicas, *brokers: int) -> str:
     """The id of a topic of which the first of these brokers leads the only partition."""
     assigned = [{"partitionIndex": 0, "brokerIds": list(brokers)}]
     wanted = {"name": "far", "numPartitions": -1, "replicationFactor": -1, "assignments": assigned}
-    answer = replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
-    return str(answer["topics"][0]["topicId"])
+    response = replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    return str(response["topics"][0]["topicId"])
 
 
 def far(replicas: Replicas) -> Any:
@@ -180,8 +180,8 @@ def test_a_broker_with_several_has_to_say_where_they_are(replicas: Replicas) -> 
     epoch = replicas.epoch(EXTERNAL)
     assert assign(replicas, EXTERNAL, epoch, (ONE, topic, [0])) == (0, [[0]])
     assert (far(replicas).leader, far(replicas).isr) == (2, [2])
-    answer = replicas.bench.request("METADATA", 12, {"topics": [{"name": "far"}]}, broker=2)
-    assert answer["topics"][0]["partitions"][0]["offlineReplicas"] == [EXTERNAL]
+    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": "far"}]}, broker=2)
+    assert response["topics"][0]["partitions"][0]["offlineReplicas"] == [EXTERNAL]
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ class Members:
 
     def told(self, event_id: str | None) -> tuple[int, str] | None:
         """Error and assignment of a sync, None while there is none."""
-        answer = self.answer(event_id)
-        return (answer["errorCode"], answer["assignment"]) if answer is not None else None
+        response = self.answer(event_id)
+        return (response["errorCode"], response["assignment"]) if response is not None else None
 
     def state(self) -> str:
         """The group's state."""

@@ -103,7 +103,7 @@ def test_example_22_the_least_of_checkpoint_and_log_end(
 def test_a_checkpoint_of_no_log_is_noticed(replicas: Replicas) -> None:
     place = checkpoints.Checkpointed(3, 1)
     replicas.bench.cell.tables.waiting.put("1/checkpointed/nothing/0", place)
-    assert check(replicas.bench.cell) == ["1/checkpointed/nothing/0 is of no log"]
+    assert check(replicas.bench.cell) == ["1/checkpointed/nothing/0 belongs to no log"]
 
 
 def test_a_deleted_topic_leaves_the_file(replicas: Replicas) -> None:

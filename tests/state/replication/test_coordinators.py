@@ -296,8 +296,8 @@ def test_example_16_what_is_deleted_while_loading_stays_away(
     brokers = loading(brokertwin_commit_while_loading=may_commit)
     topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]
     body = {"groupId": "g", "topics": topics}
-    answer = brokers.answer(brokers.ask("OFFSET_DELETE", 0, body, brokers.coordinator(GROUPS)))
-    assert answer["errorCode"] == told
+    response = brokers.answer(brokers.ask("OFFSET_DELETE", 0, body, brokers.coordinator(GROUPS)))
+    assert response["errorCode"] == told
     brokers.bench.tick(1000)
     assert brokers.committed() == left
 
@@ -406,11 +406,11 @@ class Watched:
             if document is None:
                 continue
             del self._sent[event_id]
-            answer = document["response"]
-            if answer is None:
+            response = document["response"]
+            if response is None:
                 self.done["connection lost"] += 1
                 continue
-            error = answer["errorCode"] if kind == "end" else error_of_commit(answer)
+            error = response["errorCode"] if kind == "end" else error_of_commit(response)
             self.done[f"{kind} {error}"] += 1
             if error == 0:
                 self._acknowledged(kind, offset)

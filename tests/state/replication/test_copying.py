@@ -23,9 +23,9 @@ def topic(bench: Bench, **configs: str) -> str:
     given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     wanted = {"name": "orders", "configs": given, "numPartitions": -1, "replicationFactor": -1}
     wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": list(BROKERS)}]
-    answer = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
-    assert answer["topics"][0]["errorCode"] == 0
-    return str(answer["topics"][0]["topicId"])
+    response = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    assert response["topics"][0]["errorCode"] == 0
+    return str(response["topics"][0]["topicId"])
 
 
 def logs(bench: Bench, topic_id: str) -> list[tuple[int, int]]:

@@ -14,16 +14,16 @@ def cordon(bench: Bench, text: str, broker: int = 1) -> None:
     setting = {"name": "cordoned.log.dirs", "configOperation": 0, "value": text}
     resource = {"resourceType": 4, "resourceName": str(broker), "configs": [setting]}
     body = {"resources": [resource]}
-    (answer,) = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, broker=broker)["responses"]
-    assert answer["errorCode"] == 0, answer
+    (response,) = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, broker=broker)["responses"]
+    assert response["errorCode"] == 0, response
 
 
 def described(bench: Bench) -> dict[str, tuple[bool, int]]:
     """By directory: whether it is cordoned, and how many logs it has."""
-    answer = bench.request("DESCRIBE_LOG_DIRS", 5, {"topics": None})
+    response = bench.request("DESCRIBE_LOG_DIRS", 5, {"topics": None})
     return {
         each["logDir"]: (each["isCordoned"], sum(len(t["partitions"]) for t in each["topics"]))
-        for each in answer["results"]
+        for each in response["results"]
     }
 
 

@@ -22,20 +22,20 @@ def delete(replicas: Replicas, offset: int, timeout_ms: int = 1000, **event: Any
     wanted = [{"partitionIndex": 0, "offset": offset}]
     body = {"topics": [{"name": "orders", "partitions": wanted}], "timeoutMs": timeout_ms}
     event.setdefault("broker", replicas.partition().leader)
-    answer = replicas.bench.request("DELETE_RECORDS", 2, body, id="delete", **event)
-    return answer and outcome(answer)
+    response = replicas.bench.request("DELETE_RECORDS", 2, body, id="delete", **event)
+    return response and outcome(response)
 
 
-def outcome(answer: dict[str, Any]) -> tuple[int, int]:
+def outcome(response: dict[str, Any]) -> tuple[int, int]:
     """Error and low watermark of the partition."""
-    partition = answer["topics"][0]["partitions"][0]
+    partition = response["topics"][0]["partitions"][0]
     return partition["errorCode"], partition["lowWatermark"]
 
 
 def late(replicas: Replicas) -> tuple[int, int] | None:
     """The answer that came later."""
-    answer = replicas.bench.answers.get("delete")
-    return None if answer is None else outcome(answer["response"])
+    response = replicas.bench.answers.get("delete")
+    return None if response is None else outcome(response["response"])
 
 
 def starts(replicas: Replicas) -> dict[int, int]:

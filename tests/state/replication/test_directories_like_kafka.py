@@ -73,7 +73,7 @@ class Directories:
 
     def assign(self, broker: int, more: int, said: list[tuple[bytes, bool, list[int]]]) -> Any:
         """The answers, without ids; `more` is added to the epoch, False is a topic that is none."""
-        answers = []
+        responses = []
         for side, none in ((0, bytes(15).hex() + "09"), (1, as_text(bytes(15) + b"\x09"))):
             dirs: list[Any] = []
             for directory, is_topic, numbers in said:
@@ -83,7 +83,7 @@ class Directories:
                 dirs.append({"id": named, "topics": [topic]})
             body: Body = {"brokerId": broker, "directories": dirs}
             body["brokerEpoch"] = self.epochs.get(broker, (7, 7))[side] + more
-            answers.append(
+            responses.append(
                 self.both.bench.request("ASSIGN_REPLICAS_TO_DIRS", 0, body)
                 if side
                 else self.both.controller("AssignReplicasToDirs", 0, body)
@@ -97,7 +97,7 @@ class Directories:
                     for topic in directory["topics"]
                 ],
             )
-            for each in answers
+            for each in responses
         ]
 
     def beat(self, broker: int, version: int, offline: list[bytes], more: int = 0) -> Any:

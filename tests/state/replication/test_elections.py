@@ -28,7 +28,7 @@ def elect(
     rules = ElectionRules(
         alive.__contains__, election, None, lambda _partition, broker: broker in lost
     )
-    record = elections.without(("T", 0), partition, leader, rules)
+    record = elections.broker_change(("T", 0), partition, leader, rules)
     return record and (record.leader, record.isr, record.leader_recovery_state)
 
 
@@ -73,9 +73,9 @@ def test_a_stopped_broker_is_not_there_for_clients() -> None:
     replicas = Replicas()
     replicas.stop(1)
     bench = replicas.bench
-    answer = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]}, broker=2)
-    assert [each["nodeId"] for each in answer["brokers"]] == [2, 3]
-    (partition,) = answer["topics"][0]["partitions"]
+    response = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]}, broker=2)
+    assert [each["nodeId"] for each in response["brokers"]] == [2, 3]
+    (partition,) = response["topics"][0]["partitions"]
     assert (partition["leaderId"], partition["offlineReplicas"]) == (2, [1])
     bench.send("METADATA", 12, {"topics": []}, broker=1)
     (letter,) = bench.dead_letters(bench.last)
@@ -191,9 +191,9 @@ def test_what_happens_while_a_broker_is_stopped_is_read_when_it_starts() -> None
     bench.request("CREATE_TOPICS", 7, {"topics": [other], "timeoutMs": 30_000})
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
     replicas.start(3)
-    answer = bench.request("METADATA", 12, {}, broker=3)
-    assert [topic["name"] for topic in answer["topics"]] == ["other"]
-    partitions = answer["topics"][0]["partitions"]
+    response = bench.request("METADATA", 12, {}, broker=3)
+    assert [topic["name"] for topic in response["topics"]] == ["other"]
+    partitions = response["topics"][0]["partitions"]
     assert all(3 not in partition["replicaNodes"] for partition in partitions)
 
 
@@ -206,8 +206,8 @@ def test_replicas_none_of_which_is_alive_are_refused() -> None:
         )
     wanted = {"name": "dead", "numPartitions": -1, "replicationFactor": -1}
     wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": [2, 3]}]
-    answer = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
-    assert answer["topics"][0]["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT
+    response = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    assert response["topics"][0]["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_groups_go_to_the_replica_that_is_elected() -> None:
@@ -226,7 +226,7 @@ def test_groups_go_to_the_replica_that_is_elected() -> None:
     second = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0}, broker=alive)
     assert second["nodeId"] not in (first, -1)
     groups = [{"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0]}]}]
-    answer = bench.request("OFFSET_FETCH", 8, {"groups": groups}, broker=second["nodeId"])
-    (partition,) = answer["groups"][0]["topics"][0]["partitions"]
+    response = bench.request("OFFSET_FETCH", 8, {"groups": groups}, broker=second["nodeId"])
+    (partition,) = response["groups"][0]["topics"][0]["partitions"]
     assert partition["committedOffset"] == 7
     replicas.start(first)

@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.state.cluster import topics
 from brokertwin.state.core.errors import Error
-from brokertwin.state.replication.eligible import eligible, last_known_leader
+from brokertwin.state.replication.eligible import eligible_after, last_known_leader
 from brokertwin.state.replication.isr_controller import RECOVERED, RECOVERING
 from tests.support.machine import CLUSTER, Bench
 from tests.support.replicas import BROKERS, FEATURES, Replicas
@@ -36,8 +36,8 @@ def elect(replicas: Replicas, election_type: int) -> int:
     """The error of an election on request."""
     asked = [{"topic": "orders", "partitions": [0]}]
     body = {"electionType": election_type, "topicPartitions": asked, "timeoutMs": 1000}
-    answer = replicas.bench.request("ELECT_LEADERS", 2, body, broker=3)
-    return int(answer["replicaElectionResults"][0]["partitionResult"][0]["errorCode"])
+    response = replicas.bench.request("ELECT_LEADERS", 2, body, broker=3)
+    return int(response["replicaElectionResults"][0]["partitionResult"][0]["errorCode"])
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_who_is_eligible_after_a_change(
     found: list[int],
 ) -> None:
     """The last one is in the order of Java's buckets, of which there are 16."""
-    assert eligible(before, left, in_sync, min_in_sync, ended) == found
+    assert eligible_after(before, left, in_sync, min_in_sync, ended) == found
 
 
 def test_the_last_known_leader_counts_where_nobody_else_may_lead() -> None:
@@ -263,8 +263,8 @@ def test_the_replicas_that_count_are_those_of_the_first_partition() -> None:
     replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body)
     replicas.stop(3)
     body = {"topics": [{"name": "orders"}]}
-    answer = replicas.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
-    found = answer["topics"][0]["partitions"][1]
+    response = replicas.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
+    found = response["topics"][0]["partitions"][1]
     assert (found["isrNodes"], found["eligibleLeaderReplicas"]) == ([1, 2], [])
 
 
@@ -272,8 +272,8 @@ def reassign(replicas: Replicas, wanted: list[int], broker: int = 1) -> int:
     """The error of a reassignment."""
     partitions = [{"partitionIndex": 0, "replicas": wanted}]
     body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": partitions}]}
-    answer = replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body, broker=broker)
-    return int(answer["responses"][0]["partitions"][0]["errorCode"])
+    response = replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body, broker=broker)
+    return int(response["responses"][0]["partitions"][0]["errorCode"])
 
 
 def test_who_is_no_replica_any_more_may_be_eligible_as_in_kafka() -> None:
@@ -346,8 +346,8 @@ def test_a_registration_says_how_the_broker_has_ended(
 def test_clients_are_told_of_the_feature(version: int) -> None:
     bench = Bench(brokertwin_eligible_leader_replicas_version=version)
     body = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
-    answer = bench.request("API_VERSIONS", 4, body)
-    levels = {each["name"]: each["maxVersionLevel"] for each in answer["finalizedFeatures"]}
+    response = bench.request("API_VERSIONS", 4, body)
+    levels = {each["name"]: each["maxVersionLevel"] for each in response["finalizedFeatures"]}
     assert levels.get("eligible.leader.replicas.version") == (version or None)
-    supported = {each["name"]: each["maxVersion"] for each in answer["supportedFeatures"]}
+    supported = {each["name"]: each["maxVersion"] for each in response["supportedFeatures"]}
     assert supported["eligible.leader.replicas.version"] == 1

@@ -26,16 +26,16 @@ def replicas_on(*assignments: list[int], brokers: tuple[int, ...] = BROKERS, **g
     wanted["assignments"] = [
         {"partitionIndex": number, "brokerIds": each} for number, each in enumerate(named)
     ]
-    answer = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
-    assert answer["topics"][0]["errorCode"] == 0
+    response = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    assert response["topics"][0]["errorCode"] == 0
     return found
 
 
 def told(replicas: Replicas, partition: int = 0, broker: int = 3, version: int = 12) -> Any:
     """Error, leader, epoch, in-sync and offline replicas of a partition of `other`."""
     body = {"topics": [{"name": OTHER}]}
-    answer = replicas.bench.request("METADATA", version, body, broker=broker)
-    found = answer["topics"][0]["partitions"][partition]
+    response = replicas.bench.request("METADATA", version, body, broker=broker)
+    found = response["topics"][0]["partitions"][partition]
     names = ("errorCode", "leaderId", "leaderEpoch", "isrNodes", "offlineReplicas")
     return tuple(found[name] for name in names)
 
@@ -45,8 +45,8 @@ def produce(
 ) -> Any:
     body = produce_body(OTHER, header(1), acks=acks, timeoutMs=5000)
     body["topicData"][0]["partitionData"][0]["index"] = partition
-    answer = replicas.bench.request("PRODUCE", 9, body, broker=broker, **event)
-    return answer and answer["responses"][0]["partitionResponses"][0]["errorCode"]
+    response = replicas.bench.request("PRODUCE", 9, body, broker=broker, **event)
+    return response and response["responses"][0]["partitionResponses"][0]["errorCode"]
 
 
 def fetch(
@@ -55,8 +55,8 @@ def fetch(
     wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000}
     topics = [{"topic": OTHER, "partitions": [wanted]}]
     body = {"maxWaitMs": max_wait_ms, "minBytes": 1, "sessionEpoch": -1, "topics": topics}
-    answer = replicas.bench.request("FETCH", 12, body, broker=broker, **event)
-    return answer and answer["responses"][0]["partitions"][0]["errorCode"]
+    response = replicas.bench.request("FETCH", 12, body, broker=broker, **event)
+    return response and response["responses"][0]["partitions"][0]["errorCode"]
 
 
 def test_who_has_lost_a_leader_elects_another_and_who_has_lost_a_follower_does_not() -> None:
@@ -83,8 +83,8 @@ def test_a_partition_without_another_replica_has_no_leader_until_the_directory_i
     assert told(replicas) == (5, -1, 1, [], [1])
     body = {"electionType": 1, "timeoutMs": 1000}
     body["topicPartitions"] = [{"topic": OTHER, "partitions": [0]}]  # type: ignore[assignment]
-    answer = replicas.bench.request("ELECT_LEADERS", 2, body, broker=2)
-    assert answer["replicaElectionResults"][0]["partitionResult"][0]["errorCode"] == 83
+    response = replicas.bench.request("ELECT_LEADERS", 2, body, broker=2)
+    assert response["replicaElectionResults"][0]["partitionResult"][0]["errorCode"] == 83
     replicas.stop(1)
     replicas.start(1)
     assert told(replicas) == (0, 1, 2, [1], [])
@@ -99,8 +99,8 @@ def test_what_lies_in_a_failed_directory_is_answered_with_56() -> None:
 
     def errors(api: str, version: int, of_topic: dict[str, Any], *path: str) -> list[int]:
         body = {"replicaId": -1, "topics": [of_topic], "timeoutMs": 1000}
-        answer = bench.request(api, version, body, broker=1)
-        return [each["errorCode"] for each in answer[path[0]][0][path[1]]]
+        response = bench.request(api, version, body, broker=1)
+        return [each["errorCode"] for each in response[path[0]][0][path[1]]]
 
     asked = {"name": OTHER, "topic": OTHER}
     listed = [{"partitionIndex": each, "timestamp": -1} for each in (0, 1)]
@@ -119,8 +119,8 @@ def test_what_lies_in_a_failed_directory_is_answered_with_56() -> None:
     assert fetch(replicas, 1) == STORAGE_ERROR
     marker = {"producerId": 1, "producerEpoch": 0, "transactionResult": True, "coordinatorEpoch": 0}
     marker["topics"] = [{"name": OTHER, "partitionIndexes": [0, 1]}]
-    answer = bench.request("WRITE_TXN_MARKERS", 1, {"markers": [marker]}, broker=1)
-    found = answer["markers"][0]["topics"][0]["partitions"]
+    response = bench.request("WRITE_TXN_MARKERS", 1, {"markers": [marker]}, broker=1)
+    found = response["markers"][0]["topics"][0]["partitions"]
     assert [each["errorCode"] for each in found] == [3, 0]
 
 
@@ -128,8 +128,8 @@ def test_the_directory_is_described_with_56_and_nothing_moves_while_it_is_away()
     replicas = replicas_on([1, 2], [1, 2], [1, 2])
     bench = replicas.bench
     replicas.fail_dir(1, TWO)
-    answer = bench.request("DESCRIBE_LOG_DIRS", 5, {"topics": None}, broker=1)
-    there, gone = answer["results"]
+    response = bench.request("DESCRIBE_LOG_DIRS", 5, {"topics": None}, broker=1)
+    there, gone = response["results"]
     assert (there["errorCode"], there["logDir"], gone["errorCode"], gone["logDir"]) == (
         0,
         ONE,
@@ -150,10 +150,10 @@ def test_the_directory_is_described_with_56_and_nothing_moves_while_it_is_away()
             "topics": [{"name": OTHER, "partitions": [0]}, {"name": "orders", "partitions": [0]}],
         }
     ]
-    answer = bench.request("ALTER_REPLICA_LOG_DIRS", 2, {"dirs": moves}, broker=1)
+    response = bench.request("ALTER_REPLICA_LOG_DIRS", 2, {"dirs": moves}, broker=1)
     found = {
         (topic["topicName"], each["partitionIndex"]): each["errorCode"]
-        for topic in answer["results"]
+        for topic in response["results"]
         for each in topic["partitions"]
     }
     assert found == {(OTHER, 1): 56, ("new", 0): 56, (OTHER, 0): 56, ("orders", 0): 0}
@@ -165,8 +165,8 @@ def test_nothing_moves_between_two_directories_while_a_third_one_is_away() -> No
     bench.topic("a", 2)
     bench.handle(event("fail-log-dir", 1, "/disk-3"))
     moves = [{"path": TWO, "topics": [{"name": "a", "partitions": [0, 1]}]}]
-    answer = bench.request("ALTER_REPLICA_LOG_DIRS", 2, {"dirs": moves})
-    found = [each["errorCode"] for each in answer["results"][0]["partitions"]]
+    response = bench.request("ALTER_REPLICA_LOG_DIRS", 2, {"dirs": moves})
+    found = [each["errorCode"] for each in response["results"][0]["partitions"]]
     assert found == [56, 0]
 
 
@@ -182,10 +182,10 @@ def test_a_fetch_and_a_produce_that_wait_are_told_at_once() -> None:
     replicas.isolate(2)
     assert produce(replicas, 1, id="acks") is None
     replicas.fail_dir(1, TWO)
-    answers = replicas.bench.answers
-    fetched = answers["waits"]["response"]["responses"][0]["partitions"][0]
+    responses = replicas.bench.answers
+    fetched = responses["waits"]["response"]["responses"][0]["partitions"][0]
     assert fetched["errorCode"] == STORAGE_ERROR
-    acked = answers["acks"]["response"]["responses"][0]["partitionResponses"][0]
+    acked = responses["acks"]["response"]["responses"][0]["partitionResponses"][0]
     assert acked["errorCode"] == STORAGE_ERROR
 
 
@@ -263,8 +263,8 @@ def test_what_lay_in_the_only_directory_is_lost_with_it_when_there_are_several()
     found = replicas.partition()
     assert (found.leader, found.isr) == (2, [2, 3])
     body = produce_body(ORDERS, header(1), acks=1, timeoutMs=1000)
-    answer = replicas.bench.request("PRODUCE", 9, body, broker=1)
-    assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == STORAGE_ERROR
+    response = replicas.bench.request("PRODUCE", 9, body, broker=1)
+    assert response["responses"][0]["partitionResponses"][0]["errorCode"] == STORAGE_ERROR
     lying = replicas.bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}, broker=1)
     assert [each["topics"] for each in lying["results"]] == [[], []]
 
@@ -375,8 +375,8 @@ def test_a_severed_coordinator_whose_log_is_lost_takes_no_commit_without_followe
     wanted = {**body, "topics": [{"name": ORDERS, "partitions": [partition]}]}
 
     def commit() -> int:
-        answer = bench.request("OFFSET_COMMIT", 8, wanted, broker=1)
-        return int(answer["topics"][0]["partitions"][0]["errorCode"])
+        response = bench.request("OFFSET_COMMIT", 8, wanted, broker=1)
+        return int(response["topics"][0]["partitions"][0]["errorCode"])
 
     replicas.sever(1)
     assert commit() == 0
@@ -393,8 +393,8 @@ def test_coordinators_of_what_is_lost_move_too() -> None:
     first = bench.request("FIND_COORDINATOR", 4, body)["coordinators"][0]["nodeId"]
     alive = next(each for each in BROKERS if each != first)
     name = "__consumer_offsets"
-    answer = bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}, broker=first)
-    assert any(topic["name"] == name for each in answer["results"] for topic in each["topics"])
+    response = bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}, broker=first)
+    assert any(topic["name"] == name for each in response["results"] for topic in each["topics"])
     replicas.fail_dir(first, TWO)
     found = bench.request("METADATA", 12, {"topics": [{"name": name}]}, broker=alive)
     partitions = found["topics"][0]["partitions"]

@@ -24,8 +24,8 @@ def replicas() -> Replicas:
 def test_the_most_wrong_answer_of_old(replicas: Replicas) -> None:
     """With min.insync.replicas 2 and followers that never fetch nothing is acknowledged."""
     replicas.isolate(2, 3)
-    answers = [replicas.produce() for _ in range(3)]
-    assert answers == [None] * 3
+    responses = [replicas.produce() for _ in range(3)]
+    assert responses == [None] * 3
     assert replicas.watermarks()[1] == (0, 3)
     replicas.bench.tick(1000)
     assert replicas.late_errors() == [Error.REQUEST_TIMED_OUT] * 3
@@ -51,8 +51,8 @@ def test_of_a_partition_named_twice_the_answer_waits_for_what_was_appended(
     if patience:
         replicas.rejoin(2, 3)
     replicas.bench.tick(1000)
-    answer = replicas.bench.answers["twice"]["response"]
-    (told,) = answer["responses"][0]["partitionResponses"]
+    response = replicas.bench.answers["twice"]["response"]
+    (told,) = response["responses"][0]["partitionResponses"]
     assert told["errorCode"] == Error.INVALID_RECORD
     assert replicas.watermarks()[1] == ((1, 1) if patience else (0, 1))
 
@@ -128,8 +128,8 @@ def test_what_is_decided_for_a_partition_stays_while_another_waits(replicas: Rep
     replicas.produce(acks=1)
     bench.tick(2 * LAG_MS)
     assert replicas.isr() == [1]
-    answers = bench.answers["both"]["response"]["responses"]
-    codes = [topic["partitionResponses"][0]["errorCode"] for topic in answers]
+    responses = bench.answers["both"]["response"]["responses"]
+    codes = [topic["partitionResponses"][0]["errorCode"] for topic in responses]
     assert codes == [Error.NONE, Error.NONE], "the other in-sync replica of `late` has left"
 
 
@@ -197,8 +197,8 @@ def alter(replicas: Replicas, **fields: Any) -> Any:
     body["topics"][0]["topicId"] = fields.pop("topicId", replicas.topic_id)
     body["topics"][0]["partitions"][0].update(fields)
     body["brokerEpoch"] = replicas.epoch(body["brokerId"])
-    answer = replicas.bench.request("ALTER_PARTITION", 3, body)
-    return answer["topics"][0]["partitions"][0]
+    response = replicas.bench.request("ALTER_PARTITION", 3, body)
+    return response["topics"][0]["partitions"][0]
 
 
 @pytest.mark.parametrize(
@@ -222,15 +222,19 @@ def alter(replicas: Replicas, **fields: Any) -> Any:
 def test_what_the_controller_looks_at_and_in_which_order(
     replicas: Replicas, fields: dict[str, Any], error: Error
 ) -> None:
-    answer = alter(replicas, **fields)
-    assert answer["errorCode"] == error
+    response = alter(replicas, **fields)
+    assert response["errorCode"] == error
     if error is Error.NONE:
-        assert (answer["leaderId"], answer["isr"], answer["partitionEpoch"]) == (1, [1, 2, 3], 0)
+        assert (response["leaderId"], response["isr"], response["partitionEpoch"]) == (
+            1,
+            [1, 2, 3],
+            0,
+        )
 
 
 def test_what_the_leader_wants_is_what_it_gets(replicas: Replicas) -> None:
-    answer = alter(replicas, isr=[1, 3])
-    assert (answer["errorCode"], answer["isr"], answer["partitionEpoch"]) == (0, [1, 3], 1)
+    response = alter(replicas, isr=[1, 3])
+    assert (response["errorCode"], response["isr"], response["partitionEpoch"]) == (0, [1, 3], 1)
     assert replicas.isr() == [1, 3]
 
 
@@ -265,9 +269,9 @@ def test_who_is_not_there_may_not_be_in_sync(replicas: Replicas) -> None:
 def test_who_asks_in_another_epoch_is_refused_as_a_whole(replicas: Replicas) -> None:
     for broker_epoch in (-1, 7):
         body = {**replicas.wish(BROKERS), "brokerEpoch": broker_epoch}
-        answer = replicas.bench.request("ALTER_PARTITION", 3, body)
+        response = replicas.bench.request("ALTER_PARTITION", 3, body)
         error = int(Error.STALE_BROKER_EPOCH)
-        assert answer == {"throttleTimeMs": 0, "errorCode": error, "topics": []}
+        assert response == {"throttleTimeMs": 0, "errorCode": error, "topics": []}
 
 
 def test_version_2_names_in_sync_replicas_without_epochs(replicas: Replicas) -> None:
@@ -276,8 +280,8 @@ def test_version_2_names_in_sync_replicas_without_epochs(replicas: Replicas) -> 
     (partition,) = body["topics"][0]["partitions"]
     del partition["newIsrWithEpochs"]
     partition["newIsr"] = [1, 3]
-    answer = replicas.bench.request("ALTER_PARTITION", 2, body)
-    assert answer["topics"][0]["partitions"][0]["isr"] == [1, 3]
+    response = replicas.bench.request("ALTER_PARTITION", 2, body)
+    assert response["topics"][0]["partitions"][0]["isr"] == [1, 3]
     assert replicas.isr() == [1, 3]
 
 
@@ -287,7 +291,7 @@ def test_a_wish_that_was_refused_for_now_is_told_again(replicas: Replicas) -> No
     bench, place = replicas.bench, (replicas.topic_id, 0)
     broker = Broker(1, bench.cell.tables, bench.settings, bench.now)
     waiting.set_timer(bench.cell.tables.waiting, f"{copying.IN_SYNC_TIMER}/1/", None)
-    leadership = copying.changeable(broker, place)
+    leadership = copying.mutable_view(broker, place)
     leadership.pending = [1, 3]
     wish = copying.request_isr_change(broker, place, leadership)
     refused = AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH)

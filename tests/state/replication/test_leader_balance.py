@@ -106,8 +106,8 @@ def test_a_partition_that_has_come_to_others_is_led_by_the_first_of_them() -> No
     replicas = Replicas((1, 2))
     wanted = {"name": "orders", "partitions": [{"partitionIndex": 0, "replicas": [3, 1]}]}
     body = {"topics": [wanted], "timeoutMs": 1000}
-    answer = replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, body)
-    assert answer["responses"][0]["partitions"][0]["errorCode"] == 0
+    response = replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, body)
+    assert response["responses"][0]["partitions"][0]["errorCode"] == 0
     assert replicas.leader()[0] == 1
     replicas.bench.tick(INTERVAL_MS)
     assert replicas.leader()[0] == 3

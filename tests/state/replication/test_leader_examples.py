@@ -14,12 +14,12 @@ def leading(isr: list[int], *followers: int, end: int = 0, now: int = T0) -> Lea
     """Broker 1 begins to lead a log that ends at `end`."""
     replicas = {each: Replica() for each in followers}
     leadership = Leadership(1, 5, end, isr, 1, replicas)
-    leader.begin(leadership, None, end, now)
+    leader.begin_epoch(leadership, None, end, now)
     return leadership
 
 
 def fetch(leadership: Leadership, broker: int, offset: int, end: int, now: int = T0) -> None:
-    leader.fetched(leadership.replicas[broker], offset, 0, end, now)
+    leader.update_follower(leadership.replicas[broker], offset, 0, end, now)
 
 
 def watermark(
@@ -132,7 +132,7 @@ def test_a_leader_that_leads_on_in_another_epoch_keeps_what_it_knows() -> None:
     former = leading([1, 2], 2, 3)
     fetch(former, 2, 7, end=10)
     again = Leadership(1, 6, 10, [1, 2], 2, {2: Replica(), 3: Replica()})
-    leader.begin(again, former, 10, T0 + 50)
+    leader.begin_epoch(again, former, 10, T0 + 50)
     assert again.replicas[2] == Replica(7, 0, T0 + 50, 10, T0 + 50)
     assert again.replicas[3] == Replica(-1, -1, 0, 10, 0)
 

@@ -48,9 +48,9 @@ class Kinds(Coordinators):
 
     def on(self, api: str, version: int, body: Body) -> Body:
         """The answer of whoever coordinates."""
-        answer: Body = self.answer(self.ask(api, version, body, self.coordinator(GROUPS)))
-        assert not answer.get("errorCode"), (api, answer)
-        return answer
+        response: Body = self.answer(self.ask(api, version, body, self.coordinator(GROUPS)))
+        assert not response.get("errorCode"), (api, response)
+        return response
 
     def offset(self, group: str, offset: int, **who: Any) -> None:
         """A commit."""

@@ -35,17 +35,17 @@ def registered(broker: int) -> Replicas:
         "rack": "r9",
         "logDirs": ["dirdirdirdirdirdirdird"],
     }
-    answer = made.bench.request("BROKER_REGISTRATION", 4, body)
-    assert (answer["errorCode"], answer["brokerEpoch"]) == (0, 1)
+    response = made.bench.request("BROKER_REGISTRATION", 4, body)
+    assert (response["errorCode"], response["brokerEpoch"]) == (0, 1)
     return made
 
 
 def beat(replicas: Replicas, broker: int = OTHER, **wishes: Any) -> bool:
     """Whether broker 9, or another one, is fenced after its heartbeat."""
     body = {"brokerId": broker, "brokerEpoch": 1, "currentMetadataOffset": 1000, **wishes}
-    answer = replicas.bench.request("BROKER_HEARTBEAT", 2, body)
-    assert answer["errorCode"] == 0
-    return bool(answer["isFenced"])
+    response = replicas.bench.request("BROKER_HEARTBEAT", 2, body)
+    assert response["errorCode"] == 0
+    return bool(response["isFenced"])
 
 
 def create(replicas: Replicas, name: str, brokers: list[int]) -> tuple[int, str | None]:
@@ -59,8 +59,8 @@ def create(replicas: Replicas, name: str, brokers: list[int]) -> tuple[int, str 
 
 def found(replicas: Replicas, name: str) -> tuple[int, int, list[int], list[int], list[int]]:
     """Leader, its epoch, replicas, in-sync and offline ones, as Metadata has them."""
-    answer = replicas.bench.request("METADATA", 12, {"topics": [{"name": name}]})
-    (each,) = answer["topics"][0]["partitions"]
+    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": name}]})
+    (each,) = response["topics"][0]["partitions"]
     names = ("leaderId", "leaderEpoch", "replicaNodes", "isrNodes", "offlineReplicas")
     leader, epoch, replica_nodes, isr, offline = (each[name] for name in names)
     return leader, epoch, replica_nodes, isr, offline
@@ -96,9 +96,9 @@ def test_a_client_is_told_of_the_listener_by_which_it_came(replicas: Replicas, b
 
     def told(listener: str) -> Any:
         named = {"topics": [{"name": "led"}]}
-        answer = replicas.bench.request("METADATA", 12, named, listener=listener)
-        hosts = [each["host"] for each in answer["brokers"] if each["nodeId"] == broker]
-        (partition,) = answer["topics"][0]["partitions"]
+        response = replicas.bench.request("METADATA", 12, named, listener=listener)
+        hosts = [each["host"] for each in response["brokers"] if each["nodeId"] == broker]
+        (partition,) = response["topics"][0]["partitions"]
         return hosts, *(partition[n] for n in ("errorCode", "leaderId", "offlineReplicas"))
 
     is_other = broker == OTHER
@@ -118,8 +118,8 @@ def test_a_coordinator_without_the_listener_is_not_available(replicas: Replicas)
 
     def found(listener: str) -> tuple[int, str]:
         asked = {"key": "g", "keyType": 0}
-        answer = replicas.bench.request("FIND_COORDINATOR", 3, asked, listener=listener)
-        return answer["errorCode"], answer["host"]
+        response = replicas.bench.request("FIND_COORDINATOR", 3, asked, listener=listener)
+        return response["errorCode"], response["host"]
 
     assert [found(each) for each in ("INNER", "PLAINTEXT")] == [(0, "i9"), (15, "")]
 
@@ -146,8 +146,8 @@ def test_what_it_leads_goes_to_others_when_it_is_silent(replicas: Replicas) -> N
     assert found(replicas, "first") == (1, 1, [9, 1], [1], [9])
     assert found(replicas, "alone")[:2] == (-1, 1)
     body = produce_body("first", header(), timeoutMs=1000)
-    answer = replicas.bench.request("PRODUCE", 10, body)
-    assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == Error.NONE
+    response = replicas.bench.request("PRODUCE", 10, body)
+    assert response["responses"][0]["partitionResponses"][0]["errorCode"] == Error.NONE
 
 
 def test_nothing_runs_for_who_follows_it(replicas: Replicas) -> None:
@@ -173,8 +173,8 @@ def test_it_follows_by_requests(broker: int) -> None:
         fetch = {"replicaId": broker, "maxWaitMs": 0, "minBytes": 1}
         fetch["topics"] = [{"topic": "second", "partitions": [{**wanted, "logStartOffset": 0}]}]
         replicas.bench.request("FETCH", 12, fetch)
-    answer = replicas.bench.answers[waits]["response"]["responses"][0]
-    assert answer["partitionResponses"][0]["errorCode"] == Error.NONE
+    response = replicas.bench.answers[waits]["response"]["responses"][0]
+    assert response["partitionResponses"][0]["errorCode"] == Error.NONE
 
 
 def test_it_leaves_the_in_sync_set_when_it_does_not_fetch(replicas: Replicas) -> None:

@@ -30,9 +30,9 @@ def reassign(
     partitions = [{"partitionIndex": partition, "replicas": wanted}]
     body = {"timeoutMs": 1000, "topics": [{"name": name, "partitions": partitions}], **o}
     api = "ALTER_PARTITION_REASSIGNMENTS"
-    answer = replicas.bench.request(api, 1, body, broker=alive(replicas))
-    assert answer["errorCode"] == 0, answer
-    (topic,) = answer["responses"]
+    response = replicas.bench.request(api, 1, body, broker=alive(replicas))
+    assert response["errorCode"] == 0, response
+    (topic,) = response["responses"]
     assert topic["name"] == name
     found: dict[str, Any] = topic["partitions"][0]
     return found
@@ -41,9 +41,9 @@ def reassign(
 def ongoing(replicas: Replicas, **body: Any) -> list[Any]:
     """What is being reassigned."""
     api = "LIST_PARTITION_REASSIGNMENTS"
-    answer = replicas.bench.request(api, 0, {"topics": None, **body}, broker=alive(replicas))
-    assert (answer["errorCode"], answer["errorMessage"]) == (0, None)
-    return [(t["name"], each) for t in answer["topics"] for each in t["partitions"]]
+    response = replicas.bench.request(api, 0, {"topics": None, **body}, broker=alive(replicas))
+    assert (response["errorCode"], response["errorMessage"]) == (0, None)
+    return [(t["name"], each) for t in response["topics"] for each in t["partitions"]]
 
 
 def one(replicas: list[int], adding: list[int], removing: list[int]) -> list[Any]:

@@ -42,20 +42,20 @@ def register(replicas: Replicas, broker: int, incarnation: str, **other: Any) ->
         "logDirs": [DIRECTORY],
         **other,
     }
-    answer = replicas.bench.request("BROKER_REGISTRATION", 4, body)
-    return answer["errorCode"], answer["brokerEpoch"]
+    response = replicas.bench.request("BROKER_REGISTRATION", 4, body)
+    return response["errorCode"], response["brokerEpoch"]
 
 
 def state(fenced: bool, shuts_down: bool = False, caught_up: bool = True) -> dict[str, Any]:
     """An answer to a heartbeat."""
-    answer = {"throttleTimeMs": 0, "errorCode": 0, "isCaughtUp": caught_up}
-    return {**answer, "isFenced": fenced, "shouldShutDown": shuts_down}
+    response = {"throttleTimeMs": 0, "errorCode": 0, "isCaughtUp": caught_up}
+    return {**response, "isFenced": fenced, "shouldShutDown": shuts_down}
 
 
 def known(replicas: Replicas, fenced: bool = True) -> list[tuple[int, bool]]:
     """The brokers that DescribeCluster names, and which of them are fenced."""
-    answer = replicas.bench.request("DESCRIBE_CLUSTER", 2, {"includeFencedBrokers": fenced})
-    return [(each["brokerId"], each["isFenced"]) for each in answer["brokers"]]
+    response = replicas.bench.request("DESCRIBE_CLUSTER", 2, {"includeFencedBrokers": fenced})
+    return [(each["brokerId"], each["isFenced"]) for each in response["brokers"]]
 
 
 def test_a_controlled_shutdown_moves_the_leaders_first(replicas: Replicas) -> None:
@@ -77,8 +77,8 @@ def test_a_broker_in_shutdown_may_not_join_and_gets_no_new_partitions(replicas: 
     assert replicas.watermarks_of(1) == (5, 5)
     wanted = {"name": "new", "numPartitions": 4, "replicationFactor": 2}
     replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
-    answer = replicas.bench.request("METADATA", 12, {"topics": [{"name": "new"}]})
-    assert all(1 not in each["replicaNodes"] for each in answer["topics"][0]["partitions"])
+    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": "new"}]})
+    assert all(1 not in each["replicaNodes"] for each in response["topics"][0]["partitions"])
 
 
 def test_who_leads_alone_leaves_nobody_behind_when_it_goes() -> None:
@@ -108,9 +108,9 @@ def test_a_fenced_broker_comes_back_where_nothing_was_ever_written() -> None:
 
 def test_a_heartbeat_of_another_epoch_is_stale(replicas: Replicas) -> None:
     for body in ({"brokerEpoch": 7}, {"brokerEpoch": -1}, {"brokerId": 9, "brokerEpoch": 0}):
-        answer = beat(replicas, 1, **body)
-        assert answer["errorCode"] == Error.STALE_BROKER_EPOCH
-        assert answer["isFenced"] is True
+        response = beat(replicas, 1, **body)
+        assert response["errorCode"] == Error.STALE_BROKER_EPOCH
+        assert response["isFenced"] is True
     replicas.stop(3)
     assert beat(replicas, 3)["errorCode"] == Error.STALE_BROKER_EPOCH, "who beats there?"
 
@@ -173,12 +173,12 @@ def test_a_restarted_broker_is_another_incarnation(replicas: Replicas) -> None:
     assert replicas.epoch(2) == 1
     assert replicas.isr() == [1, 2, 3]
     ask = {"brokerId": 2, "brokerEpoch": 0}
-    answer = replicas.bench.request("ALLOCATE_PRODUCER_IDS", 0, ask)
-    assert answer["errorCode"] == Error.STALE_BROKER_EPOCH
+    response = replicas.bench.request("ALLOCATE_PRODUCER_IDS", 0, ask)
+    assert response["errorCode"] == Error.STALE_BROKER_EPOCH
     ask = {"transactionalId": None, "transactionTimeoutMs": 1}
     replicas.bench.request("INIT_PRODUCER_ID", 4, ask, broker=2)
-    answer = replicas.bench.request("INIT_PRODUCER_ID", 4, ask, broker=2)
-    assert answer["errorCode"] == 0, "it asks for ids in its new epoch"
+    response = replicas.bench.request("INIT_PRODUCER_ID", 4, ask, broker=2)
+    assert response["errorCode"] == 0, "it asks for ids in its new epoch"
 
 
 def test_an_unregistered_broker_is_forgotten_until_it_registers(replicas: Replicas) -> None:
@@ -200,8 +200,8 @@ def test_an_unregistered_broker_is_forgotten_until_it_registers(replicas: Replic
 def test_nobody_is_left() -> None:
     bench = Bench()
     assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 1})["errorCode"] == 0
-    answer = bench.request("DESCRIBE_CLUSTER", 2, {})
-    assert (answer["controllerId"], answer["brokers"]) == (-1, [])
+    response = bench.request("DESCRIBE_CLUSTER", 2, {})
+    assert (response["controllerId"], response["brokers"]) == (-1, [])
     assert bench.request("METADATA", 12, {})["controllerId"] == -1
 
 
@@ -217,8 +217,8 @@ def test_fenced_brokers_get_partitions_too_where_others_are_too_few(replicas: Re
     """So did a real controller of 4.3.1; those that are about to go get none."""
     replicas.stop(3)
     assert grow(replicas, 2) == (0, None)
-    answer = replicas.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
-    added = answer["topics"][0]["partitions"][1]
+    response = replicas.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
+    added = response["topics"][0]["partitions"][1]
     assert (added["replicaNodes"][2], sorted(added["isrNodes"])) == (3, [1, 2])
     assert added["offlineReplicas"] == [3]
     beat(replicas, 1, wantShutDown=True)

@@ -52,10 +52,10 @@ class Steps:
         """The leader answers a fetch that waits, if it has something to tell."""
         return self._answer(copying.log_grown(self._brokers[1], [self._place]))
 
-    def take(self, answer: ReplicaAnswer | None) -> None:
+    def take(self, response: ReplicaAnswer | None) -> None:
         """The follower takes the answer."""
-        assert answer is not None
-        self._write(2, copying.handle_fetch_response(self._brokers[2], answer))
+        assert response is not None
+        self._write(2, copying.handle_fetch_response(self._brokers[2], response))
 
     def _answer(self, decision: Decision) -> ReplicaAnswer | None:
         for sent in self._write(1, decision):
@@ -69,10 +69,10 @@ class Steps:
         return list(decision.copies)
 
 
-def told(answer: ReplicaAnswer | None) -> tuple[list[int], int]:
+def told(response: ReplicaAnswer | None) -> tuple[list[int], int]:
     """The offsets in an answer, and its high watermark."""
-    assert answer is not None
-    (partition,) = answer.partitions
+    assert response is not None
+    (partition,) = response.partitions
     return [batch.base_offset for batch in partition.batches], partition.high_watermark
 
 
@@ -123,7 +123,7 @@ def test_example_23_acks_2_and_epochs_that_are_not_the_leaders() -> None:
         replicas.stop(leader)
         replicas.start(leader)
     assert replicas.leader()[1] == 5
-    answers = [replicas.fetch_as(-1, 0, leader_epoch=epoch) for epoch in (4, 5, 6)]
-    errors = [each["responses"][0]["partitions"][0]["errorCode"] for each in answers]
+    responses = [replicas.fetch_as(-1, 0, leader_epoch=epoch) for epoch in (4, 5, 6)]
+    errors = [each["responses"][0]["partitions"][0]["errorCode"] for each in responses]
     assert errors == [Error.FENCED_LEADER_EPOCH, Error.NONE, Error.UNKNOWN_LEADER_EPOCH]
     assert replicas.isr() == list(BROKERS)

@@ -147,8 +147,8 @@ def test_a_severed_broker_reads_later_what_it_has_missed(replicas: Replicas) -> 
     asked = {"topics": [{"name": "new"}], "allowAutoTopicCreation": False}
 
     def error(broker: int) -> int:
-        answer = replicas.bench.request("METADATA", 12, asked, broker=broker)
-        return int(answer["topics"][0]["errorCode"])
+        response = replicas.bench.request("METADATA", 12, asked, broker=broker)
+        return int(response["topics"][0]["errorCode"])
 
     assert [error(broker) for broker in BROKERS] == [3, 0, 0]
     replicas.rejoin(1)
@@ -264,8 +264,8 @@ def test_who_registered_by_a_request_is_fenced_when_no_heartbeat_comes(
     assert registered.isr() == [1, 2, 3]
     registered.bench.tick(1)
     assert registered.isr() == [1, 2]
-    answer = beat(registered, 3)
-    assert (answer["errorCode"], answer["isFenced"]) == (0, False), "in its epoch, as before"
+    response = beat(registered, 3)
+    assert (response["errorCode"], response["isFenced"]) == (0, False), "in its epoch, as before"
     assert registered.isr() == [1, 2, 3]
 
 

@@ -37,8 +37,8 @@ class Throttled(Replicas):
     def fill(self, batches: int) -> None:
         """Appends that many batches; those in sync have them at once."""
         for _ in range(batches):
-            answer = self.produce(count=BATCH_BYTES - 70)
-            assert answer is not None and answer["errorCode"] == 0
+            response = self.produce(count=BATCH_BYTES - 70)
+            assert response is not None and response["errorCode"] == 0
 
     def rate(self, side: str, value: int | None, *brokers: int) -> None:
         """Sets the rate of brokers, or takes it away; of all by no name."""
@@ -50,15 +50,15 @@ class Throttled(Replicas):
             resource = {"resourceType": 4, "resourceName": str(broker), "configs": [change]}
             body = {"resources": [resource]}
             asked = broker or 1
-            answer = self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, broker=asked)
-            assert answer["responses"][0]["errorCode"] == 0, answer
+            response = self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, broker=asked)
+            assert response["responses"][0]["errorCode"] == 0, response
 
     def assign(self, *brokers: int) -> None:
         """Reassigns the partition."""
         wanted = {"partitionIndex": 0, "replicas": list(brokers)}
         body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": [wanted]}]}
-        answer = self.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body)
-        assert answer["responses"][0]["partitions"][0]["errorCode"] == 0, answer
+        response = self.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body)
+        assert response["responses"][0]["partitions"][0]["errorCode"] == 0, response
 
     def batches_on(self, broker: int) -> int:
         """How many of the batches a broker has."""
@@ -168,12 +168,12 @@ def fetched_as(replicas: Throttled, replica: int, **asked: int) -> int | None:
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 10 * BATCH_BYTES}
     topics = [{"topic": "orders", "partitions": [wanted]}]
     body = {"replicaId": replica, "maxBytes": 10 * BATCH_BYTES, "sessionEpoch": -1}
-    answer = replicas.bench.request(
+    response = replicas.bench.request(
         "FETCH", 12, {**body, "minBytes": 1, "maxWaitMs": 0, "topics": topics, **asked}
     )
-    if answer is None:
+    if response is None:
         return None
-    (partition,) = answer["responses"][0]["partitions"]
+    (partition,) = response["responses"][0]["partitions"]
     assert partition["errorCode"] == 0
     return int(partition["recordsSizeInBytes"])
 
@@ -241,8 +241,8 @@ def test_an_append_does_not_reach_who_is_held_back() -> None:
 def test_who_is_held_back_hears_of_the_logs_start() -> None:
     replicas = moving(Side.LEADER)
     wanted = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": 7}]}
-    answer = replicas.bench.request("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 1000})
-    (found,) = answer["topics"][0]["partitions"]
+    response = replicas.bench.request("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 1000})
+    (found,) = response["topics"][0]["partitions"]
     assert (found["lowWatermark"], found["errorCode"]) == (7, 0)
     assert (replicas.log(3).log_start_offset, replicas.batches_on(3)) == (7, 1)
 
@@ -318,12 +318,12 @@ def test_a_session_that_is_no_replicas_any_more_is_not_held_back(is_read_again: 
         body = {"replicaId": replica, "sessionId": session, "sessionEpoch": epoch, "topics": topics}
         return made.bench.request("FETCH", 12, {"minBytes": 1, **body}, broker=1)
 
-    def sizes(answer: Any) -> list[int]:
-        parts = [part for topic in answer["responses"] for part in topic["partitions"]]
+    def sizes(response: Any) -> list[int]:
+        parts = [part for topic in response["responses"] for part in topic["partitions"]]
         return [part["recordsSizeInBytes"] for part in parts]
 
-    answer = fetched(3, 0, 0)
-    session = answer["sessionId"]
+    response = fetched(3, 0, 0)
+    session = response["sessionId"]
     assert not any(sizes(fetched(3, session, 1)))
     if is_read_again:
         made.bench.reload()
