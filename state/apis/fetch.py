@@ -69,7 +69,7 @@ from brokertwin.state.fetch.fetch_session import (
 from brokertwin.state.fetch.places import NO_NOTES, FetchPlace, ReadNotes
 from brokertwin.state.fetch.reading import PartitionRead, ReadLimits
 from brokertwin.state.fetch.session_items import FetchPartition, session_key
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.logs import log as logs
 from brokertwin.state.replication import copying, preferred_replica, throttles
 from brokertwin.state.replication.throttles import Side
@@ -181,7 +181,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     if context.kind is INCREMENTAL:
         if broker.settings.authorizer_class_name:
             _rouse_denied(broker, request, cache, context.session_id, replica_id)
-        wanted = cache.read_as(context.session_id, level)
+        wanted = cache.active_for(context.session_id, level)
     else:
         wanted = [
             places.of_request(broker.id, identity, item, item.topic_id)
@@ -362,8 +362,8 @@ def _woken_by(broker: Broker, fetch: Fetch) -> list[str]:
 
 
 def _cache(broker: Broker) -> SessionCache:
-    slices = Slices.of(broker.settings)
-    return SessionCache(broker.tables.sessions, broker.id, slices, broker.now)
+    layout = ShardLayout.of(broker.settings)
+    return SessionCache(broker.tables.sessions, broker.id, layout, broker.now)
 
 
 def _topic_of(broker: Broker, wanted: FetchPartition) -> Topic | None:
@@ -436,7 +436,7 @@ def _let_in(
     error = fetch_errors.topic_error(broker, item, topic, may_read, denied, version)
     place.topic = topic if error is NONE else None
     if error is NONE and topic is not None and place.topic_id != topic.topic_id:
-        place.lies_in(broker.id, topic.topic_id)
+        place.set_topic(broker.id, topic.topic_id)
     return error
 
 
@@ -575,7 +575,7 @@ def _by_topic(
     for read in reads:
         wanted = read.requested
         topic = wanted.topic if wanted.topic_id == ZERO_UUID else wanted.topic_id
-        part = reading.part(broker, read, isolation_level)
+        part = reading.partition_response(broker, read, isolation_level)
         if topic == last:
             runs[-1][1].append(part)
         else:

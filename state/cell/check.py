@@ -28,7 +28,7 @@ from brokertwin.state.core.tables import TABLE_NAMES, Tables
 from brokertwin.state.core.waiting import NO_DEADLINE
 from brokertwin.state.fetch import check as fetch
 from brokertwin.state.fetch.session_items import Active, CachedFetchPartition, FetchSession
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.groups import check as groups
 from brokertwin.state.logs import check as logs
 from brokertwin.state.logs.log import Log, topic_id_of
@@ -99,7 +99,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
     stopped = network.stopped(tables.waiting)
     unread = [each for each in settings.brokers if network.is_severed(tables.waiting, each)]
     running = [broker for broker in settings.brokers_here if broker not in stopped]
-    slices = Slices.of(settings.broker_settings)
+    layout = ShardLayout.of(settings.broker_settings)
     return [
         *_kinds(tables, settings.brokers_here, touched),
         *core.check(tables.waiting, touched),
@@ -112,7 +112,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
             touched,
         ),
         *replication.check(tables, touched),
-        *fetch.check(tables.sessions, settings.brokers_here, slices, touched),
+        *fetch.check(tables.sessions, settings.brokers_here, layout, touched),
         *groups.check(tables, running, touched),
         *share.check(tables, touched),
         *transactions.check(tables, running, touched),

@@ -67,7 +67,7 @@ from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.eras import leader_and_isr, replication_lines
 from brokertwin.state.fetch import fetch_session, session_items
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.replication import (
     copying,
     elections,
@@ -213,9 +213,9 @@ class Run(MetadataReading):
             key = session_items.session_key(event.broker, session_id)
             for event_id in waiting.watchers(self._tables.waiting, key):
                 self.complete(event_id)
-            slices = Slices.of(self._settings.broker_settings)
+            layout = ShardLayout.of(self._settings.broker_settings)
             fetch_session.SessionCache(
-                self._tables.sessions, event.broker, slices, self._now
+                self._tables.sessions, event.broker, layout, self._now
             ).remove(session_id)
 
     def due(self, event_id: str) -> None:

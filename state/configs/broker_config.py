@@ -40,7 +40,7 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokertwin.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
     # Finalized level of eligible.leader.replicas.version (KIP-966).
     "brokertwin.eligible.leader.replicas.version": ConfigKey(INT, "1", 0, 1),
-    # Shards of the fetch session cache (state/fetch/slices.py).
+    # Shards of the fetch session cache (state/fetch/shards.py).
     "brokertwin.fetch.session.cache.shards": ConfigKey(INT, "8", 1, 8),
     # A broker forwards OffsetFetch to the group's coordinator.
     "brokertwin.forward.offset.fetch": ConfigKey(BOOLEAN, "false"),

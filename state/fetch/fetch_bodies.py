@@ -1,6 +1,6 @@
-"""The bodies of Fetch, versions 4 to 18 (`FetchRequest.json`, `FetchResponse.json` in Kafka).
+"""Bodies of Fetch, versions 4 to 18 (`FetchRequest.json`, `FetchResponse.json` in Kafka).
 
-Record bytes are not in them: an answer names batches, or the sealed part of a log that has them.
+Without record bytes: a response has batch headers, or the sealed part of a log with the batches.
 """
 
 from typing import Annotated
@@ -27,7 +27,7 @@ from brokertwin.state.fetch.session_items import FetchPartition, topic_identity
 
 
 class FetchRequestPartition(Body):
-    """What is asked of a partition; -1 stands for an epoch or offset that is not given."""
+    """A requested partition; -1 for an epoch or offset that is not set."""
 
     partition: Int32 = 0
     current_leader_epoch: Int32 = NO_EPOCH
@@ -38,7 +38,7 @@ class FetchRequestPartition(Body):
 
 
 class FetchRequestTopic(Body):
-    """The partitions of a topic, by name up to version 12, then by id."""
+    """Requested partitions of a topic, by name up to version 12, then by id."""
 
     topic: str = ""
     topic_id: Uuid = ZERO_UUID
@@ -46,7 +46,7 @@ class FetchRequestTopic(Body):
 
 
 class FetchForgottenTopic(Body):
-    """Partitions that leave a session."""
+    """Partitions to remove from a session."""
 
     topic: str = ""
     topic_id: Uuid = ZERO_UUID
@@ -54,14 +54,14 @@ class FetchForgottenTopic(Body):
 
 
 class FetchReplicaState(Body):
-    """Who asks, from version 15 on: a broker that follows, or -1."""
+    """The sender from version 15 on: a follower, or -1."""
 
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
 class FetchRequest(Body):
-    """A fetch: times in ms, sizes in bytes."""
+    """A fetch; times are in ms, sizes in bytes."""
 
     replica_id: Int32 = -1
     replica_state: Annotated[FetchReplicaState, tagged(15)] = msgspec.field(
@@ -79,27 +79,27 @@ class FetchRequest(Body):
 
     @property
     def follower_id(self) -> int:
-        """The id of the broker that follows; below 0 for consumers and tools."""
-        one, other = self.replica_id, self.replica_state.replica_id  # `max` takes longer
+        """Id of the follower that sends the request; below 0 for consumers and tools."""
+        one, other = self.replica_id, self.replica_state.replica_id  # `max` is slower
         return one if one > other else other
 
 
 class DivergingEpoch(Body):
-    """Where a leader epoch ends in the leader's log; -1 where the reader has not diverged."""
+    """End of a leader epoch in the leader's log; -1 if the reader has not diverged."""
 
     epoch: Int32 = NO_EPOCH
     end_offset: Int64 = -1
 
 
 class AbortedTransaction(Body):
-    """An aborted transaction in what was read."""
+    """An aborted transaction in the range of a read."""
 
     producer_id: Int64
     first_offset: Int64
 
 
 class SealedRead(Body):
-    """Where the batches of a partition lie in the `segments` topic, and what of them is wanted."""
+    """The part of the topic `segments` with a partition's batches, and the range to read."""
 
     topic_id: Uuid
     base_offset: Int64
@@ -109,7 +109,7 @@ class SealedRead(Body):
 
 
 class FetchedBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """A `Batch` in an answer: the fields of a `StoredBatch` in order, without what is None."""
+    """A `Batch` in a response: the fields of a `StoredBatch` in order, without null values."""
 
     base_offset: Int64
     last_offset_delta: Int32
@@ -133,12 +133,12 @@ class FetchedBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False)
 
     @property
     def last_offset(self) -> int:
-        """The offset of the batch's last record."""
+        """Offset of the batch's last record."""
         return self.base_offset + self.last_offset_delta
 
 
 class FetchResponsePartition(Body, gc=False):
-    """A partition's part of the answer."""
+    """Response of a partition."""
 
     partition_index: Int32
     error_code: Int16 = 0
@@ -147,7 +147,7 @@ class FetchResponsePartition(Body, gc=False):
     log_start_offset: Annotated[Int64, since(5)] = -1
     diverging_epoch: Annotated[DivergingEpoch | UnsetType, tagged(12)] = UNSET
     current_leader: Annotated[LeaderIdAndEpoch | UnsetType, tagged(16)] = UNSET
-    """The schema has it since version 12; brokers tell it since 16."""
+    """In the schema since version 12; brokers send it since 16."""
     aborted_transactions: list[AbortedTransaction] | None = None
     preferred_read_replica: Annotated[Int32, since(11)] = -1
     records: None = None
@@ -157,7 +157,7 @@ class FetchResponsePartition(Body, gc=False):
 
 
 class FetchResponseTopic(Body):
-    """Partitions of a topic in the answer."""
+    """Responses of a topic's partitions."""
 
     topic: Annotated[str, since(0, 12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
@@ -167,19 +167,19 @@ class FetchResponseTopic(Body):
     def of(
         cls, one: FetchPartition, partitions: list[FetchResponsePartition]
     ) -> "FetchResponseTopic":
-        """That of the topic of this partition."""
+        """Response for the topic of a partition."""
         return cls(topic=one.topic, topic_id=one.topic_id, partitions=partitions)
 
 
 class FetchResponseTopicById(Body, kw_only=False, gc=False):
-    """An `AnsweredTopic` as versions from 13 on have it."""
+    """A `FetchResponseTopic` since version 13."""
 
     topic_id: Uuid
     partitions: list[FetchResponsePartition]
 
 
 class FetchResponse(Body):
-    """The answer; a session id 0 is that of no session."""
+    """The response; session id 0 means no session."""
 
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(7)] = 0
@@ -188,7 +188,7 @@ class FetchResponse(Body):
 
 
 class FetchResponseById(Body):
-    """A `FetchResponse` as versions from 13 on have it: nothing has to be cut out of it."""
+    """A `FetchResponse` since version 13, encoded without removing fields."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -197,7 +197,7 @@ class FetchResponseById(Body):
 
 
 def forgotten(body: FetchRequest) -> list[str]:
-    """The identities of the partitions that the request takes out of its session."""
+    """Identities of the partitions that the request removes from its session."""
     return [
         f"{topic_identity(topic.topic_id, topic.topic)}/{partition}"
         for topic in body.forgotten_topics_data
@@ -206,30 +206,30 @@ def forgotten(body: FetchRequest) -> list[str]:
 
 
 def requested(body: FetchRequest) -> dict[str, FetchPartition]:
-    """The partitions that the request names; the last one counts where it names one twice."""
+    """Partitions of the request; the last one counts if one is repeated."""
     named = {}
     for topic in body.topics:
         topic_id, name = topic.topic_id, topic.topic
         identity = topic_id if topic_id != ZERO_UUID else topic_identity(topic_id, name)
-        for asked in topic.partitions:
-            partition = asked.partition
+        for requested in topic.partitions:
+            partition = requested.partition
             named[f"{identity}/{partition}"] = FetchPartition(
                 topic_id,
                 name,
                 partition,
-                asked.fetch_offset,
-                asked.partition_max_bytes,
-                asked.log_start_offset,
-                asked.current_leader_epoch,
-                asked.last_fetched_epoch,
+                requested.fetch_offset,
+                requested.partition_max_bytes,
+                requested.log_start_offset,
+                requested.current_leader_epoch,
+                requested.last_fetched_epoch,
             )
     return named
 
 
 def refused(body: FetchRequest, version: int, error: Error) -> FetchResponse:
-    """The answer to a request that is refused as a whole (`FetchRequest.getErrorResponse`).
+    """Response with an error for the whole request (`FetchRequest.getErrorResponse`).
 
-    Up to version 12 each partition has the error, too: once there was no other place for it.
+    Up to version 12 each partition has the error, too, because early versions had no other field.
     """
     topics = [] if version >= TOPIC_ID_VERSION else body.topics
     responses = [

@@ -1,4 +1,4 @@
-"""Why a partition that a Fetch asks for is not read.
+"""Errors of a partition in a Fetch.
 
 Source: `FetchRequest.optionalEpoch`, `FetchResponse.matchingTopic`, `ReplicaManager.readFromLog`,
 `Partition.followerReplicaOrThrow` in Kafka.
@@ -15,14 +15,14 @@ from brokertwin.state.fetch.session_items import FetchPartition
 
 
 def epoch_of(wanted: FetchPartition) -> int:
-    """The leader's epoch that is asked for; any negative one is none, in a Fetch alone."""
+    """Leader epoch of a request, in which any negative number means none."""
     return max(wanted.current_leader_epoch, NO_EPOCH)
 
 
 def is_fatal_for_version(refused: Sequence[FetchPartition], version: int) -> bool:
-    """Whether Kafka fails at an answer whose last partitions are these, and the request has -1.
+    """True if Kafka fails at a response that ends with these partitions.
 
-    Behind one of the topic id of zeros it compares names, and by ids there is none.
+    After a partition with the zero topic id it compares names, which versions with ids lack.
     """
     if version < TOPIC_ID_VERSION:
         return False
@@ -30,7 +30,7 @@ def is_fatal_for_version(refused: Sequence[FetchPartition], version: int) -> boo
 
 
 def missing_topic_error(broker: Broker, wanted: FetchPartition) -> Error:
-    """3 for a topic that is gone; 103 where its session knows its name, and another one has it."""
+    """Error of a deleted topic; 103 INCONSISTENT_TOPIC_ID if another topic has its name."""
     other = broker.topic_by_name(wanted.topic) if wanted.topic else None
     has_partition = other is not None and 0 <= wanted.partition < len(other.partitions)
     return Error.INCONSISTENT_TOPIC_ID if has_partition else Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -44,10 +44,10 @@ def topic_error(
     denied: frozenset[str],
     version: int,
 ) -> Error:
-    """Why a partition is refused before any log is looked at; who may not read asks in vain.
+    """Error before a log is read; without READ permission always an authorization error.
 
-    What an id stands for that a name contradicts is said when it is read. An empty name is one that
-    nobody has; an id without a name is one only where topics are asked for by id.
+    A conflict of id and name is reported when the partition is read. A partition without a name is
+    unknown by its id only in versions with ids.
     """
     if not may_read:
         return Error.TOPIC_AUTHORIZATION_FAILED
@@ -56,23 +56,23 @@ def topic_error(
     if denied and (item.topic if topic is None else topic.name) in denied:
         return Error.TOPIC_AUTHORIZATION_FAILED
     if topic is None:
-        is_said_later = missing_topic_error(broker, item) is Error.INCONSISTENT_TOPIC_ID
+        is_reported_later = missing_topic_error(broker, item) is Error.INCONSISTENT_TOPIC_ID
     else:
-        is_said_later = 0 <= item.partition < len(topic.partitions)
-    return NONE if is_said_later else Error.UNKNOWN_TOPIC_OR_PARTITION
+        is_reported_later = 0 <= item.partition < len(topic.partitions)
+    return NONE if is_reported_later else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def leader_error(
     broker: Broker, partition: Partition, wanted: FetchPartition, needs_leader: bool
 ) -> Error:
-    """Why this broker, which has the log, does not serve it: the epoch, or it does not lead."""
+    """Error of a broker that has the log but does not serve it."""
     if needs_leader:
         return broker.leader_error(partition, epoch_of(wanted))
     return broker.epoch_error(partition, epoch_of(wanted))
 
 
 def replica_error(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:
-    """Why a broker is no follower: it is not assigned, as far as the leader knows."""
+    """Error of a broker that the leader does not know as a replica."""
     if replica_id < 0 or replica_id in partition.replicas:
         return NONE
     has_epoch = epoch_of(wanted) != NO_EPOCH
@@ -86,6 +86,6 @@ def partition_error(
     needs_leader: bool,
     replica_id: int,
 ) -> Error:
-    """Why this broker does not serve a partition, or not to this replica; -1 is a consumer."""
+    """Error of a partition for a replica, or for a consumer (-1)."""
     error = leader_error(broker, partition, wanted, needs_leader)
     return replica_error(partition, wanted, replica_id) if error is NONE else error

@@ -1,8 +1,7 @@
-"""Where the partitions of a Fetch lie, and of a session all that its requests look up.
+"""Partitions of a Fetch and of its session, in memory.
 
-Both are computed from items and stored nowhere. Those of a session are kept while its items are in
-memory (`Table.derived`), so that a request finds a partition with one look-up, and does not touch
-those that it neither names nor reads.
+Both are derived from items and never stored. Those of a session are kept while its items are in
+memory (`Table.derived`), so that a request finds a partition with one look-up and skips the others.
 """
 
 from collections.abc import Iterable
@@ -26,18 +25,18 @@ from brokertwin.state.fetch.session_items import (
 from brokertwin.state.logs import log as logs
 
 OPENED_MAX = 10_000
-"""Sessions that are kept; with more of them all are forgotten, and found again."""
+"""Sessions kept in memory; beyond this number all are dropped, and built again on use."""
 
 _DERIVED = "fetch sessions"
 
 
 class ReadNotes(msgspec.Struct, frozen=True):
-    """What is noted of a partition while a request is decided.
+    """Notes about a partition for one request.
 
     Attributes:
-        preferred_replica: who had better be asked, -1 for nobody.
-        may_prefer: whether that may change though the log does not.
-        is_held: whether a throttle gives the request nothing of it.
+        preferred_replica: the preferred read replica, or -1.
+        may_prefer: it may change although the log does not.
+        is_held: a throttle holds back the partition.
     """
 
     preferred_replica: int = -1
@@ -49,17 +48,17 @@ NO_NOTES = ReadNotes()
 
 
 class FetchPlace:
-    """A partition that a Fetch reads, and where it lies.
+    """A partition that a Fetch reads.
 
     Attributes:
-        identity: how a session calls it.
-        cached: what its session has of it; without a session what is asked of it, alone.
-        key: of that item; empty without a session.
-        topic_id: of its topic, as far as it is known.
-        topic_key: of its topic in the broker's metadata image.
-        log: the key of its log.
-        topic: as the last request has found it; None where it is gone, or may not be read.
-        notes: what is noted of it for that request, which begins with nothing of the one before.
+        identity: its name in a session.
+        cached: its item in the session; without a session only the request.
+        key: key of that item; empty without a session.
+        topic_id: of its topic, if known.
+        topic_key: key of its topic in the broker's metadata image.
+        log: key of its log.
+        topic: as found by the last request; None if deleted or not readable.
+        notes: of the current request.
     """
 
     __slots__ = (
@@ -81,28 +80,27 @@ class FetchPlace:
         self.key = key
         self.topic: Topic | None = None
         self.notes = NO_NOTES
-        self.lies_in(broker, topic_id)
+        self.set_topic(broker, topic_id)
 
-    def lies_in(self, broker: int, topic_id: Uuid) -> None:
-        """Notes the topic: names stand for one or another in the course of time."""
+    def set_topic(self, broker: int, topic_id: Uuid) -> None:
+        """Set the topic; a name can belong to different topics over time."""
         self.topic_id = topic_id
         self.topic_key = image.topic_key(broker, topic_id)
         self.log = logs.log_key(broker, topic_id, self.cached.requested.partition)
 
 
 def of_request(broker: int, identity: str, requested: FetchPartition, topic_id: Uuid) -> FetchPlace:
-    """That of a partition that is in no session."""
+    """A partition without a session."""
     return FetchPlace(broker, identity, CachedFetchPartition(requested, 0), "", topic_id)
 
 
 class OpenedSession:
-    """A session with its partitions, as far as they were looked at.
+    """A session with the partitions that were used so far.
 
     Attributes:
         session: its item.
-        places: its partitions, by identity.
-        active: those that the next answer may show, as its item `Active` has them; None for one
-            that nobody has looked at.
+        places: its partitions by identity.
+        active: the active ones, as in the item `Active`; None if not used so far.
     """
 
     def __init__(self, table: Table, broker: int, session: FetchSession) -> None:
@@ -116,7 +114,7 @@ class OpenedSession:
         self.active: dict[str, FetchPlace | None] = dict.fromkeys(active.identities)
 
     def find(self, identity: str) -> FetchPlace | None:
-        """The partition that is called so, if it is in the session."""
+        """The partition with this identity, if it is in the session."""
         found = self.places.get(identity)
         if found is not None:
             return found
@@ -125,7 +123,7 @@ class OpenedSession:
         return None if cached is None else self.put(identity, cached, key)
 
     def put(self, identity: str, cached: CachedFetchPartition, key: str) -> FetchPlace:
-        """Keeps a partition's item in mind; of a name its topic is that of the watched log."""
+        """Keep a partition's item; without a topic id, its watched log shows the topic."""
         topic_id = cached.requested.topic_id
         if topic_id == ZERO_UUID and cached.watched_log:
             topic_id = logs.topic_id_of(cached.watched_log)
@@ -133,23 +131,23 @@ class OpenedSession:
         return place
 
     def place(self, identity: str) -> FetchPlace:
-        """One that is in the session."""
+        """A partition of the session."""
         found = self.places.get(identity) or self.find(identity)
         assert found is not None, identity
         return found
 
     def drop(self, identity: str) -> None:
-        """Forgets a partition that leaves the session."""
+        """Drop a partition that leaves the session."""
         self.places.pop(identity, None)
 
     def activate(self, identity: str) -> None:
-        """The next answer may show the partition."""
+        """Make a partition active."""
         if identity not in self.active:
             self._table.change(self._active_key, Active).identities.append(identity)
             self.active[identity] = self.places.get(identity)
 
     def activate_all(self, identities: Iterable[str]) -> None:
-        """The next answer may show these, each of which comes once."""
+        """Make distinct partitions active."""
         active, known = self.active, self.places
         new = [identity for identity in identities if identity not in active]
         if new:
@@ -158,7 +156,7 @@ class OpenedSession:
                 active[identity] = known.get(identity)
 
     def settle(self, identities: list[str]) -> None:
-        """The next answer will not show these, unless something happens."""
+        """Make partitions inactive."""
         active = self.active
         if not active.keys().isdisjoint(identities):
             item = self._table.change(self._active_key, Active)
@@ -167,7 +165,7 @@ class OpenedSession:
             item.identities = list(active)
 
     def active_places(self) -> list[FetchPlace]:
-        """Those that the next answer may show, as they are read."""
+        """Active partitions in reading order."""
         found = [place for place in self.active.values() if place is not None]
         if len(found) < len(self.active):
             found = [self.place(identity) for identity in self.active]
@@ -180,9 +178,9 @@ _order = attrgetter("cached.order")
 
 
 def opened(table: Table, broker: int, session_id: int) -> OpenedSession | None:
-    """The session with this id, if there is one.
+    """The session with this id, if it exists.
 
-    What is kept holds as long as the session's item is the same: it is another one after a restart.
+    The kept one is used while the session's item is the same; after a restart it is another one.
     """
     key = session_key(broker, session_id)
     session = table.get(key, FetchSession)
@@ -198,12 +196,12 @@ def opened(table: Table, broker: int, session_id: int) -> OpenedSession | None:
 
 
 def close(table: Table, broker: int, session_id: int) -> None:
-    """Forgets what is kept of a session whose items are gone."""
+    """Drop a closed session from memory."""
     table.derived.get(_DERIVED, {}).pop(session_key(broker, session_id), None)
 
 
 def activate(table: Table, broker: int, session_id: int, identity: str) -> None:
-    """The next answer of a session may show a partition; for that alone nobody opens it."""
+    """Make a partition of a session active, without building the session for it."""
     key = session_key(broker, session_id)
     found: OpenedSession | None = table.derived.get(_DERIVED, {}).get(key)
     if found is not None and found.session is table.get(key, FetchSession):
