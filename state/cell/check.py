@@ -10,6 +10,7 @@ from brokertwin.state.cluster import check as cluster
 from brokertwin.state.cluster import image
 from brokertwin.state.core import check as core
 from brokertwin.state.core import waiting
+from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.check import (
     ALL,
     KEYS_KNOWN,
@@ -23,7 +24,6 @@ from brokertwin.state.core.check import (
 )
 from brokertwin.state.core.decision import Waiting
 from brokertwin.state.core.kafka_apis import SHARE_FETCH
-from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.tables import TABLE_NAMES, Tables
 from brokertwin.state.core.waiting import NO_DEADLINE
 from brokertwin.state.fetch import check as fetch
@@ -197,7 +197,7 @@ def _kinds(tables: Tables, brokers: list[int], touched: Touched) -> Violations:
                 yield f"{key} is of broker {broker}, which this cell does not hold"
 
 
-@remembering(KEYS_KNOWN)
+@bounded_cache(KEYS_KNOWN)
 def _read(name: str, key: str) -> tuple[int | None, list[str]]:
     """The broker that a key of a table names, if it does, and what is wrong with the key."""
     wrong = []
@@ -231,7 +231,7 @@ def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
             yield f"session {session_id} has not shown the log start offset of {identity}"
 
 
-@remembering(KEYS_KNOWN)
+@bounded_cache(KEYS_KNOWN)
 def _of_cached(key: str) -> tuple[str, str, str, str]:
     """Of a cached partition: the keys of its session's two items, the session, its identity."""
     broker, _, session_id, identity = key.split("/", 3)

@@ -1,6 +1,6 @@
-"""How much of a topic's logs stays, by the settings of the topic.
+"""A topic's settings for retention, cleaning and rolling.
 
-By time and size (`state/logs/retention.py`), and what the cleaner takes (`state/logs/cleaner.py`).
+They are applied in `state/logs/retention.py`, `state/logs/cleaner.py`, `state/logs/rolling.py`.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ _DERIVED = "how logs are cut"
 
 
 class _ParsedRules(msgspec.Struct, frozen=True):
-    """How a topic's logs are cut by brokers that were `given` these settings."""
+    """Rolling rules of a topic on brokers with these static settings."""
 
     given: BrokerSettings
     rolling: RollingRules
 
 
 def of_topic(topic: Topic, settings: BrokerSettings) -> RetentionLimits | None:
-    """How much of a topic's logs stays; None where they are compacted alone."""
+    """Retention of a topic's logs; None if there is none, or only compaction."""
     if not has_policy(topic, settings, "delete"):
         return None
     retention_ms = _number("retention.ms", topic.configs, settings)
@@ -39,12 +39,12 @@ def of_topic(topic: Topic, settings: BrokerSettings) -> RetentionLimits | None:
 
 
 def has_policy(topic: Topic, settings: BrokerSettings, *names: str) -> bool:
-    """Whether all of these are in a topic's cleanup.policy."""
+    """True if a topic's cleanup.policy has all of these."""
     return all(_has_policy(topic.configs, settings, name) for name in names)
 
 
 def cleaning_of(topic: Topic, settings: BrokerSettings) -> CleaningRules | None:
-    """What the cleaner goes by; None where the topic is not compacted, or is a coordinator's."""
+    """Settings of the log cleaner; None for topics that it does not clean."""
     if topic.name in INTERNAL_TOPICS or not has_policy(topic, settings, "compact"):
         return None
     ratio = value_of("min.cleanable.dirty.ratio", topic.configs, settings)
@@ -59,7 +59,7 @@ def cleaning_of(topic: Topic, settings: BrokerSettings) -> CleaningRules | None:
 
 
 def rolling_rules_in(tables: Tables, machine: int, topic_id: Uuid) -> RollingRules:
-    """How a broker cuts a topic's logs now; kept until a setting changes."""
+    """Rolling rules of a topic on a broker, cached until a setting changes."""
     given = tables.given
     derived = tables.metadata.derived
     kept: dict[tuple[int, Uuid], _ParsedRules] | None = derived.get(_DERIVED)
@@ -75,12 +75,12 @@ def rolling_rules_in(tables: Tables, machine: int, topic_id: Uuid) -> RollingRul
 
 
 def forget_rolling_rules(table: Table) -> None:
-    """Settings, or topics, have changed. `table` is `metadata`."""
+    """Drop cached rules after a change of settings or topics. `table` is `metadata`."""
     table.derived.pop(_DERIVED, None)
 
 
 def rolling_rules_of(configs: Mapping[str, str], settings: BrokerSettings) -> RollingRules:
-    """How a log is cut; a compacted one also when its first record has to be cleaned."""
+    """Rolling rules; a compacted log also rolls when its first record must be cleaned."""
     given = value_of("internal.segment.bytes", configs, settings)
     segment_bytes = given if isinstance(given, int) else _number("segment.bytes", configs, settings)
     segment_ms = _number("segment.ms", configs, settings)

@@ -1,7 +1,6 @@
-"""What a topic asks of what is appended to it: by its own settings, else by the broker's.
+"""A topic's checks of appended batches, from its own and the broker's settings.
 
-A broker works it out when it is first asked, and keeps it until metadata changes
-(`Broker.rules_of`).
+Computed at the first use, and cached until metadata changes (`Machine.rules_of`).
 """
 
 import msgspec
@@ -14,9 +13,9 @@ from brokertwin.state.logs import producer, record_validation
 
 
 class TopicRules(msgspec.Struct, frozen=True):
-    """The largest batch in bytes, what is asked of records, and of sequences.
+    """Largest batch in bytes, checks of records and sequences, and the codec.
 
-    `codec` is what the edge keeps batches in; None: as they came.
+    The edge recompresses batches with `codec`; None keeps them as they are.
     """
 
     max_message_bytes: int
@@ -26,7 +25,7 @@ class TopicRules(msgspec.Struct, frozen=True):
 
 
 def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
-    """The rules of a topic at a broker with these settings."""
+    """Rules of a topic at a broker with these settings."""
     configs = topic.configs
     policy = configs.get("cleanup.policy") or settings.given.get("log.cleanup.policy", "delete")
     kind = configs.get("message.timestamp.type", settings.log_message_timestamp_type)

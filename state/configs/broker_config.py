@@ -1,9 +1,9 @@
-"""The settings that a broker is given: Kafka's names and texts in, typed settings out.
+"""Static settings of a broker: Kafka's names and texts in, typed settings out.
 
-Every name of Kafka 4.3.1 is known (`kafka_settings.py`) and its value checked as Kafka checks it.
-What the machines act on is typed in `BrokerSettings`. Of the rest a warning tells that it has no
-effect, or that it is only shown as the default of new topics. Settings whose names begin with
-`brokertwin.` are ours; their defaults are Kafka's behaviour.
+Every name of Kafka 4.3.1 is known (`kafka_settings.py`), and values are validated like Kafka's.
+Settings used by the machines are typed in `BrokerSettings`. For the others a warning says that they
+have no effect, or only as the default of new topics. Settings that start with `brokertwin.` are not
+Kafka's; their defaults give Kafka's behaviour.
 """
 
 import difflib
@@ -74,14 +74,14 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
 """Settings that Kafka does not have. Their defaults give Kafka's behaviour."""
 
 SETTINGS: dict[str, ConfigKey] = {**KAFKA_SETTINGS, **OUR_SETTINGS}
-"""Every setting that is known."""
+"""Every known setting."""
 
 TYPED = {
     info.name.replace("_", "."): info.name
     for info in msgspec.structs.fields(BrokerSettings)
     if info.name not in ("given", "layers")
 }
-"""The settings with a field in `BrokerSettings`, and the field's name."""
+"""Settings with a field in `BrokerSettings`, and the field's name."""
 
 ACTED_ON = TYPED.keys() | {
     "compression.gzip.level",
@@ -131,23 +131,23 @@ ACTED_ON = TYPED.keys() | {
         for name in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
     ),
 }
-"""The settings that change what the machines do."""
+"""Settings that affect the machines."""
 
 _SHOWN = {synonym.name for config in TOPIC_CONFIGS.values() for synonym in config.synonyms}
 
 _FORMER = re.compile(r"^brokerstream\.")
-"""Prefix of our settings before the project was renamed; recordings and commands still have it."""
+"""Prefix before the project was renamed, still found in recordings and commands."""
 
 _PREFIXES = ("config.providers.", "listener.name.", "rlmm.config.", "rsm.config.")
-"""How names begin that Kafka hands on to plugins and listeners."""
+"""Prefixes of settings for plugins and listeners."""
 
 
 class UnknownSettingError(ValueError):
-    """Kafka has no setting of this name.
+    """Kafka has no setting with this name.
 
     Attributes:
         name: the unknown name.
-        nearest: names of Kafka that are most like it, at most three, the best first.
+        nearest: at most three similar names, the best first.
     """
 
     def __init__(self, name: str) -> None:
@@ -158,13 +158,13 @@ class UnknownSettingError(ValueError):
 
 
 def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
-    """Typed settings of a broker, and a warning for each one that has no effect or not all of it.
+    """Parse settings of a broker; also returns warnings for those without full effect.
 
-    Secrets are checked and not kept.
+    Secrets are validated but not kept.
 
     Raises:
         UnknownSettingError: Kafka has no such setting.
-        InvalidConfigError: Kafka would refuse the value.
+        InvalidConfigError: Kafka would reject the value.
     """
     typed: dict[str, object] = {}
     given: dict[str, str] = {}
@@ -187,7 +187,7 @@ def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
 
 
 def _check_ours(name: str, value: Value) -> None:
-    """What no type says. Raises InvalidConfigError for racks of nothing that is a broker's id."""
+    """Checks beyond the type. Raises InvalidConfigError for racks without a broker id."""
     if name == "brokertwin.broker.racks" and isinstance(value, list):
         for each in value:
             broker, _, rack = each.partition(":")

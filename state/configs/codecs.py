@@ -1,4 +1,4 @@
-"""The codec that a topic asks for, `compression.type`: what the edge keeps its batches in.
+"""`compression.type` of a topic: the codec in which the edge stores its batches.
 
 Source: `LogConfig`, `Compression` and its levels in Kafka.
 """
@@ -15,14 +15,14 @@ UNCOMPRESSED = "uncompressed"
 
 
 class TopicCodec(NamedTuple):
-    """A codec by the name of the request log, and its level; None where it has none."""
+    """A codec by its name in the request log, and its level, if it has levels."""
 
     name: str
     level: int | None = None
 
 
 def of_topic(configs: Mapping[str, str], settings: BrokerSettings) -> TopicCodec | None:
-    """The codec that a topic asks for; None: batches stay as they came."""
+    """The codec of a topic; None if batches keep their own."""
     name = value_of(TYPE, configs, settings)
     if name == AS_IT_CAME or not isinstance(name, str):
         return None

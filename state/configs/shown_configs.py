@@ -1,14 +1,13 @@
-"""What DescribeConfigs shows of settings: of topics, groups, client metrics, brokers, the cluster.
+"""DescribeConfigs of topics, groups, client metrics, brokers and the cluster.
 
-A setting's *synonyms* are the places where its value may come from, best first: the topic, what
-the broker was told while it runs, what all brokers were, the broker's file, Kafka's default. As in
-Kafka a synonym of another name counts only behind one of the setting's own name: where a broker's
-file has `log.retention.hours` and nothing else, a topic's `retention.ms` follows it, and is shown
-as a default.
+A setting's *synonyms* are the sources of its value in order of precedence: topic, broker (dynamic),
+cluster (dynamic), the broker's file, Kafka's default. As in Kafka, a synonym with another name
+counts only after one with the setting's own name. If a broker's file only has
+`log.retention.hours`, a topic's `retention.ms` follows it but is shown as a default.
 
-Settings come in the order of a Java `HashMap`; those of one bucket as Kafka defines them.
+Settings are in the order of a Java `HashMap`; those of one bucket in Kafka's order of definition.
 
-Source: `ConfigHelper`, `DynamicBrokerConfig.brokerConfigSynonyms` in Kafka; answers of 4.3.1.
+Source: `ConfigHelper`, `DynamicBrokerConfig.brokerConfigSynonyms` in Kafka; responses of 4.3.1.
 """
 
 from collections.abc import Mapping
@@ -44,11 +43,11 @@ TYPE_CODES = {
     Type.CLASS: 8,
     Type.PASSWORD: 9,
 }
-"""`configType` in answers."""
+"""`configType` in responses."""
 
 
 class SynonymValue(NamedTuple):
-    """A place where a value may come from; the value is None where it is secret."""
+    """A source of a value; the value is None if it is secret."""
 
     name: str
     value: str | None
@@ -56,7 +55,7 @@ class SynonymValue(NamedTuple):
 
 
 class DescribedSetting(NamedTuple):
-    """A setting as answers show it; a secret has no value."""
+    """A setting in a response; a secret has no value."""
 
     name: str
     value: str | None
@@ -68,7 +67,7 @@ class DescribedSetting(NamedTuple):
 
 
 def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[DescribedSetting]:
-    """Every setting of a topic that was given `configs`, in Kafka's order."""
+    """Every setting of a topic with these own settings, in Kafka's order."""
     values = {name: value_of(name, configs, settings) for name in TOPIC_CONFIGS}
     known = {name: value for name, value in values.items() if value is not None}
     shown = []
@@ -85,7 +84,7 @@ def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[Describe
 
 
 def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[DescribedSetting]:
-    """Every setting of a group that was given `configs`, in Kafka's order."""
+    """Every setting of a group with these own settings, in Kafka's order."""
     shown = []
     for name in hash_order(GROUP_CONFIGS, len(GROUP_CONFIGS)):
         key, behind = GROUP_CONFIGS[name], synonym(name)
@@ -105,7 +104,7 @@ def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[Describe
 
 
 def client_metrics(configs: Mapping[str, str]) -> list[DescribedSetting]:
-    """Every setting of a subscription to client metrics; a default comes from nowhere."""
+    """Every setting of a subscription; a default has no source."""
     shown = []
     for name in hash_order(CLIENT_METRICS_CONFIGS, len(CLIENT_METRICS_CONFIGS)):
         key = CLIENT_METRICS_CONFIGS[name]
@@ -118,7 +117,7 @@ def client_metrics(configs: Mapping[str, str]) -> list[DescribedSetting]:
 
 
 def broker(broker_id: int, settings: BrokerSettings) -> list[DescribedSetting]:
-    """Every setting of a broker, in Kafka's order: first what was given and it does not know."""
+    """Every setting of a broker in Kafka's order, unknown ones first."""
     own_id = {"broker.id": str(broker_id), "node.id": str(broker_id)}
     given, layers = {**settings.given, **own_id}, _layers(settings)
     layers = ConfigLayers(layers.of_broker, layers.of_cluster, {**layers.of_file, **own_id})
@@ -128,7 +127,7 @@ def broker(broker_id: int, settings: BrokerSettings) -> list[DescribedSetting]:
 
 
 def cluster(settings: BrokerSettings) -> list[DescribedSetting]:
-    """What lies at the level of the cluster, with the texts that were given."""
+    """Settings of the cluster, with their given texts."""
     layers, shown = _layers(settings), []
     for name in hash_order(sorted(layers.of_cluster), len(layers.of_cluster)):
         found = _of_broker(name, layers.of_cluster, layers)
@@ -139,7 +138,7 @@ def cluster(settings: BrokerSettings) -> list[DescribedSetting]:
 
 
 def _layers(settings: BrokerSettings) -> ConfigLayers:
-    """Where settings come from; what always lies at the level of the cluster has a value there."""
+    """Sources of settings; one that must be at the cluster level has its value there."""
     found = settings.layers or ConfigLayers({}, {}, settings.given)
     if MIN_IN_SYNC in found.of_cluster or not is_of_cluster(MIN_IN_SYNC, settings):
         return found
@@ -183,12 +182,12 @@ def _synonyms(name: str, layers: ConfigLayers) -> list[SynonymValue]:
 
 
 def _open(name: str, value: str) -> str | None:
-    """A value that may be shown; what the broker does not know may be a secret."""
+    """The value, unless it may be secret."""
     return None if dynamic_configs.is_secret(name) else value
 
 
 def _text(value: Value) -> str:
-    """A value in Kafka's words; an element of a list counts once."""
+    """A value as Kafka writes it, without repeated elements of a list."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):

@@ -12,7 +12,7 @@ Shards of the cache are in `shards.py`, counts of evictions in `fetch_session_co
 import msgspec
 
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
-from brokertwin.state.core.tables import kept
+from brokertwin.state.core.tables import cached_key
 
 
 class FetchPartition(msgspec.Struct, array_like=True, gc=False):
@@ -95,7 +95,7 @@ def topic_identity(topic_id: Uuid, name: str) -> str:
     return topic_id if topic_id != ZERO_UUID else f"={name}"
 
 
-@kept
+@cached_key
 def session_key(broker: int, session_id: int) -> str:
     """Key of a session; pending fetches wait for it."""
     return f"{broker}/session/{session_id}"
@@ -116,7 +116,7 @@ def partition_key(broker: int, session_id: int, identity: str) -> str:
     return f"{broker}/cached/{session_id}/{identity}"
 
 
-@kept
+@cached_key
 def watchers_key(log: str) -> str:
     """Key of a log's `Watchers`."""
     broker, _, place = log.partition("/")

@@ -4,8 +4,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
+from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
-from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs.chunked import CHUNK_ENTRIES, Span
@@ -53,7 +53,7 @@ def check(logs: Table, producers: Table, touched: Touched = ALL) -> Violations:
         yield from _producers(key, log, producers)
 
 
-@remembering(KEYS_KNOWN)
+@bounded_cache(KEYS_KNOWN)
 def _log_of(key: str) -> str:
     """Key of the log that an item belongs to."""
     broker, _, topic_id, partition, *_ = key.split("/")

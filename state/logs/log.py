@@ -24,7 +24,7 @@ from msgspec.structs import astuple
 
 from brokertwin.state.core.records import Batch, EndMarker
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Table, kept
+from brokertwin.state.core.tables import Table, cached_key
 from brokertwin.state.logs import log_transactions
 from brokertwin.state.logs.aborted_transactions import (
     AbortedIndex,
@@ -227,7 +227,7 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
 EMPTY = Slice([], 0)
 
 
-@kept
+@cached_key
 def log_key(broker: int, topic_id: Uuid, partition: int) -> str:
     """Key of a log in the table `logs`."""
     return f"{broker}/log/{topic_id}/{partition}"
@@ -238,7 +238,7 @@ def topic_id_of(key: str) -> Uuid:
     return key.split("/")[2]
 
 
-@kept
+@cached_key
 def chunk_key(broker: int, topic_id: Uuid, partition: int, number: int) -> str:
     """Key of an index chunk in the table `logs`."""
     return f"{broker}/chunk/{topic_id}/{partition}/{number}"

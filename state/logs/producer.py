@@ -47,7 +47,7 @@ import msgspec
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.records import Batch, ProducerNoted, ProducersExpired
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Table, kept
+from brokertwin.state.core.tables import Table, cached_key
 
 BATCHES_KEPT = 5
 """Batches remembered for each producer and partition (`NUM_BATCHES_TO_RETAIN`)."""
@@ -139,7 +139,7 @@ class SequenceRules(msgspec.Struct, frozen=True):
 KAFKA_RULES = SequenceRules()
 
 
-@kept
+@cached_key
 def producer_key(broker: int, topic_id: Uuid, partition: int, producer_id: int) -> str:
     """Key of a producer in the table `producers`."""
     return f"{_prefix(broker, topic_id, partition)}{producer_id}"

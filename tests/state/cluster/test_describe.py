@@ -1,4 +1,4 @@
-"""The describing APIs, as Apache Kafka 4.3.1 answers them."""
+"""Describe APIs, as in Apache Kafka 4.3.1."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def bench() -> Bench:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "current", "partition", "answer"),
+    ("epoch", "current", "partition", "response"),
     [
         (0, -1, 0, (0, 0, 3)),
         (5, -1, 0, (0, -1, -1)),
@@ -29,7 +29,7 @@ def bench() -> Bench:
         (0, -1, 7, (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)),
     ],
 )
-def test_where_a_leader_epoch_ends(
+def test_end_of_a_leader_epoch(
     bench: Bench, epoch: int, current: int, partition: int, response: tuple[int, int, int]
 ) -> None:
     wanted = {"partition": partition, "currentLeaderEpoch": current, "leaderEpoch": epoch}
@@ -38,7 +38,7 @@ def test_where_a_leader_epoch_ends(
     assert (got["errorCode"], got["leaderEpoch"], got["endOffset"]) == response
 
 
-def test_what_a_partition_remembers_of_its_producers(bench: Bench) -> None:
+def test_describe_producers(bench: Bench) -> None:
     body = {"topics": [{"name": "a", "partitionIndexes": [0, 1, 9]}]}
     response = bench.request("DESCRIBE_PRODUCERS", 0, body)["topics"][0]["partitions"]
     assert response[0]["activeProducers"] == [
@@ -55,7 +55,7 @@ def test_what_a_partition_remembers_of_its_producers(bench: Bench) -> None:
     assert response[1]["activeProducers"] == []
 
 
-def test_every_replica_tells_of_its_producers_and_no_other_broker_does() -> None:
+def test_every_replica_describes_its_producers_but_no_other_broker() -> None:
     bench = Replicas((1, 2)).bench
     bench.append(TOPIC, header(2, 5, 0, 0, maxTimestamp=bench.now))
     body = {"topics": [{"name": TOPIC, "partitionIndexes": [0]}]}
@@ -68,7 +68,7 @@ def test_every_replica_tells_of_its_producers_and_no_other_broker_does() -> None
     assert found == {1: (0, [5]), 2: (0, [5]), 3: (Error.NOT_LEADER_OR_FOLLOWER, [])}
 
 
-def test_the_cluster(bench: Bench) -> None:
+def test_describe_cluster(bench: Bench) -> None:
     response = bench.request("DESCRIBE_CLUSTER", 1, {"endpointType": 1})
     assert [broker["brokerId"] for broker in response["brokers"]] == [1]
     assert (response["controllerId"], response["clusterAuthorizedOperations"]) == (1, -(2**31))
@@ -77,7 +77,7 @@ def test_the_cluster(bench: Bench) -> None:
     assert (wrong["brokers"], wrong["clusterId"], wrong["controllerId"]) == ([], "", -1)
 
 
-def test_topics_come_page_by_page(bench: Bench) -> None:
+def test_topics_are_paged(bench: Bench) -> None:
     bench.topic("b", 2)
     pages: list[list[tuple[str, int]]] = []
     cursor: Any = None
@@ -93,7 +93,7 @@ def test_topics_come_page_by_page(bench: Bench) -> None:
     assert pages == [[("a", 0), ("a", 1), ("b", 0)], [("b", 1)]]
 
 
-def test_a_missing_topic_is_an_error_of_its_own(bench: Bench) -> None:
+def test_missing_topic_is_an_error(bench: Bench) -> None:
     body = {"topics": [{"name": "a"}, {"name": "none"}, {"name": "bad name!"}]}
     response = bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
     assert {topic["name"]: topic["errorCode"] for topic in response["topics"]} == {
