@@ -13,7 +13,7 @@ from brokertwin.recordings.audit.finding import Finding, client_of
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.observed.plots import in_sync_chart, offsets_chart, tooltips
-from brokertwin.state.observed.replication import Sample
+from brokertwin.state.observed.replication import WatermarkSample
 
 SUBJECTS = 6
 """Partitions that are drawn, of each kind of plot."""
@@ -258,7 +258,7 @@ def _lags(altair: Any, history: History, findings: Sequence[Finding]) -> Iterato
 
 
 def _replicas(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
-    by_name: dict[str, list[Sample]] = defaultdict(list)
+    by_name: dict[str, list[WatermarkSample]] = defaultdict(list)
     for sample in history.observer.samples:
         if sample.high_watermark >= 0 or max(sample.ends.values(), default=-1) >= 0:
             by_name[f"{sample.topic}-{sample.partition}"].append(sample)
