@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.explain.rules import RULES, Rule
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.rules import RULES, Rule
 from brokertwin.state.core.errors import Error, error_name
 
 
@@ -127,18 +127,6 @@ def rule_of(code: int) -> Rule:
     return known or Rule(f"The broker refused it: {name}.", "Errors", f"Look up {name}.")
 
 
-def names_of(names: Iterable[str]) -> str:
-    """`client a`, `clients a and b`; each once, in the order given."""
-    found = list(dict.fromkeys(names))
-    *most, last = found or ["?"]
-    return f"client{'s' if most else ''} " + (f"{', '.join(most)} and {last}" if most else last)
-
-
 def counted(count: int, one: str, many: str = "") -> str:
     """`1 batch`, `7 batches`."""
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def times(count: int) -> str:
-    """`once`, `twice`, `7 times`."""
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -10,15 +10,14 @@ from brokertwin.recordings.audit.finding import (
     Severity,
     client_of,
     counted,
-    names_of,
     rule_of,
-    times,
 )
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.sessions import WINDOW_MS
-from brokertwin.recordings.explain.rules import Rule
-from brokertwin.recordings.explain.story import sentence, words
+from brokertwin.recordings.explain.story import words
+from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error, error_name
 
 STORM = 5

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.epochs import APIS, MARKERS, Epochs
 from brokertwin.recordings.explain.story import in_order
+from brokertwin.recordings.history import bodies
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.observed.replication import ReplicationObserver
 

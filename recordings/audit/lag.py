@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from brokertwin.recordings.audit.commits import Commit, commits
 from brokertwin.recordings.audit.finding import Evidence, Finding, Severity
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.explain.rules import Rule
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.rules import Rule
 
 GROWTH = 1_000
 """Records by which a lag has to grow to be a finding."""

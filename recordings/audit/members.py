@@ -10,20 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from brokertwin.recordings.audit.finding import (
-    Evidence,
-    Finding,
-    Severity,
-    client_of,
-    counted,
-    names_of,
-    times,
-)
+from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, client_of, counted
 from brokertwin.recordings.audit.groups import BEATS
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.explain.rules import Rule
-from brokertwin.recordings.explain.story import sentence, words
+from brokertwin.recordings.explain.story import words
+from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error
 
 POLL_TIMEOUT = re.compile(r"poll timeout has expired|max\.poll\.interval", re.IGNORECASE)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from brokertwin.recordings.audit import groups, lag, producers, sessions
 from brokertwin.recordings.audit.finding import Finding, client_of
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.explain import bodies
+from brokertwin.recordings.history import bodies
 from brokertwin.recordings.observed.plots import in_sync_chart, offsets_chart, tooltips
 from brokertwin.state.observed.replication import Sample
 

@@ -10,19 +10,18 @@ from brokertwin.recordings.audit.finding import (
     Severity,
     client_of,
     counted,
-    names_of,
     rule_of,
-    times,
 )
 from brokertwin.recordings.audit.history import Asked, History
-from brokertwin.recordings.explain import bodies
-from brokertwin.recordings.explain.bodies import NO_PRODUCER, Holder, Sent
 from brokertwin.recordings.explain.epochs import APIS, BUMPING_VERSION, Given
-from brokertwin.recordings.explain.own_clients import is_brokers_own
 from brokertwin.recordings.explain.producers import unexplained
-from brokertwin.recordings.explain.rules import Rule
-from brokertwin.recordings.explain.story import sentence, words
+from brokertwin.recordings.explain.story import words
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.bodies import NO_PRODUCER, Holder, Sent
+from brokertwin.recordings.history.own_clients import is_brokers_own
+from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.logs.producer import SEQUENCE_MAX, sequence_after, sequence_before
 

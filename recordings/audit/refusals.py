@@ -4,18 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from brokertwin.recordings.audit import commits, groups, producers, sessions, shares
-from brokertwin.recordings.audit.finding import (
-    Evidence,
-    Finding,
-    Severity,
-    counted,
-    names_of,
-    rule_of,
-)
+from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted, rule_of
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.explain import bodies, deliveries
+from brokertwin.recordings.explain import deliveries
 from brokertwin.recordings.explain.epochs import APIS
-from brokertwin.recordings.explain.own_clients import is_brokers_own
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.own_clients import is_brokers_own
+from brokertwin.recordings.history.words import names_of
 from brokertwin.state.core.errors import RETRIABLE, Error, error_name
 
 TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)

@@ -11,16 +11,15 @@ from brokertwin.recordings.audit.finding import (
     Severity,
     client_of,
     counted,
-    names_of,
     rule_of,
-    times,
 )
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.explain.own_clients import is_brokers_own
-from brokertwin.recordings.explain.rules import Rule
 from brokertwin.recordings.explain.sessions import NONE
-from brokertwin.recordings.explain.story import sentence, words
+from brokertwin.recordings.explain.story import words
+from brokertwin.recordings.history.own_clients import is_brokers_own
+from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 

@@ -7,11 +7,13 @@ those that were refused are told.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from brokertwin.recordings.explain import bodies, groups, producers, sessions
+from brokertwin.recordings.explain import groups, producers, sessions
 from brokertwin.recordings.explain.groups import Groups
 from brokertwin.recordings.explain.producers import Producers
 from brokertwin.recordings.explain.sessions import Sessions
-from brokertwin.recordings.explain.story import Entry, Refused, absent, moment
+from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.words import moment
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.wording import counted

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.explain import bodies
-from brokertwin.recordings.explain.bodies import NO_PRODUCER, Holder
-from brokertwin.recordings.explain.own_clients import is_brokers_own
-from brokertwin.recordings.explain.story import clock, in_order, words
+from brokertwin.recordings.explain.story import in_order, words
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.bodies import NO_PRODUCER, Holder
+from brokertwin.recordings.history.own_clients import is_brokers_own
+from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
 

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain import bodies, sessions
+from brokertwin.recordings.explain import sessions
 from brokertwin.recordings.explain.clients import groups_of, producers_of
 from brokertwin.recordings.explain.groups import Groups
 from brokertwin.recordings.explain.producers import Producers
 from brokertwin.recordings.explain.sessions import Sessions
 from brokertwin.recordings.explain.story import Entry, Refused
+from brokertwin.recordings.history import bodies
 from brokertwin.recordings.replay.recording import Exchange, id_of
 
 

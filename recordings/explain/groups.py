@@ -8,18 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.explain import bodies, deliveries
+from brokertwin.recordings.explain import deliveries
 from brokertwin.recordings.explain.shared import Shared
-from brokertwin.recordings.explain.story import (
-    NO_VERSION,
-    Entry,
-    Refused,
-    absent,
-    in_order,
-    sentence,
-    words,
-)
+from brokertwin.recordings.explain.story import NO_VERSION, Entry, Refused, absent, in_order, words
 from brokertwin.recordings.formats.coordinator_lines import Logged
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.words import sentence
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.groups.topology_topics import Status

@@ -8,10 +8,11 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.explain import bodies
-from brokertwin.recordings.explain.bodies import Holder, Sent
 from brokertwin.recordings.explain.epochs import APIS, MARKERS, Abort, Epochs
-from brokertwin.recordings.explain.story import Entry, Refused, absent, in_order, sentence, words
+from brokertwin.recordings.explain.story import Entry, Refused, absent, in_order, words
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.bodies import Holder, Sent
+from brokertwin.recordings.history.words import sentence
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import BATCHES_KEPT, SEQUENCE_MAX, sequence_before

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.story import Entry, Refused, absent, in_order, words
+from brokertwin.recordings.history import bodies
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, next_epoch

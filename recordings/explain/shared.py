@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from brokertwin.recordings.explain import bodies, deliveries
+from brokertwin.recordings.explain import deliveries
 from brokertwin.recordings.explain.deliveries import Acknowledged, Before, Deliveries, Given
 from brokertwin.recordings.explain.story import words
+from brokertwin.recordings.history import bodies
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH

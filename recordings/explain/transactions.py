@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.epochs import MARKERS
 from brokertwin.recordings.explain.producers import Producers, holders_of
 from brokertwin.recordings.explain.story import Entry, words
+from brokertwin.recordings.history import bodies
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
 

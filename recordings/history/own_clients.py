@@ -2,7 +2,7 @@
 
 import re
 
-from brokertwin.recordings.explain.bodies import follower_of
+from brokertwin.recordings.history.bodies import follower_of
 from brokertwin.recordings.replay.recording import Exchange
 
 OWN_IDS = re.compile(
