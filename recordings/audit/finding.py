@@ -2,25 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from typing import Any, NamedTuple
 
+from brokertwin.recordings.history.finding import EntityFinding, Severity, rule_of
 from brokertwin.recordings.replay.recording import Exchange
-from brokertwin.recordings.rules import RULES, Rule
+from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error, error_name
-
-
-class Severity(IntEnum):
-    """How bad a finding is."""
-
-    INFO = 0
-    WARNING = 1
-    ERROR = 2
-
-    @property
-    def label(self) -> str:
-        """In small letters."""
-        return self.name.lower()
 
 
 class Evidence(NamedTuple):
@@ -39,6 +26,12 @@ class Evidence(NamedTuple):
     client: str
     said: str = ""
     by: tuple[str, ...] = ()
+
+    @classmethod
+    def shown_by(cls, found: EntityFinding) -> "Evidence":
+        """The evidence of a machine's finding."""
+        line = found.line
+        return cls(line.place, line.time, line.name, found.said, tuple(dict.fromkeys(found.by)))
 
     @classmethod
     def of(cls, exchange: Exchange, said: str = "", by: Iterable[str] = ()) -> "Evidence":
@@ -120,13 +113,9 @@ def client_of(exchange: Exchange) -> str:
     return exchange.header.client_id or "?"
 
 
-def rule_of(code: int) -> Rule:
-    """What an error means; of one without a rule its name alone."""
-    known = RULES.get(code)
-    name = error_name(code)
-    return known or Rule(f"The broker refused it: {name}.", "Errors", f"Look up {name}.")
-
-
 def counted(count: int, one: str, many: str = "") -> str:
     """`1 batch`, `7 batches`."""
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+__all__ = ["Evidence", "Finding", "Severity", "client_of", "counted", "rule_of"]

@@ -13,8 +13,8 @@ from brokertwin.recordings.audit.finding import (
     rule_of,
 )
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.audit.sessions import WINDOW_MS
 from brokertwin.recordings.explain.story import words
+from brokertwin.recordings.history.sessions import WINDOW_MS
 from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.rules import Rule

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 from brokertwin.recordings.explain.epochs import APIS, MARKERS, Epochs
 from brokertwin.recordings.explain.story import in_order
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.entity import EntityKind, Observed, observe
+from brokertwin.recordings.history.exchange import exchanges_of, known_of
+from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.observed.replication import ReplicationObserver
 
@@ -60,6 +63,9 @@ class History:
             if asked.exchange.api == "PRODUCE":
                 topics = asked.body.get("topicData") or ()
                 self.ids |= {topic["topicId"] for topic in topics if not topic.get("name")}
+        self.recorded = exchanges_of(exchanges)
+        self.known = known_of(self.recorded, self.observer.names)
+        self._observed: dict[int, Observed] = {}
         self.epochs = Epochs(exchanges, list(self.of(*APIS, MARKERS)))
 
     @property
@@ -75,6 +81,17 @@ class History:
         else:
             wanted = frozenset(apis)
             yield from (each for each in self.asked if each.exchange.api in wanted)
+
+    def observed(self, kind: EntityKind) -> Observed:
+        """All entities of a kind, and what their machines found."""
+        found = self._observed.get(id(kind))
+        if found is None:
+            found = self._observed[id(kind)] = observe(kind, self.recorded, self.known)
+        return found
+
+    def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
+        """The findings with these names, in the order of their responses."""
+        yield from (each for each in self.observed(kind).findings if each.kind in names)
 
     def is_covered(self, time: float) -> bool:
         """Whether all logs have what was asked at a time: a line is written with the answer."""

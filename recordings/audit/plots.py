@@ -12,6 +12,7 @@ from brokertwin.recordings.audit import groups, lag, producers, sessions
 from brokertwin.recordings.audit.finding import Finding, client_of
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.sessions import CACHES
 from brokertwin.recordings.observed.plots import in_sync_chart, offsets_chart, tooltips
 from brokertwin.state.observed.replication import Sample
 
@@ -114,13 +115,13 @@ def session_events(history: History) -> list[Row]:
     """What happened to fetch sessions."""
     return [
         {
-            "time": each.exchange.time,
-            "client": client_of(each.exchange),
-            "what": each.what,
-            "session": each.session,
-            "line": each.exchange.id,
+            "time": each.line.time,
+            "client": each.line.name,
+            "what": sessions.EVENTS[each.kind],
+            "session": each.facts["session"],
+            "line": each.line.place,
         }
-        for each in sessions.events(history)
+        for each in history.found(CACHES, *sessions.EVENTS)
     ]
 
 

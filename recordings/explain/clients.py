@@ -7,12 +7,13 @@ those that were refused are told.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from brokertwin.recordings.explain import groups, producers, sessions
+from brokertwin.recordings.explain import groups, producers
 from brokertwin.recordings.explain.groups import Groups
 from brokertwin.recordings.explain.producers import Producers
 from brokertwin.recordings.explain.sessions import Sessions
 from brokertwin.recordings.explain.story import Entry, Refused, absent
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.history.words import moment
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error, error_name
@@ -85,12 +86,12 @@ class Clients:
         for key in self.groups:
             yield from Groups(self._exchanges, key).story()
         lost = dict.fromkeys(
-            each.body().get("sessionId", sessions.NONE)
+            each.body().get("sessionId", NONE)
             for each in self._own
             if each.api == "FETCH" and OF_SESSIONS.intersection(bodies.errors(each.response))
         )
         for session in lost:
-            if session != sessions.NONE:
+            if session != NONE:
                 yield from Sessions(self._exchanges, str(session)).story()
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain import sessions
 from brokertwin.recordings.explain.clients import groups_of, producers_of
 from brokertwin.recordings.explain.groups import Groups
 from brokertwin.recordings.explain.producers import Producers
 from brokertwin.recordings.explain.sessions import Sessions
 from brokertwin.recordings.explain.story import Entry, Refused
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.replay.recording import Exchange, id_of
 
 
@@ -34,7 +34,7 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
         )
     stories = [Producers(exchanges, key).story() for key in producers_of(found)]
     stories += [Groups(exchanges, key).story() for key in groups_of(found)]
-    session = found.body().get("sessionId", sessions.NONE) if found.api == "FETCH" else 0
+    session = found.body().get("sessionId", NONE) if found.api == "FETCH" else 0
     if session:
         stories.append(Sessions(exchanges, str(session)).story())
     told = [entry for story in stories for entry in story if entry.id == wanted]

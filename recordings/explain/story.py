@@ -8,6 +8,7 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.explain.error_pages import page_of
+from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.rules import RULES, Rule
@@ -80,6 +81,14 @@ class Entry(NamedTuple):
             notes,
             refused,
         )
+
+    @classmethod
+    def at(
+        cls, line: RecordedRequest, said: str, notes: list[str], refused: list[Refused]
+    ) -> "Entry":
+        """The entry of an exchange as machines take it."""
+        head = line.place, line.time, line.client, line.connection, line.api, line.version
+        return cls(*head, said, notes, refused)
 
     def lines(self, explained: set[int]) -> Iterator[Line]:
         """For people; what an error means is said where it comes first, if not in `explained`."""

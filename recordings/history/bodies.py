@@ -4,10 +4,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.logs.producer import sequence_after
 from brokertwin.state.observed import topic_ids
 
 NO_PRODUCER = -1
+NAMELESS = frozenset(KAFKA_APIS[key].name for key in topic_ids.NAMELESS)
+"""Frequent APIs whose responses have topic ids without names."""
 
 
 class Holder(NamedTuple):
@@ -101,12 +104,16 @@ def _holder(body: Any, prefix: str) -> Holder:
 
 
 def topic_names(exchanges: Iterable[Exchange]) -> dict[str, str]:
-    """Topic id to name, from every response that has both."""
+    """Map topic ids to names, from all responses with both."""
     found: dict[str, str] = {}
     for each in exchanges:
-        if each.header.request_api_key not in topic_ids.NAMELESS:
-            found |= topic_ids.names_in(each.response)
+        found |= topic_names_in(each.api, each.response)
     return found
+
+
+def topic_names_in(api: str, response: Any) -> dict[str, str]:
+    """Map topic ids to names, from a response."""
+    return topic_ids.names_in(response) if api not in NAMELESS else {}
 
 
 def topic_of(part: Any) -> str:

@@ -8,6 +8,7 @@ import pytest
 from brokertwin.recordings.audit import groups, members, refusals, sessions
 from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.explain.groups import Groups
+from brokertwin.recordings.history.sessions import MANY
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import GROUP, Told
 
@@ -173,7 +174,7 @@ def test_brokers_own_clients_are_not_accused() -> None:
     of_client = [each for each in told.found(refusals.others) if each.code == 48]
     assert [each.clients for each in of_client] == [["a"]]
     follower = Told()
-    for _ in range(sessions.MANY):
+    for _ in range(MANY):
         body = {"replicaState": {"replicaId": 2}, "sessionId": 0, "sessionEpoch": 0, "topics": []}
         follower.add("broker-2-fetcher-0", "FETCH", body, {"errorCode": 0, "sessionId": 0})
     assert follower.found(sessions.churn) == follower.found(sessions.without_room) == []
