@@ -1,7 +1,7 @@
 """One thing that went wrong, how bad it is, and the lines of the recording that show it."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.history.finding import EntityFinding, Severity, rule_of
@@ -31,7 +31,8 @@ class Evidence(NamedTuple):
     def shown_by(cls, found: EntityFinding) -> "Evidence":
         """The evidence of a machine's finding."""
         line = found.line
-        return cls(line.place, line.time, line.name, found.said, tuple(dict.fromkeys(found.by)))
+        client = found.facts.get("client", line.name)
+        return cls(line.place, line.time, client, found.said, tuple(dict.fromkeys(found.by)))
 
     @classmethod
     def of(cls, exchange: Exchange, said: str = "", by: Iterable[str] = ()) -> "Evidence":
@@ -113,9 +114,17 @@ def client_of(exchange: Exchange) -> str:
     return exchange.header.client_id or "?"
 
 
+def grouped(found: Iterable[EntityFinding]) -> Iterator[tuple[str, list[EntityFinding]]]:
+    """Machines' findings by subject."""
+    by_subject: dict[str, list[EntityFinding]] = defaultdict(list)
+    for each in found:
+        by_subject[each.subject].append(each)
+    yield from by_subject.items()
+
+
 def counted(count: int, one: str, many: str = "") -> str:
     """`1 batch`, `7 batches`."""
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-__all__ = ["Evidence", "Finding", "Severity", "client_of", "counted", "rule_of"]
+__all__ = ["Evidence", "Finding", "Severity", "client_of", "counted", "grouped", "rule_of"]

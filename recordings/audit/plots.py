@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.audit import groups, lag, producers, sessions
-from brokertwin.recordings.audit.finding import Finding, client_of
+from brokertwin.recordings.audit.finding import Finding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.sessions import CACHES
@@ -80,11 +80,11 @@ def epochs(history: History) -> list[Row]:
     """Each epoch that a producer was given."""
     return [
         {
-            "time": each.exchange.time,
-            "producer": each.exchange.body().get("transactionalId") or str(each.producer_id),
-            "epoch": each.epoch,
-            "client": client_of(each.exchange),
-            "line": each.exchange.id,
+            "time": each.line.time,
+            "producer": each.subject.removeprefix("producer "),
+            "epoch": each.facts["epoch"],
+            "client": each.line.name,
+            "line": each.line.place,
         }
         for each in producers.given(history)
     ]

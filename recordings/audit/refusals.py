@@ -7,7 +7,6 @@ from brokertwin.recordings.audit import commits, groups, producers, sessions, sh
 from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted, rule_of
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.explain import deliveries
-from brokertwin.recordings.explain.epochs import APIS
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.own_clients import is_brokers_own
 from brokertwin.recordings.history.words import names_of
@@ -31,7 +30,7 @@ SEVERE = frozenset(
 """Errors that no client gets over, and those that say that data may be broken."""
 
 ELSEWHERE = {
-    **dict.fromkeys(APIS, producers.CODES),
+    **dict.fromkeys(producers.APIS, producers.CODES),
     "FETCH": sessions.CODES,
     **dict.fromkeys(groups.OF_MEMBERS, groups.REFUSED | NONE_AT_ALL),
     "OFFSET_COMMIT": commits.STALE,
@@ -70,14 +69,16 @@ def too_few(history: History) -> Iterator[Finding]:
 def others(history: History) -> Iterator[Finding]:
     """Every error that no other finder tells of, by API."""
     found: dict[tuple[str, int, bool], list[Evidence]] = defaultdict(list)
-    late = producers.late(history)
-    for exchange, body in history.asked:
+    late, owners = producers.late(history), producers.owners(history)
+    for exchange, _ in history.asked:
         elsewhere = ELSEWHERE.get(exchange.api, frozenset())
         for code in dict.fromkeys(bodies.errors(exchange.response)):
             if code in elsewhere or (exchange.id in late and code in producers.LATE):
                 continue
             is_own = is_brokers_own(exchange)
-            line = producers.owned(history, exchange, body) if is_own else Evidence.of(exchange)
+            line = Evidence.of(exchange)
+            if is_own:
+                line = line._replace(client=owners.get(exchange.id, ""))
             found[exchange.api, code, is_own and not line.client].append(line)
     for (api, code, is_own), evidence in found.items():
         who = "brokers" if is_own else names_of(each.client for each in evidence)

@@ -7,12 +7,13 @@ those that were refused are told.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from brokertwin.recordings.explain import groups, producers
+from brokertwin.recordings.explain import groups
 from brokertwin.recordings.explain.groups import Groups
 from brokertwin.recordings.explain.producers import Producers
 from brokertwin.recordings.explain.sessions import Sessions
 from brokertwin.recordings.explain.story import Entry, Refused, absent
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.history.words import moment
 from brokertwin.recordings.replay.recording import Exchange
@@ -35,6 +36,7 @@ class Clients:
 
     def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
         self._exchanges = exchanges
+        self._recording = observed_recording(exchanges)
         self._own = sorted(
             (each for each in exchanges if each.header.client_id == key), key=lambda each: each.end
         )
@@ -82,7 +84,7 @@ class Clients:
     def _told(self) -> Iterator[Entry]:
         """The entries of all stories that it has a part in; of sessions those that were lost."""
         for key in self.producers:
-            yield from Producers(self._exchanges, key).story()
+            yield from Producers(self._recording, key).story()
         for key in self.groups:
             yield from Groups(self._exchanges, key).story()
         lost = dict.fromkeys(
@@ -92,7 +94,7 @@ class Clients:
         )
         for session in lost:
             if session != NONE:
-                yield from Sessions(self._exchanges, str(session)).story()
+                yield from Sessions(self._recording, str(session)).story()
 
 
 def _timed(entry: Entry, exchange: Exchange) -> Entry:
@@ -128,7 +130,7 @@ def producers_of(exchange: Exchange) -> list[str]:
     return list(
         dict.fromkeys(
             holder.name or str(holder.producer_id)
-            for holder in producers.holders_of(exchange, exchange.body())
+            for holder in bodies.holders_of(exchange.api, exchange.body(), exchange.response)
             if holder.name or holder.producer_id != bodies.NO_PRODUCER
         )
     )

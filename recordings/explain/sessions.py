@@ -3,15 +3,14 @@
 Fetches that changed nothing are left out; they count as its use.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from brokertwin.recordings.explain.story import Entry, Refused, absent
 from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.entity import observe
-from brokertwin.recordings.history.exchange import RecordedExchange, exchanges_of, known_of
-from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.exchange import RecordedExchange
+from brokertwin.recordings.history.finding import Severity
+from brokertwin.recordings.history.recording import ObservedRecording, observed_recording
 from brokertwin.recordings.history.sessions import (
     CACHES,
     NONE,
@@ -34,8 +33,9 @@ class Sessions:
         UserError: the recording has no such session.
     """
 
-    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
-        fetches = exchanges_of(each for each in exchanges if each.api == "FETCH" and each.response)
+    def __init__(self, exchanges: Sequence[Exchange] | ObservedRecording, key: str) -> None:
+        recording = observed_recording(exchanges)
+        fetches = [e for e in recording.exchanges if e.line.api == "FETCH" and e.response]
         known = {opened_by(each) for each in fetches}
         known |= {session_of(each.request)[0] for each in fetches}
         known -= {NONE}
@@ -44,12 +44,8 @@ class Sessions:
         self.id = int(key)
         self.session = ObservedSession()
         self._fetches = fetches
-        self._found: dict[str, list[EntityFinding]] = defaultdict(list)
-        observed = observe(CACHES, fetches, known_of(fetches, {}))
-        for each in observed.findings:
-            if each.facts.get("session") == self.id:
-                self._found[each.line.place].append(each)
-        for cache in observed.entities.values():
+        self._found = recording.at_places(CACHES)
+        for cache in recording.observed(CACHES).entities.values():
             if isinstance(cache, ObservedSessionCache) and self.id in cache.sessions:
                 self.session = cache.sessions[self.id]
 
@@ -67,7 +63,9 @@ class Sessions:
 
     def _entry(self, exchange: RecordedExchange) -> Entry | None:
         line, body = exchange.line, exchange.request
-        found = self._found[line.place]
+        found = [
+            each for each in self._found.get(line.place, ()) if each.facts.get("session") == self.id
+        ]
         notes = [each.said for each in found if each.severity == Severity.NOTE]
         if opened_by(exchange) == self.id:
             return Entry.at(line, f"{size_of(body)} partitions", notes[-1:], [])

@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -26,12 +26,18 @@ class EntityKey(NamedTuple):
 class ObservedEntity(msgspec.Struct, kw_only=True):
     """What is known of an entity. It is encodable, and each of its collections has a limit.
 
+    `LOOKAHEAD_MS` is how long a judgement waits for exchanges that may explain it.
+
     Attributes:
         waiting: exchanges that wait for earlier ones, in the order of their responses.
+        pending: exchanges that were taken and are not judged yet, in the same order.
         newest: when the newest exchange had its response, in ms since 1970.
     """
 
+    LOOKAHEAD_MS: ClassVar[int] = 0
+
     waiting: list[RecordedExchange] = []
+    pending: list[RecordedExchange] = []
     newest: int = 0
 
     def step(self, exchange: RecordedExchange, known: KnownFacts) -> list[EntityFinding]:
@@ -52,11 +58,25 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
         """Take an exchange in its turn."""
         raise AssertionError(f"{type(self).__name__} does not take {exchange.line.api}")
 
+    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+        """Judge an exchange when those of the next `LOOKAHEAD_MS` have been taken."""
+        raise AssertionError(f"{type(self).__name__} does not judge {exchange.line.api}")
+
     def _take_until(self, end: float, known: KnownFacts) -> list[EntityFinding]:
         found: list[EntityFinding] = []
-        while self.waiting and (self.waiting[0].line.end <= end or len(self.waiting) > WAITING_MAX):
-            found += self.take(self.waiting.pop(0), known)
+        while _is_due(self.waiting, end):
+            exchange = self.waiting.pop(0)
+            found += self.take(exchange, known)
+            if self.LOOKAHEAD_MS:
+                self.pending.append(exchange)
+        while _is_due(self.pending, end - self.LOOKAHEAD_MS):
+            found += self.judge(self.pending.pop(0), known)
         return found
+
+
+def _is_due(exchanges: list[RecordedExchange], end: float) -> bool:
+    """Return whether the first exchange need not wait any longer, or too many wait."""
+    return bool(exchanges) and (exchanges[0].line.end <= end or len(exchanges) > WAITING_MAX)
 
 
 class EntityKind(NamedTuple):
@@ -73,14 +93,16 @@ class EntityKind(NamedTuple):
     machine: Callable[[EntityKey], ObservedEntity]
 
 
-class Observed(NamedTuple):
+class ObservedEntities(NamedTuple):
     """All entities of a kind in a recording, and what their machines found."""
 
     entities: dict[EntityKey, ObservedEntity]
     findings: list[EntityFinding]
 
 
-def observe(kind: EntityKind, exchanges: Iterable[RecordedExchange], known: KnownFacts) -> Observed:
+def observe(
+    kind: EntityKind, exchanges: Iterable[RecordedExchange], known: KnownFacts
+) -> ObservedEntities:
     """Run the machines of a kind over a whole recording.
 
     Findings are in the order of their exchanges. Of those with one id only the last is kept, and
@@ -103,4 +125,4 @@ def observe(kind: EntityKind, exchanges: Iterable[RecordedExchange], known: Know
     for entity in entities.values():
         keep(entity.expire(float("inf"), known))
     kept = [each for each in found.values() if not each.is_withdrawn]
-    return Observed(entities, sorted(kept, key=lambda each: each.line.order))
+    return ObservedEntities(entities, sorted(kept, key=lambda each: each.line.order))

@@ -97,12 +97,20 @@ class KnownFacts(msgspec.Struct):
         """Name of a topic, given its name or id."""
         return self.topics.get(topic, topic)
 
+    def is_covered(self, broker: int, first: int, last: int) -> bool:
+        """Return whether the log of a broker covers a span, in ms since 1970."""
+        begin, end = self.logs.get(broker, (last, first))
+        return begin <= first and last <= end
+
     def learn(self, exchange: RecordedExchange) -> None:
         """Take the facts of an exchange; their order does not matter."""
         line = exchange.line
         first, last = self.logs.get(line.broker, (line.time, line.end))
         self.logs[line.broker] = min(first, line.time), max(last, line.end)
         self.topics |= bodies.topic_names_in(line.api, exchange.response)
+        for holder in bodies.holders_of(line.api, exchange.request, exchange.response):
+            if holder.name and holder.producer_id != bodies.NO_PRODUCER:
+                self.producers[holder.producer_id] = holder.name
 
 
 def exchange_of(recorded: Exchange) -> RecordedExchange:

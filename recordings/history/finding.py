@@ -63,6 +63,11 @@ class EntityFinding(msgspec.Struct, frozen=True, kw_only=True):
         """Identity of the finding: the same in every run over the same exchanges."""
         return " ".join(filter(None, (self.kind, self.subject, self.line.place, self.part)))
 
+    @property
+    def advice(self) -> Rule:
+        """Kafka's rule, its source, and what to do."""
+        return self.rule or rule_of(self.code)
+
 
 def rule_of(code: int) -> Rule:
     """Return the description of an error; its name if the table has none."""

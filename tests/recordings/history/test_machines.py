@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.recordings.history import entity, sessions
+from brokertwin.recordings.history import batches, entity, producer_epochs, sessions, transactions
 from brokertwin.recordings.history.entity import (
     WAIT_MS,
     EntityKey,
     EntityKind,
-    Observed,
+    ObservedEntities,
     ObservedEntity,
     observe,
 )
@@ -23,7 +23,7 @@ from brokertwin.recordings.history.finding import EntityFinding, Severity
 from brokertwin.recordings.history.kinds import KINDS
 from tests.support import audits
 
-MODULES: tuple[ModuleType, ...] = (entity, sessions)
+MODULES: tuple[ModuleType, ...] = (entity, batches, producer_epochs, sessions, transactions)
 STARTS = 6
 LIMIT = 3
 
@@ -33,11 +33,11 @@ machines = pytest.mark.parametrize("name", sorted(KINDS))
 @cache
 def recorded(recording: str) -> tuple[Sequence[RecordedExchange], KnownFacts]:
     history = audits.whole(recording).history
-    return history.recorded, history.known
+    return history.recording.exchanges, history.recording.known
 
 
 @cache
-def whole(name: str, recording: str) -> Observed:
+def whole(name: str, recording: str) -> ObservedEntities:
     return observe(KINDS[name], *recorded(recording))
 
 
