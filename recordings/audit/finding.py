@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding, Severity, rule_of
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.rules import Rule
@@ -33,6 +34,11 @@ class Evidence(NamedTuple):
         line = found.line
         client = found.facts.get("client", line.name)
         return cls(line.place, line.time, client, found.said, tuple(dict.fromkeys(found.by)))
+
+    @classmethod
+    def at(cls, line: RecordedRequest, said: str) -> "Evidence":
+        """The evidence of an exchange that a machine kept."""
+        return cls(line.place, line.time, line.name, said)
 
     @classmethod
     def of(cls, exchange: Exchange, said: str = "", by: Iterable[str] = ()) -> "Evidence":

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from brokertwin.recordings.explain.story import in_order
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.entity import EntityKind
+from brokertwin.recordings.history.exchange import exchanges_of
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.replay.recording import Exchange
@@ -57,7 +58,7 @@ class History:
         self.names = {**self.observer.names, **bodies.topic_names(exchanges)}
         for asked in self.asked:
             self._by_api[asked.exchange.api].append(asked)
-        self.recording = ObservedRecording(exchanges, self.observer.names)
+        self.recording = ObservedRecording(exchanges_of(exchanges), topics=self.observer.names)
 
     @property
     def span(self) -> tuple[float, float]:

@@ -129,8 +129,7 @@ def rebalances(history: History) -> list[Row]:
     """Each rebalance of a group, once for each who began it."""
     found = []
     for each in groups.rebalances(history):
-        first = each.exchanges[0]
-        begun = [(trigger.what, trigger.client) for trigger in each.triggers]
+        first = each.lines[0]
         found += [
             {
                 "time": first.end,
@@ -138,9 +137,9 @@ def rebalances(history: History) -> list[Row]:
                 "generation": each.number,
                 "because": what,
                 "client": client,
-                "line": first.id,
+                "line": first.place,
             }
-            for what, client in begun or [("not recorded", "?")]
+            for what, client in each.causes or [("not recorded", "?")]
         ]
     return found
 
@@ -149,10 +148,10 @@ def lags(history: History) -> list[Row]:
     """The lag at each commit, at least; negative if committed beyond the high watermark."""
     return [
         {
-            "time": point.commit.exchange.time,
+            "time": point.commit.line.time,
             "group": f"{topic}-{partition} of {group}",
             "lag": point.least,
-            "line": point.commit.exchange.id,
+            "line": point.commit.line.place,
         }
         for (group, topic, partition), found in lag.points(history).items()
         for run in found

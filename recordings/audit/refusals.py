@@ -3,12 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from brokertwin.recordings.audit import commits, groups, producers, sessions, shares
+from brokertwin.recordings.audit import commits, producers, sessions, shares
 from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted, rule_of
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.explain import deliveries
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.memberships import MEMBER_APIS, REFUSED
 from brokertwin.recordings.history.own_clients import is_brokers_own
+from brokertwin.recordings.history.shares import SHARE_APIS
 from brokertwin.recordings.history.words import names_of
 from brokertwin.state.core.errors import RETRIABLE, Error, error_name
 
@@ -32,10 +33,10 @@ SEVERE = frozenset(
 ELSEWHERE = {
     **dict.fromkeys(producers.APIS, producers.CODES),
     "FETCH": sessions.CODES,
-    **dict.fromkeys(groups.OF_MEMBERS, groups.REFUSED | NONE_AT_ALL),
+    **dict.fromkeys(MEMBER_APIS, REFUSED | NONE_AT_ALL),
     "OFFSET_COMMIT": commits.STALE,
     "TXN_OFFSET_COMMIT": commits.STALE | producers.CODES,
-    **dict.fromkeys(deliveries.APIS, shares.CODES),
+    **dict.fromkeys(SHARE_APIS, shares.CODES),
     "PRODUCE": producers.CODES.union(TOO_FEW),
 }
 """API to the errors of it that other finders tell of."""

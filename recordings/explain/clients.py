@@ -86,7 +86,7 @@ class Clients:
         for key in self.producers:
             yield from Producers(self._recording, key).story()
         for key in self.groups:
-            yield from Groups(self._exchanges, key).story()
+            yield from Groups(self._recording, key).story()
         lost = dict.fromkeys(
             each.body().get("sessionId", NONE)
             for each in self._own

@@ -35,7 +35,7 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
         )
     recording = observed_recording(exchanges)
     stories = [Producers(recording, key).story() for key in producers_of(found)]
-    stories += [Groups(exchanges, key).story() for key in groups_of(found)]
+    stories += [Groups(recording, key).story() for key in groups_of(found)]
     session = found.body().get("sessionId", NONE) if found.api == "FETCH" else 0
     if session:
         stories.append(Sessions(recording, str(session)).story())

@@ -63,12 +63,14 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 class RecordedExchange(msgspec.Struct, frozen=True):
     """A request with its response; bodies are those of Kafka's request log.
 
-    `response` is empty if the request has none (acks=0).
+    `response` is empty if the request has none (acks=0). `is_answered` is False if the recording
+    lacks the response.
     """
 
     line: RecordedRequest
     request: Any
     response: Any
+    is_answered: bool = True
 
     @property
     def code(self) -> int:
@@ -82,12 +84,19 @@ class KnownFacts(msgspec.Struct):
     Attributes:
         topics: topic id to name.
         producers: producer id to transactional id.
+        groups: producer id to the groups whose offsets it committed in transactions.
         logs: broker to the first and the last ms that its log covers.
     """
 
     topics: dict[str, str] = {}
     producers: dict[int, str] = {}
+    groups: dict[int, list[str]] = {}
     logs: dict[int, tuple[int, int]] = {}
+
+    @property
+    def last(self) -> int:
+        """When the last response of all logs was sent, in ms since 1970."""
+        return max((last for _, last in self.logs.values()), default=0)
 
     def topic(self, part: Any) -> str:
         """Name of the topic in a part of a body; its id if no response showed the name."""
@@ -108,6 +117,10 @@ class KnownFacts(msgspec.Struct):
         first, last = self.logs.get(line.broker, (line.time, line.end))
         self.logs[line.broker] = min(first, line.time), max(last, line.end)
         self.topics |= bodies.topic_names_in(line.api, exchange.response)
+        if line.api == "TXN_OFFSET_COMMIT":
+            groups = self.groups.setdefault(exchange.request.get("producerId", -1), [])
+            group = str(exchange.request.get("groupId"))
+            groups += [group] if group not in groups else []
         for holder in bodies.holders_of(line.api, exchange.request, exchange.response):
             if holder.name and holder.producer_id != bodies.NO_PRODUCER:
                 self.producers[holder.producer_id] = holder.name
@@ -128,7 +141,7 @@ def exchange_of(recorded: Exchange) -> RecordedExchange:
         recorded.version,
         is_own(recorded.api, client, body),
     )
-    return RecordedExchange(line, body, recorded.response or {})
+    return RecordedExchange(line, body, recorded.response or {}, recorded.is_recorded)
 
 
 def exchanges_of(recorded: Iterable[Exchange]) -> list[RecordedExchange]:

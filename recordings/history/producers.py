@@ -308,7 +308,7 @@ def _producers_of(exchange: RecordedExchange, known: KnownFacts) -> Iterable[Ent
     found = bodies.holders_of(line.api, exchange.request, exchange.response)
     if line.api == "PRODUCE" and not found and bodies.errors(exchange.response):
         found = [Holder(NO_PRODUCER, -1, None)]
-    names = {}
+    names: dict[EntityKey, None] = {}
     for holder in found:
         name = holder.name or known.producers.get(holder.producer_id)
         is_nameless = line.api == "INIT_PRODUCER_ID" and holder.producer_id == NO_PRODUCER

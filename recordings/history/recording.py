@@ -3,7 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from brokertwin.recordings.history.entity import EntityKind, ObservedEntities, observe
-from brokertwin.recordings.history.exchange import exchanges_of, known_of
+from brokertwin.recordings.history.exchange import (
+    RecordedExchange,
+    exchange_of,
+    exchanges_of,
+    known_of,
+)
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.recordings.replay.recording import Exchange
 
@@ -13,14 +18,19 @@ class ObservedRecording:
 
     Attributes:
         exchanges: those with a recorded response.
+        unanswered: requests in text logs without responses.
         known: the facts that belong to no entity.
     """
 
     def __init__(
-        self, exchanges: Sequence[Exchange], topics: Mapping[str, str] | None = None
+        self,
+        exchanges: Sequence[RecordedExchange],
+        unanswered: Sequence[RecordedExchange] = (),
+        topics: Mapping[str, str] | None = None,
     ) -> None:
-        self.exchanges = exchanges_of(exchanges)
-        self.known = known_of(self.exchanges, topics or {})
+        self.exchanges = exchanges
+        self.unanswered = unanswered
+        self.known = known_of(exchanges, topics or {})
         self._observed: dict[int, ObservedEntities] = {}
 
     def observed(self, kind: EntityKind) -> ObservedEntities:
@@ -29,6 +39,10 @@ class ObservedRecording:
         if found is None:
             found = self._observed[id(kind)] = observe(kind, self.exchanges, self.known)
         return found
+
+    def of(self, exchanges: Sequence[RecordedExchange]) -> "ObservedRecording":
+        """A recording of some exchanges, with the names of topics of this one."""
+        return ObservedRecording(exchanges, topics=self.known.topics)
 
     def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
         """The findings with these names, in the order of their responses."""
@@ -47,4 +61,5 @@ def observed_recording(exchanges: Sequence[Exchange] | ObservedRecording) -> Obs
     """Return the recording of exchanges; one that is observed already is not observed again."""
     if isinstance(exchanges, ObservedRecording):
         return exchanges
-    return ObservedRecording(exchanges)
+    unanswered = [exchange_of(each) for each in exchanges if each.is_text and not each.is_recorded]
+    return ObservedRecording(exchanges_of(exchanges), unanswered)

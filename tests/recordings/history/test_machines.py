@@ -9,7 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.recordings.history import batches, entity, producer_epochs, sessions, transactions
+from brokertwin.recordings.history import (
+    batches,
+    entity,
+    group_offsets,
+    memberships,
+    producer_epochs,
+    sessions,
+    shares,
+    transactions,
+)
 from brokertwin.recordings.history.entity import (
     WAIT_MS,
     EntityKey,
@@ -23,7 +32,10 @@ from brokertwin.recordings.history.finding import EntityFinding, Severity
 from brokertwin.recordings.history.kinds import KINDS
 from tests.support import audits
 
-MODULES: tuple[ModuleType, ...] = (entity, batches, producer_epochs, sessions, transactions)
+MODULES: tuple[ModuleType, ...] = (
+    *(batches, entity, group_offsets, memberships, producer_epochs, sessions, shares),
+    transactions,
+)
 STARTS = 6
 LIMIT = 3
 
