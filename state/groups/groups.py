@@ -39,7 +39,7 @@ from brokertwin.state.core.group_records import (
     GroupMetadata,
     GroupMetadataWritten,
 )
-from brokertwin.state.core.tables import Table, Tables, escape, kept, unescape
+from brokertwin.state.core.tables import Table, Tables, cached_key, escape, unescape
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.classic_records import restored
 from brokertwin.state.groups.consumer_group import ConsumerGroup
@@ -225,7 +225,7 @@ def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: 
     waiting.set_timer(tables.waiting, _timer_name(broker, group_id, timer), deadline)
 
 
-@kept
+@cached_key
 def heartbeat(member_id: str) -> str:
     """Timer name: session timeout of a classic member or a pending member id."""
     return _HEARTBEAT + escape(member_id)
@@ -255,7 +255,7 @@ def has_timer(tables: Tables, broker: int, group_id: str, timer: str) -> bool:
     return waiting.timer_of(tables.waiting, _timer_name(broker, group_id, timer)) is not None
 
 
-@kept
+@cached_key
 def _timer_name(broker: int, group_id: str, timer: str) -> str:
     return f"{TIMER}/{broker}/{escape(group_id)}/{timer}"
 
@@ -291,11 +291,11 @@ def _ids(table: Table, prefix: str) -> list[str]:
     return [unescape(key.removeprefix(prefix)) for key in table.keys(prefix)]
 
 
-@kept
+@cached_key
 def _live_key(broker: int, group_id: str) -> str:
     return f"{broker}/live-group/{escape(group_id)}"
 
 
-@kept
+@cached_key
 def _written_key(broker: int, group_id: str) -> str:
     return f"{machine_prefix(broker)}/group/{escape(group_id)}"

@@ -10,7 +10,7 @@ from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs import log as logs
-from brokertwin.state.logs.aborted_transactions import Written, written_in
+from brokertwin.state.logs.aborted_transactions import TransactionOffsets, offsets_in
 from brokertwin.state.logs.log import Log
 from brokertwin.state.share import share_partitions
 from brokertwin.state.share.acquisition import Acquisition
@@ -217,12 +217,14 @@ def _acquire(
     return acquired
 
 
-def _aborted(broker: Broker, source: _ReadablePartition, data: logs.Slice) -> list[Written]:
+def _aborted(
+    broker: Broker, source: _ReadablePartition, data: logs.Slice
+) -> list[TransactionOffsets]:
     """Return the records of aborted transactions in the data read."""
     aborted = logs.aborted_in(broker.tables.logs, broker.id, source.log, source.offset, data)
     if not aborted:
         return []
-    in_index = written_in(data.batches)
+    in_index = offsets_in(data.batches)
     written = data.segment.uncommitted if data.segment is not None else in_index
     return [each for each in written if any(map(each.is_of, aborted))]
 

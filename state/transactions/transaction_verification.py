@@ -37,7 +37,7 @@ from brokertwin.state.core.decision import Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Batch
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
-from brokertwin.state.core.tables import Table, kept
+from brokertwin.state.core.tables import Table, cached_key
 from brokertwin.state.logs.producer import Verification
 
 KEY = 24
@@ -104,7 +104,7 @@ class Verifications(msgspec.Struct, array_like=True):
     by_producer: dict[int, Verification]
 
 
-@kept
+@cached_key
 def _key(broker: int, topic_id: Uuid, partition: int) -> str:
     return f"{broker}/verifications/{topic_id}/{partition}"
 
@@ -150,7 +150,7 @@ def forget_partition(table: Table, broker: int, topic_id: Uuid, partition: int) 
     table.drop(_key(broker, topic_id, partition))
 
 
-def verification_request(
+def request(
     broker: Broker, transactional_id: str, batch: Batch, topics: dict[str, list[int]], is_v2: bool
 ) -> Message | None:
     """Return the request to the coordinator; None if there is none."""
