@@ -342,7 +342,7 @@ def _fields(move: "OffsetMove") -> tuple[object, ...]:
 
 def _time_of(move: "OffsetMove") -> str:
     """When it was written; a `?` if the source does not show that."""
-    from brokertwin.recordings.explain.story import moment
+    from brokertwin.recordings.history.words import moment
 
     return moment(move.row.timestamp) if move.row.timestamp >= 0 else "?"
 

@@ -227,7 +227,7 @@ class _Report:
 
     def show(self, checked: Sequence["CheckedEntry"]) -> None:
         """Print the findings as tables."""
-        from brokertwin.recordings.explain.story import clock
+        from brokertwin.recordings.history.words import clock
 
         show_table(
             ("partition", "leader", "leader epoch", "ISR", "LEO", "HW", "HW source"),
@@ -279,7 +279,7 @@ class _Report:
             warn(f"skipped {messages}, whose fields are not those of Kafka 4.3")
 
     def _show_changes(self) -> None:
-        from brokertwin.recordings.explain.story import clock
+        from brokertwin.recordings.history.words import clock
 
         rows = [
             (

@@ -6,9 +6,10 @@ They are the observer's (`state/observed`).
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted, times
+from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.explain.rules import Rule
+from brokertwin.recordings.history.words import times
+from brokertwin.recordings.rules import Rule
 from brokertwin.state.observed.replicas import UNKNOWN
 from brokertwin.state.observed.replication import UNEXPLAINED, WatermarkSample
 

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
 from brokertwin.recordings.explain.producers import Producers, said_of_batch
-from brokertwin.recordings.explain.story import Entry, Refused, absent, clock
+from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.observed.watching import Watched
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import KAFKA_APIS

@@ -9,8 +9,8 @@ from brokertwin.recordings.audit import refusals, replication
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.audit.reading import read
-from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.history import bodies
 from brokertwin.state.core.errors import Error
 from brokertwin.state.observed.replicas import PartitionReplicas
 from tests.support.audits import CAPTURES, whole

@@ -1,6 +1,6 @@
 """Errors of delegation tokens, of the controller's quota of changes, and of clients' metrics."""
 
-from brokertwin.recordings.explain.rules.rule import Rule
+from brokertwin.recordings.rules.rule import Rule
 from brokertwin.state.core.errors import Error
 
 MANAGER = "KIP-48; DelegationTokenControlManager"

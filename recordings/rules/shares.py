@@ -1,6 +1,6 @@
 """Errors of share groups' fetches and acknowledgements."""
 
-from brokertwin.recordings.explain.rules.rule import Rule
+from brokertwin.recordings.rules.rule import Rule
 from brokertwin.state.core.errors import Error
 
 SESSIONS = "state/share/share_sessions.py"

@@ -1,8 +1,9 @@
-"""Clients that are parts of a broker: their requests are no application's doing."""
+"""Requests that brokers and controllers send, not applications."""
 
 import re
+from typing import Any
 
-from brokertwin.recordings.explain.bodies import follower_of
+from brokertwin.recordings.history.bodies import follower_of
 from brokertwin.recordings.replay.recording import Exchange
 
 OWN_IDS = re.compile(
@@ -27,7 +28,13 @@ OWN_APIS = frozenset(
 
 
 def is_brokers_own(exchange: Exchange) -> bool:
-    """Whether a broker or a controller made the request, and not a client."""
-    if exchange.api in OWN_APIS or OWN_IDS.fullmatch(exchange.header.client_id or ""):
+    """Return whether a broker or a controller sent the request of an exchange."""
+    body = exchange.body() if exchange.api == "FETCH" else {}
+    return is_own(exchange.api, exchange.header.client_id or "", body)
+
+
+def is_own(api: str, client: str, request: Any) -> bool:
+    """Return whether a broker or a controller sent a request."""
+    if api in OWN_APIS or OWN_IDS.fullmatch(client):
         return True
-    return exchange.api == "FETCH" and follower_of(exchange.body()) >= 0
+    return api == "FETCH" and follower_of(request) >= 0

@@ -1,6 +1,6 @@
 """Errors of groups: their coordinator, members, generations and commits."""
 
-from brokertwin.recordings.explain.rules.rule import Rule
+from brokertwin.recordings.rules.rule import Rule
 from brokertwin.state.core.errors import Error
 
 JOIN = "state/apis/join_group.py"

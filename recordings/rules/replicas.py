@@ -1,6 +1,6 @@
 """Errors of fetch sessions, leaders, in-sync sets, elections and brokers."""
 
-from brokertwin.recordings.explain.rules.rule import Rule
+from brokertwin.recordings.rules.rule import Rule
 from brokertwin.state.core.errors import Error
 
 SESSION = "state/fetch/fetch_session.py"

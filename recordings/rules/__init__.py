@@ -10,7 +10,7 @@ shares        share groups' fetches
 tokens        delegation tokens, quotas of changes, client metrics
 """
 
-from brokertwin.recordings.explain.rules import (
+from brokertwin.recordings.rules import (
     access,
     groups,
     producers,
@@ -19,7 +19,7 @@ from brokertwin.recordings.explain.rules import (
     tokens,
     topics,
 )
-from brokertwin.recordings.explain.rules.rule import Rule
+from brokertwin.recordings.rules.rule import Rule
 
 RULES: dict[int, Rule] = {
     **producers.RULES,

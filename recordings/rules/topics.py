@@ -1,6 +1,6 @@
 """Errors of topics, settings and invalid requests."""
 
-from brokertwin.recordings.explain.rules.rule import Rule
+from brokertwin.recordings.rules.rule import Rule
 from brokertwin.state.core.errors import Error
 
 CREATE = "state/apis/create_topics.py"

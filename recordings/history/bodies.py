@@ -4,10 +4,24 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.replay.recording import Exchange
-from brokertwin.state.logs.producer import sequence_after
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.observed import topic_ids
 
 NO_PRODUCER = -1
+NAMELESS = frozenset(KAFKA_APIS[key].name for key in topic_ids.NAMELESS)
+"""Frequent APIs whose responses have topic ids without names."""
+
+
+SEQUENCE_MAX = 2**31 - 1
+
+MARKERS = "WRITE_TXN_MARKERS"
+PRODUCER_APIS = frozenset(
+    {
+        *("INIT_PRODUCER_ID", "PRODUCE", "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"),
+        *("TXN_OFFSET_COMMIT", "END_TXN", MARKERS),
+    }
+)
+"""The APIs that name a producer."""
 
 
 class Holder(NamedTuple):
@@ -47,6 +61,20 @@ def holders(api: str, body: Any) -> list[Holder]:
     if "v3AndBelowTransactionalId" in body:
         return [_holder(body, "v3AndBelow")]
     return [_holder(body, "")] if "transactionalId" in body else []
+
+
+def holders_of(api: str, body: Any, response: Any) -> list[Holder]:
+    """The producers of a request; for InitProducerId also the one in the response."""
+    if api not in PRODUCER_APIS:
+        return []
+    found = holders(api, body)
+    if api == "PRODUCE" and not found and body.get("transactionalId"):
+        found = [Holder(NO_PRODUCER, -1, body["transactionalId"])]
+    answer: Any = response or {}
+    if api == "INIT_PRODUCER_ID" and not answer.get("errorCode"):
+        name = found[0].name if found else None
+        found.append(Holder(answer.get("producerId", -1), answer.get("producerEpoch", -1), name))
+    return found
 
 
 def sent(body: Any, response: Any) -> Iterator[Sent]:
@@ -101,12 +129,16 @@ def _holder(body: Any, prefix: str) -> Holder:
 
 
 def topic_names(exchanges: Iterable[Exchange]) -> dict[str, str]:
-    """Topic id to name, from every response that has both."""
+    """Map topic ids to names, from all responses with both."""
     found: dict[str, str] = {}
     for each in exchanges:
-        if each.header.request_api_key not in topic_ids.NAMELESS:
-            found |= topic_ids.names_in(each.response)
+        found |= topic_names_in(each.api, each.response)
     return found
+
+
+def topic_names_in(api: str, response: Any) -> dict[str, str]:
+    """Map topic ids to names, from a response."""
+    return topic_ids.names_in(response) if api not in NAMELESS else {}
 
 
 def topic_of(part: Any) -> str:
@@ -120,3 +152,13 @@ def _batches(body: Any) -> Iterator[tuple[str, int, Any]]:
             for batch in partition.get("batches") or ():
                 if batch.get("producerId", NO_PRODUCER) != NO_PRODUCER:
                     yield topic_of(topic), partition["index"], batch
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """Return `sequence` + `count`; 0 follows the greatest sequence."""
+    return (sequence + count) % (SEQUENCE_MAX + 1)
+
+
+def sequence_before(sequence: int, count: int) -> int:
+    """Return `sequence` - `count`; the greatest sequence precedes 0."""
+    return (sequence - count) % (SEQUENCE_MAX + 1)

@@ -1,6 +1,6 @@
 """Errors of producers, their transactions, and invalid batches."""
 
-from brokertwin.recordings.explain.rules.rule import Rule
+from brokertwin.recordings.rules.rule import Rule
 from brokertwin.state.core.errors import Error
 
 PRODUCER = "state/logs/producer.py"

@@ -1,6 +1,6 @@
 """Errors of authorization and authentication."""
 
-from brokertwin.recordings.explain.rules.rule import Rule
+from brokertwin.recordings.rules.rule import Rule
 from brokertwin.state.core.errors import Error
 
 WHO = (
