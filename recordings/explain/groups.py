@@ -12,6 +12,7 @@ from brokertwin.recordings.explain import bodies, deliveries
 from brokertwin.recordings.explain.shared import Shared
 from brokertwin.recordings.explain.story import (
     NO_VERSION,
+    NOT_TOLD,
     Entry,
     Refused,
     absent,
@@ -76,8 +77,6 @@ class Groups:
         self._left: Exchange | None = None
         self._told: set[tuple[str, int, str]] = set()
         asked = in_order(exchanges, APIS)
-        if not asked:  # a text log may have no responses
-            asked = [(each, each.body()) for each in exchanges if each.api in APIS and each.is_text]
         self._asked = [(each, body) for each, body in asked if body.get("groupId") == key]
         lines: dict[tuple[int, str], Logged] = {}
         for line in logged:
@@ -123,7 +122,7 @@ class Groups:
         refused = [Refused(code, self._because(code, body, exchange)) for code in codes]
         notes = list(self._changed(exchange, body, response or {}, bool(codes)))
         if not exchange.is_recorded:
-            notes.append("the log has no response")
+            notes.append(NOT_TOLD)
         if exchange.api in QUIET and not refused and not notes:
             return None
         return Entry.of(exchange, _said(exchange, body, self._names), notes, refused)

@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.bodies import Holder, Sent
 from brokertwin.recordings.explain.epochs import APIS, MARKERS, Abort, Epochs
-from brokertwin.recordings.explain.story import Entry, Refused, absent, in_order, sentence, words
+from brokertwin.recordings.explain.story import (
+    NOT_TOLD,
+    Entry,
+    Refused,
+    absent,
+    in_order,
+    sentence,
+    words,
+)
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import BATCHES_KEPT, SEQUENCE_MAX, sequence_before
@@ -138,6 +146,8 @@ class Producers:
             codes = dict.fromkeys(bodies.errors(response))
             refused = [Refused(code, self._because(code, holder, exchange)) for code in codes]
             self._note_epoch(exchange, holder, notes)
+        if not exchange.is_recorded:
+            notes.append(NOT_TOLD)
         kept = [each for each in refused if each is not None]
         return Entry.of(exchange, said, notes, kept)
 
@@ -159,7 +169,7 @@ class Producers:
     def _aborted(self, exchange: Exchange) -> Entry | None:
         """Entry of an abort by the coordinator itself; None for markers that a request led to."""
         found = self._aborts_by(exchange)
-        if not found:
+        if not found or not exchange.is_recorded:
             return None
         return Entry.of(exchange, "; ".join(sorted(each.words for each in found)), [], [])
 
@@ -311,6 +321,6 @@ def _said(exchange: Exchange, body: Any, asked: Holder) -> str:
     if exchange.api == "END_TXN":
         said += ", commit" if body.get("committed") else ", abort"
     answer: Any = exchange.response or {}
-    if exchange.api == "INIT_PRODUCER_ID" and not answer.get("errorCode"):
+    if exchange.api == "INIT_PRODUCER_ID" and answer and not answer.get("errorCode"):
         said += f": got producer {answer.get('producerId')} epoch {answer.get('producerEpoch')}"
     return said

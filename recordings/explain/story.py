@@ -19,6 +19,8 @@ KNOWN_SHOWN = 8
 NO_VERSION = -1
 """API version of an entry that is a line of server.log, not a request."""
 
+NOT_TOLD = "the log has no response"
+
 
 class Shade(StrEnum):
     """What a line of a story is, for who shows it in colours."""
@@ -131,9 +133,13 @@ class Subject(Protocol):
 
 
 def in_order(exchanges: Iterable[Exchange], apis: Collection[str]) -> list[tuple[Exchange, Any]]:
-    """The answered exchanges of these APIs with their requests, in the order of the answers."""
-    answered = [each for each in exchanges if each.is_recorded and each.api in apis]
-    return [(each, each.body()) for each in sorted(answered, key=lambda each: each.end)]
+    """Exchanges of these APIs with their requests, in the order of the responses.
+
+    Only a text log without any of these responses has requests alone.
+    """
+    asked = [each for each in exchanges if each.api in apis]
+    found = [each for each in asked if each.is_recorded] or [each for each in asked if each.is_text]
+    return [(each, each.body()) for each in sorted(found, key=lambda each: each.end)]
 
 
 def absent(what: str, key: str, known: Iterable[object], place: str = "recording") -> UserError:

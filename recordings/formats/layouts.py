@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from brokertwin.recordings.formats.client_logs import MARKS as CLIENT_MARKS
 from brokertwin.recordings.formats.kroxylicious import ENTRY_START
 from brokertwin.recordings.formats.request_log import MARK
-from brokertwin.recordings.formats.stamps import Stamp, stamp_of
+from brokertwin.recordings.formats.stamps import Stamp, stamp_of, stamps
 
 DEPTH_MAX = 20
 """How deep a wrapper is looked into."""
@@ -49,11 +49,14 @@ _FRAMES = (
 """CRI; `kubectl logs --prefix`; `docker compose logs`; syslog and journal; `logcli`; `grep`;
 `stern` and `aws logs tail`; `docker logs -t` and `kubectl logs --timestamps`."""
 
+_ELEMENT = re.compile(rb"\s*<(?:(?:\w+:)?[Ee]vent\b|record>)")
+_ELEMENT_END = re.compile(rb"\s*</(?:(?:\w+:)?[Ee]vent|record)>")
 _HEADING = re.compile(rb"==> (.+) <==\s*$")
 _TIME_KEY = re.compile(r"time|date|instant|epoch|^_?ts$|^@?t$|^\$date$", re.IGNORECASE)
 _OTHER_TIME_KEY = re.compile(
     r"ingest|receiv|observ|creat|start|zone|timeout|monotonic|Ms$|end", re.IGNORECASE
 )
+_PART_KEY = re.compile(r"seconds?$|nanos?$", re.IGNORECASE)
 _LABEL_KEYS = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
@@ -118,6 +121,33 @@ def heading_of(text: bytes) -> str | None:
     """The file that `tail` announces by `==> FILE <==`."""
     found = _HEADING.match(text)
     return found[1].decode("utf-8", "replace") if found else None
+
+
+class Elements:
+    """Finds the time of an entry in the lines of its XML element before it.
+
+    The XML layouts of Log4j 1, Log4j 2 and java.util.logging write elements over several lines.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[object, ...], tuple[Stamp, ...]] = {}
+
+    def before(self, key: tuple[object, ...], text: bytes) -> tuple[Stamp, ...]:
+        """The times before a line, in the element of which it is.
+
+        Args:
+            key: where the line comes from.
+            text: the line.
+        """
+        if not text.lstrip().startswith(b"<"):
+            return ()
+        if _ELEMENT_END.match(text) or (_ELEMENT.match(text) and MARK in text):
+            self._open.pop(key, None)
+        elif _ELEMENT.match(text):
+            self._open[key] = tuple(stamps(text))
+        elif MARK not in text and key in self._open:
+            self._open[key] += tuple(stamps(text))
+        return self._open.get(key, ())
 
 
 class Scan:
@@ -237,7 +267,10 @@ def _times(value: dict[str, Any]) -> list[Stamp]:
     """The times in an object's fields, those of the entry itself before those of agents."""
     named = [name for name in value if _TIME_KEY.search(name)]
     named.sort(key=lambda name: _OTHER_TIME_KEY.search(name) is not None)
-    found = (stamp_of(value[name]) for name in named)
+    found = [stamp_of(value[name]) for name in named]
+    parts = {name: value[name] for name in named if _PART_KEY.search(name)}
+    if len(parts) > 1:  # "timestampSeconds" and "timestampNanos"
+        found.insert(0, stamp_of(parts))
     return [stamp for stamp in found if stamp is not None]
 
 

@@ -12,7 +12,7 @@ of those above and is damaged is dead.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, tzinfo
 from typing import NamedTuple
 
@@ -48,6 +48,8 @@ NOT_READ = "not legible when it was captured"
 WRAPPED_BYTES_MAX = 32 * EVENT_BYTES_MAX
 """A result of a log search may be one JSON object with many entries."""
 
+NO_TIME = "no time"
+NO_TIME_TOLD = "around the request there is no date and time such as 2026-11-21 01:22:27,944"
 NESTING_MAX = 8
 BRACES_MAX = 8
 """So many braces before a quoted request are tried as the beginning of what wraps it."""
@@ -67,12 +69,14 @@ class Origin(NamedTuple):
         is_qualified: whether connections of captures need the file's name before theirs, because
             several files are read together.
         texts: which logs with requests as text are read, too.
+        day_first: whether `05/06/2026` is June 5th.
     """
 
     name: str
     zone: tzinfo = UTC
     is_qualified: bool = False
     texts: Texts = Texts.NONE
+    day_first: Callable[[], bool] = lambda: False
 
 
 class _Captured(msgspec.Struct, rename="camel"):
@@ -165,11 +169,12 @@ class Reader:
 
     def __init__(self, source: Origin) -> None:
         self._source = source
-        self._clock = Clock(source.zone)
+        self._clock = Clock(source.zone, source.day_first)
         self._pairs = kroxylicious.Pairs()
         self._open: dict[Key, _Open] = {}
         self._partial: dict[Key, tuple[Line, bytes, bytearray]] = {}
         self._clients = client_logs.Exchanges()
+        self._elements = layouts.Elements()
         self._heading = ""
         self._place = ""
         self._count = 0
@@ -218,7 +223,8 @@ class Reader:
                 self._partial[key] = line, head, pieces
                 return
             text = bytes(pieces)
-        around = _Around(line, key, head, label=frame.label or self._heading)
+        times = self._elements.before(key, text)
+        around = _Around(line, key, head, times, label=frame.label or self._heading)
         yield from self._continued(around, text)
 
     def _continued(self, around: _Around, text: bytes) -> Made:
@@ -291,9 +297,7 @@ class Reader:
         """A line of Kafka's request log."""
         time = self._time(around, part)
         if time is None:
-            raise UnreadableError(
-                "no time", "around the request there is no time such as 2026-11-21 01:22:27,944"
-            )
+            raise UnreadableError(NO_TIME, NO_TIME_TOLD)
         if len(part.json) > EVENT_BYTES_MAX:
             raise _too_large(len(part.json))
         made = request_log.document_of(around.line, self._placed(around.line), part.json, time)
