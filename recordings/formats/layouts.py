@@ -79,6 +79,24 @@ _ESCAPED = re.compile(rb"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
 
 
+START_BYTES = 32
+_FIRST_KEY = re.compile(rb"\{\"[^\"\\]{1,25}\":\"?")
+_FIRST_TIME = re.compile(rb".{0,22}?\d\d:\d\d(?=:\d\d)")
+_DIGIT = re.compile(rb"\d")
+
+
+def start_of(text: bytes) -> bytes | None:
+    """How each line of a log begins: the first name in JSON, or a time without its digits.
+
+    None if the text has neither.
+    """
+    key = _FIRST_KEY.match(text)
+    if key is not None:
+        return key[0]
+    time = _FIRST_TIME.match(text[:START_BYTES])
+    return _DIGIT.sub(b"0", time[0]) if time is not None else None
+
+
 class Frame(NamedTuple):
     """A line without its prefixes.
 
@@ -189,7 +207,7 @@ def unescaped(text: bytes, quote: bytes) -> bytes:
     """The text without one level of escapes; `quote` is how a quotation mark is written in it."""
     if quote == b'""':
         return text.replace(quote, b'"')
-    if quote.startswith(b"&"):
+    if b"&" in quote:
         return html.unescape(text.decode()).encode()
     return _ESCAPED.sub(_letter, text)
 

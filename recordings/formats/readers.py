@@ -157,6 +157,9 @@ class _Open:
             return True  # in a field it would have escapes
         if self._is_bare and text.strip()[:1] not in (b'"', b"}"):
             return True
+        start = layouts.start_of(text)
+        if start is not None and start == layouts.start_of(bytes(self.text[: layouts.START_BYTES])):
+            return True
         return text.startswith(b"{") and _is_object(text)
 
 
@@ -499,7 +502,7 @@ class _Start(NamedTuple):
 
 _UNQUOTED = re.compile(request_log.MARK + rb"\s*\{\s*\"(?!\")")
 _LIST = re.compile(rb"\s*[{\[]")
-_QUOTE = re.compile(rb"\{\s*(\\+\"|\"\"|&quot;|&#34;)")
+_QUOTE = re.compile(rb"\{\s*(\\+\"|\"\"|\\*&(?:quot|#34|#x22);)")
 _HEADER = re.compile(rb"[^{]*(?=\{\s*\"header\")")
 
 

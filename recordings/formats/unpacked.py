@@ -31,6 +31,15 @@ _DECOMPRESSORS: tuple[tuple[bytes, Callable[[], Decompressor]], ...] = (
     (b"\x28\xb5\x2f\xfd", lambda: zstandard.ZstdDecompressor().decompressobj()),
     (b"\x04\x22\x4d\x18", lz4.frame.LZ4FrameDecompressor),
 )
+_NOT_READ = {
+    b"\x1f\x9d": "compress",
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"Rar!\x1a\x07": "RAR",
+    b"LZIP": "lzip",
+    b"\xff\x06\x00\x00sNaPpY": "Snappy",
+}
+"""Compressed data that is refused by its name."""
+
 _ZIP = b"PK\x03\x04"
 _TAR_AT = 257
 
@@ -96,6 +105,9 @@ def _decompressed(
     for magic, make in _DECOMPRESSORS:
         if head.startswith(magic):
             return _buffered(_chunks(raw, magic, make, on_cut))
+    name = next((name for magic, name in _NOT_READ.items() if head.startswith(magic)), None)
+    if name is not None:
+        raise ValueError(f"it is compressed with {name}. Decompress it first")
     return raw
 
 
