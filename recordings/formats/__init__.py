@@ -8,6 +8,7 @@
     kroxylicious.py  Kroxylicious' protocol logger: requests and answers, paired
     layouts.py       what stands around a line: prefixes, JSON of agents, quotes
     kinds.py         other files, which are refused by their kind
+    texts.py         where JSON begins and ends in a text that comes in pieces
     readers.py       which of these a line is
     brokers.py       which broker a line is of
     order.py         documents in the order in which their requests arrived

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from brokertwin.recordings.formats.client_logs import MARKS as CLIENT_MARKS
 from brokertwin.recordings.formats.kroxylicious import ENTRY_START
 from brokertwin.recordings.formats.request_log import MARK
@@ -68,6 +70,7 @@ _LABEL_KEYS = tuple(
         "file|path",
     )
 )
+_object_decoder = msgspec.json.Decoder(dict[str, Any])
 _MARK = MARK.decode()
 _TEXT_LOG = re.compile(
     r"\[GroupCoordinator |Handling request:RequestHeader|" + CLIENT_MARKS.pattern.decode()
@@ -95,6 +98,12 @@ def start_of(text: bytes) -> bytes | None:
         return key[0]
     time = _FIRST_TIME.match(text[:START_BYTES])
     return _DIGIT.sub(b"0", time[0]) if time is not None else None
+
+
+def begins_like(text: bytes, former: bytes | bytearray) -> bool:
+    """Whether a text begins as another one does, so that it is no continuation of it."""
+    start = start_of(text)
+    return start is not None and start == start_of(bytes(former[:START_BYTES]))
 
 
 class Frame(NamedTuple):
@@ -129,9 +138,10 @@ def unframed(text: bytes) -> Frame:
         part = match.groupdict()
         if part.get("label"):
             labels.append(part["label"].decode("utf-8", "replace"))
+        at = match.end()
         if part.get("stream"):
             stream, is_partial = part["stream"].decode(), part["part"] == b"P"
-        at = match.end()
+            break  # pieces are put together before their prefixes are looked for
     return Frame(text[:at], text[at:], "/".join(labels), stream, is_partial)
 
 
@@ -253,8 +263,11 @@ def inner(
     if isinstance(value, str):
         is_start = _MARK in value or _ENTRY.match(value) or value.rstrip().endswith("{")
         is_start = bool(is_start or _TEXT_LOG.search(value))
+        nested = None if is_start else _object_in(value)
         if is_start or path in opened:
             yield around._replace(value=value)
+        elif nested is not None:
+            yield from inner(nested, opened, around._replace(path=(*path, "{}")))
     elif isinstance(value, dict) and len(path) < DEPTH_MAX:
         rank, label = _label_in(value)
         if rank <= around.rank:
@@ -279,6 +292,16 @@ def inner(
         around = around._replace(stamps=(*found, *around.stamps), path=(*path, "[]"))
         for part in value:
             yield from inner(part, opened, around)
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    """The object in a text that is JSON; else None."""
+    if not (text.startswith('{"') and text.rstrip().endswith("}")):
+        return None
+    try:
+        return _object_decoder.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _times(value: dict[str, Any]) -> list[Stamp]:
