@@ -6,7 +6,7 @@ JSON with a text in it that is an entry; times and names are taken from the fiel
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -237,6 +237,7 @@ class Inner(NamedTuple):
         path: names of the fields that lead to it.
         stamps: times beside it, the nearest first.
         label: the name that tells best which process wrote it; else empty.
+        place: positions in the lists that lead to it; fields of one record have the same.
     """
 
     value: str | dict[str, Any]
@@ -244,19 +245,20 @@ class Inner(NamedTuple):
     stamps: tuple[Stamp, ...] = ()
     label: str = ""
     rank: int = 99
+    place: tuple[int, ...] = ()
 
 
 NOWHERE = Inner("")
 
 
 def inner(
-    value: Any, opened: frozenset[tuple[object, ...]], around: Inner = NOWHERE
+    value: Any, is_opened: Callable[[tuple[str, ...]], bool], around: Inner = NOWHERE
 ) -> Iterator[Inner]:
     """What in a wrapper may be an entry.
 
     Args:
         value: the decoded wrapper, or a part of it.
-        opened: paths of texts that continue an entry.
+        is_opened: whether the text at a path continues an entry.
         around: what is known of the part.
     """
     path = around.path
@@ -264,10 +266,10 @@ def inner(
         is_start = _MARK in value or _ENTRY.match(value) or value.rstrip().endswith("{")
         is_start = bool(is_start or _TEXT_LOG.search(value))
         nested = None if is_start else _object_in(value)
-        if is_start or path in opened:
+        if is_start or is_opened(path):
             yield around._replace(value=value)
         elif nested is not None:
-            yield from inner(nested, opened, around._replace(path=(*path, "{}")))
+            yield from inner(nested, is_opened, around._replace(path=(*path, "{}")))
     elif isinstance(value, dict) and len(path) < DEPTH_MAX:
         rank, label = _label_in(value)
         if rank <= around.rank:
@@ -277,21 +279,22 @@ def inner(
             return
         around = around._replace(stamps=(*_times(value), *around.stamps))
         for name, part in value.items():
-            yield from inner(part, opened, around._replace(path=(*path, name)))
+            yield from inner(part, is_opened, around._replace(path=(*path, name)))
     elif isinstance(value, list) and len(path) < DEPTH_MAX:
         if len(value) > BYTES_MIN and all(isinstance(part, int) for part in value):
             text = bytes(part & 255 for part in value).decode("utf-8", "replace")
-            yield from inner(text, opened, around)
+            yield from inner(text, is_opened, around)
             return
         fields = _fields(value)
         if fields is not None:
-            yield from inner(fields, opened, around)
+            yield from inner(fields, is_opened, around)
             return
         scalars = [part for part in value[:4] if isinstance(part, str | int | float)]
         found = tuple(filter(None, map(stamp_of, scalars)))
         around = around._replace(stamps=(*found, *around.stamps), path=(*path, "[]"))
-        for part in value:
-            yield from inner(part, opened, around)
+        for number, part in enumerate(value):
+            inside = around._replace(place=(*around.place, number))
+            yield from inner(part, is_opened, inside)
 
 
 def _object_in(text: str) -> dict[str, Any] | None:

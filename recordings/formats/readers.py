@@ -352,12 +352,11 @@ class Reader:
         """The entries in a wrapper; copies in other fields, whole or cut, do not count."""
         value = msgspec.json.decode(part.json)
         stream = (around.key, layouts.find_field(value, "stream"))
-        before = set(self._open)
-        opened = frozenset(key[2:] for key in before if key[:2] == stream)
         given = stamps(around.head + part.head)
-        made: list[tuple[Key, Document | Left]] = []
+        made: list[_Found] = []
+        opened: dict[Key, tuple[int, ...]] = {}
         is_entry = False
-        for found in layouts.inner(value, opened):
+        for found in layouts.inner(value, lambda path: (*stream, *path) in self._open):
             is_entry = True
             inside = around._replace(
                 key=(*stream, *found.path),
@@ -373,13 +372,26 @@ class Reader:
             else:
                 body = Part(b"", msgspec.json.encode(found.value), b"")
                 entries = self._guarded(around.line, self._completed(inside, body))
-            made += ((found.path, each) for each in entries)
-        documents = _distinct(made)
-        if documents:
-            for key in set(self._open) - before:
-                del self._open[key]
-            yield from documents
-        yield from (each for _, each in made if _is_left(each, is_dead_too=not documents))
+            before = self._open.get(inside.key)
+            former = opened.get(inside.key, found.place)
+            for each in entries:
+                place = found.place if isinstance(each, Document) else former
+                made.append(_Found(found.path, place, each))
+            if self._open.get(inside.key) is not before:
+                opened[inside.key] = found.place
+        whole = {each.place for each in made if isinstance(each.entry, Document)}
+        for key, place in opened.items():
+            if place in whole:
+                self._open.pop(key, None)
+        yield from _distinct(made)
+        lefts = {
+            (left.line, left.reason, place): left
+            for _, place, left in made
+            if isinstance(left, Left)
+        }
+        for (line, _, place), left in lefts.items():
+            if not (left.is_dead and place in whole and line == around.line):
+                yield left
         if not is_entry:
             yield from self._other(around, part)
 
@@ -481,21 +493,25 @@ class Reader:
         )
 
 
-def _distinct(made: Sequence[tuple[Key, Document | Left]]) -> list[Document]:
+class _Found(NamedTuple):
+    """What a text in a wrapper is: its path, the place of its record, the entry."""
+
+    path: Key
+    place: tuple[int, ...]
+    entry: Document | Left
+
+
+def _distinct(made: Sequence[_Found]) -> list[Document]:
     """The documents in a wrapper; what another field has, too, counts once."""
     found: dict[tuple[object, ...], Key] = {}
     kept = []
-    for path, each in made:
+    for path, _, each in made:
         if isinstance(each, Document):
             duration = bytes(each.rest.get("responseTime", b""))
             what = (each.connection, each.header.correlation_id, duration)
             if found.setdefault(what, path) == path:
                 kept.append(each)
     return kept
-
-
-def _is_left(made: Document | Left, is_dead_too: bool) -> bool:
-    return isinstance(made, Left) and (is_dead_too or not made.is_dead)
 
 
 def _too_large(size: int) -> UnreadableError:
