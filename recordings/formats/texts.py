@@ -141,6 +141,7 @@ def abandoned(opened: Open) -> Left:
     text = bytes(opened.text)
     if opened.is_request or request_log.MARK in text or kroxylicious.ENTRY_START.search(text):
         return Left(opened.around.line, CUT, "the JSON of the entry has no end")
-    if opened.around.depth or not text.lstrip().startswith(b"{"):
+    bare = text.strip()
+    if opened.around.depth or not bare.startswith(b"{") or bare == b"{":
         return Left(opened.around.line, OTHER, is_dead=False)
     return Left(opened.around.line, Reason.NOT_JSON, "Input data was truncated")

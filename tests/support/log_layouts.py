@@ -179,6 +179,9 @@ LAYOUTS: dict[str, Layout] = {
             ]
         )
     ),
+    "printed by Node": lines(
+        lambda line: "\n".join(["{", f"  message: '{line.text}',", "  level: 'debug'", "}"])
+    ),
     "journal as JSON": objects(
         lambda line: {"__REALTIME_TIMESTAMP": f"{line.time}000", "MESSAGE": line.message}
     ),
