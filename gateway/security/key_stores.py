@@ -36,7 +36,6 @@ STORE_BYTES_MAX = 16 * 1024 * 1024
 """A larger file is not read."""
 
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
-_DER_SEQUENCE = 0x30
 _KEY_ENTRY, _CERTIFICATE_ENTRY = 1, 2
 _TYPED_CERTIFICATES = 2  # the version since which a certificate says its type
 _DIGEST_BYTES = 20
@@ -61,10 +60,6 @@ class KeyStore(NamedTuple):
     password: str
     trusted: str
     entries: tuple[Entry, ...] = ()
-
-
-class KeyPasswordError(UserError):
-    """The store opens, but not the key in it."""
 
 
 def content(file: Path, name: str, declared: str | None) -> tuple[str, bytes]:
@@ -123,7 +118,7 @@ def read(kind: str, data: bytes, name: str, password: str | None, of_key: str | 
     try:
         return (_of_jks if kind == JKS else _of_pkcs12)(data, password, of_key)
     except _HiddenKeyError:
-        raise KeyPasswordError(
+        raise UserError(
             f"Cannot decrypt the key in the {kind} store of {name}.location.",
             "Set ssl.key.password in the file of --broker-config.",
         ) from None

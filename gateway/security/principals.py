@@ -19,7 +19,7 @@ from brokertwin.gateway.security.der import Part, oid, part, parts
 SETTING = "ssl.principal.mapping.rules"
 DEFAULT = "DEFAULT"
 
-KEYWORDS = {
+_KEYWORDS = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
     "2.5.4.7": "L",
@@ -31,10 +31,10 @@ KEYWORDS = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 _VERSION = 0xA0
-SUBJECT = 4
+_SUBJECT = 4
 """Which of the fields is the subject."""
 
-TEXTS = frozenset({12, 19, 20, 22, 27, 28, 30})
+_TEXTS = frozenset({12, 19, 20, 22, 27, 28, 30})
 """DER's tags of the string types that Java writes as text."""
 
 _ESCAPED = re.compile(r'[,=+<>#;"\\]')
@@ -91,7 +91,7 @@ def principal_of(certificate: bytes, rules: list[Rule]) -> str | None:
 
 def distinguished_name(certificate: bytes) -> str:
     """The subject of a certificate in DER, in the form of RFC 2253."""
-    return name_text(certificate, fields_of(certificate)[SUBJECT])
+    return name_text(certificate, fields_of(certificate)[_SUBJECT])
 
 
 def fields_of(certificate: bytes) -> list[Part]:
@@ -112,10 +112,10 @@ def name_text(data: bytes, name: Part) -> str:
 def _attribute(data: bytes, attribute: Part) -> str:
     kind, value = parts(data, attribute)
     kind_id = oid(data[kind.content : kind.end])
-    if kind_id not in KEYWORDS or value.tag not in TEXTS:
-        return f"{KEYWORDS.get(kind_id, kind_id)}=#{data[value.begin : value.end].hex()}"
+    if kind_id not in _KEYWORDS or value.tag not in _TEXTS:
+        return f"{_KEYWORDS.get(kind_id, kind_id)}=#{data[value.begin : value.end].hex()}"
     text = data[value.content : value.end].decode(errors="replace")
-    return f"{KEYWORDS[kind_id]}={_escape(text)}"
+    return f"{_KEYWORDS[kind_id]}={_escape(text)}"
 
 
 def _escape(text: str) -> str:

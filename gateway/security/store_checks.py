@@ -19,21 +19,22 @@ done: the handshake that Kafka tries with the stores of the brokers' own listene
 
 import re
 import ssl
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
-from brokertwin.gateway.security import certificate_names, key_stores, principals
-from brokertwin.gateway.security.key_stores import JKS, PEM, Entry, KeyPasswordError, KeyStore
+from brokertwin.gateway.security import key_stores, principals
+from brokertwin.gateway.security.der import oid, part, parts
+from brokertwin.gateway.security.key_stores import JKS, PEM, Entry, KeyStore
 
 ALLOW_NAMES, ALLOW_ALTERNATIVE = "ssl.allow.dn.changes", "ssl.allow.san.changes"
 _CONFIG = "org.apache.kafka.common.config.ConfigException"
 _INVALID = "org.apache.kafka.common.errors.InvalidConfigurationException"
 _KAFKA = "org.apache.kafka.common.KafkaException"
-_UNRECOVERABLE = "java.security.UnrecoverableKeyException"
 _PEM_ALIAS = "kafka"
+_EXTENSIONS_TAG = 0xA3
+_SUBJECT_ALTERNATIVE_NAMES = "2.5.29.17"
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(r"-----BEGIN (ENCRYPTED |)PRIVATE KEY-----")
 
@@ -181,16 +182,10 @@ def _of_store(location: str, kind: str, name: str, password: str, of_key: str | 
     try:
         found, data = key_stores.content(Path(location), name, kind)
         store = key_stores.read(found, data, name, password, of_key)
-    except KeyPasswordError:
-        raise _error(_KAFKA, f"{_UNRECOVERABLE}: Cannot recover key") from None
     except UserError:
         raise StoreError(not_loaded(location, kind)) from None
     if found != JKS and of_key is not None and of_key != password:
-        raise _error(
-            _KAFKA,
-            f"{_UNRECOVERABLE}: Get Key failed: Given final block not properly padded. Such issues"
-            " can arise if a bad key is used during decryption.",
-        )
+        raise StoreError(not_loaded(location, kind))
     return store
 
 
@@ -239,26 +234,37 @@ def _check_names(
         raise _error(_CONFIG, f"Keystore entries do not match, {said}")
     for old, new in zip(now, then, strict=False) if not may_change[0] else ():
         if _comparable(old) != _comparable(new):
-            names = (certificate_names.subject(each.certificate) for each in (old, new))
-            raise _error(_CONFIG, _differ("DistinguishedName", "DN", (old, new), names))
+            raise _mismatch("DistinguishedName does", old, new)
     for old, new in zip(now, then, strict=False) if not may_change[1] else ():
-        known = [certificate_names.alternative_names(each.certificate) for each in (old, new)]
-        if not set(known[0]) <= set(known[1]):
-            texts = map(certificate_names.text_of, known)
-            raise _error(_CONFIG, _differ("SubjectAltNames", "SAN", (old, new), texts))
+        if not _alternative_names(old) <= _alternative_names(new):
+            raise _mismatch("SubjectAltNames do", old, new)
 
 
 def _comparable(entry: Entry) -> str:
     return " ".join(principals.distinguished_name(entry.certificate).casefold().split())
 
 
-def _differ(what: str, short: str, entries: tuple[Entry, Entry], texts: Iterable[str]) -> str:
-    old, new = (
-        f"{{alias={entry.alias}, {short}={text}}}"
-        for entry, text in zip(entries, texts, strict=True)
+def _alternative_names(entry: Entry) -> set[bytes]:
+    """The subject alternative names of a certificate, each as its DER element."""
+    certificate = entry.certificate
+    names: set[bytes] = set()
+    for field in principals.fields_of(certificate):
+        if field.tag != _EXTENSIONS_TAG:
+            continue
+        for extension in parts(certificate, part(certificate, field.content)):
+            kind, *_, value = parts(certificate, extension)
+            if oid(certificate[kind.content : kind.end]) == _SUBJECT_ALTERNATIVE_NAMES:
+                listed = part(certificate, value.content)
+                names |= {certificate[each.begin : each.end] for each in parts(certificate, listed)}
+    return names
+
+
+def _mismatch(what: str, old: Entry, new: Entry) -> StoreError:
+    existing, given = (
+        f"{{alias={each.alias}, DN={principals.distinguished_name(each.certificate)}}}"
+        for each in (old, new)
     )
-    verb = "does" if what == "DistinguishedName" else "do"
-    return f"Keystore {what} {verb} not match:  existing={old}, new={new}"
+    return _error(_CONFIG, f"Keystore {what} not match:  existing={existing}, new={given}")
 
 
 def _error(kind: str, said: str) -> StoreError:
