@@ -10,24 +10,26 @@ from random import Random
 from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.network import Draw
 from brokertwin.simulation.auditor import Auditor
-from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.contents import Contents
-from brokertwin.simulation.edge import Edge
+from brokertwin.simulation.edge import BrokerEdge
 from brokertwin.simulation.files import Files
-from brokertwin.simulation.plan import ClientPlan, Fault, Plan
+from brokertwin.simulation.plan import ClientPlan, FaultKind, RunPlan
 from brokertwin.simulation.sockets import FIRST_PORT, Sockets
 
 REQUEST_MS = 2_500
 """`request.timeout.ms` of every client."""
 
 
-class Place:
+class ActorContext:
     """Where an actor lives: the clock, the brokers' end, who audits, and the run's plan.
 
     What records say, and files, are there for applications that need them.
     """
 
-    def __init__(self, plan: Plan, clock: Clock, edge: Edge, auditor: Auditor) -> None:
+    def __init__(
+        self, plan: RunPlan, clock: VirtualClock, edge: BrokerEdge, auditor: Auditor
+    ) -> None:
         self.plan = plan
         self.clock = clock
         self.edge = edge
@@ -40,14 +42,14 @@ class Place:
         return Random(f"{self.plan.seed}/{name}")
 
 
-class Driver:
+class ActorDriver:
     """One client on its connections: what has come is taken first.
 
     So what that gives to do is done in the same turn. A real driver (`clients/driver.py`) waits for
     what comes after it has sent, and is turned again at once.
     """
 
-    def __init__(self, client: ClientLoop, sockets: Sockets, clock: Clock) -> None:
+    def __init__(self, client: ClientLoop, sockets: Sockets, clock: VirtualClock) -> None:
         self._client = client
         self._sockets = sockets
         self._clock = clock
@@ -73,7 +75,7 @@ class Actor(ABC):
         is_gone: whether it has crashed, or was closed.
     """
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         self.place = place
         self.plan = plan
         self.name = name
@@ -128,7 +130,7 @@ class Actor(ABC):
     def sockets_of(self, name: str, *, is_read_committed: bool = False) -> Sockets:
         """Connections of a client of it."""
         place = self.place
-        user = self.plan.name if place.plan.has(Fault.DENY) else ""
+        user = self.plan.name if place.plan.has(FaultKind.DENY) else ""
         return Sockets(
             name, place.edge, place.auditor, self.wake, user, is_read_committed=is_read_committed
         )
@@ -139,12 +141,12 @@ class Actor(ABC):
         sockets.read = self.place.contents.read
         return sockets
 
-    def driver_of(self, client: ClientLoop, sockets: Sockets) -> Driver:
+    def driver_of(self, client: ClientLoop, sockets: Sockets) -> ActorDriver:
         """What drives a client of it on some connections."""
         brokers = range(1, self.place.plan.brokers + 1)
         addresses = [("localhost", FIRST_PORT + broker) for broker in brokers]
         client.metadata.bootstrap(addresses, self.place.clock.now)
-        return Driver(client, sockets, self.place.clock)
+        return ActorDriver(client, sockets, self.place.clock)
 
     def draw(self, what: str) -> Draw:
         """Chance of its own for something."""

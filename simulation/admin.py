@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from brokertwin.simulation.audit_losses import EVERYBODY
 from brokertwin.simulation.auditor import Auditor
-from brokertwin.simulation.clock import Clock
-from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.clock import VirtualClock
+from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.plan import (
     DENIED_GROUP,
     DENIED_ID,
     DENIED_TOPIC,
     PASSING,
-    Fault,
+    FaultKind,
     Injection,
     pick,
 )
@@ -39,17 +39,17 @@ READ_UP_TO = 0.8
 Resource = tuple[ResourceType, str]
 Right = tuple[Operation, Permission, str]
 ORDERS = (ResourceType.TOPIC, DENIED_TOPIC)
-RIGHTS: dict[Fault, tuple[Resource, Operation]] = {
-    Fault.DENY_READ: (ORDERS, Operation.READ),
-    Fault.DENY_GROUP: ((ResourceType.GROUP, DENIED_GROUP), Operation.READ),
-    Fault.DENY_ID: ((ResourceType.TRANSACTIONAL_ID, DENIED_ID), Operation.WRITE),
+RIGHTS: dict[FaultKind, tuple[Resource, Operation]] = {
+    FaultKind.DENY_READ: (ORDERS, Operation.READ),
+    FaultKind.DENY_GROUP: ((ResourceType.GROUP, DENIED_GROUP), Operation.READ),
+    FaultKind.DENY_ID: ((ResourceType.TRANSACTIONAL_ID, DENIED_ID), Operation.WRITE),
 }
 """What is denied, and of what."""
 
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
-class Step(NamedTuple):
+class AdminStep(NamedTuple):
     """What is asked for until `is_done` holds for an answer; so long after the step before."""
 
     api: str
@@ -59,16 +59,16 @@ class Step(NamedTuple):
     after_ms: int = 0
 
 
-class Admin:
+class SimulatedAdmin:
     """One, without a connection."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, auditor: Auditor) -> None:
+    def __init__(self, cluster: SimulatedCluster, clock: VirtualClock, auditor: Auditor) -> None:
         self._cluster = cluster
         self._clock = clock
         self._auditor = auditor
         self._count = 0
-        self._under_way: dict[str, tuple[Step, Sequence[Step], Fault]] = {}
-        self._busy: list[Fault] = []
+        self._under_way: dict[str, tuple[AdminStep, Sequence[AdminStep], FaultKind]] = {}
+        self._busy: list[FaultKind] = []
         self._pass_on = cluster.on_answer
         cluster.on_answer = self._answered
 
@@ -82,14 +82,14 @@ class Admin:
         if injection.fault in self._busy:
             return ""
         match injection.fault:
-            case Fault.DELETE_RECORDS:
+            case FaultKind.DELETE_RECORDS:
                 what, steps = self._deletion(injection.whom)
-            case Fault.RETENTION:
+            case FaultKind.RETENTION:
                 what, steps = "orders", self._retention(injection.lasts_ms)
-            case Fault.DENY:
+            case FaultKind.DENY:
                 user = pick((EVERYBODY, *self._cluster.plan.writers), injection.whom) or EVERYBODY
                 what, steps = f"orders, to {user}", self._denial(injection.lasts_ms, user)
-            case Fault.DENY_READ | Fault.DENY_GROUP | Fault.DENY_ID:
+            case FaultKind.DENY_READ | FaultKind.DENY_GROUP | FaultKind.DENY_ID:
                 what, steps = "everybody", self._denial_of(injection.fault, injection.lasts_ms)
             case _:
                 what, steps = PASSING, _passing(injection.lasts_ms)
@@ -100,7 +100,7 @@ class Admin:
 
     # What it does
 
-    def _deletion(self, whom: float) -> tuple[str, list[Step]]:
+    def _deletion(self, whom: float) -> tuple[str, list[AdminStep]]:
         """Records of a partition of `orders` up to one that was acknowledged."""
         acked = self._auditor.records.acked_offsets("orders")
         at = pick(sorted(acked), whom)
@@ -119,9 +119,11 @@ class Admin:
                 losses.deleted(at, answer["lowWatermark"])
             return not answer["errorCode"]
 
-        return f"{at.topic}-{at.partition} {offset}", [Step("DELETE_RECORDS", 2, body, is_done)]
+        return f"{at.topic}-{at.partition} {offset}", [
+            AdminStep("DELETE_RECORDS", 2, body, is_done)
+        ]
 
-    def _retention(self, lasts_ms: int) -> list[Step]:
+    def _retention(self, lasts_ms: int) -> list[AdminStep]:
         """`orders` keeps what is young, for a while."""
         losses = self._auditor.losses
         losses.grows_old(RETENTION_MS)
@@ -133,18 +135,18 @@ class Admin:
 
         api = "INCREMENTAL_ALTER_CONFIGS"
         return [
-            Step(api, 1, _limits(SET), _is_set),
-            Step(api, 1, _limits(DELETE), is_over, lasts_ms),
+            AdminStep(api, 1, _limits(SET), _is_set),
+            AdminStep(api, 1, _limits(DELETE), is_over, lasts_ms),
         ]
 
-    def _denial(self, lasts_ms: int, user: str) -> list[Step]:
+    def _denial(self, lasts_ms: int, user: str) -> list[AdminStep]:
         """A user, or nobody, may write to `orders` for a while; all else is allowed."""
         losses = self._auditor.losses
         losses.denies(user)
         deny = (Operation.WRITE, Permission.DENY, user)
         return self._for_a_while(ORDERS, deny, lasts_ms, losses.denied)
 
-    def _denial_of(self, fault: Fault, lasts_ms: int) -> list[Step]:
+    def _denial_of(self, fault: FaultKind, lasts_ms: int) -> list[AdminStep]:
         """Nobody may do something else for a while."""
         denials = self._auditor.denials
         denials.denies(fault)
@@ -154,7 +156,7 @@ class Admin:
 
     def _for_a_while(
         self, resource: Resource, deny: Right, lasts_ms: int, denied: Callable[[int, int], None]
-    ) -> list[Step]:
+    ) -> list[AdminStep]:
         """All else is allowed; `denied` is told from when on, and until when."""
         allow = (Operation.ALL, Permission.ALLOW, EVERYBODY)
         created = {"creations": [_acl(resource, *allow), _acl(resource, *deny)]}
@@ -170,19 +172,19 @@ class Admin:
             return not told["filterResults"][0]["errorCode"]
 
         return [
-            Step("CREATE_ACLS", 3, created, is_created),
-            Step("DELETE_ACLS", 3, gone, is_gone, lasts_ms),
+            AdminStep("CREATE_ACLS", 3, created, is_created),
+            AdminStep("DELETE_ACLS", 3, gone, is_gone, lasts_ms),
         ]
 
     # How it asks
 
-    def _next(self, steps: Sequence[Step], kind: Fault) -> None:
+    def _next(self, steps: Sequence[AdminStep], kind: FaultKind) -> None:
         if not steps:
             self._busy.remove(kind)
             return
         self._clock.after(steps[0].after_ms, lambda: self._ask(steps[0], steps[1:], kind))
 
-    def _ask(self, step: Step, then: Sequence[Step], kind: Fault) -> None:
+    def _ask(self, step: AdminStep, then: Sequence[AdminStep], kind: FaultKind) -> None:
         """Asks one broker, and the next one where no answer says that it is done."""
         self._count += 1
         name = f"admin/{self._count}"
@@ -202,7 +204,7 @@ class Admin:
         if not name.startswith("admin/"):
             self._pass_on(name, document)
             return
-        step, then, kind = self._under_way.get(name, (None, (), Fault.TOPIC))
+        step, then, kind = self._under_way.get(name, (None, (), FaultKind.TOPIC))
         told = document.get("response")
         if step is not None and told is not None and step.is_done(told):
             del self._under_way[name]
@@ -252,20 +254,20 @@ def _is_set(told: dict[str, Any]) -> bool:
     return not told["responses"][0]["errorCode"]
 
 
-def _passing(lasts_ms: int) -> list[Step]:
+def _passing(lasts_ms: int) -> list[AdminStep]:
     """A topic of one partition, which goes again."""
     made = {"name": PASSING, "numPartitions": 1, "replicationFactor": -1}
     created = (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
     gone = (Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION)
     times = {"timeoutMs": 2_000}
     return [
-        Step(
+        AdminStep(
             "CREATE_TOPICS",
             7,
             {"topics": [made], **times},
             lambda told: told["topics"][0]["errorCode"] in created,
         ),
-        Step(
+        AdminStep(
             "DELETE_TOPICS",
             5,
             {"topicNames": [PASSING], **times},

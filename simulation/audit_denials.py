@@ -8,25 +8,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from brokertwin.simulation.audit_losses import HEARD_MS
-from brokertwin.simulation.plan import DENIED_GROUP, DENIED_ID, DENIED_TOPIC, Fault
+from brokertwin.simulation.plan import DENIED_GROUP, DENIED_ID, DENIED_TOPIC, FaultKind
 from brokertwin.state.core.errors import Error
 
-REFUSALS: dict[Fault, Error] = {
-    Fault.DENY_READ: Error.TOPIC_AUTHORIZATION_FAILED,
-    Fault.DENY_GROUP: Error.GROUP_AUTHORIZATION_FAILED,
-    Fault.DENY_ID: Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+REFUSALS: dict[FaultKind, Error] = {
+    FaultKind.DENY_READ: Error.TOPIC_AUTHORIZATION_FAILED,
+    FaultKind.DENY_GROUP: Error.GROUP_AUTHORIZATION_FAILED,
+    FaultKind.DENY_ID: Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-APIS: dict[Fault, frozenset[str]] = {
-    Fault.DENY_READ: frozenset({"FETCH"}),
-    Fault.DENY_GROUP: frozenset(
+APIS: dict[FaultKind, frozenset[str]] = {
+    FaultKind.DENY_READ: frozenset({"FETCH"}),
+    FaultKind.DENY_GROUP: frozenset(
         {"JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "OFFSET_COMMIT"}
     ),
-    Fault.DENY_ID: frozenset({"INIT_PRODUCER_ID", "ADD_PARTITIONS_TO_TXN", "END_TXN"}),
+    FaultKind.DENY_ID: frozenset({"INIT_PRODUCER_ID", "ADD_PARTITIONS_TO_TXN", "END_TXN"}),
 }
 """What needs the right that is denied."""
 
 
-class Denials:
+class DenialAudit:
     """One denial in a run.
 
     Attributes:
@@ -35,7 +35,7 @@ class Denials:
 
     def __init__(self, violate: Callable[[str], None]) -> None:
         self._violate = violate
-        self._fault: Fault | None = None
+        self._fault: FaultKind | None = None
         self._range = range(0)
         self._asked: dict[str, int] = {}
         self._topic_ids: set[str] = set()
@@ -46,7 +46,7 @@ class Denials:
         """By what clients may be refused."""
         return frozenset() if self._fault is None else frozenset({REFUSALS[self._fault]})
 
-    def denies(self, fault: Fault) -> None:
+    def denies(self, fault: FaultKind) -> None:
         """From now on clients may be refused."""
         self._fault = fault
 
@@ -60,9 +60,9 @@ class Denials:
             self._asked[request_id] = now
 
     def _is_about(self, body: Any) -> bool:
-        if self._fault is Fault.DENY_GROUP:
+        if self._fault is FaultKind.DENY_GROUP:
             return bool(body.group_id == DENIED_GROUP)
-        if self._fault is Fault.DENY_ID:
+        if self._fault is FaultKind.DENY_ID:
             return DENIED_ID in (
                 getattr(body, "transactional_id", None),
                 getattr(body, "v3_and_below_transactional_id", None),

@@ -17,7 +17,7 @@ GIVE_EPOCHS = ("INIT_PRODUCER_ID", "END_TXN")
 NO_EPOCH = -1
 
 
-class Epochs:
+class EpochAudit:
     """The newest epoch of each producer id, and requests that come too late."""
 
     def __init__(self, violate: Callable[[str], None]) -> None:

@@ -34,7 +34,7 @@ Place = tuple[str, str, int]
 """A group, a topic and a partition."""
 
 
-class Commit(msgspec.Struct, eq=False):
+class ClientCommit(msgspec.Struct, eq=False):
     """An offset on its way; `is_stored` where the client was told so."""
 
     offset: int
@@ -43,7 +43,7 @@ class Commit(msgspec.Struct, eq=False):
     is_stored: bool = False
 
 
-class Groups:
+class GroupAudit:
     """Commits, and owners.
 
     Args:
@@ -54,8 +54,8 @@ class Groups:
     def __init__(self, violate: Callable[[str], None], session_ms: int) -> None:
         self._violate = violate
         self._session_ms = session_ms
-        self._commits: dict[Place, list[Commit]] = defaultdict(list)
-        self._under_way: dict[str, dict[Place, Commit]] = {}
+        self._commits: dict[Place, list[ClientCommit]] = defaultdict(list)
+        self._under_way: dict[str, dict[Place, ClientCommit]] = {}
         self._fetches: dict[str, int] = {}
         self._given: dict[tuple[str, int, str, int], str] = {}
         self._owners: dict[Place, str] = {}
@@ -74,7 +74,7 @@ class Groups:
         for topic in body.topics:
             for each in topic.partitions:
                 place = (body.group_id, topic.name, each.partition_index)
-                found[place] = Commit(each.committed_offset, now)
+                found[place] = ClientCommit(each.committed_offset, now)
                 self._commits[place].append(found[place])
         self._under_way[request_id] = found
 

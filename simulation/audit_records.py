@@ -14,7 +14,7 @@ Log = Sequence[tuple[int, str]]
 """Offsets and names of the records of a partition."""
 
 
-class Outcome(StrEnum):
+class SendOutcome(StrEnum):
     """What a producer was told of a record, or of a transaction."""
 
     OPEN = "open"
@@ -23,7 +23,7 @@ class Outcome(StrEnum):
     IN_DOUBT = "in doubt"
 
 
-class Sent(msgspec.Struct):
+class SentRecord(msgspec.Struct):
     """A record, by who sent it, in which transaction ("": in none), where it went, and when.
 
     `written_at` is its timestamp, in ms since 1970.
@@ -32,12 +32,12 @@ class Sent(msgspec.Struct):
     producer: str
     transaction: str
     partition: TopicPartition
-    outcome: Outcome = Outcome.OPEN
+    outcome: SendOutcome = SendOutcome.OPEN
     offset: int = -1
     written_at: int = 0
 
 
-class RecordsSeen:
+class RecordAudit:
     """Records by name, transactions by name, and reads.
 
     Attributes:
@@ -47,8 +47,8 @@ class RecordsSeen:
     """
 
     def __init__(self, violate: Callable[[str], None], losses: Losses | None = None) -> None:
-        self.sent: dict[str, Sent] = {}
-        self.transactions: dict[str, Outcome] = {}
+        self.sent: dict[str, SentRecord] = {}
+        self.transactions: dict[str, SendOutcome] = {}
         self.read_by: dict[str, set[str]] = defaultdict(set)
         self._violate = violate
         self._losses = losses or Losses(violate)
@@ -57,12 +57,12 @@ class RecordsSeen:
 
     def acked(self, name: str, offset: int) -> None:
         """A record is in the log; -1 where the answer did not say where."""
-        self.sent[name].outcome = Outcome.ACKED
+        self.sent[name].outcome = SendOutcome.ACKED
         self.sent[name].offset = offset
 
     def given_up(self, name: str, may_be_written: bool) -> None:
         """A record was given up."""
-        outcome = Outcome.IN_DOUBT if may_be_written else Outcome.GIVEN_UP
+        outcome = SendOutcome.IN_DOUBT if may_be_written else SendOutcome.GIVEN_UP
         self.sent[name].outcome = outcome
 
     def read(
@@ -129,12 +129,14 @@ class RecordsSeen:
         self._hold_order(logs)
         self._hold_transactions(places, {name for log in committed.values() for _, name in log})
 
-    def _hold_record(self, name: str, sent: Sent, found: list[tuple[TopicPartition, int]]) -> None:
+    def _hold_record(
+        self, name: str, sent: SentRecord, found: list[tuple[TopicPartition, int]]
+    ) -> None:
         if not found and self.may_be_gone(name):
             return
-        if sent.outcome is Outcome.ACKED and not found:
+        if sent.outcome is SendOutcome.ACKED and not found:
             self._violate(f"{name} was acknowledged at {sent.offset}, and is lost")
-        elif sent.outcome is Outcome.GIVEN_UP and found:
+        elif sent.outcome is SendOutcome.GIVEN_UP and found:
             self._violate(f"{name} was given up for certain, and is in the log: {found}")
         elif sent.offset >= 0 and found != [(sent.partition, sent.offset)]:
             self._violate(f"{name} was acknowledged at {sent.offset}, and is at {found}")
@@ -146,7 +148,7 @@ class RecordsSeen:
             last: dict[str, str] = {}
             for _, name in log:
                 sent = self.sent.get(name)
-                if sent is None or sent.outcome is not Outcome.ACKED:
+                if sent is None or sent.outcome is not SendOutcome.ACKED:
                     continue
                 before = last.get(sent.producer)
                 if before is not None and order[name] < order[before]:
@@ -160,10 +162,10 @@ class RecordsSeen:
                 of[sent.transaction].append(name)
         for transaction, names in of.items():
             seen = [name for name in names if name in committed]
-            outcome = self.transactions.get(transaction, Outcome.IN_DOUBT)
-            if outcome is Outcome.ACKED and len(seen) < len(names):
+            outcome = self.transactions.get(transaction, SendOutcome.IN_DOUBT)
+            if outcome is SendOutcome.ACKED and len(seen) < len(names):
                 self._violate(f"transaction {transaction} was committed; of {names} only {seen}")
-            elif outcome is Outcome.GIVEN_UP and seen:
+            elif outcome is SendOutcome.GIVEN_UP and seen:
                 self._violate(f"transaction {transaction} was aborted, and {seen} are read")
             elif seen and len(seen) < len(names):
                 self._violate(f"of transaction {transaction} with {names} only {seen} are read")

@@ -23,15 +23,15 @@ import msgspec
 
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.share_session import AcknowledgeType
-from brokertwin.simulation.audit_records import Outcome, RecordsSeen
-from brokertwin.simulation.edge import Asked, Connection
+from brokertwin.simulation.audit_records import RecordAudit, SendOutcome
+from brokertwin.simulation.edge import SimulatedConnection, SimulatedRequest
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Uuid
 
 Key = tuple[str, Uuid, int, int]
 """A group, a topic's id, a partition and an offset."""
 
-Said = list[tuple[Key, int]]
+ShareReport = list[tuple[Key, int]]
 """Records, and what a request says of them."""
 
 ENDS = frozenset({AcknowledgeType.ACCEPT, AcknowledgeType.REJECT})
@@ -41,7 +41,7 @@ class Hold(msgspec.Struct, eq=False):
     """A member has a record: its fetch was sent then, and its answer came."""
 
     member: str
-    connection: Connection
+    connection: SimulatedConnection
     sent: int
     heard: int
     until: int
@@ -67,7 +67,7 @@ class Shares:
         self._violate = violate
         self._deliveries_max = deliveries_max
         self._sent: dict[str, int] = {}
-        self._said: dict[str, Said] = {}
+        self._said: dict[str, ShareReport] = {}
         self._ends: dict[Key, set[str]] = defaultdict(set)
         self._done: dict[Key, int] = {}
         self._held: dict[Key, Hold] = {}
@@ -79,7 +79,7 @@ class Shares:
         """An application has a record."""
         self._given.add((group, self.ids[at.topic], at.partition, offset))
 
-    def asks(self, asked: Asked, now: int) -> None:
+    def asks(self, asked: SimulatedRequest, now: int) -> None:
         """A member sends a ShareFetch or a ShareAcknowledge."""
         body: Any = asked.send.body
         self._sent[asked.id] = now
@@ -100,7 +100,7 @@ class Shares:
                 if (held.member, held.connection.broker) != (body.member_id, broker)
             }  # fmt: skip
 
-    def told(self, asked: Asked, body: dict[str, Any], now: int) -> None:
+    def told(self, asked: SimulatedRequest, body: dict[str, Any], now: int) -> None:
         """It has the answer."""
         sent, said = self._sent.pop(asked.id), self._said.pop(asked.id)
         request: Any = asked.send.body
@@ -137,7 +137,7 @@ class Shares:
         if self.is_steady and held.heard < sent:
             self._violate(f"{_what(key)} is acknowledged by {member}; {held.member} has it")
 
-    def _refused(self, request: str, said: Said) -> None:
+    def _refused(self, request: str, said: ShareReport) -> None:
         for key, _ in said:
             self._ends[key].discard(request)
 
@@ -161,7 +161,7 @@ class Shares:
 
     # In the end
 
-    def unsettled(self, group: str, records: RecordsSeen) -> set[str]:
+    def unsettled(self, group: str, records: RecordAudit) -> set[str]:
         """Acknowledged records that nobody has accepted or rejected, and that still may come.
 
         A fetch without an answer may have delivered each of them once more.
@@ -169,13 +169,13 @@ class Shares:
         left = self._deliveries_max - self._unanswered[group]
         found = set()
         for name, sent in records.sent.items():
-            is_written = sent.outcome is Outcome.ACKED and sent.offset >= 0
-            transaction = records.transactions.get(sent.transaction, Outcome.ACKED)
+            is_written = sent.outcome is SendOutcome.ACKED and sent.offset >= 0
+            transaction = records.transactions.get(sent.transaction, SendOutcome.ACKED)
             (topic, partition) = sent.partition
             if (
                 records.may_be_gone(name)
                 or not is_written
-                or transaction is not Outcome.ACKED
+                or transaction is not SendOutcome.ACKED
                 or topic not in SHARED
             ):
                 continue

@@ -18,17 +18,17 @@ broker tells on one connection do not go back
 
 from typing import Any
 
-from brokertwin.simulation.audit_denials import Denials
-from brokertwin.simulation.audit_epochs import Epochs
-from brokertwin.simulation.audit_groups import Groups
+from brokertwin.simulation.audit_denials import DenialAudit
+from brokertwin.simulation.audit_epochs import EpochAudit
+from brokertwin.simulation.audit_groups import GroupAudit
 from brokertwin.simulation.audit_losses import Losses
-from brokertwin.simulation.audit_records import RecordsSeen
+from brokertwin.simulation.audit_records import RecordAudit
 from brokertwin.simulation.audit_shares import Shares
 from brokertwin.simulation.audit_work import Work
-from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.cluster import DELIVERIES_MAX, SESSION_MS
-from brokertwin.simulation.edge import Asked
-from brokertwin.simulation.plan import Fault
+from brokertwin.simulation.edge import SimulatedRequest
+from brokertwin.simulation.plan import FaultKind
 from brokertwin.state.core.schema import render
 
 VIOLATIONS_MAX = 20
@@ -44,14 +44,14 @@ class Auditor:
         trace: what has happened, a line each; None where nobody wants to know.
     """
 
-    def __init__(self, clock: Clock, is_traced: bool) -> None:
+    def __init__(self, clock: VirtualClock, is_traced: bool) -> None:
         self.violations: list[str] = []
         self.trace: list[str] | None = [] if is_traced else None
         self.losses = Losses(self.violate)
-        self.denials = Denials(self.violate)
-        self.records = RecordsSeen(self.violate, self.losses)
-        self.groups = Groups(self.violate, SESSION_MS)
-        self.epochs = Epochs(self.violate)
+        self.denials = DenialAudit(self.violate)
+        self.records = RecordAudit(self.violate, self.losses)
+        self.groups = GroupAudit(self.violate, SESSION_MS)
+        self.epochs = EpochAudit(self.violate)
         self.shares = Shares(self.violate, DELIVERIES_MAX)
         self.work = Work(self.violate, SESSION_MS)
         self.has_lost_brokers = self.has_severed_brokers = False
@@ -65,18 +65,18 @@ class Auditor:
         if text not in self.violations and len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(text)
 
-    def lose_broker(self, fault: Fault) -> None:
+    def lose_broker(self, fault: FaultKind) -> None:
         """A broker is away, or leaders are moved."""
         self.has_lost_brokers = True
         self.shares.is_steady = False
-        self.has_severed_brokers |= fault is Fault.SEVER
+        self.has_severed_brokers |= fault is FaultKind.SEVER
 
     def say(self, text: str) -> None:
         """A line of the trace."""
         if self.trace is not None:
             self.trace.append(f"{self._clock.elapsed:>6} ms  {text}")
 
-    def asked(self, client: str, asked: Asked) -> None:
+    def asked(self, client: str, asked: SimulatedRequest) -> None:
         """A client has sent a request."""
         send = asked.send
         if self.trace is not None and send.api != "API_VERSIONS":
@@ -99,7 +99,7 @@ class Auditor:
             case "HEARTBEAT":
                 self._sent[asked.id] = self._clock.now
 
-    def answered(self, client: str, asked: Asked, body: dict[str, Any]) -> None:
+    def answered(self, client: str, asked: SimulatedRequest, body: dict[str, Any]) -> None:
         """A client has an answer."""
         api, now = asked.send.api, self._clock.now
         if self.trace is not None and api not in ("API_VERSIONS", "METADATA"):
@@ -122,7 +122,7 @@ class Auditor:
             case "CONSUMER_GROUP_HEARTBEAT":
                 self.groups.heard(self._sent.pop(asked.id), now, asked.send.body, body)
 
-    def _fetched(self, asked: Asked, body: dict[str, Any]) -> None:
+    def _fetched(self, asked: SimulatedRequest, body: dict[str, Any]) -> None:
         """What one leader tells of a partition in one epoch goes forward."""
         for topic in body["responses"]:
             name = topic.get("topic") or topic["topicId"]

@@ -10,7 +10,7 @@ from threading import Thread
 
 import msgspec
 
-from brokertwin.simulation.plan import Fault, Plan, Role, draw
+from brokertwin.simulation.plan import FaultKind, Role, RunPlan, draw
 from brokertwin.simulation.reach import Reach
 from brokertwin.simulation.run import Outcomes, simulate
 
@@ -33,7 +33,7 @@ APIS = frozenset(
 """What clients ask; each has to be among what was drawn."""
 
 
-class Result(msgspec.Struct):
+class SeedResult(msgspec.Struct):
     """A seed, and what became of it."""
 
     seed: int
@@ -41,7 +41,7 @@ class Result(msgspec.Struct):
     roles: list[Role]
 
 
-class Tally(msgspec.Struct):
+class CampaignTally(msgspec.Struct):
     """What was drawn in some runs, and which seeds failed."""
 
     seeds: int = 0
@@ -49,12 +49,12 @@ class Tally(msgspec.Struct):
     records: int = 0
     elapsed_ms: int = 0
     asked: Counter[str] = msgspec.field(default_factory=Counter)
-    faults: Counter[Fault] = msgspec.field(default_factory=Counter)
+    faults: Counter[FaultKind] = msgspec.field(default_factory=Counter)
     reached: Counter[Reach] = msgspec.field(default_factory=Counter)
     roles: Counter[Role] = msgspec.field(default_factory=Counter)
     failed: dict[int, list[str]] = msgspec.field(default_factory=dict)
 
-    def add(self, result: Result) -> None:
+    def add(self, result: SeedResult) -> None:
         """One more."""
         outcomes = result.outcomes
         self.seeds += 1
@@ -75,13 +75,13 @@ class Tally(msgspec.Struct):
             return []
         return [
             *sorted(APIS - self.asked.keys()),
-            *(fault for fault in Fault if not self.faults[fault]),
+            *(fault for fault in FaultKind if not self.faults[fault]),
             *(r for r in Reach if self.seeds >= REACHING_SEEDS and not self.reached[r]),
             *(role for role in Role if not self.roles[role]),
         ]
 
 
-def one(seed: int) -> Result:
+def one(seed: int) -> SeedResult:
     """A seed's run; what raises counts as a violation.
 
     Garbage is collected when it is over: a run is short, and its cells and clients live as long as
@@ -93,7 +93,7 @@ def one(seed: int) -> Result:
     gc.freeze()
     gc.disable()
     try:
-        return Result(seed, outcome_of(plan), roles)
+        return SeedResult(seed, outcome_of(plan), roles)
     finally:
         gc.collect()
         gc.unfreeze()
@@ -101,7 +101,7 @@ def one(seed: int) -> Result:
             gc.enable()
 
 
-def outcome_of(plan: Plan, *, is_traced: bool = False) -> Outcomes:
+def outcome_of(plan: RunPlan, *, is_traced: bool = False) -> Outcomes:
     """What a plan comes to, whatever happens."""
     try:
         return simulate(plan, is_traced=is_traced)
@@ -126,7 +126,7 @@ def results(
     seeds: Iterable[int],
     workers: int | None = None,
     begin: Callable[[], None] = end_with_parent,
-) -> Iterator[Result]:
+) -> Iterator[SeedResult]:
     """Run seeds in worker processes and yield their results in order.
 
     Args:

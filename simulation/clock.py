@@ -9,7 +9,7 @@ START_MS = 1_700_000_000_000
 Happening = Callable[[], None]
 
 
-class Clock:
+class VirtualClock:
     """What is to happen, by its time; what falls on one ms happens in the order of the calls.
 
     Attributes:

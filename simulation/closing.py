@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.simulation.clock import Clock
-from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.clock import VirtualClock
+from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.record_names import ends_of, items_of
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
@@ -19,10 +19,10 @@ DEBUGGING = -2
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
-class Asker:
+class LogReader:
     """Asks brokers without a connection, and lets time pass until the answer is there."""
 
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, cluster: SimulatedCluster, clock: VirtualClock) -> None:
         self._cluster = cluster
         self._clock = clock
         self._count = 0
@@ -47,7 +47,9 @@ class Asker:
             self._pass_on(name, document)
 
 
-def make_topics(asker: Asker, counts: Mapping[str, int], replicas: int, in_sync_min: int) -> None:
+def make_topics(
+    asker: LogReader, counts: Mapping[str, int], replicas: int, in_sync_min: int
+) -> None:
     """The topics of a run, each with so many partitions."""
     configs = [{"name": "min.insync.replicas", "value": str(in_sync_min)}]
     sizes = {"replicationFactor": replicas, "configs": configs}
@@ -57,7 +59,7 @@ def make_topics(asker: Asker, counts: Mapping[str, int], replicas: int, in_sync_
     assert codes == [Error.NONE] * len(topics), answer
 
 
-class Logs:
+class FinalLogs:
     """What the logs have in the end.
 
     Attributes:
@@ -67,7 +69,7 @@ class Logs:
         followed: how many logs of followers have been read.
     """
 
-    def __init__(self, asker: Asker, topics: Iterable[str], has_losses: bool) -> None:
+    def __init__(self, asker: LogReader, topics: Iterable[str], has_losses: bool) -> None:
         self._has_losses = has_losses
         self.whole: dict[TopicPartition, list[tuple[int, str]]] = {}
         self.committed: dict[TopicPartition, list[tuple[int, str]]] = {}
@@ -228,7 +230,9 @@ class Logs:
         return None if self.unsettled else found
 
 
-def settle(clock: Clock, is_done: Callable[[], bool], step_ms: int, patience_ms: int) -> bool:
+def settle(
+    clock: VirtualClock, is_done: Callable[[], bool], step_ms: int, patience_ms: int
+) -> bool:
     """Lets time pass in steps until something holds; whether it does."""
     until = clock.now + patience_ms
     while not is_done():

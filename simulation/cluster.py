@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.simulation.clock import Clock
+from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.deliveries import Counted, Draws
-from brokertwin.simulation.plan import Fault, Plan
+from brokertwin.simulation.plan import FaultKind, RunPlan
 from brokertwin.simulation.reach import Reach
 from brokertwin.state.access.authorizer import CLASS_NAME
 from brokertwin.state.cell.cell import Cell
@@ -44,7 +44,7 @@ WHOLE_EVERY = 60
 _json = msgspec.json.Encoder()
 
 
-def settings_of(plan: Plan) -> CellSettings:
+def settings_of(plan: RunPlan) -> CellSettings:
     """The cluster's settings: Kafka's, with times that fit into some seconds."""
     brokers = list(range(1, plan.brokers + 1))
     return CellSettings(
@@ -67,7 +67,7 @@ def settings_of(plan: Plan) -> CellSettings:
             min_insync_replicas=plan.in_sync_min,
             log_dirs=plan.disks,
             log_initial_task_delay_ms=500,
-            log_retention_check_interval_ms=RETENTION_CHECK_MS[plan.has(Fault.RETENTION)],
+            log_retention_check_interval_ms=RETENTION_CHECK_MS[plan.has(FaultKind.RETENTION)],
             offsets_commit_timeout_ms=2_000,
             offsets_topic_num_partitions=2,
             offsets_topic_replication_factor=plan.replicas,
@@ -89,7 +89,7 @@ def settings_of(plan: Plan) -> CellSettings:
     )
 
 
-def _of_share_groups(plan: Plan) -> dict[str, str]:
+def _of_share_groups(plan: RunPlan) -> dict[str, str]:
     """Of share groups and their state; the least of each is made as small."""
     times = {
         "heartbeat.interval.ms": HEARTBEAT_MS,
@@ -108,7 +108,7 @@ def _of_share_groups(plan: Plan) -> dict[str, str]:
     }
 
 
-class Cluster(ABC):
+class SimulatedCluster(ABC):
     """Takes events, and tells what comes of them.
 
     Attributes:
@@ -120,7 +120,7 @@ class Cluster(ABC):
         reached: how often something came about.
     """
 
-    def __init__(self, plan: Plan, clock: Clock) -> None:
+    def __init__(self, plan: RunPlan, clock: VirtualClock) -> None:
         self.plan = plan
         self.settings = settings_of(plan)
         self.on_answer: Callable[[str, dict[str, Any]], None] = lambda *_: None
@@ -238,7 +238,7 @@ class _RowsHeld(Rows):
         super().begin(position)
 
 
-class LocalCluster(Cluster):
+class LocalCluster(SimulatedCluster):
     """One cell that decides each event as it comes.
 
     An event that is refused has those since the last commit decided again, as a request to a broker
@@ -246,7 +246,7 @@ class LocalCluster(Cluster):
     told stays true.
     """
 
-    def __init__(self, plan: Plan, clock: Clock) -> None:
+    def __init__(self, plan: RunPlan, clock: VirtualClock) -> None:
         super().__init__(plan, clock)
         self._draws = Draws(Random(f"{plan.seed}/schedule"))
         self._commits = -1

@@ -23,7 +23,7 @@ from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import Failed
 from brokertwin.clients.transactions import Transactions, TransactionState
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Driver
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorDriver
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
 from brokertwin.simulation.contents import Naming
 from brokertwin.simulation.plan import CONFIGS, OFFSETS
@@ -35,7 +35,7 @@ NOT_KNOWN = -1
 """A source's position, until it has been read."""
 
 
-class Writer:
+class MessageWriter:
     """A producer of messages."""
 
     def __init__(self, actor: Actor, name: str, transactional_id: str | None = None) -> None:
@@ -68,7 +68,7 @@ class Writer:
         return record_id
 
 
-class Task(ABC):
+class ConnectTask(ABC):
     """One task, from when its worker begins it.
 
     Attributes:
@@ -82,7 +82,7 @@ class Task(ABC):
         self._actor = actor
         self._name = name
         self._stream = stream
-        self._driven: list[tuple[Sockets, Driver]] = []
+        self._driven: list[tuple[Sockets, ActorDriver]] = []
 
     @abstractmethod
     def work(self, now: int) -> None:
@@ -117,7 +117,7 @@ class Task(ABC):
         self.close()
 
 
-class SinkTask(Task):
+class SinkTask(ConnectTask):
     """Records of topics to a file, each at least once: they are committed when they are written."""
 
     def __init__(self, actor: Actor, name: str, stream: FileStream) -> None:
@@ -164,7 +164,7 @@ class SinkTask(Task):
             self._end()
 
 
-class _SourceTask(Task):
+class _SourceTask(ConnectTask):
     """Lines of a file to a topic, from where the offsets topic says."""
 
     def __init__(
@@ -172,7 +172,7 @@ class _SourceTask(Task):
     ) -> None:
         super().__init__(actor, name, stream)
         self._is_committed = transactional_id is not None
-        self._writer = Writer(actor, f"{name}-out", transactional_id)
+        self._writer = MessageWriter(actor, f"{name}-out", transactional_id)
         self._drive(self._writer.client, self._writer.sockets)
         self._position = NOT_KNOWN
         self._reader: LogClient | None = None

@@ -17,16 +17,16 @@ from brokertwin.clients.consumer_coordinator import MemberState
 from brokertwin.clients.log_client import LogClient
 from brokertwin.clients.messages import Message
 from brokertwin.clients.producer_events import Failed
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
 from brokertwin.simulation.audit_work import NO_GENERATION
 from brokertwin.simulation.clock import START_MS
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
 from brokertwin.simulation.connect_tasks import (
+    ConnectTask,
     ExactSourceTask,
+    MessageWriter,
     SinkTask,
     SourceTask,
-    Task,
-    Writer,
 )
 from brokertwin.simulation.files import GROWING
 from brokertwin.simulation.plan import CONFIGS, LINES, ClientPlan, Role, pick
@@ -68,14 +68,14 @@ def connectors(elapsed_ms: int, *, is_exact: bool) -> list[Config]:
 class _Running(NamedTuple):
     """A task, and what begins it again should it fail."""
 
-    task: Task
+    task: ConnectTask
     start: Start
 
 
 class WorkerActor(Actor):
     """One worker."""
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         self._is_exact = plan.role is Role.EXACT_WORKER
         is_eager = plan.role is Role.EAGER_WORKER
@@ -99,7 +99,7 @@ class WorkerActor(Actor):
         self._driver = self.driver_of(self._client, self.sockets)
         self._log = ConfigLog()
         self._herder = Herder(self._coordinator, self._log, is_exact=self._is_exact)
-        self._writer = Writer(self, f"{name}-configs")
+        self._writer = MessageWriter(self, f"{name}-configs")
         self._writes = self.driver_of(self._writer.client, self._writer.sockets)
         self._backlog: list[Record] = []
         self._given: dict[str, Config] = {}
@@ -187,7 +187,7 @@ class WorkerActor(Actor):
         name = f"{self.name}-{item}-{self._begun}"
         stream = file_stream(config)
         if stream.kind is Kind.SINK:
-            task: Task = SinkTask(self, name, stream)
+            task: ConnectTask = SinkTask(self, name, stream)
         elif self._is_exact:
             generation = self._log.generations[item.connector]
             task = ExactSourceTask(self, name, stream, item, GROUP, generation)

@@ -14,11 +14,11 @@ from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.transactions import TransactionState
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
-from brokertwin.simulation.audit_records import Outcome
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
+from brokertwin.simulation.audit_records import SendOutcome
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
-from brokertwin.simulation.plan import PASSING, TOPICS, ClientPlan, Fault, Role
-from brokertwin.simulation.producing import Writer
+from brokertwin.simulation.plan import PASSING, TOPICS, ClientPlan, FaultKind, Role
+from brokertwin.simulation.producing import RecordProducer
 from brokertwin.simulation.sockets import Sockets
 
 POLL_MS, IDLE_MS = 150, 500
@@ -37,7 +37,7 @@ class MemberActor(Actor):
     commits_automatically = True
     polls_max = 500
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         is_consumer = plan.role is Role.CONSUMER
         config = ConsumerConfig(
@@ -56,7 +56,7 @@ class MemberActor(Actor):
             max_poll_records=self.polls_max,
         )
         topics = frozenset(self.topics or place.plan.topics)
-        if topics == frozenset(TOPICS) and place.plan.has(Fault.TOPIC):
+        if topics == frozenset(TOPICS) and place.plan.has(FaultKind.TOPIC):
             topics |= {PASSING}
         draw = self.draw("consumer")
         self.client = ConsumerClient(
@@ -125,13 +125,13 @@ class CopierActor(MemberActor):
     commits_automatically = False
     polls_max = 30
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         self._out = self.sockets_of(f"{name}-out")
-        self._writer = Writer(self, self._out, plan.name, batch_records=self.polls_max)
+        self._writer = RecordProducer(self, self._out, plan.name, batch_records=self.polls_max)
         self._writer.transactions.init()
         self._read: list[tuple[TopicPartition, int, str]] = []
-        self._wants = Outcome.OPEN
+        self._wants = SendOutcome.OPEN
 
     @property
     def all_sockets(self) -> list[Sockets]:
@@ -158,12 +158,12 @@ class CopierActor(MemberActor):
         transactions = self._writer.transactions
         match transactions.state:
             case TransactionState.ABORTABLE_ERROR:
-                self._wants = Outcome.GIVEN_UP
+                self._wants = SendOutcome.GIVEN_UP
                 transactions.abort()
             case TransactionState.READY:
                 if self._writer.transaction:
                     self._writer.ended(self._wants)
-                    if self._wants is Outcome.GIVEN_UP:
+                    if self._wants is SendOutcome.GIVEN_UP:
                         self._go_back()
                 pause = super()._work(now)
                 if self._read:
@@ -186,7 +186,7 @@ class CopierActor(MemberActor):
         group = self.client.coordinator.generation
         self._writer.transactions.send_offsets(self.plan.group, offsets, group)
         self._writer.transactions.commit()
-        self._wants = Outcome.ACKED
+        self._wants = SendOutcome.ACKED
 
     def _knows_topics(self) -> bool:
         self._writer.client.metadata.add("payments", self.place.clock.now)

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from brokertwin.clients.client_loop import Send
-from brokertwin.simulation.clock import Clock
-from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.clock import VirtualClock
+from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.record_names import named
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
@@ -28,17 +28,17 @@ NEVER = 2**31
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
-class Asked(msgspec.Struct, eq=False):
+class SimulatedRequest(msgspec.Struct, eq=False):
     """A request; `answer` is its answer's document, once there is one."""
 
     id: str
     send: Send
-    connection: "Connection"
+    connection: "SimulatedConnection"
     names: dict[int, str]
     answer: dict[str, Any] | None = None
 
 
-class Connection(msgspec.Struct, eq=False):
+class SimulatedConnection(msgspec.Struct, eq=False):
     """One connection, both ends.
 
     Attributes:
@@ -54,8 +54,8 @@ class Connection(msgspec.Struct, eq=False):
     name: str
     node: int
     broker: int
-    on_answer: Callable[[Asked], None]
-    on_close: Callable[["Connection"], None]
+    on_answer: Callable[[SimulatedRequest], None]
+    on_close: Callable[["SimulatedConnection"], None]
     user: str = ""
     is_open: bool = True
     is_served: bool = True
@@ -64,12 +64,12 @@ class Connection(msgspec.Struct, eq=False):
     arrives_max: int = NEVER
     up_at: int = 0
     down_at: int = 0
-    queue: deque[Asked] = msgspec.field(default_factory=deque)
-    under_way: deque[Asked] = msgspec.field(default_factory=deque)
+    queue: deque[SimulatedRequest] = msgspec.field(default_factory=deque)
+    under_way: deque[SimulatedRequest] = msgspec.field(default_factory=deque)
     is_sharing: bool = False
 
 
-class Edge:
+class BrokerEdge:
     """All brokers' ends.
 
     Attributes:
@@ -78,15 +78,15 @@ class Edge:
         asked: how many requests came, by API.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, seed: int) -> None:
+    def __init__(self, cluster: SimulatedCluster, clock: VirtualClock, seed: int) -> None:
         self.cluster = cluster
         self.clock = clock
         self.stopped: set[int] = set()
         self.is_slow = False
         self.asked: Counter[str] = Counter()
         self._chance = Random(f"{seed}/network")
-        self._waiting: dict[str, Asked] = {}
-        self._connections: list[Connection] = []
+        self._waiting: dict[str, SimulatedRequest] = {}
+        self._connections: list[SimulatedConnection] = []
         cluster.on_answer = self._answered
         cluster.on_broker = self._changed
 
@@ -95,19 +95,19 @@ class Edge:
         drawn = self._chance.randint(DELAY_MIN_MS, DELAY_MAX_MS)
         return drawn * (SLOW if self.is_slow else 1)
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: SimulatedConnection) -> None:
         """A broker has a connection."""
         self._connections = [each for each in self._connections if each.is_served]
         self._connections.append(connection)
 
-    def send(self, asked: Asked) -> None:
+    def send(self, asked: SimulatedRequest) -> None:
         """A request is on its way to the broker."""
         connection = asked.connection
         connection.sent += 1
         connection.up_at = max(connection.up_at, self.clock.now + self.delay())
         self.clock.at(connection.up_at, lambda: self._arrive(asked))
 
-    def cut(self, connection: Connection) -> None:
+    def cut(self, connection: SimulatedConnection) -> None:
         """A connection is no more at the client's end; some of what it has sent may arrive."""
         connection.is_open = False
         if connection.is_sharing:
@@ -116,21 +116,21 @@ class Edge:
         on_its_way = connection.sent - connection.arrived
         connection.arrives_max = connection.arrived + self._chance.randint(0, on_its_way)
 
-    def _arrive(self, asked: Asked) -> None:
+    def _arrive(self, asked: SimulatedRequest) -> None:
         connection = asked.connection
         if connection.is_served and connection.arrived < connection.arrives_max:
             connection.arrived += 1
             connection.queue.append(asked)
             self._serve(connection)
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: SimulatedConnection) -> None:
         while connection.queue and connection.is_served:
             apis = {each.send.api for each in connection.under_way}
             if apis and apis | {connection.queue[0].send.api} != {"PRODUCE"}:
                 return
             self._hand_over(connection.queue.popleft())
 
-    def _hand_over(self, asked: Asked) -> None:
+    def _hand_over(self, asked: SimulatedRequest) -> None:
         send, connection = asked.send, asked.connection
         self.asked[send.api] += 1
         connection.is_sharing |= send.api == "SHARE_FETCH"
@@ -165,7 +165,7 @@ class Edge:
             self._answer(connection.under_way.popleft(), connection)
         self._serve(connection)
 
-    def _answer(self, asked: Asked, connection: Connection) -> None:
+    def _answer(self, asked: SimulatedRequest, connection: SimulatedConnection) -> None:
         """The answer goes to the client; where there is none, the connection ends."""
         assert asked.answer is not None, "the caller has looked"
         if asked.answer.get("closesConnection") or asked.answer.get("response") is None:
@@ -181,13 +181,13 @@ class Edge:
                 if connection.broker == broker:
                     self._close(connection)
 
-    def _ended(self, connection: Connection) -> None:
+    def _ended(self, connection: SimulatedConnection) -> None:
         """The broker's cell hears that a connection has ended, as of a gateway."""
         if connection.is_sharing and connection.broker not in self.stopped:
             connection.is_sharing = False
             self.cluster.disconnect(connection.broker, connection.name)
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: SimulatedConnection) -> None:
         """The broker closes it: what it has not taken is lost, the answers on their way are not."""
         if connection.is_served:
             connection.is_served = False

@@ -6,11 +6,18 @@ from functools import partial
 
 from brokertwin.simulation.actors import Actor
 from brokertwin.simulation.clock import START_MS
-from brokertwin.simulation.cluster import Cluster
-from brokertwin.simulation.edge import Edge
+from brokertwin.simulation.cluster import SimulatedCluster
+from brokertwin.simulation.edge import BrokerEdge
 from brokertwin.simulation.micro_batches import JobCluster
 from brokertwin.simulation.operating import Operator
-from brokertwin.simulation.plan import OF_ADMINS, OF_DENIALS, OF_OPERATORS, Fault, Injection, pick
+from brokertwin.simulation.plan import (
+    OF_ADMINS,
+    OF_DENIALS,
+    OF_OPERATORS,
+    FaultKind,
+    Injection,
+    pick,
+)
 from brokertwin.state.core.events import Kind
 
 UNKNOWN_API = (
@@ -25,12 +32,12 @@ POISON = (
 )
 """Documents that are no events; %d stands for a number that no other has."""
 
-_ENDS: dict[Fault, tuple[Kind, ...]] = {
-    Fault.STOP: (Kind.STOP_BROKER, Kind.START_BROKER),
-    Fault.KILL: (Kind.KILL_BROKER, Kind.START_BROKER),
-    Fault.ISOLATE: (Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER),
-    Fault.SEVER: (Kind.SEVER_BROKER, Kind.REJOIN_BROKER),
-    Fault.DISK: (Kind.FAIL_LOG_DIR, Kind.STOP_BROKER, Kind.START_BROKER),
+_ENDS: dict[FaultKind, tuple[Kind, ...]] = {
+    FaultKind.STOP: (Kind.STOP_BROKER, Kind.START_BROKER),
+    FaultKind.KILL: (Kind.KILL_BROKER, Kind.START_BROKER),
+    FaultKind.ISOLATE: (Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER),
+    FaultKind.SEVER: (Kind.SEVER_BROKER, Kind.REJOIN_BROKER),
+    FaultKind.DISK: (Kind.FAIL_LOG_DIR, Kind.STOP_BROKER, Kind.START_BROKER),
 }
 
 
@@ -50,15 +57,15 @@ class Faults:
 
     def __init__(
         self,
-        cluster: Cluster,
-        edge: Edge,
+        cluster: SimulatedCluster,
+        edge: BrokerEdge,
         actors: Callable[[], Sequence[Actor]],
         replace: Callable[[Actor, int | None], None],
         say: Callable[[str], None],
-        on_away: Callable[[Fault], None],
+        on_away: Callable[[FaultKind], None],
         administer: Callable[[Injection], str],
     ) -> None:
-        self.done: Counter[Fault] = Counter()
+        self.done: Counter[FaultKind] = Counter()
         self.poisoned = 0
         self._cluster = cluster
         self._edge = edge
@@ -91,9 +98,15 @@ class Faults:
             self._operate(injection)
         elif injection.fault in _ENDS:
             whom = self._on_broker(injection)
-        elif injection.fault in (Fault.BREAK, Fault.MUTE, Fault.PAUSE, Fault.CRASH, Fault.ZOMBIE):
+        elif injection.fault in (
+            FaultKind.BREAK,
+            FaultKind.MUTE,
+            FaultKind.PAUSE,
+            FaultKind.CRASH,
+            FaultKind.ZOMBIE,
+        ):
             whom = self._on_client(injection)
-        elif injection.fault in (*OF_ADMINS, Fault.DENY, *OF_DENIALS):
+        elif injection.fault in (*OF_ADMINS, FaultKind.DENY, *OF_DENIALS):
             whom = self._administer(injection)
         else:
             whom = self._on_all(injection)
@@ -131,47 +144,47 @@ class Faults:
             return ""
         sockets = actor.exposed(injection.whom)
         match injection.fault:
-            case Fault.BREAK:
+            case FaultKind.BREAK:
                 node = pick(sockets.nodes, injection.whom * 7 % 1)
                 if node is None:
                     return ""
                 sockets.cut(node)
-            case Fault.MUTE:
+            case FaultKind.MUTE:
                 sockets.mute(True)
                 self._later(injection, lambda: sockets.mute(False))
-            case Fault.PAUSE:
+            case FaultKind.PAUSE:
                 actor.pause(True)
                 self._later(injection, lambda: actor.pause(False))
-            case Fault.ZOMBIE:
+            case FaultKind.ZOMBIE:
                 self._replace(actor, None)
                 self._later(injection, lambda: actor.pause(False))
-            case Fault.CRASH:
+            case FaultKind.CRASH:
                 self._replace(actor, injection.lasts_ms)
         return actor.name
 
     def _operate(self, injection: Injection) -> None:
         """Asks a broker that is not away; one that is asked for nothing has no effect."""
         here = [each for each in self._cluster.settings.brokers if each not in self._away]
-        if injection.fault is Fault.ELECT:
+        if injection.fault is FaultKind.ELECT:
             self.operator.elect(injection, here)
         else:
             self.operator.reassign(injection, here)
 
-    def _operated(self, fault: Fault, where: str) -> None:
+    def _operated(self, fault: FaultKind, where: str) -> None:
         self.done[fault] += 1
         self._on_away(fault)
         self._say(f"FAULT: {fault}: {where}")
 
     def _on_all(self, injection: Injection) -> str:
         cluster = self._cluster
-        if injection.fault is Fault.SLOW:
+        if injection.fault is FaultKind.SLOW:
             self._edge.is_slow = True
             self._later(injection, self._quick)
             return "everybody"
-        if injection.fault is Fault.POISON:
+        if injection.fault is FaultKind.POISON:
             return f"cell {self._poison(injection.whom)}"
         assert isinstance(cluster, JobCluster), "only a job has tasks"
-        if injection.fault is Fault.LOST_TASK:
+        if injection.fault is FaultKind.LOST_TASK:
             cluster.lost_tasks += 1 + int(injection.whom * 3)
         else:
             cluster.restart()

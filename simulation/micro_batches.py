@@ -18,10 +18,10 @@ from random import Random
 
 import msgspec
 
-from brokertwin.simulation.clock import Clock
-from brokertwin.simulation.cluster import CLUSTER, Cluster
+from brokertwin.simulation.clock import VirtualClock
+from brokertwin.simulation.cluster import CLUSTER, SimulatedCluster
 from brokertwin.simulation.deliveries import Counted
-from brokertwin.simulation.plan import Plan
+from brokertwin.simulation.plan import RunPlan
 from brokertwin.simulation.reach import Reach
 from brokertwin.state.cell import resharding
 from brokertwin.state.cell.cell import Cell
@@ -44,7 +44,7 @@ SPLIT = 0.3
 RESTART_MS = 1_500
 
 
-class JobCluster(Cluster):
+class JobCluster(SimulatedCluster):
     """Cells in micro-batches.
 
     Attributes:
@@ -52,7 +52,7 @@ class JobCluster(Cluster):
         on_batch: is told the number of events of each micro-batch, and whether it was committed.
     """
 
-    def __init__(self, plan: Plan, clock: Clock) -> None:
+    def __init__(self, plan: RunPlan, clock: VirtualClock) -> None:
         super().__init__(plan, clock)
         brokers = self.settings.brokers
         names = [f"{CLUSTER}/{number}" for number in range(plan.cells)]

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from brokertwin.simulation.cluster import Cluster
-from brokertwin.simulation.plan import Fault, Injection
+from brokertwin.simulation.cluster import SimulatedCluster
+from brokertwin.simulation.plan import FaultKind, Injection
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
@@ -34,10 +34,10 @@ class Operator:
         heard: is told of each intervention that has had an effect, and where.
     """
 
-    def __init__(self, cluster: Cluster, heard: Callable[[Fault, str], None]) -> None:
+    def __init__(self, cluster: SimulatedCluster, heard: Callable[[FaultKind, str], None]) -> None:
         self._cluster = cluster
         self._heard = heard
-        self._asked: dict[str, Fault] = {}
+        self._asked: dict[str, FaultKind] = {}
         self._has_reassigned = False
         self._count = 0
         self._pass_on = cluster.on_answer
@@ -52,13 +52,13 @@ class Operator:
         replicas = chance.sample(self._cluster.settings.brokers, count)
         wanted = {"partitionIndex": partition, "replicas": replicas}
         body = {"topics": [{"name": topic, "partitions": [wanted]}], "timeoutMs": TIMEOUT_MS}
-        self._ask("ALTER_PARTITION_REASSIGNMENTS", Fault.REASSIGN, body, chance.choice(brokers))
+        self._ask("ALTER_PARTITION_REASSIGNMENTS", FaultKind.REASSIGN, body, chance.choice(brokers))
 
     def elect(self, injection: Injection, brokers: list[int]) -> None:
         """The first replica of every partition is to lead it."""
         body = {"electionType": PREFERRED, "topicPartitions": None, "timeoutMs": TIMEOUT_MS}
         chance = Random(f"{injection.whom}")
-        self._ask("ELECT_LEADERS", Fault.ELECT, body, chance.choice(brokers))
+        self._ask("ELECT_LEADERS", FaultKind.ELECT, body, chance.choice(brokers))
 
     def cancel(self) -> None:
         """Reassignments that have not ended are cancelled."""
@@ -79,7 +79,7 @@ class Operator:
         counts |= {GROUP_TOPIC: COORDINATED, TRANSACTION_TOPIC: COORDINATED}
         return [(topic, at) for topic, count in counts.items() for at in range(count)]
 
-    def _ask(self, api: str, fault: Fault | None, body: dict[str, Any], broker: int) -> None:
+    def _ask(self, api: str, fault: FaultKind | None, body: dict[str, Any], broker: int) -> None:
         self._count += 1
         name = f"operator/{self._count}"
         if fault is not None:

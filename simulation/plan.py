@@ -45,7 +45,7 @@ SHARES = 0.18
 Choice = TypeVar("Choice")
 
 
-class Engine(StrEnum):
+class EngineKind(StrEnum):
     """Who decides: one process event by event, or a job in micro-batches."""
 
     LOCAL = "local"
@@ -82,7 +82,7 @@ APPLICATION_EVERY = 80
 """Which seeds of so many have which application: each takes as long as three others."""
 
 
-class Fault(StrEnum):
+class FaultKind(StrEnum):
     """What can befall a cluster; `a` of an injection says whom, `lasts_ms` for how long."""
 
     BREAK = "connection breaks"
@@ -110,43 +110,45 @@ class Fault(StrEnum):
     DENY_ID = "a transactional id is denied"
 
 
-WEIGHTS: dict[Fault, int] = {
-    Fault.BREAK: 8,
-    Fault.MUTE: 3,
-    Fault.SLOW: 3,
-    Fault.PAUSE: 4,
-    Fault.CRASH: 4,
-    Fault.ZOMBIE: 4,
-    Fault.STOP: 4,
-    Fault.KILL: 6,
-    Fault.ISOLATE: 5,
-    Fault.SEVER: 4,
-    Fault.POISON: 2,
-    Fault.LOST_TASK: 4,
-    Fault.RESTART: 2,
+WEIGHTS: dict[FaultKind, int] = {
+    FaultKind.BREAK: 8,
+    FaultKind.MUTE: 3,
+    FaultKind.SLOW: 3,
+    FaultKind.PAUSE: 4,
+    FaultKind.CRASH: 4,
+    FaultKind.ZOMBIE: 4,
+    FaultKind.STOP: 4,
+    FaultKind.KILL: 6,
+    FaultKind.ISOLATE: 5,
+    FaultKind.SEVER: 4,
+    FaultKind.POISON: 2,
+    FaultKind.LOST_TASK: 4,
+    FaultKind.RESTART: 2,
 }
 """How often each is drawn where it can happen."""
 
-OF_OPERATORS = (Fault.REASSIGN, Fault.ELECT)
+OF_OPERATORS = (FaultKind.REASSIGN, FaultKind.ELECT)
 """What an operator does, as often as it is drawn among the others."""
 
 OPERATED = 0.15
 OPERATED_MAX = 3
 """How often there is an operator, and how much it does at most."""
-OF_ADMINS = (Fault.DELETE_RECORDS, Fault.RETENTION, Fault.TOPIC)
+OF_ADMINS = (FaultKind.DELETE_RECORDS, FaultKind.RETENTION, FaultKind.TOPIC)
 """What an administrator does, in ADMINISTERED of the runs; beside that ACLs, in DENIED of them."""
 
 DISKS, DISKS_MAX = 0.1, 3
 """In how many of the runs with several brokers log directories fail, and how often at most."""
 
-OF_DENIALS = (Fault.DENY_READ, Fault.DENY_GROUP, Fault.DENY_ID)
+OF_DENIALS = (FaultKind.DENY_READ, FaultKind.DENY_GROUP, FaultKind.DENY_ID)
 DENIED_TOPIC, DENIED_GROUP, DENIED_ID = "orders", "billing", "orders-tx"
 """What is denied to everybody in DENIED_ELSE of the runs without other ACLs, and of what."""
 
-OF_JOBS = frozenset({Fault.LOST_TASK, Fault.RESTART})
-OF_SEVERAL = frozenset({Fault.ISOLATE, Fault.SEVER})
-OF_BROKERS = frozenset({Fault.STOP, Fault.KILL, Fault.ISOLATE, Fault.SEVER, Fault.DISK})
-OUTLIVES_SESSIONS = frozenset({Fault.PAUSE, Fault.ZOMBIE})
+OF_JOBS = frozenset({FaultKind.LOST_TASK, FaultKind.RESTART})
+OF_SEVERAL = frozenset({FaultKind.ISOLATE, FaultKind.SEVER})
+OF_BROKERS = frozenset(
+    {FaultKind.STOP, FaultKind.KILL, FaultKind.ISOLATE, FaultKind.SEVER, FaultKind.DISK}
+)
+OUTLIVES_SESSIONS = frozenset({FaultKind.PAUSE, FaultKind.ZOMBIE})
 """These last twice as long: whoever comes back is often no member any more."""
 
 
@@ -154,7 +156,7 @@ class Injection(msgspec.Struct, frozen=True):
     """A fault: when it comes, in ms since the beginning, to whom, and how long it lasts."""
 
     at_ms: int
-    fault: Fault
+    fault: FaultKind
     whom: float
     lasts_ms: int
 
@@ -168,7 +170,7 @@ class ClientPlan(msgspec.Struct, frozen=True):
     is_read_committed: bool = False
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A run, whole.
 
     Attributes:
@@ -182,7 +184,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     seed: int
-    engine: Engine
+    engine: EngineKind
     brokers: int
     cells: int
     partitions: int
@@ -196,19 +198,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     follower_bytes: int = FETCH_BYTES
     is_checked_whole: bool = False
 
-    def has(self, fault: Fault) -> bool:
+    def has(self, fault: FaultKind) -> bool:
         """Whether a fault comes."""
         return any(each.fault is fault for each in self.injections)
 
     @property
     def disks(self) -> tuple[str, ...]:
         """The log directories of each broker, where it has several."""
-        return ("/disk-1", "/disk-2") if self.has(Fault.DISK) else ()
+        return ("/disk-1", "/disk-2") if self.has(FaultKind.DISK) else ()
 
     @property
     def has_acls(self) -> bool:
         """Whether there is an authorizer."""
-        return any(map(self.has, (Fault.DENY, *OF_DENIALS)))
+        return any(map(self.has, (FaultKind.DENY, *OF_DENIALS)))
 
     @property
     def writers(self) -> tuple[str, ...]:
@@ -240,17 +242,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.replicas if self.is_all_in_sync else max(self.replicas - 1, 1)
 
 
-def draw(seed: int) -> Plan:
+def draw(seed: int) -> RunPlan:
     """The plan of a seed."""
     chance = Random(f"{seed}/plan")
-    engine = chance.choices(list(Engine), (3, 2))[0]
+    engine = chance.choices(list(EngineKind), (3, 2))[0]
     brokers = chance.choices((1, 2, 3), (2, 1, 4))[0]
-    is_job = engine is Engine.JOB
+    is_job = engine is EngineKind.JOB
     cells = chance.choice((1, 1, brokers)) if is_job else 1
     wider = Random(f"{seed}/wider")
     protocol = Random(f"{seed}/protocol")
     is_small = brokers > 1 and Random(f"{seed}/fetches").random() < SMALL_FETCHES
-    plan = Plan(
+    plan = RunPlan(
         seed=seed,
         engine=engine,
         brokers=brokers,
@@ -271,7 +273,7 @@ def draw(seed: int) -> Plan:
     return _denied_else(plan, Random(f"{seed}/other acls"))
 
 
-def _administered(plan: Plan, chance: Random) -> Plan:
+def _administered(plan: RunPlan, chance: Random) -> RunPlan:
     """With an administrator's changes, in some runs without an application."""
     if plan.application is not None or chance.random() >= ADMINISTERED:
         return plan
@@ -287,23 +289,23 @@ def _administered(plan: Plan, chance: Random) -> Plan:
     return _with(plan, *changes)
 
 
-def _denied(plan: Plan, chance: Random) -> Plan:
+def _denied(plan: RunPlan, chance: Random) -> RunPlan:
     """With an authorizer, a user for each client, and an ACL that comes and goes, in few runs."""
     if chance.random() >= DENIED:
         return plan
     at_ms = chance.randrange(1_000, ACTIVE_MS // 2)
     lasts_ms = chance.randint(1_000, LONGEST_MS)
-    return _with(plan, Injection(at_ms, Fault.DENY, chance.random(), lasts_ms))
+    return _with(plan, Injection(at_ms, FaultKind.DENY, chance.random(), lasts_ms))
 
 
-def _with_disks(plan: Plan, chance: Random) -> Plan:
+def _with_disks(plan: RunPlan, chance: Random) -> RunPlan:
     """With two log directories for each of several brokers, which fail at times, in few runs."""
     if plan.brokers == 1 or chance.random() >= DISKS:
         return plan
     failures = tuple(
         Injection(
             chance.randrange(1_000, ACTIVE_MS - 2_000),
-            Fault.DISK,
+            FaultKind.DISK,
             chance.random(),
             chance.randint(1_000, LONGEST_MS),
         )
@@ -312,21 +314,21 @@ def _with_disks(plan: Plan, chance: Random) -> Plan:
     return _with(plan, *failures)
 
 
-def _denied_else(plan: Plan, chance: Random) -> Plan:
+def _denied_else(plan: RunPlan, chance: Random) -> RunPlan:
     """With an ACL that denies something else than writing, in some runs without applications."""
-    if chance.random() >= DENIED_ELSE or plan.has(Fault.DENY) or plan.application is not None:
+    if chance.random() >= DENIED_ELSE or plan.has(FaultKind.DENY) or plan.application is not None:
         return plan
     kinds = OF_DENIALS if any(c.name == DENIED_ID for c in plan.clients) else OF_DENIALS[:2]
     at_ms, lasts_ms = chance.randrange(1_000, ACTIVE_MS // 2), chance.randint(2_500, LONGEST_MS)
     return _with(plan, Injection(at_ms, chance.choice(kinds), chance.random(), lasts_ms))
 
 
-def _with(plan: Plan, *injections: Injection) -> Plan:
+def _with(plan: RunPlan, *injections: Injection) -> RunPlan:
     found = sorted(plan.injections + injections, key=lambda each: each.at_ms)
     return msgspec.structs.replace(plan, injections=tuple(found))
 
 
-def _shared(plan: Plan, chance: Random) -> Plan:
+def _shared(plan: RunPlan, chance: Random) -> RunPlan:
     """With a share group, in the place of who copies and, at times, of who takes brokers away."""
     if chance.random() >= SHARES:
         return plan

@@ -5,10 +5,10 @@ from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import Acked
 from brokertwin.clients.transactions import Transactions, TransactionState
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
-from brokertwin.simulation.audit_records import Outcome, Sent
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
+from brokertwin.simulation.audit_records import SendOutcome, SentRecord
 from brokertwin.simulation.cluster import TRANSACTION_MS
-from brokertwin.simulation.plan import PASSING, ClientPlan, Fault
+from brokertwin.simulation.plan import PASSING, ClientPlan, FaultKind
 from brokertwin.simulation.sockets import Sockets
 from brokertwin.state.core.errors import Error
 
@@ -49,7 +49,7 @@ nothing of a transaction of another one, and refuses its end.
 """
 
 
-class Writer:
+class RecordProducer:
     """A producer and the names of its records."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Writer:
         self.driver = actor.driver_of(self.client, sockets)
         self.transaction = ""
         self._actor = actor
-        self._has_passing = actor.place.plan.has(Fault.TOPIC)
+        self._has_passing = actor.place.plan.has(FaultKind.TOPIC)
         self._sockets = sockets
         self._records = actor.place.auditor.records
         self._count = self._transactions = 0
@@ -90,7 +90,7 @@ class Writer:
         name = f"{self._actor.name}.{self._count}" + (f"={what}" if what else "")
         self._sockets.names[record] = name
         at = TopicPartition(topic, partition)
-        sent = self._records.sent[name] = Sent(self._actor.name, self.transaction, at)
+        sent = self._records.sent[name] = SentRecord(self._actor.name, self.transaction, at)
         sent.written_at = now
         return True
 
@@ -100,9 +100,9 @@ class Writer:
         self.transactions.begin()
         self._began_at = self._actor.place.clock.now
         self.transaction = f"{self._actor.name}/{self._transactions}"
-        self._records.transactions[self.transaction] = Outcome.IN_DOUBT
+        self._records.transactions[self.transaction] = SendOutcome.IN_DOUBT
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: SendOutcome) -> None:
         """The transaction is over, as its producer was told."""
         self._actor.place.auditor.say(f"{self._actor.name}: {self.transaction} is {outcome}")
         self._records.transactions[self.transaction] = outcome
@@ -150,10 +150,10 @@ class Writer:
 class ProducerActor(Actor):
     """Writes some records again and again."""
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
-        self._writer = Writer(self, self.sockets, None)
-        self._has_passing = place.plan.has(Fault.TOPIC)
+        self._writer = RecordProducer(self, self.sockets, None)
+        self._has_passing = place.plan.has(FaultKind.TOPIC)
         self._next_at = 0
 
     @property
@@ -182,11 +182,11 @@ class ProducerActor(Actor):
 class TransactionsActor(Actor):
     """Writes in transactions, and commits most of them; one that is fenced ends."""
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
-        self._writer = Writer(self, self.sockets, plan.name)
+        self._writer = RecordProducer(self, self.sockets, plan.name)
         self._next_at = 0
-        self._wants = Outcome.OPEN
+        self._wants = SendOutcome.OPEN
         self._writer.transactions.init()
 
     @property
@@ -203,7 +203,7 @@ class TransactionsActor(Actor):
         self._writer.hear()
         state = self._writer.transactions.state
         if state is TransactionState.ABORTABLE_ERROR:
-            self._end(Outcome.GIVEN_UP)
+            self._end(SendOutcome.GIVEN_UP)
         elif state is TransactionState.IN_TRANSACTION and now >= self._next_at:
             self._go_on(now)
         elif state is TransactionState.READY:
@@ -230,7 +230,7 @@ class TransactionsActor(Actor):
             self._write(now)
         else:
             aborts = self.chance.random() < ABORTS
-            self._end(Outcome.GIVEN_UP if aborts else Outcome.ACKED)
+            self._end(SendOutcome.GIVEN_UP if aborts else SendOutcome.ACKED)
 
     def _write(self, now: int) -> None:
         for _ in range(self.chance.randint(1, RECORDS_MAX)):
@@ -238,10 +238,10 @@ class TransactionsActor(Actor):
             self._writer.write(topic, self.chance.randrange(self.place.plan.partitions))
         self._next_at = now + self.chance.randint(PAUSE_MIN_MS, PAUSE_MAX_MS)
 
-    def _end(self, wants: Outcome) -> None:
+    def _end(self, wants: SendOutcome) -> None:
         self._wants = wants
         transactions = self._writer.transactions
-        (transactions.commit if wants is Outcome.ACKED else transactions.abort)()
+        (transactions.commit if wants is SendOutcome.ACKED else transactions.abort)()
 
     def _turn(self) -> int:
         self._writer.driver.turn(REQUEST_MS)

@@ -8,17 +8,17 @@ from functools import partial
 
 import msgspec
 
-from brokertwin.simulation.actors import Actor, Place
-from brokertwin.simulation.admin import Admin
-from brokertwin.simulation.applications import Effects, internal_topics
-from brokertwin.simulation.audit_records import Outcome
+from brokertwin.simulation.actors import Actor, ActorContext
+from brokertwin.simulation.admin import SimulatedAdmin
+from brokertwin.simulation.applications import ApplicationEffects, internal_topics
+from brokertwin.simulation.audit_records import SendOutcome
 from brokertwin.simulation.auditor import Auditor
-from brokertwin.simulation.clock import Clock
-from brokertwin.simulation.closing import Asker, Logs, make_topics, settle
-from brokertwin.simulation.cluster import Cluster, LocalCluster
+from brokertwin.simulation.clock import VirtualClock
+from brokertwin.simulation.closing import FinalLogs, LogReader, make_topics, settle
+from brokertwin.simulation.cluster import LocalCluster, SimulatedCluster
 from brokertwin.simulation.connecting import WorkerActor
 from brokertwin.simulation.consuming import CopierActor, MemberActor
-from brokertwin.simulation.edge import Edge
+from brokertwin.simulation.edge import BrokerEdge
 from brokertwin.simulation.faults import Faults
 from brokertwin.simulation.micro_batches import JobCluster
 from brokertwin.simulation.plan import (
@@ -26,10 +26,10 @@ from brokertwin.simulation.plan import (
     THREADS,
     WORKERS,
     ClientPlan,
-    Engine,
-    Fault,
-    Plan,
+    EngineKind,
+    FaultKind,
     Role,
+    RunPlan,
 )
 from brokertwin.simulation.producing import ProducerActor, TransactionsActor
 from brokertwin.simulation.reach import Reach
@@ -73,7 +73,7 @@ class Outcomes(msgspec.Struct):
 
     violations: list[str]
     asked: Counter[str]
-    faults: Counter[Fault]
+    faults: Counter[FaultKind]
     reached: Counter[Reach]
     events: int
     elapsed_ms: int
@@ -84,20 +84,20 @@ class Outcomes(msgspec.Struct):
 class Simulation:
     """A cluster, its clients, and what befalls them."""
 
-    def __init__(self, plan: Plan, *, is_traced: bool = False) -> None:
+    def __init__(self, plan: RunPlan, *, is_traced: bool = False) -> None:
         self._plan = plan
-        self._clock = Clock()
+        self._clock = VirtualClock()
         self._auditor = Auditor(self._clock, is_traced)
-        self._cluster: Cluster
-        if plan.engine is Engine.LOCAL:
+        self._cluster: SimulatedCluster
+        if plan.engine is EngineKind.LOCAL:
             self._cluster = LocalCluster(plan, self._clock)
         else:
             self._cluster = JobCluster(plan, self._clock)
             self._cluster.on_batch = self._batch
-        self._edge = Edge(self._cluster, self._clock, plan.seed)
-        self._place = Place(plan, self._clock, self._edge, self._auditor)
-        self._effects = Effects(plan, self._place.contents, self._place.files)
-        self._admin = Admin(self._cluster, self._clock, self._auditor)
+        self._edge = BrokerEdge(self._cluster, self._clock, plan.seed)
+        self._place = ActorContext(plan, self._clock, self._edge, self._auditor)
+        self._effects = ApplicationEffects(plan, self._place.contents, self._place.files)
+        self._admin = SimulatedAdmin(self._cluster, self._clock, self._auditor)
         self._actors: dict[str, Actor] = {}
         self._instances: Counter[str] = Counter()
         self._faults = Faults(
@@ -125,13 +125,13 @@ class Simulation:
             self._cluster.reached,
             self._cluster.decided,
             self._clock.elapsed,
-            sum(e.outcome is Outcome.ACKED for e in self._auditor.records.sent.values()),
+            sum(e.outcome is SendOutcome.ACKED for e in self._auditor.records.sent.values()),
             self._auditor.trace or [],
         )
 
     def _play(self) -> None:
         plan = self._plan
-        asker = Asker(self._cluster, self._clock)
+        asker = LogReader(self._cluster, self._clock)
         counts = dict.fromkeys(plan.topics, plan.partitions) | internal_topics(plan)
         make_topics(asker, counts, plan.replicas, plan.in_sync_min)
         begin_share_groups(asker, plan)
@@ -148,18 +148,18 @@ class Simulation:
             actor.is_ending = True
         self._end(asker)
 
-    def _end(self, asker: Asker) -> None:
+    def _end(self, asker: LogReader) -> None:
         if not settle(self._clock, self._is_settled, STEP_MS, SETTLE_MS):
             restless = [each.name for each in self._present() if not each.is_at_rest]
             unread = {group: sorted(names)[:5] for group, names in self._unread().items() if names}
             self._auditor.violate(f"no rest: {restless} have not ended, not read are {unread}")
         self._faults.operator.cancel()
         has_losses = any(map(self._plan.has, OF_ADMINS))
-        logs = Logs(asker, self._plan.topics, has_losses)
+        logs = FinalLogs(asker, self._plan.topics, has_losses)
         until = self._clock.now + SETTLE_MS
         while self._wrong(logs) and self._clock.now < until:
             self._clock.run(self._clock.now + STEP_MS)
-            logs = Logs(asker, self._plan.topics, has_losses)
+            logs = FinalLogs(asker, self._plan.topics, has_losses)
         for text in self._wrong(logs):
             self._auditor.violate(f"in the end {text}")
         self._cluster.reached[Reach.FOLLOWED] += logs.followed
@@ -170,7 +170,7 @@ class Simulation:
             self._auditor.violate(f"what is decided again gives other rows: {text}")
         self._cluster.hold()
 
-    def _wrong(self, logs: Logs) -> list[str]:
+    def _wrong(self, logs: FinalLogs) -> list[str]:
         further = self._auditor.records.read_further(logs.whole)
         return [*logs.unsettled, *further, *self._copies(logs), *self._effects.wrong(logs)]
 
@@ -239,14 +239,15 @@ class Simulation:
                 found[client.group] = {
                     name
                     for name, sent in seen.sent.items()
-                    if sent.outcome is Outcome.ACKED
+                    if sent.outcome is SendOutcome.ACKED
                     and not seen.may_be_gone(name)
                     and (client.role is not Role.COPIER or sent.partition.topic == "orders")
-                    and seen.transactions.get(sent.transaction, Outcome.ACKED) is Outcome.ACKED
+                    and seen.transactions.get(sent.transaction, SendOutcome.ACKED)
+                    is SendOutcome.ACKED
                 } - seen.read_by[client.group]
         return found
 
-    def _copies(self, logs: Logs) -> list[str]:
+    def _copies(self, logs: FinalLogs) -> list[str]:
         """Where a committed record of `orders` is not copied once."""
         if not any(client.role is Role.COPIER for client in self._plan.clients):
             return []
@@ -282,6 +283,6 @@ class Simulation:
             self._auditor.violate(text)
 
 
-def simulate(plan: Plan, *, is_traced: bool = False) -> Outcomes:
+def simulate(plan: RunPlan, *, is_traced: bool = False) -> Outcomes:
     """A run of a plan."""
     return Simulation(plan, is_traced=is_traced).run()

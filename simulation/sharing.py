@@ -12,11 +12,11 @@ from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.share_client import ShareClient
 from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
 from brokertwin.clients.share_session import AcknowledgeType
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Place
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
 from brokertwin.simulation.audit_shares import SHARED
-from brokertwin.simulation.closing import Asker
+from brokertwin.simulation.closing import LogReader
 from brokertwin.simulation.cluster import SESSION_MS, SHARE_LOCK_MS
-from brokertwin.simulation.plan import ClientPlan, Plan, Role
+from brokertwin.simulation.plan import ClientPlan, Role, RunPlan
 from brokertwin.state.core.errors import Error
 
 POLL_MS = 200
@@ -28,7 +28,7 @@ NETWORK = msgspec.structs.replace(CONSUMER_NETWORK, request_timeout_ms=REQUEST_M
 GROUP_RESOURCE = 32
 
 
-def begin_share_groups(asker: Asker, plan: Plan) -> None:
+def begin_share_groups(asker: LogReader, plan: RunPlan) -> None:
     """The plan's share groups begin with the first record, and read committed ones, or all."""
     levels = {each.group: each.is_read_committed for each in plan.clients if _is_sharer(each)}
     for group, is_committed in levels.items():
@@ -47,7 +47,7 @@ def _is_sharer(client: ClientPlan) -> bool:
 class ShareActor(Actor):
     """A member of a share group."""
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         config = ConsumerConfig(
             group_id=plan.group, enable_auto_commit=False, max_poll_interval_ms=2 * SESSION_MS

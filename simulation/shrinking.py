@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from brokertwin.simulation.plan import Plan
+from brokertwin.simulation.plan import RunPlan
 
 TRIES_MAX = 150
 SHORTEST_MS = 500
 
-Fails = Callable[[Plan], bool]
+Fails = Callable[[RunPlan], bool]
 
 
-def shrink(plan: Plan, fails: Fails, tries_max: int = TRIES_MAX) -> Plan:
+def shrink(plan: RunPlan, fails: Fails, tries_max: int = TRIES_MAX) -> RunPlan:
     """The smallest plan found that still fails; `plan` itself where no smaller one does."""
     tries = 0
     is_smaller = True
@@ -32,7 +32,7 @@ def shrink(plan: Plan, fails: Fails, tries_max: int = TRIES_MAX) -> Plan:
     return plan
 
 
-def _smaller(plan: Plan) -> Iterator[Plan]:
+def _smaller(plan: RunPlan) -> Iterator[RunPlan]:
     """Plans with less in them: the largest steps first."""
     injections, clients = plan.injections, plan.clients
     size = len(injections)
@@ -48,5 +48,5 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield _with(plan, is_any_order=False)
 
 
-def _with(plan: Plan, **fields: object) -> Plan:
+def _with(plan: RunPlan, **fields: object) -> RunPlan:
     return msgspec.structs.replace(plan, **fields)

@@ -15,7 +15,7 @@ from brokertwin.clients.client_loop import (
 )
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.network import Connect
-from brokertwin.simulation.edge import Asked, Connection, Edge
+from brokertwin.simulation.edge import BrokerEdge, SimulatedConnection, SimulatedRequest
 from brokertwin.simulation.record_names import records_of
 
 FIRST_PORT = 9092
@@ -24,10 +24,10 @@ FIRST_PORT = 9092
 class Witness(Protocol):
     """Hears what a client sends and is told."""
 
-    def asked(self, client: str, asked: Asked) -> None:
+    def asked(self, client: str, asked: SimulatedRequest) -> None:
         """A client has sent a request."""
 
-    def answered(self, client: str, asked: Asked, body: dict[str, Any]) -> None:
+    def answered(self, client: str, asked: SimulatedRequest, body: dict[str, Any]) -> None:
         """A client has the answer."""
 
 
@@ -52,7 +52,7 @@ class Sockets:
     def __init__(
         self,
         name: str,
-        edge: Edge,
+        edge: BrokerEdge,
         witness: Witness,
         on_event: Callable[[], None],
         user: str = "",
@@ -68,7 +68,7 @@ class Sockets:
         self._on_event = on_event
         self._user = user
         self._is_read_committed = is_read_committed
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, SimulatedConnection] = {}
         self._inbox: list[NetworkEvent] = []
         self._held: list[Callable[[], None]] | None = None
         self._count = 0
@@ -87,7 +87,7 @@ class Sockets:
                 self._count += 1
                 connection = self._connections[action.node]
                 names = {r.id: self.names[r.id] for batch in action.batches for r in batch.records}
-                asked = Asked(f"{self.name}/{self._count}", action, connection, names)
+                asked = SimulatedRequest(f"{self.name}/{self._count}", action, connection, names)
                 self._witness.asked(self.name, asked)
                 self._edge.send(asked)
 
@@ -130,12 +130,14 @@ class Sockets:
             return
         self._count += 1
         name = f"{self.name}-{self._count}"
-        connection = Connection(name, node, broker, self._answered, self._closed, self._user)
+        connection = SimulatedConnection(
+            name, node, broker, self._answered, self._closed, self._user
+        )
         self._connections[node] = connection
         self._edge.opened(connection)
         self._tell(Connected(node))
 
-    def _answered(self, asked: Asked) -> None:
+    def _answered(self, asked: SimulatedRequest) -> None:
         if self._held is not None:
             self._held.append(lambda: self._answered(asked))
             return
@@ -157,7 +159,7 @@ class Sockets:
             for at, each in found.items()
         }
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: SimulatedConnection) -> None:
         if self._held is not None:
             self._held.append(lambda: self._closed(connection))
         elif connection.is_open:

@@ -19,7 +19,7 @@ from brokertwin.clients.streams.stream_thread import StreamThread, ThreadState
 from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokertwin.clients.streams.topology import Topology
 from brokertwin.clients.transactions import TransactionState
-from brokertwin.simulation.actors import REQUEST_MS, Actor, Driver, Place
+from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext, ActorDriver
 from brokertwin.simulation.audit_work import NO_GENERATION
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
 from brokertwin.simulation.contents import Naming
@@ -63,7 +63,7 @@ def _tally(message: Message, stores: Stores) -> Iterable[Message]:
 class StreamsActor(Actor):
     """A thread, which is an instance of its own."""
 
-    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         is_exact = plan.role is Role.EXACT_STREAMS
         config = StreamsConfig(
@@ -80,7 +80,7 @@ class StreamsActor(Actor):
         process_id = base64.urlsafe_b64encode(plan.name.encode().ljust(16)).decode().rstrip("=")
         self._is_exact = is_exact
         self._thread = StreamThread(config, tallying(), process_id, 1, self.draw("streams"))
-        self._driven: dict[ClientLoop, tuple[Sockets, Driver]] = {}
+        self._driven: dict[ClientLoop, tuple[Sockets, ActorDriver]] = {}
         self._clients = 0
         self._adopt()
 

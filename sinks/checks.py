@@ -34,7 +34,7 @@ _ONE_AT_A_TIME = threading.Lock()
 """great-expectations has one context for a process."""
 
 
-class Finding(NamedTuple):
+class UnmetExpectation(NamedTuple):
     """An expectation that is not met.
 
     Attributes:
@@ -59,7 +59,7 @@ class Checked(NamedTuple):
     """
 
     expectations: int
-    findings: list[Finding]
+    findings: list[UnmetExpectation]
     rows: int = 0
     html: str = ""
 
@@ -71,10 +71,10 @@ class Checked(NamedTuple):
     @property
     def critical(self) -> list[str]:
         """The findings of severity critical, each as text."""
-        return [told(each) for each in self.findings if each.severity == "critical"]
+        return [text_of(each) for each in self.findings if each.severity == "critical"]
 
 
-def told(finding: Finding) -> str:
+def text_of(finding: UnmetExpectation) -> str:
     """A finding in a few words."""
     what = " ".join((finding.expectation, ", ".join(finding.columns))).strip()
     if not finding.unexpected:
@@ -246,12 +246,12 @@ def _page(result: Any) -> str:
     """The result as a page of great-expectations' Data Docs, which needs no network."""
     renderer = import_module("great_expectations.render.renderer")
     view = import_module("great_expectations.render.view")
-    told = renderer.ValidationResultsPageRenderer().render(result)
-    page: str = view.DefaultJinjaPageView().render(told)
+    text_of = renderer.ValidationResultsPageRenderer().render(result)
+    page: str = view.DefaultJinjaPageView().render(text_of)
     return data_docs.self_contained(page)
 
 
-def _finding(result: Any, there: Iterable[str]) -> Finding:
+def _finding(result: Any, there: Iterable[str]) -> UnmetExpectation:
     """An expectation that is not met; `there` are the columns of the rows."""
     config = result.expectation_config
     named = [config.kwargs.get(key) for key in ("column", "column_A", "column_B")]
@@ -261,7 +261,7 @@ def _finding(result: Any, there: Iterable[str]) -> Finding:
     missing = [name for name in columns if name not in set(there)]
     if missing and config.type not in OF_COLUMNS:
         values = [f"there is no column {', '.join(missing)}"]
-    return Finding(
+    return UnmetExpectation(
         expectation=config.type,
         columns=columns,
         unexpected=int(found.get("unexpected_count") or 0),

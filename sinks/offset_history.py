@@ -68,7 +68,7 @@ SCHEMA = pa.schema(
 that there is none any more."""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class HistoryFacts(msgspec.Struct, frozen=True):
     """What a file says of itself.
 
     Attributes:
@@ -103,7 +103,7 @@ class OffsetHistoryStore:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def facts(self) -> Facts | None:
+    def facts(self) -> HistoryFacts | None:
         """What the newest file says; None where there is none."""
         while True:
             files = self._files()
@@ -136,11 +136,11 @@ class OffsetHistoryStore:
                 for partition in {**known, **next_offsets}
             }
             if new or facts is None:
-                self._write(Facts(cluster, ends), new)
+                self._write(HistoryFacts(cluster, ends), new)
                 self._merge()
         return len(new)
 
-    def _write(self, facts: Facts, rows: Sequence[Written]) -> None:
+    def _write(self, facts: HistoryFacts, rows: Sequence[Written]) -> None:
         schema = SCHEMA.with_metadata({FACTS: msgspec.json.encode(facts)})
         columns = list(zip(*map(_columns, rows), strict=True)) or [()] * len(SCHEMA)
         arrays = [
@@ -259,11 +259,11 @@ def _together(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(gathered).cast(schema)
 
 
-def _facts_of(file: Path) -> Facts:
+def _facts_of(file: Path) -> HistoryFacts:
     metadata = pq.read_schema(file).metadata or {}
     try:
         return msgspec.json.decode(
-            metadata.get(FACTS) or metadata.get(FORMER_FACTS, b""), type=Facts
+            metadata.get(FACTS) or metadata.get(FORMER_FACTS, b""), type=HistoryFacts
         )
     except msgspec.MsgspecError:
         raise HistoryError(f"{file} was not written by `brokertwin offsets import`.") from None

@@ -54,7 +54,7 @@ OLD_VALUE = re.compile(
 )
 """`OffsetAndMetadata.toString` from Kafka 2.0 on, and before."""
 
-GONE = {"NULL", "null", "<DELETE>", ""}
+TOMBSTONE = {"NULL", "null", "<DELETE>", ""}
 
 DUMPED = re.compile(
     r"(?:\| ?)?(?:base)?[oO]ffset: (?P<at>\d+) .*?(?:CreateTime|LogAppendTime): (?P<time>-?\d+)"
@@ -122,7 +122,7 @@ class PastedOffsets:
     def _read(self, number: int, text: str) -> Iterator[Move]:
         if found := FORMATTED.fullmatch(text):
             key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
-            value = None if found["value"] in GONE else _value(found["value"])
+            value = None if found["value"] in TOMBSTONE else _value(found["value"])
             yield self._moved(_at(number, value), key, value)
         elif found := DUMPING.fullmatch(text):
             self._partition = int(found["partition"])
@@ -274,7 +274,7 @@ def _dumped_offset(
         found["topic"] or found["old_topic"],
         int(found["partition"] or found["old_partition"]),
     )
-    if payload in GONE:
+    if payload in TOMBSTONE:
         return made, None
     value = DECODED_VALUE.fullmatch(payload)
     if value is None:

@@ -20,7 +20,7 @@ from brokertwin.state.replication.leader import Leadership
 Row = dict[str, Any]
 Columns = Mapping[str, bytes]
 Cells = Mapping[str, Columns]
-NOBODY = -1
+NO_REPLICA = -1
 
 
 def replicas(columns: Columns) -> Iterator[Row]:
@@ -58,7 +58,7 @@ def fetched(columns: Columns) -> Iterator[Row]:
         for topic in image.all_topics(tables.metadata, broker):
             for number, partition in enumerate(topic.partitions):
                 log = tables.logs.get(log_key(broker, topic.topic_id, number), Log)
-                if log is None or partition.leader in (broker, NOBODY):
+                if log is None or partition.leader in (broker, NO_REPLICA):
                     continue
                 fetcher = fetchers.fetcher_id(topic.name, number, settings.num_replica_fetchers)
                 yield {

@@ -48,7 +48,7 @@ With nothing against it the snapshot is published; otherwise it is kept below `r
 """
 
 
-class Snapshot(msgspec.Struct, frozen=True, rename="camel"):
+class SnapshotManifest(msgspec.Struct, frozen=True, rename="camel"):
     """What a snapshot is: its manifest.
 
     Attributes:
@@ -78,7 +78,7 @@ class Snapshot(msgspec.Struct, frozen=True, rename="camel"):
     files: dict[str, str]
 
 
-class Taken(NamedTuple):
+class SnapshotContent(NamedTuple):
     """What a snapshot is made of.
 
     Attributes:
@@ -113,7 +113,7 @@ class Published(NamedTuple):
         reasons: what a judge had against it; it then lies below `rejected/`.
     """
 
-    snapshot: Snapshot
+    snapshot: SnapshotManifest
     path: Path
     reasons: list[str]
 
@@ -130,7 +130,7 @@ class Keep(NamedTuple):
     hours: float | None = None
 
 
-def write(directory: Path, taken: Taken, judge: Judge | None = None) -> Published:
+def write(directory: Path, taken: SnapshotContent, judge: Judge | None = None) -> Published:
     """Write a snapshot below `directory`; it is there whole, or not at all.
 
     Args:
@@ -151,7 +151,7 @@ def write(directory: Path, taken: Taken, judge: Judge | None = None) -> Publishe
         ) from None
 
 
-def _write(directory: Path, taken: Taken, judge: Judge | None) -> Published:
+def _write(directory: Path, taken: SnapshotContent, judge: Judge | None) -> Published:
     path = directory / _free_name(directory, taken)
     fresh = directory / f".{path.name}.new"
     fresh.mkdir()
@@ -167,7 +167,7 @@ def _write(directory: Path, taken: Taken, judge: Judge | None) -> Published:
     return Published(snapshot, path, reasons)
 
 
-def _fill(fresh: Path, name: str, taken: Taken) -> Snapshot:
+def _fill(fresh: Path, name: str, taken: SnapshotContent) -> SnapshotManifest:
     """Write the files of a snapshot, the manifest last."""
     offsets_snapshot.write(
         fresh, taken.batch, taken.offsets, taken.source_offsets, taken.state_version
@@ -176,7 +176,7 @@ def _fill(fresh: Path, name: str, taken: Taken) -> Snapshot:
     (fresh / SPARK).mkdir()
     for file, content in taken.spark.items():
         (fresh / SPARK / file).write_bytes(content)
-    snapshot = Snapshot(
+    snapshot = SnapshotManifest(
         format=FORMAT,
         name=name,
         taken_ms=taken.taken_ms,
@@ -195,7 +195,7 @@ def _fill(fresh: Path, name: str, taken: Taken) -> Snapshot:
     return snapshot
 
 
-def _table(taken: Taken) -> pa.Table:
+def _table(taken: SnapshotContent) -> pa.Table:
     names = sorted(taken.cells)
     columns = list(next(iter(taken.cells.values()), {}))
     binary = {name: [taken.cells[cell][name] for cell in names] for name in columns}
@@ -204,7 +204,7 @@ def _table(taken: Taken) -> pa.Table:
     return pa.table({"cell": names, **binary}, schema=pa.schema(fields))
 
 
-def list_all(directory: Path) -> list[Snapshot]:
+def list_all(directory: Path) -> list[SnapshotManifest]:
     """The manifests of the snapshots below a directory, the newest last.
 
     Raises:
@@ -232,10 +232,10 @@ def find(directory: Path, name: str | None = None) -> Path:
     )
 
 
-def manifest(path: Path) -> Snapshot:
+def manifest(path: Path) -> SnapshotManifest:
     """The manifest of the snapshot in a directory. Raises SnapshotError."""
     try:
-        found = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Snapshot)
+        found = msgspec.json.decode((path / MANIFEST).read_bytes(), type=SnapshotManifest)
     except OSError as error:
         raise SnapshotError(
             f"Cannot read {path / MANIFEST}: {error.strerror}.", "Select another snapshot."
@@ -251,7 +251,7 @@ def manifest(path: Path) -> Snapshot:
     return found
 
 
-def verify(path: Path) -> Snapshot:
+def verify(path: Path) -> SnapshotManifest:
     """The manifest of a snapshot whose files are what it says. Raises SnapshotError."""
     found = manifest(path)
     for name, checksum in found.files.items():
@@ -318,7 +318,7 @@ def name_of(at_ms: int, batch: int) -> str:
     return f"{at:%Y-%m-%dT%H-%M-%S}.{at_ms % 1000:03}Z-batch-{batch}"
 
 
-def _free_name(directory: Path, taken: Taken) -> str:
+def _free_name(directory: Path, taken: SnapshotContent) -> str:
     """A name that no snapshot has: of one in the same millisecond the next one's."""
     at_ms = taken.taken_ms
     while any(

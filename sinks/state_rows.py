@@ -38,7 +38,7 @@ Columns = Mapping[str, bytes]
 Item = TypeVar("Item", bound=msgspec.Struct)
 
 
-class Kind(StrEnum):
+class ItemKind(StrEnum):
     """Kinds of items."""
 
     TOPICS = "topics"
@@ -59,25 +59,25 @@ class Kind(StrEnum):
 
 
 PARTS = {
-    Kind.PARTITIONS: Kind.TOPICS,
-    Kind.MEMBERS: Kind.GROUPS,
-    Kind.PRODUCER_BATCHES: Kind.PRODUCERS,
-    Kind.SESSION_PARTITIONS: Kind.SESSIONS,
+    ItemKind.PARTITIONS: ItemKind.TOPICS,
+    ItemKind.MEMBERS: ItemKind.GROUPS,
+    ItemKind.PRODUCER_BATCHES: ItemKind.PRODUCERS,
+    ItemKind.SESSION_PARTITIONS: ItemKind.SESSIONS,
 }
 """Kinds that are parts of items, to the kind of the whole."""
 
-COMPUTED = (Kind.REPLICAS, Kind.FETCHERS)
+COMPUTED = (ItemKind.REPLICAS, ItemKind.FETCHERS)
 """Kinds whose rows are computed from items of other kinds."""
 
-WHOLE = [kind for kind in Kind if kind not in PARTS and kind not in COMPUTED]
+WHOLE = [kind for kind in ItemKind if kind not in PARTS and kind not in COMPUTED]
 
 
-def parts_of(whole: Kind) -> list[Kind]:
+def parts_of(whole: ItemKind) -> list[ItemKind]:
     """The kinds whose items are parts of a kind's."""
     return [part for part, of in PARTS.items() if of is whole]
 
 
-def rows(kind: Kind, cells: Mapping[str, Columns]) -> list[Row]:
+def rows(kind: ItemKind, cells: Mapping[str, Columns]) -> list[Row]:
     """The items of a kind in all cells, in order; each row begins with its cell.
 
     Names go by the alphabet, numbers as numbers.
@@ -88,10 +88,10 @@ def rows(kind: Kind, cells: Mapping[str, Columns]) -> list[Row]:
         for cell in sorted(cells, key=_natural)
         for row in sorted(_ROWS_OF[kind](cells[cell]), key=lambda row: [row[by] for by in order])
     ]
-    if kind is Kind.OFFSETS:
+    if kind is ItemKind.OFFSETS:
         replica_rows.add_lags(found, cells)
-    elif kind is Kind.GROUPS:
-        replica_rows.add_group_lags(found, rows(Kind.OFFSETS, cells))
+    elif kind is ItemKind.GROUPS:
+        replica_rows.add_group_lags(found, rows(ItemKind.OFFSETS, cells))
     return found
 
 
@@ -100,7 +100,7 @@ def _natural(name: str) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
-def named(kind: Kind, row: Row, key: str) -> bool:
+def named(kind: ItemKind, row: Row, key: str) -> bool:
     """Whether a key is one of what names an item: its topic, group, producer id, and so on."""
     return any(str(row[name]) == key for name in IDENTITY[kind] if name != "broker")
 
@@ -398,39 +398,39 @@ def _broker_of(key: str) -> int:
     return int(key.partition("/")[0])
 
 
-IDENTITY: Mapping[Kind, tuple[str, ...]] = {
-    Kind.TOPICS: ("topic",),
-    Kind.LOGS: ("broker", "topic", "partition"),
-    Kind.PRODUCERS: ("broker", "topic", "partition", "producerId"),
-    Kind.SESSIONS: ("broker", "sessionId"),
-    Kind.CLIENTS: ("broker", "clientId"),
-    Kind.GROUPS: ("broker", "groupId"),
-    Kind.OFFSETS: ("groupId", "topic", "partition"),
-    Kind.TRANSACTIONAL_IDS: ("broker", "transactionalId"),
-    Kind.WAITING: ("broker", "id"),
-    Kind.PARTITIONS: ("topic", "partition"),
-    Kind.MEMBERS: ("broker", "groupId", "memberId"),
-    Kind.PRODUCER_BATCHES: ("broker", "topic", "partition", "producerId", "lastOffset"),
-    Kind.SESSION_PARTITIONS: ("broker", "sessionId", "topic", "partition"),
-    Kind.REPLICAS: ("broker", "topic", "partition", "replica"),
-    Kind.FETCHERS: ("broker", "thread", "topic", "partition"),
+IDENTITY: Mapping[ItemKind, tuple[str, ...]] = {
+    ItemKind.TOPICS: ("topic",),
+    ItemKind.LOGS: ("broker", "topic", "partition"),
+    ItemKind.PRODUCERS: ("broker", "topic", "partition", "producerId"),
+    ItemKind.SESSIONS: ("broker", "sessionId"),
+    ItemKind.CLIENTS: ("broker", "clientId"),
+    ItemKind.GROUPS: ("broker", "groupId"),
+    ItemKind.OFFSETS: ("groupId", "topic", "partition"),
+    ItemKind.TRANSACTIONAL_IDS: ("broker", "transactionalId"),
+    ItemKind.WAITING: ("broker", "id"),
+    ItemKind.PARTITIONS: ("topic", "partition"),
+    ItemKind.MEMBERS: ("broker", "groupId", "memberId"),
+    ItemKind.PRODUCER_BATCHES: ("broker", "topic", "partition", "producerId", "lastOffset"),
+    ItemKind.SESSION_PARTITIONS: ("broker", "sessionId", "topic", "partition"),
+    ItemKind.REPLICAS: ("broker", "topic", "partition", "replica"),
+    ItemKind.FETCHERS: ("broker", "thread", "topic", "partition"),
 }
 """What names an item of a kind in its cell."""
 
 _ROWS_OF = {
-    Kind.TOPICS: _topics,
-    Kind.LOGS: _logs,
-    Kind.PRODUCERS: _producers,
-    Kind.SESSIONS: _sessions,
-    Kind.CLIENTS: _clients,
-    Kind.GROUPS: _groups,
-    Kind.OFFSETS: _offsets,
-    Kind.TRANSACTIONAL_IDS: _transactional_ids,
-    Kind.WAITING: _waiting,
-    Kind.PARTITIONS: _partitions,
-    Kind.MEMBERS: _members,
-    Kind.PRODUCER_BATCHES: _producer_batches,
-    Kind.SESSION_PARTITIONS: _session_partitions,
-    Kind.REPLICAS: replica_rows.replicas,
-    Kind.FETCHERS: replica_rows.fetched,
+    ItemKind.TOPICS: _topics,
+    ItemKind.LOGS: _logs,
+    ItemKind.PRODUCERS: _producers,
+    ItemKind.SESSIONS: _sessions,
+    ItemKind.CLIENTS: _clients,
+    ItemKind.GROUPS: _groups,
+    ItemKind.OFFSETS: _offsets,
+    ItemKind.TRANSACTIONAL_IDS: _transactional_ids,
+    ItemKind.WAITING: _waiting,
+    ItemKind.PARTITIONS: _partitions,
+    ItemKind.MEMBERS: _members,
+    ItemKind.PRODUCER_BATCHES: _producer_batches,
+    ItemKind.SESSION_PARTITIONS: _session_partitions,
+    ItemKind.REPLICAS: replica_rows.replicas,
+    ItemKind.FETCHERS: replica_rows.fetched,
 }

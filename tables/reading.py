@@ -11,7 +11,7 @@ from brokertwin.extras import need
 from brokertwin.recordings.replay import kept
 from brokertwin.recordings.replay.until import ms_of_iso
 from brokertwin.sinks import state_rows, stored_states
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, state_reader
 from brokertwin.tables import schemas
 from brokertwin.tables.schemas import BY_NAME, TIME
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Source = str | PathLike[str]
 Cells = Mapping[str, Mapping[str, bytes]]
 
-WHAT = "Name a checkpoint, a snapshot, or recordings."
+SOURCES = "Name a checkpoint, a snapshot, or recordings."
 MS_LEAST = 100_000_000_000
 """A number from here on is a time in ms (it is in 1973), not that of a micro-batch."""
 
@@ -36,7 +36,7 @@ class Moment(NamedTuple):
     ms: int | None = None
 
 
-class Stored(NamedTuple):
+class StoredState(NamedTuple):
     """A state that was read, and what it was read from, in words."""
 
     cells: stored_states.Cells
@@ -93,7 +93,7 @@ class Tables:
 
         return sql.run(self, query)
 
-    def matching(self, kind: Kind, where: str) -> list[int]:
+    def matching(self, kind: ItemKind, where: str) -> list[int]:
         """The numbers of the rows of a table of which a condition in SQL is true, in order.
 
         Raises:
@@ -104,7 +104,7 @@ class Tables:
         return sql.matching(self, kind.value.replace("-", "_"), where)
 
 
-def arrow_of(table: schemas.Table, rows: Sequence[Mapping[str, Any]]) -> "pa.Table":
+def arrow_of(table: schemas.TableSchema, rows: Sequence[Mapping[str, Any]]) -> "pa.Table":
     """Rows of `state_rows` as the Arrow table that the schema says; a time of -1 is NULL."""
     import pyarrow as pa
 
@@ -157,10 +157,10 @@ def read(
     sources = [source] if isinstance(source, str | PathLike) else list(source)
     paths = [Path(each) for each in sources]
     if not paths:
-        raise UserError("There is no source to read.", WHAT)
+        raise UserError("There is no source to read.", SOURCES)
     for path in paths:
         if not path.exists():
-            raise UserError(f"{path} does not exist.", WHAT)
+            raise UserError(f"{path} does not exist.", SOURCES)
     if not paths[0].is_dir():
         from brokertwin.tables import recordings
 
@@ -179,7 +179,7 @@ def read(
 
 def stored(
     directory: Path, as_of: int | str | datetime | None = None, time_zone: tzinfo = UTC
-) -> Stored | None:
+) -> StoredState | None:
     """The state in a directory that is no checkpoint: a kept one, a snapshot, or some of these.
 
     Raises:
@@ -255,17 +255,17 @@ def is_snapshots(directory: Path) -> bool:
     return (directory / "snapshot.json").is_file() or any(directory.glob("*/snapshot.json"))
 
 
-def _of_kept(directory: Path, as_of: int | str | datetime | None) -> Stored:
+def _of_kept(directory: Path, as_of: int | str | datetime | None) -> StoredState:
     if as_of is not None:
         raise UserError(
             f"{directory} has the state of only one moment.",
             "Create another with: brokertwin replay FILE --until … --keep DIR",
         )
     found = kept.read(directory)
-    return Stored({found.cluster: found.columns}, found.origin)
+    return StoredState({found.cluster: found.columns}, found.origin)
 
 
-def _of_snapshot(directory: Path, as_of: Moment | None) -> Stored:
+def _of_snapshot(directory: Path, as_of: Moment | None) -> StoredState:
     from brokertwin.sinks import snapshot_store
 
     if (directory / snapshot_store.MANIFEST).is_file():
@@ -278,7 +278,7 @@ def _of_snapshot(directory: Path, as_of: Moment | None) -> Stored:
     version = found.state_version
     stored = {name: (version, columns) for name, columns in snapshot_store.read_cells(path).items()}
     cells = stored_states.in_this_version(f"the snapshot {path}", stored)
-    return Stored(cells, f"after micro-batch {found.batch} ({path.name})")
+    return StoredState(cells, f"after micro-batch {found.batch} ({path.name})")
 
 
 def _name_of(directory: Path, as_of: Moment | None) -> str | None:

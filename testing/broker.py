@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.server import Gateway
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokertwin.state.configs.broker_config import UnknownSettingError, parse
@@ -26,8 +26,8 @@ from brokertwin.testing.trouble import (
     WAIT_S,
     Effect,
     Filters,
+    RequestFilter,
     Trouble,
-    Where,
     api_key_of,
     error_of,
 )
@@ -81,7 +81,7 @@ class KafkaBroker:
         security, self._folder = securing.security_of(security_protocol, texts, users or {})
         self._has_ended = False
         self._engine = TroubledEngine("test", list(range(1, brokers + 1)), settings)
-        limits = Limits.of(settings.given)
+        limits = GatewayLimits.of(settings.given)
         self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits, security)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -155,7 +155,7 @@ class KafkaBroker:
     ) -> str:
         """Create a topic; gives back its id. Raises UserError where Kafka would refuse it."""
         configs = {key: _text(value) for key, value in (config or {}).items()}
-        wanted = writing.NewTopic(name, partitions, replication_factor, configs)
+        wanted = writing.TopicToCreate(name, partitions, replication_factor, configs)
         return self._run(writing.create_topic(self._engine, wanted))
 
     def produce(
@@ -452,9 +452,9 @@ class KafkaBroker:
 
     # How it is done
 
-    def _where(self, api: str | int, only: Filters) -> Where:
+    def _where(self, api: str | int, only: Filters) -> RequestFilter:
         key = api_key_of(api)
-        where = Where(key, **only)
+        where = RequestFilter(key, **only)
         self._brokers(where.broker)
         if where.topic is not None and not failures.names_topics(key):
             raise UserError(f"{KAFKA_APIS[key].name} requests have no topics.")

@@ -13,10 +13,16 @@ from typing import Any
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine.engine import Answer, Body, EdgeRequest, UnansweredError, now_ms
+from brokertwin.gateway.engine.engine import (
+    Body,
+    EdgeRequest,
+    EngineResponse,
+    NoResponseError,
+    now_ms,
+)
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.protocol.frames import Request
-from brokertwin.gateway.refusals import asked_for
+from brokertwin.gateway.refusals import listed_items
 from brokertwin.state.cluster import failed_dirs, image
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core import outputs
@@ -30,7 +36,7 @@ from brokertwin.state.groups import groups
 from brokertwin.state.replication import network
 from brokertwin.testing import failures
 from brokertwin.testing.failures import FETCH, METADATA, FetchPlace
-from brokertwin.testing.trouble import Effect, Trouble, Where, first_of
+from brokertwin.testing.trouble import Effect, RequestFilter, Trouble, first_of
 
 REQUESTS_KEPT = 10_000
 """Requests that are remembered; the oldest goes when there is one more."""
@@ -40,7 +46,7 @@ ANONYMOUS = "User:ANONYMOUS"
 FAULTS = frozenset({Effect.FAIL, Effect.LOSE, Effect.DROP})
 DELAYS = frozenset({Effect.DELAY})
 
-_Future = asyncio.Future[Answer]
+_Future = asyncio.Future[EngineResponse]
 
 
 class TroubledEngine(LocalEngine):
@@ -187,14 +193,14 @@ class TroubledEngine(LocalEngine):
         lost = self._future()
         if trouble.effect is Effect.DROP:
             self._forget_refused(request.body)
-            lost.set_exception(UnansweredError(str(trouble)))
+            lost.set_exception(NoResponseError(str(trouble)))
             return lost
         decided = super().submit(request)
         if trouble.closes:
             _when_done(decided, lambda _: _refuse(lost, str(trouble)))
         return lost
 
-    def _is_for(self, where: Where, request: EdgeRequest) -> bool:
+    def _is_for(self, where: RequestFilter, request: EdgeRequest) -> bool:
         header = request.header
         if (
             header["requestApiKey"] != where.api_key
@@ -209,13 +215,15 @@ class TroubledEngine(LocalEngine):
         parts = self._split(request, where)
         return bool(parts and parts.failing)
 
-    def _split(self, request: EdgeRequest, where: Where) -> failures.Parts | None:
+    def _split(self, request: EdgeRequest, where: RequestFilter) -> failures.Parts | None:
         """What of a request is meant; None where it does not go by topics."""
         asked = self._spelled_out(request)
         mirror = failures.mirror_of(asked)
         if mirror is None:
             return None
-        return failures.split(asked_for(asked.body, mirror), mirror, where.has_place, self._name_of)
+        return failures.split(
+            listed_items(asked.body, mirror), mirror, where.has_place, self._name_of
+        )
 
     def _spelled_out(self, request: EdgeRequest) -> Request:
         """The request; Metadata of all topics as Metadata of each."""
@@ -251,9 +259,11 @@ class TroubledEngine(LocalEngine):
             return self._answered(request, errors)
         if where.api_key == PRODUCE:
             self._forget_refused({"topicData": parts.failing})
-        decided = super().submit(request._replace(body={**request.body, mirror.asked: parts.rest}))
+        decided = super().submit(
+            request._replace(body={**request.body, mirror.request_list: parts.rest})
+        )
 
-        def merged(answer: Answer) -> Answer:
+        def merged(answer: EngineResponse) -> EngineResponse:
             if answer.response is None:
                 return answer._replace(closes_connection=answer.error is None)
             return answer._replace(response=failures.merge(answer.response, errors, mirror))
@@ -266,7 +276,7 @@ class TroubledEngine(LocalEngine):
         assert parts is not None
         decided = super().submit(request._replace(body={**request.body, "topics": parts.rest}))
 
-        def told(answer: Answer) -> Answer:
+        def told(answer: EngineResponse) -> EngineResponse:
             if answer.response is None:
                 return answer
             response = answer.response
@@ -285,7 +295,7 @@ class TroubledEngine(LocalEngine):
         body = {**request.body, "maxWaitMs": 0}
         decided = super().submit(request._replace(body=body))
 
-        def told(answer: Answer) -> Answer:
+        def told(answer: EngineResponse) -> EngineResponse:
             places = [
                 place
                 for place in self._fetched(request)
@@ -293,7 +303,7 @@ class TroubledEngine(LocalEngine):
             ]
             if answer.response is None or answer.response.get("errorCode") or not places:
                 asked = Request(request.header, request.body)
-                return Answer(failures.whole(asked, trouble.error))
+                return EngineResponse(failures.whole(asked, trouble.error))
             response = failures.put_into_fetch(answer.response, places, trouble.error)
             return answer._replace(response=response)
 
@@ -317,14 +327,16 @@ class TroubledEngine(LocalEngine):
         """An answer; a Produce with acks 0 has none but the end of its connection."""
         future = self._future()
         is_unanswered = request.body.get("acks") == 0
-        future.set_result(Answer(None, None, True) if is_unanswered else Answer(body))
+        future.set_result(
+            EngineResponse(None, None, True) if is_unanswered else EngineResponse(body)
+        )
         return future
 
     def _future(self) -> _Future:
         assert self._loop is not None, "start() comes first"
         return self._loop.create_future()
 
-    def _then(self, decided: _Future, make: Callable[[Answer], Answer]) -> _Future:
+    def _then(self, decided: _Future, make: Callable[[EngineResponse], EngineResponse]) -> _Future:
         outer = self._future()
         _when_done(decided, lambda done: _carry_over(done, outer, make))
         return outer
@@ -349,7 +361,9 @@ def _when_done(future: _Future, then: Callable[[_Future], object]) -> None:
 
 
 def _carry_over(
-    inner: _Future, outer: _Future, make: Callable[[Answer], Answer] = lambda answer: answer
+    inner: _Future,
+    outer: _Future,
+    make: Callable[[EngineResponse], EngineResponse] = lambda answer: answer,
 ) -> None:
     """Give the end of one future to another, whenever it comes."""
     if not inner.done():
@@ -368,7 +382,7 @@ def _carry_over(
 
 def _refuse(future: _Future, reason: str) -> None:
     if not future.done():
-        future.set_exception(UnansweredError(reason))
+        future.set_exception(NoResponseError(reason))
 
 
 def _note(document: Body, done: _Future) -> None:

@@ -92,7 +92,7 @@ def split(
             is_meant = named is not None and has_place(named, _partition_of(item, mirror))
             (parts.failing if is_meant else parts.rest).append(item)
             continue
-        asked = mirror.inner.asked
+        asked = mirror.inner.request_list
         inner = split(item[asked], mirror.inner, has_place, name_of, named)
         if inner.failing:
             parts.failing.append({**item, asked: inner.failing})
@@ -130,7 +130,9 @@ def whole(request: Request, error: int) -> Body:
     is_told = request.api_key == FETCH and refusals.has_own_code(request)
     if mirror is not None and not is_told:
         body.update(
-            refusals.items_in_error(refusals.asked_for(request.body, mirror) or (), mirror, error)
+            refusals.items_in_error(
+                refusals.listed_items(request.body, mirror) or (), mirror, error
+            )
         )
     return filled(request, body)
 
@@ -151,20 +153,22 @@ def merge(response: Body, errors: Body, mirror: Mirror) -> Body:
     """The answer to the rest of a request, with the errors of the part that fails."""
     return {
         **response,
-        mirror.answered: _merged(response[mirror.answered], errors[mirror.answered], mirror),
+        mirror.response_list: _merged(
+            response[mirror.response_list], errors[mirror.response_list], mirror
+        ),
     }
 
 
-def _merged(answered: list[Body], errors: list[Body], mirror: Mirror) -> list[Body]:
-    found = list(answered)
+def _merged(response_list: list[Body], errors: list[Body], mirror: Mirror) -> list[Body]:
+    found = list(response_list)
     for error in errors:
         same = next((each for each in found if _is_same(each, error, mirror)), None)
         if same is None or mirror.inner is None:
             found.append(error)
             continue
         inner = mirror.inner
-        partitions = _merged(same[inner.answered], error[inner.answered], inner)
-        found[found.index(same)] = {**same, inner.answered: partitions}
+        partitions = _merged(same[inner.response_list], error[inner.response_list], inner)
+        found[found.index(same)] = {**same, inner.response_list: partitions}
     return found
 
 

@@ -8,7 +8,7 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.security import credentials
 from brokertwin.gateway.security.scram import ITERATIONS_MIN
 from brokertwin.gateway.security.scram import MECHANISMS as SCRAM
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
@@ -17,7 +17,7 @@ MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 
 def security_of(
     protocol: str, given: Mapping[str, str], users: Mapping[str, str]
-) -> tuple[Security, "tempfile.TemporaryDirectory[str] | None"]:
+) -> tuple[GatewaySecurity, "tempfile.TemporaryDirectory[str] | None"]:
     """How the ports are secured, and the directory that has the users meanwhile.
 
     Args:
@@ -37,7 +37,7 @@ def security_of(
     if not spoken.has_sasl:
         if users:
             raise UserError("users requires SASL.", "Pass security_protocol='SASL_PLAINTEXT'.")
-        return Security.of(spoken, given), None
+        return GatewaySecurity.of(spoken, given), None
     folder = tempfile.TemporaryDirectory(prefix="kafka_broker-")
     try:
         path = Path(folder.name, "credentials")
@@ -48,7 +48,7 @@ def security_of(
         ]
         credentials.write(path, entries)
         given = {"sasl.enabled.mechanisms": MECHANISMS, **given}
-        return Security.of(spoken, given, path), folder
+        return GatewaySecurity.of(spoken, given, path), folder
     except BaseException:
         folder.cleanup()
         raise

@@ -42,7 +42,7 @@ class Filters(TypedDict, total=False):
     partition: int
 
 
-class Where(NamedTuple):
+class RequestFilter(NamedTuple):
     """Which requests a rule is for; None is any. `client` is a client id."""
 
     api_key: int
@@ -67,7 +67,7 @@ class Trouble:
     def __init__(
         self,
         effect: Effect,
-        where: Where,
+        where: RequestFilter,
         times: int | None,
         error: int = Error.NONE,
         delay_ms: int = 0,
@@ -163,7 +163,7 @@ def error_of(error: str | int) -> int:
 
 
 def first_of(
-    troubles: list[Trouble], effects: frozenset[Effect], is_for: Callable[[Where], bool]
+    troubles: list[Trouble], effects: frozenset[Effect], is_for: Callable[[RequestFilter], bool]
 ) -> Trouble | None:
     """The first rule with one of these effects that is for a request; it has hit it then."""
     for trouble in troubles:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import put_locators, store_batches
+from brokertwin.gateway.edge_fields import put_locators, store_batches
 from brokertwin.gateway.engine.engine import Body, EdgeRequest
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
@@ -21,7 +21,7 @@ BATCH_BYTES_MAX = 2**30
 """kafka-python takes no record beyond it; the broker's own limit comes before."""
 
 
-class NewTopic(NamedTuple):
+class TopicToCreate(NamedTuple):
     """A topic that is to be created."""
 
     name: str
@@ -51,7 +51,7 @@ def _check(code: int, message: str | None, what: str) -> None:
         raise UserError(f"{what}: {code} {error_name(code)}{': ' + message if message else ''}")
 
 
-async def create_topic(engine: TroubledEngine, wanted: NewTopic) -> str:
+async def create_topic(engine: TroubledEngine, wanted: TopicToCreate) -> str:
     """Create a topic; gives back its id. Raises UserError."""
     topic = {
         "name": wanted.name,
@@ -98,7 +98,7 @@ def _bytes(text: bytes | str | None) -> bytes | None:
 async def produce(engine: TroubledEngine, topic: str, partition: int, data: bytes) -> int:
     """Append a batch at the leader; gives back its offset. Raises UserError."""
     if engine.topic(topic) is None:
-        await create_topic(engine, NewTopic(topic, 1, 1, {}))
+        await create_topic(engine, TopicToCreate(topic, 1, 1, {}))
     broker = reading.leader(engine, topic, partition)
     partitions = [{"index": partition, "records": data}]
     body = {

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from tests.support.browsers import browser

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from brokertwin.gateway.admin.api_versions import UNNAMED
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.primitives import NotEncodableError
 from brokertwin.gateway.security import credentials, scram
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.state.access.authorizer import (
     CLASS_NAME,
@@ -333,7 +333,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
     mechanism = scram.MECHANISMS[sasl.SCRAM_256]
     file = home / "users.jsonl"
     credentials.write(file, [credentials.make(n, mechanism, PASSWORD, 4096) for n in names])
-    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, SECRETS, file)
+    security = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, SECRETS, file)
     given = properties_of({**SETTINGS, **SECRETS})
     with running_gateway(given, security=security) as gateway:
         return [restored(real), said(gateway.addresses[1])]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.kafka_io import properties

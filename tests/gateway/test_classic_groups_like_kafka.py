@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from tests.support.classic_walks import SETTINGS, ClassicWalk

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.errors import Error
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.gateways import Client, running_gateway
 from tests.support.goldens import golden
 from tests.support.kafka_clusters import kafka_cluster

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.group_lives import (
     classic_life,
     consumer_life,

@@ -17,10 +17,10 @@ import zstandard
 from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
-from brokertwin.gateway import arrivals
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.arrivals import Arrivals
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway import connection_quotas
+from brokertwin.gateway.connection_quotas import ConnectionQuotas
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.records import compression, records
 from brokertwin.state.core.errors import Error
 from tests.gateway.security.test_security import with_sasl
@@ -38,7 +38,7 @@ IDLE = examples(200)
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    limits = Limits(connections=IDLE + 100)
+    limits = GatewayLimits(connections=IDLE + 100)
     with running_gateway(limits=limits) as running:
         yield running
 
@@ -100,7 +100,7 @@ def test_pending_connection_that_closes_takes_no_place() -> None:
 def test_those_that_wait_are_bounded_and_end_with_the_gateway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(arrivals, "WAITING_MAX", 1)
+    monkeypatch.setattr(connection_quotas, "WAITING_MAX", 1)
     with ExitStack() as stack:
         running = stack.enter_context(running_gateway({"max.connections": "1"}))
         first, second, third = (stack.enter_context(running.client()) for _ in range(3))
@@ -176,7 +176,7 @@ def test_a_listeners_own_limit_holds_from_the_start() -> None:
             second.send("METADATA", 9, {"topics": []})
             wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
     with pytest.raises(UserError, match=name.rpartition("max")[2]):
-        Limits.of({name: "many"})
+        GatewayLimits.of({name: "many"})
 
 
 def test_each_broker_counts_its_own_connections() -> None:
@@ -193,14 +193,14 @@ def test_each_broker_counts_its_own_connections() -> None:
 @pytest.mark.parametrize("text", ["nowhere.invalid:5", "127.0.0.1:many", "127.0.0.1"])
 def test_overrides_that_say_nothing_are_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"Invalid entry of max\.connections\.per\.ip\.overrides"):
-        Limits.of({"max.connections.per.ip.overrides": text})
+        GatewayLimits.of({"max.connections.per.ip.overrides": text})
 
 
 def test_an_address_is_forgotten_with_its_last_connection() -> None:
     with running_gateway() as running:
         check_alive(running)
         wait_until(lambda: running.gateway.connections == 0)
-        counted: Arrivals = running.gateway._arrivals
+        counted: ConnectionQuotas = running.gateway._arrivals
         assert (counted.count, dict(counted._doors[1].by_host)) == (0, {})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.gateway import answers
+from brokertwin.gateway import edge_fields
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
@@ -62,8 +62,8 @@ def made(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> Followed:
 async def ask(engine: LocalEngine, api: str, version: int, body: dict[str, Any]) -> Any:
     header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
     if api == "PRODUCE":
-        writes = answers.store_batches(engine, 1, version, body)
-        await answers.put_locators(writes)
+        writes = edge_fields.store_batches(engine, 1, version, body)
+        await edge_fields.put_locators(writes)
     request = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, body)
     answer = await engine.submit(request)
     assert answer.error is None, answer

@@ -9,12 +9,12 @@ from typing import cast
 
 from structlog.testing import capture_logs
 
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.engine.engine import Engine
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.engine.engine import BrokerEngine
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.gateway.listeners import AddedListeners, Listener, _Wanted
+from brokertwin.gateway.listeners import AddedListeners, GatewayListener, _Wanted
 from brokertwin.gateway.security import credentials, scram
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.kafka_io.kafka_broker import _free_port
@@ -114,7 +114,7 @@ def test_users_are_altered_by_a_listener_that_was_added(tmp_path: Path) -> None:
     mechanism = scram.MECHANISMS["SCRAM-SHA-256"]
     made = credentials.make(USER, mechanism, OF_USER, scram.ITERATIONS_MIN)
     credentials.write(users, [made])
-    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, {}, users)
+    security = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, {}, users)
     with running_gateway(GIVEN, security=security) as running:
         with running.client() as client:
             assert log_in(client)["errorCode"] == 0
@@ -131,7 +131,7 @@ def test_one_of_the_name_of_the_gateways_own_is_another_one(tmp_path: Path) -> N
     authority.issue("broker", HOST).store(tmp_path / "broker.pem")
     trust = ssl.create_default_context(cadata=authority.certificate)
     given = {"ssl.keystore.location": str(tmp_path / "broker.pem")}
-    security = Security.of(SecurityProtocol.SSL, given)
+    security = GatewaySecurity.of(SecurityProtocol.SSL, given)
     listeners = f"PLAINTEXT://:9092,SSL://127.0.0.1:{port}"
     with (
         running_gateway(GIVEN, security=security) as running,
@@ -153,13 +153,13 @@ class Ports:
         engine = SimpleNamespace(settings_of=lambda _: None, changed_settings=lambda _: {})
         passwords = StorePasswords(None)
         ports = self._open, lambda *_: None
-        self.added = AddedListeners(cast(Engine, engine), Security(), passwords, ports)
-        places = [of_settings.Listener(name, "", 0) for name in ("A", "B")]
+        self.added = AddedListeners(cast(BrokerEngine, engine), GatewaySecurity(), passwords, ports)
+        places = [of_settings.GatewayListener(name, "", 0) for name in ("A", "B")]
         wanted = {each.name: _Wanted(each, "PLAINTEXT", {}) for each in places}
         self.added._wanted = lambda _: wanted  # type: ignore[method-assign]
 
     async def _open(
-        self, broker: int, listener: Listener, host: str | None, port: int
+        self, broker: int, listener: GatewayListener, host: str | None, port: int
     ) -> asyncio.Server:
         self.tried.append((broker, listener.name))
         if self.ends is not None:
@@ -172,7 +172,7 @@ class Ports:
 def test_a_listener_that_cannot_be_opened_stops_no_other() -> None:
     async def opened() -> list[str]:
         ports = Ports({"A": ValueError("embedded null byte")})
-        ports.added.begin(1, Listener("OWN", Security()))
+        ports.added.begin(1, GatewayListener("OWN", GatewaySecurity()))
         await ports.added.settle()
         names = [each.name for each in ports.added.of(1)]
         await ports.added.close()
@@ -194,7 +194,7 @@ def test_a_task_that_has_failed_does_not_keep_the_others_from_their_end() -> Non
             raise KeyError("A")
 
         ports.added.settle = fails  # type: ignore[method-assign]
-        ports.added.begin(1, Listener("OWN", Security()))
+        ports.added.begin(1, GatewayListener("OWN", GatewaySecurity()))
         await ports.added.close()
 
     asyncio.run(ended_while_it_runs())

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.kafka_io.kafka_broker import HOST, _free_port
 from tests.support.certificates import Authority, of_pkcs12
@@ -127,7 +127,7 @@ def module_both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         recording = stack.enter_context(tape(GOLDEN, {"listener.security.protocol.map": MAP}))
         settings = {"listener.security.protocol.map": MAP, "listeners": "PLAINTEXT://:9092"}
         settings |= {"advertised.listeners": "PLAINTEXT://localhost:9092"}
-        security = Security.of(SecurityProtocol.PLAINTEXT, settings)
+        security = GatewaySecurity.of(SecurityProtocol.PLAINTEXT, settings)
         running = stack.enter_context(running_gateway(settings, security=security))
         ours = Side(stack.enter_context(running.client()), settings["listeners"])
         real = None

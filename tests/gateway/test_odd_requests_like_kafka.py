@@ -9,7 +9,7 @@ from base64 import b64encode
 from itertools import permutations, product
 from typing import Any
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.conformance import wire
 from tests.support.goldens import WRITTEN_MS
 from tests.support.patience import wait_until

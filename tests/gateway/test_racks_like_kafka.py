@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.replication.preferred_replica import RACK_AWARE
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.gateway.test_fetches_like_kafka import asked, fetch, plain, topic_id

@@ -25,7 +25,7 @@ from kafka.errors import KafkaTimeoutError
 from structlog.testing import capture_logs
 
 from brokertwin.gateway.security import credentials, scram
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from tests.support.certificates import Authority
 from tests.support.gateways import HOST, Running, running_gateway
@@ -125,7 +125,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """SASL_SSL with every mechanism, and ACLs."""
     directory = tmp_path_factory.mktemp("secured")
     users = with_users(directory)
-    security = Security.of(SecurityProtocol.SASL_SSL, stores(directory), users)
+    security = GatewaySecurity.of(SecurityProtocol.SASL_SSL, stores(directory), users)
     with running_gateway(AUTHORIZER, security=security) as running:
         yield Secured(running, directory)
 
@@ -135,7 +135,7 @@ def with_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secu
     """SSL, where clients need a certificate, and ACLs."""
     directory = tmp_path_factory.mktemp("certificates")
     given = {**stores(directory), "ssl.client.auth": "required"}
-    security = Security.of(SecurityProtocol.SSL, given)
+    security = GatewaySecurity.of(SecurityProtocol.SSL, given)
     with running_gateway(AUTHORIZER, security=security) as running:
         yield Secured(running, directory)
 
@@ -215,7 +215,7 @@ def test_kafka_python_is_told_of_a_wrong_password(
 
 def test_a_mechanism_that_is_not_enabled_is_told(tmp_path: Path) -> None:
     given = {**stores(tmp_path), "sasl.enabled.mechanisms": "SCRAM-SHA-512"}
-    security = Security.of(SecurityProtocol.SASL_SSL, given, with_users(tmp_path))
+    security = GatewaySecurity.of(SecurityProtocol.SASL_SSL, given, with_users(tmp_path))
     with running_gateway(security=security) as running:
         only_512 = Secured(running, tmp_path)
         create(only_512.confluent(), "made")
@@ -235,7 +235,7 @@ def test_a_client_authenticates_again_on_the_same_connection(tmp_path: Path) -> 
 def connections_of_sessions(directory: Path, seconds: float) -> tuple[list[int], list[Any]]:
     """How many connections one client had in three sessions, and what it complained of."""
     given = {**stores(directory), "connections.max.reauth.ms": str(int(1000 * seconds))}
-    security = Security.of(SecurityProtocol.SASL_SSL, given, with_users(directory))
+    security = GatewaySecurity.of(SecurityProtocol.SASL_SSL, given, with_users(directory))
     with running_gateway(security=security) as running:
         secured = Secured(running, directory)
         create(secured.confluent(), "long")

@@ -18,10 +18,10 @@ from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import ITS_OWN, SERVED, UNNAMED
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.engine.engine import Answer, EdgeRequest
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.engine.engine import EdgeRequest, EngineResponse
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
 from brokertwin.gateway.server import Gateway
 from brokertwin.state.apis.registry import BUILT
@@ -218,9 +218,9 @@ class SlowEngine(LocalEngine):
     in_flight = 0
     most_in_flight = 0
 
-    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
+    def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:
         decided = super().submit(request)
-        late: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        late: asyncio.Future[EngineResponse] = asyncio.get_running_loop().create_future()
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
 
@@ -235,7 +235,7 @@ class SlowEngine(LocalEngine):
 
 def test_produce_requests_do_not_wait_for_each_other_and_all_others_do() -> None:
     with (
-        running_gateway(engine_type=SlowEngine, limits=Limits(requests_ahead=8)) as running,
+        running_gateway(engine_type=SlowEngine, limits=GatewayLimits(requests_ahead=8)) as running,
         running.client() as client,
     ):
         assert isinstance(running.engine, SlowEngine)
@@ -267,7 +267,7 @@ REPEATED = {
 def test_who_says_the_same_by_the_clock_does_not_wait_for_each_answer() -> None:
     """As librdkafka does: each took a micro-batch of its own, and the last ones timed out."""
     with (
-        running_gateway(engine_type=SlowEngine, limits=Limits(requests_ahead=8)) as running,
+        running_gateway(engine_type=SlowEngine, limits=GatewayLimits(requests_ahead=8)) as running,
         running.client() as client,
     ):
         assert isinstance(running.engine, SlowEngine)
@@ -474,7 +474,10 @@ def test_no_idle_time_and_none_at_all(idle_ms: str, is_closed: bool) -> None:
 def test_a_client_that_does_not_read_stops_being_read() -> None:
     """What is read ahead of it is bounded; it gets every answer when it reads again."""
     count = 2000
-    with running_gateway(limits=Limits(requests_ahead=4)) as running, running.client() as client:
+    with (
+        running_gateway(limits=GatewayLimits(requests_ahead=4)) as running,
+        running.client() as client,
+    ):
         client.topic("slow", partitions=50)
         sender = threading.Thread(
             target=lambda: [client.send("METADATA", 9, {"topics": None}) for _ in range(count)]
@@ -556,7 +559,7 @@ def test_brokers_of_elsewhere_are_told_by_the_listener_of_the_client() -> None:
             header = {"requestApiKey": key, "requestApiVersion": 1 if key == 63 else 4}
             request = EdgeRequest(1, "c", "User:ANONYMOUS", "", header, asked)
 
-            async def submitted(request: EdgeRequest = request) -> Answer:
+            async def submitted(request: EdgeRequest = request) -> EngineResponse:
                 return await running.engine.submit(request)
 
             answer = running.run(submitted())

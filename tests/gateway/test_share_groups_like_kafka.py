@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.patience import wait_until
 from tests.support.share_walks import (
     PLACES,

@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.streams_walks import SETTINGS, TOPICS, StreamsWalk
 from tests.support.walk_sides import Sides, both_sides, seeds, too_few, walked
 

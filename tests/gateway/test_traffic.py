@@ -17,10 +17,10 @@ def test_error_codes_are_counted_wherever_the_schema_has_them() -> None:
     traffic = Traffic()
     partitions = [{"partitionIndex": n, "errorCode": code} for n, code in enumerate([0, 1, 1])]
     fetched = {"errorCode": 0, "responses": [{"partitions": partitions}, {"partitions": []}]}
-    traffic.answered(KEYS["FETCH"], fetched, 0.004)
+    traffic.count(KEYS["FETCH"], fetched, 0.004)
     old = [{"name": "t", "resultsByPartition": [{"partitionErrorCode": 47}]}]
-    traffic.answered(KEYS["ADD_PARTITIONS_TO_TXN"], {"resultsByTopicV3AndBelow": old}, 40.0)
-    assert traffic.answers_by_name == {"FETCH": 1, "ADD_PARTITIONS_TO_TXN": 1}
+    traffic.count(KEYS["ADD_PARTITIONS_TO_TXN"], {"resultsByTopicV3AndBelow": old}, 40.0)
+    assert traffic.responses_by_name == {"FETCH": 1, "ADD_PARTITIONS_TO_TXN": 1}
     assert traffic.errors_by_name == {
         "FETCH": {"OFFSET_OUT_OF_RANGE": 2},
         "ADD_PARTITIONS_TO_TXN": {"INVALID_PRODUCER_EPOCH": 1},
@@ -32,15 +32,15 @@ def test_the_errors_of_parts_that_answers_share_count_in_each() -> None:
     partitions = [{"errorCode": code} for code in (0, 5)]
     topics = [Part({"errorCode": 3, "partitions": partitions}), {"errorCode": 3}]
     for _ in range(2):
-        assert traffic.answered(KEYS["METADATA"], {"topics": topics}, 0.001) == [3, 3, 5]
+        assert traffic.count(KEYS["METADATA"], {"topics": topics}, 0.001) == [3, 3, 5]
     counted = {"UNKNOWN_TOPIC_OR_PARTITION": 4, "LEADER_NOT_AVAILABLE": 2}
     assert traffic.errors_by_name == {"METADATA": counted}
 
 
 def test_an_answer_that_nobody_is_told_counts_and_has_no_error() -> None:
     traffic = Traffic()
-    traffic.answered(KEYS["PRODUCE"], None, 0.0)
-    assert (traffic.answers_by_name, traffic.errors) == ({"PRODUCE": 1}, {})
+    traffic.count(KEYS["PRODUCE"], None, 0.0)
+    assert (traffic.responses_by_name, traffic.errors) == ({"PRODUCE": 1}, {})
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_answer_that_nobody_is_told_counts_and_has_no_error() -> None:
 )
 def test_a_time_is_in_the_class_whose_bound_it_does_not_pass(seconds: float, place: int) -> None:
     traffic = Traffic()
-    traffic.answered(KEYS["FETCH"], None, seconds)
+    traffic.count(KEYS["FETCH"], None, seconds)
     assert traffic.times_by_name["FETCH"].classes.index(1) == place
 
 

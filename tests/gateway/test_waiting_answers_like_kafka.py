@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.state.core.errors import Error
 from tests.support.gateways import KEYS, Client

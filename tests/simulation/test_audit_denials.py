@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from brokertwin.simulation.audit_denials import REFUSALS, Denials
+from brokertwin.simulation.audit_denials import REFUSALS, DenialAudit
 from brokertwin.simulation.audit_losses import HEARD_MS
 from brokertwin.simulation.plan import (
     DENIED_GROUP,
     DENIED_ID,
     DENIED_TOPIC,
     OF_DENIALS,
-    Fault,
+    FaultKind,
     draw,
 )
 
@@ -28,7 +28,7 @@ def fetched(code: int, *batches: str, topic: str = TOPIC_ID) -> dict[str, Any]:
 
 
 def told(
-    fault: Fault,
+    fault: FaultKind,
     api: str,
     answer: dict[str, Any],
     at: tuple[int, int] = (SURE, SURE + 1),
@@ -37,7 +37,7 @@ def told(
 ) -> tuple[bool, int]:
     """Whether an answer is wrong, and how many were refused."""
     violations: list[str] = []
-    denials = Denials(violations.append)
+    denials = DenialAudit(violations.append)
     assert denials.errors == frozenset()
     denials.denies(fault)
     denials.denied(NOW, UNTIL)
@@ -51,13 +51,13 @@ def told(
 @pytest.mark.parametrize(
     ("fault", "api", "body"),
     [
-        (Fault.DENY_GROUP, "HEARTBEAT", {"group_id": DENIED_GROUP}),
-        (Fault.DENY_GROUP, "CONSUMER_GROUP_HEARTBEAT", {"group_id": DENIED_GROUP}),
-        (Fault.DENY_ID, "END_TXN", {"transactional_id": DENIED_ID}),
-        (Fault.DENY_ID, "INIT_PRODUCER_ID", {"transactional_id": DENIED_ID}),
+        (FaultKind.DENY_GROUP, "HEARTBEAT", {"group_id": DENIED_GROUP}),
+        (FaultKind.DENY_GROUP, "CONSUMER_GROUP_HEARTBEAT", {"group_id": DENIED_GROUP}),
+        (FaultKind.DENY_ID, "END_TXN", {"transactional_id": DENIED_ID}),
+        (FaultKind.DENY_ID, "INIT_PRODUCER_ID", {"transactional_id": DENIED_ID}),
     ],
 )
-def test_what_is_denied_is_not_granted(fault: Fault, api: str, body: dict[str, str]) -> None:
+def test_what_is_denied_is_not_granted(fault: FaultKind, api: str, body: dict[str, str]) -> None:
     granted, refused = {"errorCode": 0}, {"errorCode": int(REFUSALS[fault])}
     assert told(fault, api, granted, **body) == (True, 0)
     assert told(fault, api, refused, **body) == (False, 1)
@@ -68,28 +68,30 @@ def test_what_is_denied_is_not_granted(fault: Fault, api: str, body: dict[str, s
 
 
 def test_no_record_is_read_where_reading_is_denied() -> None:
-    assert told(Fault.DENY_READ, "FETCH", fetched(0, "b")) == (True, 0)
-    assert told(Fault.DENY_READ, "FETCH", fetched(29)) == (False, 1)
-    assert told(Fault.DENY_READ, "FETCH", fetched(0)) == (False, 0)
-    assert told(Fault.DENY_READ, "FETCH", fetched(0, "b", topic="another")) == (False, 0)
+    assert told(FaultKind.DENY_READ, "FETCH", fetched(0, "b")) == (True, 0)
+    assert told(FaultKind.DENY_READ, "FETCH", fetched(29)) == (False, 1)
+    assert told(FaultKind.DENY_READ, "FETCH", fetched(0)) == (False, 0)
+    assert told(FaultKind.DENY_READ, "FETCH", fetched(0, "b", topic="another")) == (False, 0)
 
 
 @pytest.mark.parametrize(("code", "is_wrong"), [(0, True), (30, False)])
 def test_no_offset_is_committed_in_a_group_that_is_denied(code: int, is_wrong: bool) -> None:
     answer = {"topics": [{"partitions": [{"errorCode": code}]}]}
     body = {"group_id": DENIED_GROUP}
-    assert told(Fault.DENY_GROUP, "OFFSET_COMMIT", answer, **body)[0] == is_wrong
+    assert told(FaultKind.DENY_GROUP, "OFFSET_COMMIT", answer, **body)[0] == is_wrong
 
 
 @pytest.mark.parametrize(("code", "is_wrong"), [(0, True), (53, False)])
 def test_no_partition_is_added_under_an_id_that_is_denied(code: int, is_wrong: bool) -> None:
     answer = {"resultsByTopicV3AndBelow": [{"resultsByPartition": [{"partitionErrorCode": code}]}]}
     body = {"v3_and_below_transactional_id": DENIED_ID}
-    assert told(Fault.DENY_ID, "ADD_PARTITIONS_TO_TXN", answer, **body)[0] == is_wrong
+    assert told(FaultKind.DENY_ID, "ADD_PARTITIONS_TO_TXN", answer, **body)[0] == is_wrong
 
 
 def test_each_denial_is_drawn_and_never_beside_another_one() -> None:
     plans = [draw(seed) for seed in range(400)]
-    denied = [[fault for fault in (Fault.DENY, *OF_DENIALS) if plan.has(fault)] for plan in plans]
-    assert {fault for each in denied for fault in each} == {Fault.DENY, *OF_DENIALS}
+    denied = [
+        [fault for fault in (FaultKind.DENY, *OF_DENIALS) if plan.has(fault)] for plan in plans
+    ]
+    assert {fault for each in denied for fault in each} == {FaultKind.DENY, *OF_DENIALS}
     assert max(map(len, denied)) == 1

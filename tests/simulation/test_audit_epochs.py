@@ -1,17 +1,17 @@
 """What the auditor says of epochs: who is fenced is acknowledged nothing."""
 
-from brokertwin.simulation.audit_epochs import Epochs
+from brokertwin.simulation.audit_epochs import EpochAudit
 from brokertwin.state.apis.end_txn import EndTxnRequest
 from brokertwin.state.apis.init_producer_id import InitProducerIdRequest
 from brokertwin.state.core.errors import Error
 
 
-def handed_out(epochs: Epochs, client: str, epoch: int) -> None:
+def handed_out(epochs: EpochAudit, client: str, epoch: int) -> None:
     body = {"errorCode": 0, "producerId": 7, "producerEpoch": epoch}
     epochs.answered(client, f"init-{client}", "INIT_PRODUCER_ID", body)
 
 
-def end(epochs: Epochs, epoch: int, error: int) -> None:
+def end(epochs: EpochAudit, epoch: int, error: int) -> None:
     request = EndTxnRequest(
         transactional_id="t", producer_id=7, producer_epoch=epoch, committed=True
     )
@@ -21,7 +21,7 @@ def end(epochs: Epochs, epoch: int, error: int) -> None:
 
 def test_an_older_epoch_is_acknowledged_nothing() -> None:
     violations: list[str] = []
-    epochs = Epochs(violations.append)
+    epochs = EpochAudit(violations.append)
     handed_out(epochs, "first", 0)
     end(epochs, 0, Error.NONE)
     handed_out(epochs, "second", 1)
@@ -33,7 +33,7 @@ def test_an_older_epoch_is_acknowledged_nothing() -> None:
 
 def test_an_epoch_is_given_to_one_client() -> None:
     violations: list[str] = []
-    epochs = Epochs(violations.append)
+    epochs = EpochAudit(violations.append)
     handed_out(epochs, "first", 0)
     handed_out(epochs, "first", 0)
     assert violations == []
@@ -43,7 +43,7 @@ def test_an_epoch_is_given_to_one_client() -> None:
 
 def test_the_end_of_a_transaction_hands_out_an_epoch_too() -> None:
     violations: list[str] = []
-    epochs = Epochs(violations.append)
+    epochs = EpochAudit(violations.append)
     handed_out(epochs, "first", 0)
     body = {"errorCode": 0, "producerId": 7, "producerEpoch": 1}
     epochs.answered("first", "end", "END_TXN", body)
@@ -52,7 +52,7 @@ def test_the_end_of_a_transaction_hands_out_an_epoch_too() -> None:
 
 
 def test_rivals_ask_for_one_transactional_id() -> None:
-    epochs = Epochs(lambda _: None)
+    epochs = EpochAudit(lambda _: None)
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1_000)
     epochs.asked("first", "init-1", request)
     epochs.asked("first", "init-2", request)

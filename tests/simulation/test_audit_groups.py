@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from brokertwin.clients.consumer_protocol import encode_assignment
-from brokertwin.simulation.audit_groups import Groups
+from brokertwin.simulation.audit_groups import GroupAudit
 from brokertwin.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from brokertwin.state.apis.offset_commit import (
     CommitPartition,
@@ -24,7 +24,7 @@ class Told:
 
     def __init__(self) -> None:
         self.violations: list[str] = []
-        self.groups = Groups(self.violations.append, SESSION_MS)
+        self.groups = GroupAudit(self.violations.append, SESSION_MS)
 
     def commit(
         self, offset: int, start: int, end: int = 0, error: int = Error.NONE, generation: int = -1

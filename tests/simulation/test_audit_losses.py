@@ -4,7 +4,7 @@ import pytest
 
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.simulation.audit_losses import EVERYBODY, Losses
-from brokertwin.simulation.audit_records import Outcome, RecordsSeen, Sent
+from brokertwin.simulation.audit_records import RecordAudit, SendOutcome, SentRecord
 from brokertwin.simulation.plan import PASSING
 
 AT, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -16,10 +16,10 @@ class Seen:
     def __init__(self) -> None:
         self.violations: list[str] = []
         self.losses = Losses(self.violations.append)
-        self.records = RecordsSeen(self.violations.append, self.losses)
+        self.records = RecordAudit(self.violations.append, self.losses)
         for offset, name in enumerate(("a", "b", "c")):
             written_at = 100 * (offset + 1)
-            self.records.sent[name] = Sent("p", "", AT, Outcome.ACKED, offset, written_at)
+            self.records.sent[name] = SentRecord("p", "", AT, SendOutcome.ACKED, offset, written_at)
             self.records.read("billing", AT, offset, name, is_committed=True)
 
     def hold(self, first: int) -> list[str]:
@@ -61,7 +61,7 @@ def test_what_was_young_all_the_while_stays(first: int, lost: list[str]) -> None
 def test_a_topic_that_goes_takes_its_own_records_along() -> None:
     seen = Seen()
     at = TopicPartition(PASSING, 0)
-    seen.records.sent["d"] = Sent("p", "", at, Outcome.ACKED, 0, 400)
+    seen.records.sent["d"] = SentRecord("p", "", at, SendOutcome.ACKED, 0, 400)
     assert seen.hold(0) == []
     assert seen.records.may_be_gone("d")
     assert not seen.records.may_be_gone("a")

@@ -3,21 +3,21 @@
 import pytest
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.simulation.audit_records import Log, Outcome, RecordsSeen, Sent
+from brokertwin.simulation.audit_records import Log, RecordAudit, SendOutcome, SentRecord
 
 AT = TopicPartition("orders", 0)
 
 
-def seen(*names: str, transaction: str = "") -> tuple[RecordsSeen, list[str]]:
+def seen(*names: str, transaction: str = "") -> tuple[RecordAudit, list[str]]:
     violations: list[str] = []
-    records = RecordsSeen(violations.append)
+    records = RecordAudit(violations.append)
     for offset, name in enumerate(names):
-        records.sent[name] = Sent("producer", transaction, AT)
+        records.sent[name] = SentRecord("producer", transaction, AT)
         records.acked(name, offset)
     return records, violations
 
 
-def hold(records: RecordsSeen, log: Log, committed: Log | None = None) -> None:
+def hold(records: RecordAudit, log: Log, committed: Log | None = None) -> None:
     records.hold({AT: log}, {AT: log if committed is None else committed})
 
 
@@ -63,16 +63,16 @@ def test_an_offset_has_one_record_for_everybody() -> None:
 @pytest.mark.parametrize(
     ("outcome", "committed", "says"),
     [
-        (Outcome.ACKED, ["a", "b"], ""),
-        (Outcome.ACKED, ["a"], "was committed; of ['a', 'b'] only ['a']"),
-        (Outcome.GIVEN_UP, [], ""),
-        (Outcome.GIVEN_UP, ["a", "b"], "was aborted, and ['a', 'b'] are read"),
-        (Outcome.IN_DOUBT, [], ""),
-        (Outcome.IN_DOUBT, ["b"], "with ['a', 'b'] only ['b'] are read"),
+        (SendOutcome.ACKED, ["a", "b"], ""),
+        (SendOutcome.ACKED, ["a"], "was committed; of ['a', 'b'] only ['a']"),
+        (SendOutcome.GIVEN_UP, [], ""),
+        (SendOutcome.GIVEN_UP, ["a", "b"], "was aborted, and ['a', 'b'] are read"),
+        (SendOutcome.IN_DOUBT, [], ""),
+        (SendOutcome.IN_DOUBT, ["b"], "with ['a', 'b'] only ['b'] are read"),
     ],
 )
 def test_a_transaction_is_whole_or_not_at_all(
-    outcome: Outcome, committed: list[str], says: str
+    outcome: SendOutcome, committed: list[str], says: str
 ) -> None:
     records, violations = seen("a", "b", transaction="t")
     records.transactions["t"] = outcome

@@ -7,9 +7,9 @@ import pytest
 from brokertwin.clients.client_loop import Send
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.share_session import AcknowledgeType
-from brokertwin.simulation.audit_records import Outcome, RecordsSeen, Sent
+from brokertwin.simulation.audit_records import RecordAudit, SendOutcome, SentRecord
 from brokertwin.simulation.audit_shares import Shares
-from brokertwin.simulation.edge import Asked, Connection
+from brokertwin.simulation.edge import SimulatedConnection, SimulatedRequest
 from brokertwin.state.core.errors import Error
 from brokertwin.state.share.fetch_bodies import (
     AcknowledgementBatch,
@@ -31,11 +31,11 @@ class Told:
         self.shares = Shares(self.violations.append, DELIVERIES_MAX)
         self.shares.ids = {"orders": "t"}
         self.shares.gives("parcels", TopicPartition("orders", 0), 7)
-        self.connections: dict[str, Connection] = {}
+        self.connections: dict[str, SimulatedConnection] = {}
         self._count = 0
 
-    def connection(self, member: str) -> Connection:
-        made = Connection(member, 1, 1, lambda _: None, lambda _: None)
+    def connection(self, member: str) -> SimulatedConnection:
+        made = SimulatedConnection(member, 1, 1, lambda _: None, lambda _: None)
         return self.connections.setdefault(member, made)
 
     def fetch(self, member: str, sent: int, heard: int, count: int = 1, epoch: int = 1) -> None:
@@ -62,22 +62,22 @@ class Told:
         if heard:
             self._answer(asked, {"partitionIndex": 0, "errorCode": error}, heard)
 
-    def _ask(self, member: str, api: str, body: Any, now: int) -> Asked:
+    def _ask(self, member: str, api: str, body: Any, now: int) -> SimulatedRequest:
         self._count += 1
         send = Send(1, self._count, api, 2, body)
-        asked = Asked(f"{member}/{self._count}", send, self.connection(member), {})
+        asked = SimulatedRequest(f"{member}/{self._count}", send, self.connection(member), {})
         self.shares.asks(asked, now)
         return asked
 
-    def _answer(self, asked: Asked, part: dict[str, Any], now: int) -> None:
+    def _answer(self, asked: SimulatedRequest, part: dict[str, Any], now: int) -> None:
         topics = [{"topicId": "t", "partitions": [part]}]
         body = {"errorCode": 0, "acquisitionLockTimeoutMs": LOCK_MS, "responses": topics}
         self.shares.told(asked, body, now)
 
     def unsettled(self) -> set[str]:
-        records = RecordsSeen(self.violations.append)
+        records = RecordAudit(self.violations.append)
         at = TopicPartition("orders", 0)
-        records.sent["first"] = Sent("p", "", at, Outcome.ACKED, 7)
+        records.sent["first"] = SentRecord("p", "", at, SendOutcome.ACKED, 7)
         return self.shares.unsettled("parcels", records)
 
 

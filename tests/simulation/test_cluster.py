@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from brokertwin.simulation.deliveries import Draws
-from brokertwin.simulation.plan import ClientPlan, Engine, Fault, Injection, Plan, Role
+from brokertwin.simulation.plan import ClientPlan, EngineKind, FaultKind, Injection, Role, RunPlan
 from brokertwin.simulation.reach import Reach
 from brokertwin.simulation.run import Outcomes, simulate
 
@@ -25,23 +25,25 @@ def test_what_was_drawn_comes_again_until_it_is_forgotten() -> None:
     assert draws(1_000) == same.randrange(1_000)
 
 
-def refused_often(is_any_order: bool) -> Plan:
+def refused_often(is_any_order: bool) -> RunPlan:
     """Three brokers in one process; now and then an event is refused while it is decided."""
     roles = (Role.PRODUCER, Role.TRANSACTIONS, Role.CLASSIC, Role.COPIER, Role.COPIER)
     clients = [
         ClientPlan(f"client-{number}", role, "" if number < 2 else role.name, number > 2)
         for number, role in enumerate(roles)
     ]
-    refused = [Injection(at_ms, Fault.POISON, UNKNOWN_API, 0) for at_ms in range(500, 6_000, 250)]
-    return Plan(
+    refused = [
+        Injection(at_ms, FaultKind.POISON, UNKNOWN_API, 0) for at_ms in range(500, 6_000, 250)
+    ]
+    return RunPlan(
         seed=1,
-        engine=Engine.LOCAL,
+        engine=EngineKind.LOCAL,
         brokers=3,
         cells=1,
         partitions=3,
         is_any_order=is_any_order,
         clients=tuple(clients),
-        injections=(Injection(1_000, Fault.STOP, 0.5, 1_500), *refused),
+        injections=(Injection(1_000, FaultKind.STOP, 0.5, 1_500), *refused),
         active_ms=6_000,
     )
 

@@ -7,8 +7,8 @@ import msgspec
 import psutil
 import pytest
 
-from brokertwin.simulation.campaign import Tally, results
-from brokertwin.simulation.plan import Engine, draw
+from brokertwin.simulation.campaign import CampaignTally, results
+from brokertwin.simulation.plan import EngineKind, draw
 from brokertwin.simulation.run import simulate
 from tests.support.console import command
 from tests.support.patience import wait_until
@@ -19,8 +19,8 @@ CHUNK = 250
 """So many seeds are one test: the suite's workers share them."""
 
 
-@pytest.mark.parametrize("engine", list(Engine))
-def test_the_same_seed_gives_the_same_run_however_often_it_is_checked(engine: Engine) -> None:
+@pytest.mark.parametrize("engine", list(EngineKind))
+def test_the_same_seed_gives_the_same_run_however_often_it_is_checked(engine: EngineKind) -> None:
     plans = (plan for plan in map(draw, range(99)) if plan.engine is engine and plan.brokers == 1)
     plan = msgspec.structs.replace(next(plans), active_ms=1_500)
     checked = msgspec.structs.replace(plan, is_checked_whole=True)
@@ -33,7 +33,7 @@ def test_the_same_seed_gives_the_same_run_however_often_it_is_checked(engine: En
 @pytest.mark.processes
 @pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, CHUNK))
 def test_nothing_is_wrong_in_any_seed_and_every_kind_is_drawn(first: int) -> None:
-    tally = Tally()
+    tally = CampaignTally()
     for result in results(range(first, min(first + CHUNK, FIRST + SEEDS)), workers=1):
         tally.add(result)
     assert tally.failed == {}

@@ -2,13 +2,13 @@
 
 import msgspec
 
-from brokertwin.simulation.plan import Fault, Injection, Plan, draw
+from brokertwin.simulation.plan import FaultKind, Injection, RunPlan, draw
 from brokertwin.simulation.shrinking import shrink
 
-CULPRIT = Injection(700, Fault.KILL, 0.5, 100)
+CULPRIT = Injection(700, FaultKind.KILL, 0.5, 100)
 
 
-def guilty() -> Plan:
+def guilty() -> RunPlan:
     plan = draw(0)
     injections = tuple(sorted((*plan.injections, CULPRIT), key=lambda each: each.at_ms))
     return msgspec.structs.replace(plan, injections=injections)
@@ -27,6 +27,6 @@ def test_what_fails_only_as_it_is_stays_as_it_is() -> None:
 
 
 def test_it_is_not_tried_for_ever() -> None:
-    tries: list[Plan] = []
+    tries: list[RunPlan] = []
     shrink(guilty(), lambda plan: bool(tries.append(plan)), tries_max=5)
     assert len(tries) == 5

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from brokertwin.sinks import offset_history
-from brokertwin.sinks.offset_history import SCHEMA, Facts, HistoryError, OffsetHistoryStore
+from brokertwin.sinks.offset_history import SCHEMA, HistoryError, HistoryFacts, OffsetHistoryStore
 from brokertwin.state.observed.offset_history import Written
 from tests.support.offset_rows import HOUR_MS, classic_row, offset_row, written
 from tests.support.sources import ROOT
@@ -31,7 +31,7 @@ def test_what_is_added_comes_back_import_by_import(tmp_path: Path) -> None:
     store.add("c", ROWS, {0: 3})
     store.add("c", LATER, {0: 4})
     assert list(store.rows()) == [*ROWS, *LATER]
-    assert store.facts() == Facts("c", {0: 4})
+    assert store.facts() == HistoryFacts("c", {0: 4})
 
 
 def test_offsets_can_be_asked_for_with_sql(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_many_imports_become_one_file_with_the_same_rows(tmp_path: Path) -> None
     rows = one_by_one(store, 33)
     assert names(tmp_path) == ["000001-000032.parquet", "000033.parquet"]
     assert list(store.rows()) == rows
-    assert store.facts() == Facts("c", {0: 33})
+    assert store.facts() == HistoryFacts("c", {0: 33})
     merged = pq.read_table(tmp_path / "rows-000001-000032.parquet")
     assert merged.schema.equals(SCHEMA)
     assert merged.column("offset").to_pylist() == list(range(32))
@@ -146,7 +146,7 @@ def test_a_kill_before_the_merged_files_are_removed_shows_nothing_twice(
     rows = written([offset_row("g", "orders", 0, n) for n in range(4)])
     assert len(names(tmp_path)) == 5
     assert list(store.rows()) == rows
-    assert store.facts() == Facts("c", {0: 4})
+    assert store.facts() == HistoryFacts("c", {0: 4})
     more = one_by_one(store, 1, begin=4)
     assert list(store.rows()) == rows + more
     assert names(tmp_path) == ["000001-000004.parquet", "000005.parquet"]
@@ -196,7 +196,7 @@ def test_what_is_merged_between_a_look_and_the_reading_is_looked_for_again(
         return read(path)
 
     monkeypatch.setattr(pq, "read_schema", late)
-    assert store.facts() == Facts("c", {0: 4})
+    assert store.facts() == HistoryFacts("c", {0: 4})
 
 
 def test_of_two_that_write_at_once_each_row_comes_once(

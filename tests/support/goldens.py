@@ -24,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar, cast
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.jars import KAFKA_VERSION

@@ -5,7 +5,7 @@ import pytest
 
 from brokertwin.cli.job import state_tables
 from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.tables import of_cells, schemas
 from brokertwin.tables.schemas import BY_NAME, DESCRIPTION, TABLES, TIME
 from tests.support.machine import CLUSTER, Bench
@@ -19,19 +19,19 @@ def bench() -> Bench:
 
 
 def test_every_kind_of_item_is_a_table() -> None:
-    assert sorted(table.kind for table in TABLES) == sorted(Kind)
-    assert set(state_tables.KINDS.split("|")) == {kind.value for kind in Kind}
+    assert sorted(table.kind for table in TABLES) == sorted(ItemKind)
+    assert set(state_tables.KINDS.split("|")) == {kind.value for kind in ItemKind}
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_a_table_has_what_the_state_gives_under_the_same_names(
-    bench: Bench, table: schemas.Table
+    bench: Bench, table: schemas.TableSchema
 ) -> None:
     cells = {CLUSTER: bench.cell.columns()}
     rows = state_rows.rows(table.kind, cells)
     made = of_cells(cells).arrow(table.name)
     assert made.num_rows == len(rows)
-    assert rows or table.kind in (Kind.MEMBERS, Kind.REPLICAS, Kind.FETCHERS)
+    assert rows or table.kind in (ItemKind.MEMBERS, ItemKind.REPLICAS, ItemKind.FETCHERS)
     names = [column.name for column in table.columns]
     for row in rows:
         assert sorted(row) == sorted(names)

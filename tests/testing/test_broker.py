@@ -9,7 +9,7 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.errors import Error
 from brokertwin.testing import KafkaBroker, Trouble
 from brokertwin.testing.transcript import transcript

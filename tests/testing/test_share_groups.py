@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.testing import KafkaBroker
 from tests.support.gateways import Client
 from tests.support.patience import wait_until

@@ -9,7 +9,7 @@ import structlog
 
 from brokertwin.cli import logs
 from brokertwin.gateway.admin.broker_loggers import LOGGERS
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.settings import Settings
 from tests.support.gateways import Client, running_gateway
 from tests.support.goldens import Track

@@ -7,7 +7,7 @@ import pytest
 
 from brokertwin.gateway.admin import client_metrics
 from brokertwin.gateway.admin.client_metrics import Software
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.records import compression
 from brokertwin.state.apis.push_telemetry import NOT_READABLE
 
@@ -56,5 +56,5 @@ def test_what_comes_as_more_is_not_decompressed(
 
 
 def test_the_broker_setting_says_how_large() -> None:
-    assert Limits.of({"telemetry.max.bytes": "7"}).telemetry_bytes == 7
-    assert Limits.of({}).telemetry_bytes == 1_048_576
+    assert GatewayLimits.of({"telemetry.max.bytes": "7"}).telemetry_bytes == 7
+    assert GatewayLimits.of({}).telemetry_bytes == 1_048_576

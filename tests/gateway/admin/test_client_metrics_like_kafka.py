@@ -15,7 +15,7 @@ import lz4.frame
 import snappy
 import zstandard
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.java_hashes import uuid_hash
 from brokertwin.state.core.schema import ZERO_UUID
 from tests.support.configs import DELETE, METRICS, SET, Change, Real, alter

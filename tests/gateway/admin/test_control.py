@@ -12,7 +12,7 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin import control
 from brokertwin.gateway.admin.control import Control
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, running_gateway

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brokertwin.gateway.capture.documents import End, Exchange
+from brokertwin.gateway.capture.documents import CapturedExchange, End
 from brokertwin.gateway.protocol.frames import Request, encode_request, encode_response
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokertwin.gateway.records import records
@@ -38,11 +38,13 @@ def header(api_key: int, version: int) -> dict[str, Any]:
     }
 
 
-def exchange(request: bytes, answer: bytes | None, principal: str | None = "User:a") -> Exchange:
-    found = Exchange(1000, 5.0, "c1", principal)
+def exchange(
+    request: bytes, answer: bytes | None, principal: str | None = "User:a"
+) -> CapturedExchange:
+    found = CapturedExchange(1000, 5.0, "c1", principal)
     found.read_request(request)
     if answer is not None:
-        found.read_answer(answer)
+        found.read_response(answer)
     return found
 
 

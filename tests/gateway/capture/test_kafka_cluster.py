@@ -8,7 +8,7 @@ import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.patience import PATIENCE_S
 from tests.support.proxies import Capturing, capturing

@@ -2,13 +2,13 @@
 
 import pytest
 
-from brokertwin.gateway.capture.logins import ANONYMOUS, Login
+from brokertwin.gateway.capture.logins import ANONYMOUS, LoginTracker
 
 PLAIN, SCRAM, BEARER = "PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"
 
 
-def logged_in(mechanism: str, *tokens: bytes, version: int = 1) -> Login:
-    login = Login()
+def logged_in(mechanism: str, *tokens: bytes, version: int = 1) -> LoginTracker:
+    login = LoginTracker()
     login.handshake(version, mechanism)
     for token in tokens:
         login.token(token)
@@ -48,7 +48,7 @@ def test_nobody_is_logged_in_before_the_broker_has_accepted() -> None:
 
 
 def test_a_bearer_who_is_answered_something_is_refused() -> None:
-    login = Login()
+    login = LoginTracker()
     login.handshake(0, BEARER)
     assert login.takes_raw(b"n,,")
     login.token(b"n,,\x01auth=Bearer e30.eyJzdWIiOiJhbGljZSJ9.\x01\x01")
@@ -68,7 +68,7 @@ def test_a_later_login_takes_the_place_of_the_first() -> None:
 
 
 def test_tokens_without_header_come_after_version_0_until_the_login_is_done() -> None:
-    assert not Login().takes_raw(b"\0\3")
+    assert not LoginTracker().takes_raw(b"\0\3")
     assert not logged_in(PLAIN).takes_raw(b"\0alice\0p")
     login = logged_in(PLAIN, version=0)
     assert login.takes_raw(b"\0alice\0p")

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from brokertwin.gateway.answers import Address
 from brokertwin.gateway.capture import documents, proxy, relay
 from brokertwin.gateway.capture.sinks import SinkError
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.protocol.frames import decode_response
 from tests.support.batches import batch
 from tests.support.echoes import HOST, Echo, echoing, framed
@@ -238,7 +238,7 @@ def test_an_answer_that_comes_when_the_client_has_gone(
 def test_what_is_in_flight_at_the_end_is_waited_for_a_little(
     cluster: Running, empty: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay, "ANSWERS_TIMEOUT_S", 0.6)
+    monkeypatch.setattr(relay, "RESPONSES_TIMEOUT_S", 0.6)
     clients = []
     with capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture:
         for wait_ms in (200, 20_000):
@@ -355,7 +355,7 @@ def test_frames_that_nobody_knows_go_through_byte_for_byte(
 def test_behind_a_frame_that_is_too_large_everything_is_passed_on_unread(tmp_path: Path) -> None:
     with (
         echoing(answer_same_id) as echo,
-        capturing(echo.address, tmp_path / "f", limits=Limits(frame_bytes=50)) as capture,
+        capturing(echo.address, tmp_path / "f", limits=GatewayLimits(frame_bytes=50)) as capture,
         Client(capture.first) as client,
     ):
         sent = [b"\x7f" + bytes(39), bytes(range(60)), b"\x7f" + b"x" * 39]

@@ -23,7 +23,7 @@ from kafka.errors import KafkaError
 from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.settings import default_home

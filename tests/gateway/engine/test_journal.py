@@ -19,7 +19,7 @@ from brokertwin.gateway.engine.disk import Disk, sync_all
 from brokertwin.gateway.engine.journal import Compaction, Journal
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
-from brokertwin.gateway.records.batch_store import BLOCK_BYTES, FileStore
+from brokertwin.gateway.records.batch_store import BLOCK_BYTES, FileBatchStore
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.settings import BrokerSettings
 from tests.support.batches import batch
@@ -93,7 +93,7 @@ class FileStores(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="batches-"))
-        self.store = FileStore(self.directory, file_bytes=40)
+        self.store = FileBatchStore(self.directory, file_bytes=40)
         self.kept: dict[str, bytes] = {}
 
     @rule(data=st.binary(min_size=1, max_size=30), is_kept=st.booleans())
@@ -121,7 +121,7 @@ class FileStores(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.store.close()
-        self.store = FileStore(self.directory, file_bytes=40)
+        self.store = FileBatchStore(self.directory, file_bytes=40)
         for locator in self.kept:
             self.store.keep(locator)
 
@@ -144,7 +144,7 @@ TestFileStores.settings = settings(max_examples=examples(10), stateful_step_coun
 
 
 def test_a_file_is_left_alone_while_a_request_with_its_bytes_is_on_its_way(tmp_path: Path) -> None:
-    store = FileStore(tmp_path, file_bytes=10)
+    store = FileBatchStore(tmp_path, file_bytes=10)
     on_its_way = store.put(b"0123456789")
     gone = store.put(b"0123456789")
     store.put(b"0123456789")
@@ -161,7 +161,7 @@ IN_A_FILE = 6
 
 def thinned(path: Path, disk: Disk) -> dict[str, bytes]:
     """Two full files: of one two batches are left, which it gives back; of the other nothing."""
-    store = FileStore(path, file_bytes=IN_A_FILE * SIZE, disk=disk)
+    store = FileBatchStore(path, file_bytes=IN_A_FILE * SIZE, disk=disk)
     put = {}
     for number in range(2 * IN_A_FILE):
         data = bytes([number]) * SIZE
@@ -199,7 +199,7 @@ def test_a_file_that_is_thinned_out_keeps_what_is_left_wherever_it_ends(
         with suppress(CrashError):
             thinned(path, disk)
         disk.end(lost)
-        again = FileStore(path)
+        again = FileBatchStore(path)
         assert {locator: again.get(locator) for locator in kept} == kept
         again.close()
         assert not list(path.glob("*.thinning"))
@@ -267,12 +267,12 @@ def test_a_journal_that_was_replaced_meanwhile_is_not_held(
 
 
 def test_bytes_that_are_lost_are_none(tmp_path: Path) -> None:
-    store = FileStore(tmp_path)
+    store = FileBatchStore(tmp_path)
     locator = store.put(b"12345")
     store.close()
     (file,) = tmp_path.iterdir()
     file.write_bytes(b"123")
-    again = FileStore(tmp_path)
+    again = FileBatchStore(tmp_path)
     assert again.get(locator) is None
     assert again.get("77:0:5") is None
     again.close()

@@ -26,8 +26,8 @@ from confluent_kafka import (
 from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine import answer_reader, spark_engine
-from brokertwin.gateway.engine.engine import EdgeRequest, UnansweredError
+from brokertwin.gateway.engine import response_reader, spark_engine
+from brokertwin.gateway.engine.engine import EdgeRequest, NoResponseError
 from brokertwin.gateway.engine.spark_engine import OTHER_CELLS, THROTTLE_MAX_MS, SparkEngine
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.kafka_io import placement, topics
@@ -212,7 +212,7 @@ def test_who_waits_for_a_job_that_does_not_run_is_sent_away_in_time(
         wait_until(partial(is_answered, running), "things go on when the job does")
         assert not running.engine._waiting
         hand_driven.stop()
-    reason = "the job has answered nothing for 2 s; does it run?"
+    reason = "the job has not responded for 2 s; does it run?"
     closed = [log["reason"] for log in logs if log["event"] == "connection closed"]
     assert closed[:2] == [reason, reason]
     assert set(closed) == {reason}
@@ -285,7 +285,7 @@ def test_a_reader_that_hears_nothing_any_more_begins_again(
         changes = {**deaf, "socket.timeout.ms": 202_000} if len(made) == 1 else {}
         return consumer(client, changes)
 
-    monkeypatch.setattr(answer_reader, "consumer", first_is_deaf)
+    monkeypatch.setattr(response_reader, "consumer", first_is_deaf)
     hand_driven.start()
     with impatient(hand_driven) as running:
         with running.client() as client:
@@ -441,7 +441,7 @@ def test_nothing_is_handed_over_after_the_end(hand_driven: HandDrivenJob) -> Non
         await engine.close()
         await engine.submit(EdgeRequest(1, "c1", "User:a", "", {}, {}))
 
-    with pytest.raises(UnansweredError, match="the gateway ends"):
+    with pytest.raises(NoResponseError, match="the gateway ends"):
         asyncio.run(submit_late())
     assert hand_driven.bench.rows("requests") == []
 

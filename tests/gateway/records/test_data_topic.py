@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from brokertwin.errors import UserError
 from brokertwin.gateway.records.data_topic import DataTopic
 from brokertwin.gateway.records.sealed_segments import SealedSegments
-from brokertwin.gateway.records.topic_rows import Place, RowCache, RowReader
+from brokertwin.gateway.records.topic_rows import RowCache, RowPosition, RowReader
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.locators import Locator
 from brokertwin.state.core.outputs import SegmentKey
@@ -79,11 +79,11 @@ def test_a_locator_is_read_as_it_is_written() -> None:
 def test_the_cache_drops_what_was_not_used_for_longest() -> None:
     cache = RowCache(10)
     for offset in range(3):
-        cache.put(Place(0, offset), b"four")
-        assert cache.get(Place(0, 0)) or offset == 2
-    assert cache.get(Place(0, 1)) is None
-    cache.put(Place(1, 0), b"more than ten bytes")
-    assert cache.get(Place(1, 0)) is None
+        cache.put(RowPosition(0, offset), b"four")
+        assert cache.get(RowPosition(0, 0)) or offset == 2
+    assert cache.get(RowPosition(0, 1)) is None
+    cache.put(RowPosition(1, 0), b"more than ten bytes")
+    assert cache.get(RowPosition(1, 0)) is None
     assert cache.size_in_bytes == 8
 
 
@@ -154,9 +154,9 @@ async def test_a_partition_that_does_not_answer_holds_up_no_other(bench: JobBenc
     for timeout_s in growing(1.5):
         rows = RowReader(bench.client, topic, 0, timeout_s=timeout_s)
         rows.start()
-        lost = asyncio.ensure_future(rows.read(Place(99, 0)))
+        lost = asyncio.ensure_future(rows.read(RowPosition(99, 0)))
         await asyncio.sleep(0)
-        there = asyncio.ensure_future(rows.read(Place(locator.partition, locator.offset)))
+        there = asyncio.ensure_future(rows.read(RowPosition(locator.partition, locator.offset)))
         await asyncio.wait([lost, there])
         with pytest.raises(OSError, match="cannot read"):
             await lost
@@ -164,7 +164,7 @@ async def test_a_partition_that_does_not_answer_holds_up_no_other(bench: JobBenc
             break
         await rows.close()
     assert await there == b"there"
-    waits = asyncio.ensure_future(rows.read(Place(98, 0)))
+    waits = asyncio.ensure_future(rows.read(RowPosition(98, 0)))
     await asyncio.sleep(0)
     await rows.close()
     with pytest.raises(OSError, match="closed"):

@@ -8,7 +8,7 @@ import pytest
 
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.records import log_cleaner
-from brokertwin.gateway.records.batch_store import FileStore, MemoryStore
+from brokertwin.gateway.records.batch_store import FileBatchStore, MemoryStore
 from brokertwin.state.cell.check import check
 from brokertwin.state.logs import log as logs
 from tests.gateway.test_cleaner_like_kafka import CONFIGS, LATER_MS, Batch, Side
@@ -103,7 +103,7 @@ def test_a_file_goes_when_nothing_of_it_is_left(
 ) -> None:
     with running_gateway(NEVER, journal=tmp_path / "journal") as running:
         side, store = side_of(running), running.engine._store
-        assert isinstance(store, FileStore)
+        assert isinstance(store, FileBatchStore)
         monkeypatch.setattr(store, "_file_bytes", 1)  # a file for each batch
         side.create("t", CONFIGS)
         for wave in range(3):

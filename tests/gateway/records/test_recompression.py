@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.records import compression, recompression, records
 from brokertwin.gateway.records.records import HEADER_BYTES
 from brokertwin.state.configs.codecs import Codec

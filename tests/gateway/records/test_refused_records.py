@@ -49,7 +49,7 @@ def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str |
     }
     answer: dict[str, Any] = {"index": 0, "errorCode": error, "recordErrors": []}
     answer["errorMessage"] = None
-    refused_records.tell(answer, told | why, batch)
+    refused_records.add_errors(answer, told | why, batch)
     json.dumps(answer)
     said = {each["batchIndex"]: each["batchIndexErrorMessage"] for each in answer["recordErrors"]}
     return said, answer["errorMessage"]
@@ -93,5 +93,5 @@ def test_a_client_may_not_say_that_it_is_append_time() -> None:
 def test_an_answer_without_room_for_it_stays_as_it_is() -> None:
     answer = {"index": 0, "errorCode": 87}
     why = {"topic": "t", "isCompacted": True, "takesAppendTime": False, "now": NOW}
-    refused_records.tell(answer, why | {"beforeMaxMs": 1, "afterMaxMs": 1}, wire.batch(1))
+    refused_records.add_errors(answer, why | {"beforeMaxMs": 1, "afterMaxMs": 1}, wire.batch(1))
     assert answer == {"index": 0, "errorCode": 87}

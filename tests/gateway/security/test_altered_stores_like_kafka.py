@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from tests.gateway.security.test_key_stores import keytool
 from tests.support.certificates import Authority, hidden, of_pkcs12
@@ -197,7 +197,7 @@ class Pair:
             name.removeprefix("listener.name.ssl."): text for name, text in started.items()
         }
         self.secrets = files.directory / f"{kind}.json"
-        self.security = Security.of(SecurityProtocol.SSL, self.given, secrets=self.secrets)
+        self.security = GatewaySecurity.of(SecurityProtocol.SSL, self.given, secrets=self.secrets)
         self.running = stack.enter_context(running_gateway(security=self.security))
         self.ours = Address("localhost", self.running.addresses[1].port)
         self.client = stack.enter_context(Client(self.ours, tls=self.trust))
@@ -278,5 +278,5 @@ def test_an_altered_store_is_served_as_by_a_real_broker(pair: Pair) -> None:
         ours, theirs = pair.alter(changes)
         assert ours == theirs, changes
         wait_until(lambda shown=shown: pair.shown() == [shown, shown], f"not {shown}: {changes}")
-    again = Security.of(SecurityProtocol.SSL, pair.given, secrets=pair.secrets)
+    again = GatewaySecurity.of(SecurityProtocol.SSL, pair.given, secrets=pair.secrets)
     assert again.tls is not None

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.security.cipher_suites import OF_TLS_1_3
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from tests.support.gateways import running_gateway
 from tests.support.goldens import golden, real_broker
@@ -61,7 +61,7 @@ def ask_kafka(directory: Path) -> list[str]:
 
 
 def ours(directory: Path, suites: str) -> list[str]:
-    security = Security.of(SecurityProtocol.SSL, settings(directory, suites))
+    security = GatewaySecurity.of(SecurityProtocol.SSL, settings(directory, suites))
     with running_gateway(security=security) as running:
         return all_agreed(running.addresses[1])
 
@@ -93,4 +93,4 @@ def test_a_version_without_a_cipher_is_not_spoken(tmp_path: Path) -> None:
 def test_what_is_not_served_is_said(suites: str, versions: str, text: str, tmp_path: Path) -> None:
     given = {**settings(tmp_path, suites), "ssl.enabled.protocols": versions}
     with pytest.raises(UserError, match=text):
-        Security.of(SecurityProtocol.SSL, given)
+        GatewaySecurity.of(SecurityProtocol.SSL, given)

@@ -8,7 +8,7 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.gateway.security import plain, secret_files
 from brokertwin.gateway.security.credentials import Credentials, make, mode_warning, read, write
-from brokertwin.gateway.security.scram import MECHANISMS, AuthenticationError, Credential, matches
+from brokertwin.gateway.security.scram import MECHANISMS, Credential, LoginError, matches
 
 SHA_256, SHA_512 = MECHANISMS.values()
 PASSWORD = "a pass,word=ü"
@@ -92,7 +92,7 @@ def test_plain_is_verified_with_any_entry(file: Path) -> None:
     assert plain.authenticate(known, f"\0alice\0{PASSWORD}".encode()) == "alice"
     assert plain.authenticate(known, b"\0carol\0c") == "carol"
     for user, password in [("alice", "other"), ("bob", PASSWORD), ("nobody", "x")]:
-        with pytest.raises(AuthenticationError, match="Invalid username or password"):
+        with pytest.raises(LoginError, match="Invalid username or password"):
             plain.authenticate(known, f"\0{user}\0{password}".encode())
 
 
@@ -114,7 +114,7 @@ def test_a_changed_file_is_read_again(file: Path) -> None:
     known = Credentials(file)
     write(file, [entry("dave", "d")])
     assert plain.authenticate(known, b"\0dave\0d") == "dave"
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(LoginError):
         plain.authenticate(known, f"\0alice\0{PASSWORD}".encode())
     file.write_text("broken")
     assert plain.authenticate(known, b"\0dave\0d") == "dave"

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.security import credentials, scram
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
@@ -261,7 +261,7 @@ def gateway(home: Path) -> Iterator[Address]:
     file = home / "users.jsonl"
     mechanism = scram.MECHANISMS[sasl.SCRAM_256]
     credentials.write(file, [credentials.make(u, mechanism, PASSWORD, 4096) for u in USERS])
-    security = Security.of(
+    security = GatewaySecurity.of(
         SecurityProtocol.SASL_PLAINTEXT, {"delegation.token.secret.key": SECRET}, file
     )
     with running_gateway(properties_of(SETTINGS), security=security) as running:

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.security import denials
-from brokertwin.gateway.security.denials import AGAIN_AFTER_S, CLUSTER, Denials, denied
+from brokertwin.gateway.security.denials import AGAIN_AFTER_S, CLUSTER, DenialLog, denied
 from brokertwin.state.core.errors import Error
 
 TOPIC, GROUP = Error.TOPIC_AUTHORIZATION_FAILED, Error.GROUP_AUTHORIZATION_FAILED
@@ -47,7 +47,7 @@ def test_a_denial_names_what_it_is_about(
 
 def test_the_same_denial_is_told_once_a_minute_and_how_often_it_came() -> None:
     now = 0.0
-    known = Denials(lambda: now)
+    known = DenialLog(lambda: now)
     with capture_logs() as logs:
         for _ in range(5):
             known.look(asked(), refused("b", "a"))
@@ -75,7 +75,7 @@ def test_the_same_denial_is_told_once_a_minute_and_how_often_it_came() -> None:
 
 def test_no_more_than_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(denials, "KEPT", 2)
-    known = Denials(lambda: 0.0)
+    known = DenialLog(lambda: 0.0)
     with capture_logs() as logs:
         for topic in ("a", "b", "b", "c", "a"):
             known.look(asked(), refused(topic))

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
 from brokertwin.gateway.security import key_stores, store_checks
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.gateway.security.tls import LOOKS_EVERY_S, Tls
@@ -58,7 +58,7 @@ def test_a_pkcs12_store_is_served(tmp_path: Path) -> None:
     file.write_bytes(of_pkcs12(identity, SECRET))
     given = {"ssl.keystore.location": str(file), "ssl.keystore.password": SECRET}
     for kind in ({}, {"ssl.keystore.type": "PKCS12"}, {"ssl.keystore.type": "JKS"}):
-        secured = Security.of(SSL, {**given, **kind}).tls
+        secured = GatewaySecurity.of(SSL, {**given, **kind}).tls
         assert secured is not None
         assert served_by(secured.context()) == der(identity)
 
@@ -78,7 +78,7 @@ def test_a_store_that_does_not_open_is_told(
     file.write_bytes(of_pkcs12(Authority().issue("broker"), SECRET))
     settings = {"ssl.keystore.location": str(file), "ssl.keystore.password": SECRET, **given}
     with pytest.raises(UserError) as error:
-        Security.of(SSL, settings)
+        GatewaySecurity.of(SSL, settings)
     assert message in error.value.message
     assert SECRET not in str(error.value)
 
@@ -125,7 +125,7 @@ def test_a_certificate_that_expires_under_load_keeps_out_who_comes_until_it_is_e
     authority, file = Authority(), tmp_path / "broker.pem"
     authority.issue("broker", HOST, LIFE).store(file)
     trusting = ssl.create_default_context(cadata=authority.certificate)
-    security = Security.of(SSL, {"ssl.keystore.location": str(file)})
+    security = GatewaySecurity.of(SSL, {"ssl.keystore.location": str(file)})
     with running_gateway(security=security) as running:
         address = running.addresses[1]
 
@@ -156,7 +156,7 @@ def test_a_listener_is_given_another_store_while_it_runs(tmp_path: Path) -> None
         name: ssl.create_default_context(cadata=authority.certificate)
         for name, authority in (("first", first), ("second", second))
     }
-    security = Security.of(SSL, {"ssl.keystore.location": str(files["first"])})
+    security = GatewaySecurity.of(SSL, {"ssl.keystore.location": str(files["first"])})
 
     def shows(broker: int) -> list[str]:
         """Who has issued the certificate that a new connection meets."""
@@ -218,7 +218,7 @@ def test_an_altered_password_counts_is_written_nowhere_else_and_outlives_the_gat
         found = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(running_at))
         return [found == der(each) for each in (first, second)]
 
-    security = Security.of(SSL, given, secrets=passwords)
+    security = GatewaySecurity.of(SSL, given, secrets=passwords)
     with running_gateway(security=security, journal=journal) as running:
         with Client(running.addresses[1], tls=trust) as client:
             wanted = {"keystore_location": str(tmp_path / "second.p12")}
@@ -231,10 +231,10 @@ def test_an_altered_password_counts_is_written_nowhere_else_and_outlives_the_gat
     kept = [each for each in journal.parent.rglob("journal*") if each.is_file()]
     assert kept
     assert not any(b"geheim" in each.read_bytes() or b"wrong" in each.read_bytes() for each in kept)
-    security = Security.of(SSL, given, secrets=passwords)
+    security = GatewaySecurity.of(SSL, given, secrets=passwords)
     with running_gateway(security=security, journal=journal) as running:
         assert served() == [False, True]
-    security = Security.of(SSL, given)
+    security = GatewaySecurity.of(SSL, given)
     with running_gateway(security=security, journal=journal) as running:
         assert served() == [True, False], "without the password it is the store of the start"
 
@@ -247,7 +247,7 @@ def test_passwords_of_stores_are_forgotten_with_their_settings_and_others_are_no
     given = {"ssl.keystore.location": str(tmp_path / "first.p12")}
     given["ssl.keystore.password"] = SECRET
     passwords = tmp_path / "passwords.json"
-    security = Security.of(SSL, given, secrets=passwords)
+    security = GatewaySecurity.of(SSL, given, secrets=passwords)
     trust = ssl.create_default_context()
     trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
     name = "listener.name.ssl.ssl.key.password"
@@ -278,7 +278,7 @@ def test_what_is_no_file_of_a_store_is_not_read(tmp_path: Path, place: str) -> N
         properties = BrokerProperties(wanted if kind == "PEM" else {**given, **wanted}, SSL)
         assert "SSL keystore" in (store_checks.fault(None, properties) or "")
         with pytest.raises(UserError, match="Cannot read"):
-            Security.of(SSL, {**given, **wanted})
+            GatewaySecurity.of(SSL, {**given, **wanted})
 
 
 def test_passwords_are_those_of_the_file_as_it_is(tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_stores_that_java_made_are_served(tmp_path: Path, kind: str) -> None:
     client = ssl.create_default_context(cafile=str(tmp_path / "broker.pem"))
     client.load_cert_chain(alice)
     with (
-        running_gateway(security=Security.of(SSL, given)) as running,
+        running_gateway(security=GatewaySecurity.of(SSL, given)) as running,
         socket.create_connection(running.addresses[1]) as plain,
         client.wrap_socket(plain, server_hostname=HOST) as secured,
     ):
@@ -368,7 +368,7 @@ def test_stores_that_java_made_are_served(tmp_path: Path, kind: str) -> None:
     without = {**given, "ssl.key.password": "wrong"}
     if kind == "JKS":
         with pytest.raises(UserError, match=r"Cannot (open|decrypt)"):
-            Security.of(SSL, without)
+            GatewaySecurity.of(SSL, without)
 
 
 @pytest.mark.parametrize("location", ["/tmp/a\0b", "/tmp/\ud800"])

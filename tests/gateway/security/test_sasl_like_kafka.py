@@ -15,9 +15,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.security import credentials, scram
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from tests.support import sasl
 from tests.support.gateways import Client, running_gateway
@@ -251,7 +251,7 @@ def gateway_said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[obj
             for mechanism in scram.MECHANISMS.values()
         ],
     )
-    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, GATEWAY, file)
+    security = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, GATEWAY, file)
     clock = StandingClock()
     with clock.of_gateway(), running_gateway(security=security) as running:
         return transcripts(running.addresses[1], SCENARIOS, clock)

@@ -12,9 +12,9 @@ from kafka.net.sasl.scram import ScramClient
 from brokertwin.gateway.security.scram import (
     ITERATIONS_MIN,
     MECHANISMS,
-    AuthenticationError,
     Challenge,
     Credential,
+    LoginError,
     derive,
     matches,
     parse_client_first,
@@ -62,7 +62,7 @@ def test_a_client_gets_in_with_the_password_and_with_no_other(
     if tried == password:
         client.process_server_final_message(challenge.verify(client.final_message()))
     else:
-        with pytest.raises(AuthenticationError):
+        with pytest.raises(LoginError):
             challenge.verify(client.final_message())
     assert matches(credential, tried.encode()) == (tried == password)
 
@@ -93,14 +93,14 @@ def test_names_are_unescaped(name: bytes, user: str) -> None:
     ],
 )
 def test_what_is_no_first_message_is_refused(message: bytes) -> None:
-    with pytest.raises(AuthenticationError) as refused:
+    with pytest.raises(LoginError) as refused:
         parse_client_first(message)
     assert refused.value.told is None
 
 
 def test_to_act_for_another_user_is_refused() -> None:
     assert parse_client_first(b"n,a=alice,n=alice,r=x").user == "alice"
-    with pytest.raises(AuthenticationError, match="different from username"):
+    with pytest.raises(LoginError, match="different from username"):
         parse_client_first(b"n,a=bob,n=alice,r=x")
 
 
@@ -118,22 +118,22 @@ def test_to_act_for_another_user_is_refused() -> None:
     ],
 )
 def test_what_is_no_proof_is_refused(message: bytes) -> None:
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(LoginError):
         rfc_challenge().verify(message)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_a_message_or_refused(message: bytes) -> None:
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(LoginError):
         rfc_challenge().verify(message)
-    with contextlib.suppress(AuthenticationError):
+    with contextlib.suppress(LoginError):
         parse_client_first(b"n,," + message)
 
 
 def test_a_proof_cannot_be_sent_again() -> None:
     again = Challenge(parse_client_first(FIRST), rfc_credential())
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(LoginError):
         again.verify(FINAL)
 
 

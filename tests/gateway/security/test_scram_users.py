@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.security import credentials, scram_users
 from brokertwin.gateway.security.credentials import Credentials, KeptUsers
 from tests.conformance import wire

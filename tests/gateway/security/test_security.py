@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine.engine import Answer, EdgeRequest
+from brokertwin.gateway.engine.engine import EdgeRequest, EngineResponse
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.gateway.limits import Limits
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.security import credentials, plain, scram, security
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.state.configs.broker_config import parse
 from tests.support import sasl
@@ -43,9 +43,9 @@ def users(directory: Path, *names: str, mechanism: str = sasl.SCRAM_256) -> Path
     return file
 
 
-def with_sasl(directory: Path, given: Mapping[str, str] | None = None) -> Security:
+def with_sasl(directory: Path, given: Mapping[str, str] | None = None) -> GatewaySecurity:
     settings = {**QUICK, **(given or {})}
-    return Security.of(SecurityProtocol.SASL_PLAINTEXT, settings, users(directory))
+    return GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, settings, users(directory))
 
 
 def pem(directory: Path) -> dict[str, str]:
@@ -99,7 +99,7 @@ class Noting(LocalEngine):
 
     principals: list[str]
 
-    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
+    def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:
         self.principals = [*getattr(self, "principals", []), request.principal]
         return super().submit(request)
 
@@ -192,7 +192,7 @@ def test_who_does_not_authenticate_in_time_is_closed(
 ) -> None:
     """Also one that goes on asking."""
     file = users(tmp_path) if protocol.has_sasl else None
-    secured = Security.of(protocol, pem(tmp_path) if protocol.has_tls else {}, file)
+    secured = GatewaySecurity.of(protocol, pem(tmp_path) if protocol.has_tls else {}, file)
     with running_gateway(security=secured._replace(time_max_s=0.2)) as running:
         begin = time.monotonic()
         with running.client() as client:
@@ -221,9 +221,9 @@ def test_an_authenticated_connection_has_no_such_limit(tmp_path: Path) -> None:
 
 
 def test_failed_handshakes_of_tls_count_no_longer(tmp_path: Path) -> None:
-    secured = Security.of(SecurityProtocol.SSL, pem(tmp_path))
+    secured = GatewaySecurity.of(SecurityProtocol.SSL, pem(tmp_path))
     trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-    with running_gateway(security=secured, limits=Limits(connections=5)) as running:
+    with running_gateway(security=secured, limits=GatewayLimits(connections=5)) as running:
         for _ in range(20):
             with running.client() as client:
                 client.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
@@ -238,7 +238,7 @@ def test_failed_handshakes_of_tls_count_no_longer(tmp_path: Path) -> None:
 
 
 def test_connections_that_shake_hands_are_ended_with_the_gateway(tmp_path: Path) -> None:
-    secured = Security.of(SecurityProtocol.SSL, pem(tmp_path))
+    secured = GatewaySecurity.of(SecurityProtocol.SSL, pem(tmp_path))
     with running_gateway(security=secured) as running:
         client = running.client()
         wait_until(lambda: running.gateway._handshakes)
@@ -391,26 +391,26 @@ def test_what_cannot_be_is_said(
     settings = {name: value for name, value in merged.items() if value is not None}
     file = users(tmp_path) if protocol.has_sasl else None
     with pytest.raises(UserError) as error:
-        Security.of(protocol, settings, file)
+        GatewaySecurity.of(protocol, settings, file)
     assert message in str(error.value)
 
 
 def test_sasl_and_a_credentials_file_go_together(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="requires --credentials"):
-        Security.of(SASL, {})
+        GatewaySecurity.of(SASL, {})
     with pytest.raises(UserError, match="--credentials has no effect with --security-protocol SSL"):
-        Security.of(SSL, pem(tmp_path), users(tmp_path))
+        GatewaySecurity.of(SSL, pem(tmp_path), users(tmp_path))
 
 
 def test_what_is_not_what_it_seems_is_warned_of(tmp_path: Path) -> None:
     file = users(tmp_path)
     file.chmod(0o644)
-    (in_the_clear, mode) = Security.of(SASL, {}, file).warnings
+    (in_the_clear, mode) = GatewaySecurity.of(SASL, {}, file).warnings
     assert "passwords can be read on the network" in in_the_clear
     assert "open to others (mode 644)" in mode
     file.chmod(0o600)
     given = {**pem(tmp_path), "ssl.client.auth": "required"}
-    secured = Security.of(SASL_SSL, given, file)
+    secured = GatewaySecurity.of(SASL_SSL, given, file)
     assert secured.tls is not None
     assert secured.tls.context().verify_mode is ssl.CERT_NONE
     (without_effect,) = secured.warnings
@@ -428,7 +428,7 @@ def test_the_listeners_own_settings_go_before(tmp_path: Path) -> None:
         "listener.name.other.connections.max.reauth.ms": "7",
         "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
     }
-    secured = Security.of(SASL_SSL, given, users(tmp_path))
+    secured = GatewaySecurity.of(SASL_SSL, given, users(tmp_path))
     assert secured.tls is not None
     assert secured.tls.context().verify_mode is ssl.CERT_REQUIRED
     assert secured.sasl is not None
@@ -453,10 +453,10 @@ def test_stores_may_be_in_the_settings_and_the_key_encrypted(tmp_path: Path) -> 
         "ssl.keystore.certificate.chain": identity.certificate,
         "ssl.key.password": "secret",
     }
-    assert Security.of(SSL, given).tls is not None
+    assert GatewaySecurity.of(SSL, given).tls is not None
     for password in ("wrong", ""):
         with pytest.raises(UserError) as error:
-            Security.of(SSL, {**given, "ssl.key.password": password})
+            GatewaySecurity.of(SSL, {**given, "ssl.key.password": password})
         assert "Cannot read a PEM certificate with its private key" in error.value.message
 
 
@@ -473,7 +473,7 @@ def test_a_certificate_to_which_no_rule_applies_gets_no_answer(tmp_path: Path) -
     }
     context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
     request = _SIZE.pack(10) + struct.pack(">hhih", 18, 0, 7, -1)
-    with running_gateway(security=Security.of(SSL, given)) as running:
+    with running_gateway(security=GatewaySecurity.of(SSL, given)) as running:
 
         def first_byte() -> bytes:
             with socket.create_connection(running.addresses[1], PATIENCE_S) as raw:

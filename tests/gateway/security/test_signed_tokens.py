@@ -12,7 +12,7 @@ import pytest
 
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
 from brokertwin.gateway.security.oauthbearer import RefusedTokenError
-from brokertwin.gateway.security.security import Security, settings_heeded
+from brokertwin.gateway.security.security import GatewaySecurity, settings_heeded
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.signed_tokens import (
     AUDIENCE,
@@ -104,7 +104,7 @@ def test_an_algorithm_that_is_no_name_is_refused(rules: Rules, algorithm: object
 def test_whoever_takes_tokens_for_others_is_warned(keys: Path, given: dict[str, str]) -> None:
     settings = {"sasl.enabled.mechanisms": "OAUTHBEARER", ENDPOINT: keys.as_uri(), **given}
     handler = f"listener.name.sasl_plaintext.oauthbearer.{HANDLER}"
-    made = Security.of(SecurityProtocol.SASL_PLAINTEXT, {handler: VALIDATOR, **settings})
+    made = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, {handler: VALIDATOR, **settings})
     warned = " ".join(made.warnings)
     assert {name for name in (AUDIENCE, ISSUER) if name in warned} == {
         AUDIENCE,

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, HMACAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.answers import Address
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.signed_tokens import VALIDATOR
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
@@ -213,11 +213,11 @@ def real_broker(home: Path, jwks: JwksServer) -> Iterator[Address]:
         broker.stop()
 
 
-def secured(url: str, **other: str) -> Security:
+def secured(url: str, **other: str) -> GatewaySecurity:
     own = {"listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": VALIDATOR}
     place = {"sasl.enabled.mechanisms": BEARER, "sasl.oauthbearer.jwks.endpoint.url": url}
     place["connection.failed.authentication.delay.ms"] = "1"
-    return Security.of(SecurityProtocol.SASL_PLAINTEXT, {**own, **place, **OF_ALL, **other})
+    return GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, {**own, **place, **OF_ALL, **other})
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.configs.broker_config import SETTINGS
 from brokertwin.state.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from brokertwin.state.configs.group_configs import GROUP_CONFIGS
