@@ -102,7 +102,7 @@ class _UnreadableBytesError(Exception):
 
 
 class PendingResponse(NamedTuple):
-    """Response from the engine, and what is needed to complete it."""
+    """Response from the engine, with the context to complete it."""
 
     engine: BrokerEngine
     addresses: Addresses

@@ -1,7 +1,7 @@
-"""Runs with an application: Connect's workers or threads of Streams, and what must come of them.
+"""Runs with an application (Connect or Streams), and their expected output.
 
-The topics that it needs, and what its output must be in the end: each input once where that is
-promised, for who reads committed records; at least once otherwise.
+Each input must be in the output: once if the application is exactly-once, for read_committed
+readers; at least once otherwise.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from brokertwin.simulation.streaming import APPLICATION, tallying
 
 
 def internal_topics(plan: RunPlan) -> dict[str, int]:
-    """Partitions of the topics that an application has for itself, by name."""
+    """Return partition counts of an application's internal topics, by name."""
     if plan.application is None:
         return {}
     if plan.application in WORKERS:
@@ -36,7 +36,7 @@ def internal_topics(plan: RunPlan) -> dict[str, int]:
 
 
 class ApplicationEffects:
-    """What must have come of what went in."""
+    """Expected output of an application."""
 
     def __init__(self, plan: RunPlan, contents: Contents, files: Files) -> None:
         self._plan = plan
@@ -45,7 +45,7 @@ class ApplicationEffects:
         self._hold = once if plan.application in EXACT else at_least_once
 
     def wrong(self, logs: FinalLogs) -> list[str]:
-        """What is missing, or there more than once, in words."""
+        """Return descriptions of missing or duplicate output."""
         orders = [
             name for at, log in logs.committed.items() if at.topic == "orders" for _, name in log
         ]
@@ -66,17 +66,17 @@ class ApplicationEffects:
         ]
 
     def _of_threads(self, logs: FinalLogs, orders: list[str]) -> list[str]:
-        told = [
+        found = [
             (f"{partition} {key}", *value.split(":", 1))
             for partition, key, value in self._values(logs, TALLIES)
         ]
-        wrong = self._hold("orders are counted", orders, Counter(name for _, _, name in told))
+        wrong = self._hold("orders are counted", orders, Counter(name for _, _, name in found))
         if self._plan.application in EXACT:
-            wrong += in_steps("tallies", [(key, int(count)) for key, count, _ in told])
+            wrong += in_steps("tallies", [(key, int(count)) for key, count, _ in found])
         return wrong
 
     def _values(self, logs: FinalLogs, topic: str) -> list[tuple[int, str, str]]:
-        """Partition, key and value of what is committed in a topic."""
+        """Return partition, key and value of the committed records of a topic."""
         read = [
             (at.partition, self._contents.read(name))
             for at, log in logs.committed.items()

@@ -1,4 +1,4 @@
-"""Many seeds, on all cores, and what was drawn in them, counted."""
+"""Runs of many seeds on all cores, with counts of their scenarios."""
 
 import gc
 import os
@@ -16,10 +16,10 @@ from brokertwin.simulation.run import Outcomes, simulate
 
 CHUNK = 4
 MINIMUM_SEEDS = 120
-"""With fewer, a kind may be missing by chance alone."""
+"""With fewer seeds, a kind may be missing by chance."""
 
 REACHING_SEEDS = 250
-"""The same of what comes about, which no plan names."""
+"""The same for situations that no plan names."""
 
 APIS = frozenset(
     {
@@ -30,11 +30,11 @@ APIS = frozenset(
         *("SHARE_GROUP_HEARTBEAT", "SHARE_FETCH", "SHARE_ACKNOWLEDGE"),
     }
 )
-"""What clients ask; each has to be among what was drawn."""
+"""APIs that a campaign must include."""
 
 
 class SeedResult(msgspec.Struct):
-    """A seed, and what became of it."""
+    """A seed and its outcome."""
 
     seed: int
     outcomes: Outcomes
@@ -42,26 +42,26 @@ class SeedResult(msgspec.Struct):
 
 
 class CampaignTally(msgspec.Struct):
-    """What was drawn in some runs, and which seeds failed."""
+    """Counts of some runs, and failed seeds."""
 
     seeds: int = 0
     events: int = 0
     records: int = 0
     elapsed_ms: int = 0
-    asked: Counter[str] = msgspec.field(default_factory=Counter)
+    requests: Counter[str] = msgspec.field(name="asked", default_factory=Counter)
     faults: Counter[FaultKind] = msgspec.field(default_factory=Counter)
     reached: Counter[Reach] = msgspec.field(default_factory=Counter)
     roles: Counter[Role] = msgspec.field(default_factory=Counter)
     failed: dict[int, list[str]] = msgspec.field(default_factory=dict)
 
     def add(self, result: SeedResult) -> None:
-        """One more."""
+        """Add a run."""
         outcomes = result.outcomes
         self.seeds += 1
         self.events += outcomes.events
         self.records += outcomes.records
         self.elapsed_ms += outcomes.elapsed_ms
-        self.asked += outcomes.asked
+        self.requests += outcomes.requests
         self.faults += outcomes.faults
         self.reached += outcomes.reached
         self.roles.update(result.roles)
@@ -70,11 +70,11 @@ class CampaignTally(msgspec.Struct):
 
     @property
     def missing(self) -> list[str]:
-        """Kinds of requests, faults and clients, and what else was not there and should be."""
+        """Return requests, faults, roles and situations that should have occurred."""
         if self.seeds < MINIMUM_SEEDS:
             return []
         return [
-            *sorted(APIS - self.asked.keys()),
+            *sorted(APIS - self.requests.keys()),
             *(fault for fault in FaultKind if not self.faults[fault]),
             *(r for r in Reach if self.seeds >= REACHING_SEEDS and not self.reached[r]),
             *(role for role in Role if not self.roles[role]),
@@ -82,10 +82,9 @@ class CampaignTally(msgspec.Struct):
 
 
 def one(seed: int) -> SeedResult:
-    """A seed's run; what raises counts as a violation.
+    """Run a seed; an exception counts as a violation.
 
-    Garbage is collected when it is over: a run is short, and its cells and clients live as long as
-    it does.
+    Garbage is collected at the end because a run is short, and its objects live as long as it does.
     """
     plan = draw(seed)
     roles = [client.role for client in plan.clients]
@@ -102,10 +101,10 @@ def one(seed: int) -> SeedResult:
 
 
 def outcome_of(plan: RunPlan, *, is_traced: bool = False) -> Outcomes:
-    """What a plan comes to, whatever happens."""
+    """Run a plan; an exception counts as a violation."""
     try:
         return simulate(plan, is_traced=is_traced)
-    except Exception as error:  # noqa: BLE001 (what raises anywhere is what is looked for)
+    except Exception as error:  # noqa: BLE001 (any exception is a finding)
         text = f"raised {type(error).__name__}: {error}"
         return Outcomes([text], Counter(), Counter(), Counter(), 0, 0, 0, [])
 

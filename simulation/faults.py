@@ -1,4 +1,4 @@
-"""Faults: what an injection does to whom, and what ends it."""
+"""Faults: effects of injections, and their ends."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,13 +24,13 @@ UNKNOWN_API = (
     '{"id": "poison-%d", "cluster": "simulated", "broker": BROKER,'
     ' "requestHeader": {"requestApiKey": 999, "requestApiVersion": 0}}'
 )
-"""It raises when it is decided, so those before it are decided again."""
+"""Raises when processed, so the previous events are reprocessed."""
 
 POISON = (
     *("{", "\xff\xfe", '{"id": "poison-%d", "kind": "sulk"}', '{"id": "poison-%d"}', "[]"),
     *(UNKNOWN_API, UNKNOWN_API, UNKNOWN_API, UNKNOWN_API),
 )
-"""Documents that are no events; %d stands for a number that no other has."""
+"""Invalid events; %d is a unique number."""
 
 _ENDS: dict[FaultKind, tuple[Kind, ...]] = {
     FaultKind.STOP: (Kind.STOP_BROKER, Kind.START_BROKER),
@@ -42,17 +42,17 @@ _ENDS: dict[FaultKind, tuple[Kind, ...]] = {
 
 
 class Faults:
-    """Brings the injections of a plan about, and mends what they leave.
+    """Applies the injections of a plan, and repairs their effects.
 
     Args:
-        actors: those that there are when a fault comes.
-        replace: puts a new instance in the place of one that has crashed, so many ms later; None:
-            of one that is only believed to have, and pauses.
-        administer: has an administrator do something, and says to what.
+        actors: returns the present actors.
+        replace: replaces a crashed actor after some ms, or, with None, a paused one that is only
+            believed to have crashed.
+        administer: runs an administrator's injection and returns its target.
 
     Attributes:
-        done: how many of each kind had an effect.
-        operator: who moves replicas and leaders.
+        done: number of effective injections by kind.
+        operator: moves replicas and leaders.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class Faults:
         self._on_away = on_away
         self._administer = administer
         self._away: dict[int, list[Kind]] = {}
-        self.operator = Operator(cluster, self._operated)
+        self.operator = Operator(cluster, self._on_operation)
 
     def plan(self, injections: Sequence[Injection]) -> None:
-        """Lets each come at its time."""
+        """Schedule the injections."""
         for each in injections:
             self._edge.clock.at(START_MS + each.at_ms, partial(self._come, each))
 
     def mend(self) -> None:
-        """Everybody is back, and the network is quick."""
+        """Start all brokers, resume all clients, and make the network fast."""
         self._edge.is_slow = False
         for broker in list(self._away):
             self._back(broker)
@@ -118,7 +118,7 @@ class Faults:
         self._edge.clock.after(injection.lasts_ms, end)
 
     def _on_broker(self, injection: Injection) -> str:
-        """As many brokers are away at a time as the plan allows; one that is away stays so."""
+        """Take a broker away, within the plan's limit."""
         broker = pick(self._cluster.settings.brokers, injection.whom)
         is_full = len(self._away) >= self._cluster.plan.away_max
         if broker is None or broker in self._away or is_full:
@@ -163,14 +163,14 @@ class Faults:
         return actor.name
 
     def _operate(self, injection: Injection) -> None:
-        """Asks a broker that is not away; one that is asked for nothing has no effect."""
+        """Send an operator's request to a running broker."""
         here = [each for each in self._cluster.settings.brokers if each not in self._away]
         if injection.fault is FaultKind.ELECT:
             self.operator.elect(injection, here)
         else:
             self.operator.reassign(injection, here)
 
-    def _operated(self, fault: FaultKind, where: str) -> None:
+    def _on_operation(self, fault: FaultKind, where: str) -> None:
         self.done[fault] += 1
         self._on_away(fault)
         self._say(f"FAULT: {fault}: {where}")
@@ -191,7 +191,7 @@ class Faults:
         return "the job"
 
     def _poison(self, whom: float) -> str:
-        """A document that is no event comes to a cell; to which."""
+        """Send an invalid event to a cell; return its name."""
         broker = pick(self._cluster.settings.brokers, whom) or 1
         name = self._cluster.cell_of(broker)
         self.poisoned += 1

@@ -1,7 +1,7 @@
-"""A failing plan made small: fewer injections, fewer clients, an earlier end, while it still fails.
+"""Shrinks a failing plan: fewer injections, fewer clients, an earlier end.
 
-What is drawn for one client or one injection does not depend on the others, so what is left is as
-it was before. It counts as failing where any violation is left, not only the first one's.
+Draws for one client or injection do not depend on others, so the rest stays unchanged. Any
+violation counts as a failure, not only the first one.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ Fails = Callable[[RunPlan], bool]
 
 
 def shrink(plan: RunPlan, fails: Fails, tries_max: int = TRIES_MAX) -> RunPlan:
-    """The smallest plan found that still fails; `plan` itself where no smaller one does."""
+    """Return the smallest failing plan that was found, or `plan` itself."""
     tries = 0
     is_smaller = True
     while is_smaller:
@@ -33,7 +33,7 @@ def shrink(plan: RunPlan, fails: Fails, tries_max: int = TRIES_MAX) -> RunPlan:
 
 
 def _smaller(plan: RunPlan) -> Iterator[RunPlan]:
-    """Plans with less in them: the largest steps first."""
+    """Yield smaller plans, the largest steps first."""
     injections, clients = plan.injections, plan.clients
     size = len(injections)
     while size:

@@ -73,7 +73,7 @@ def _show(tally: "CampaignTally", as_json: bool) -> None:
     else:
         show_table(["client", "count"], tally.roles.most_common())
         show_table(["effective fault", "count"], tally.faults.most_common())
-        show_table(["request", "count"], tally.asked.most_common())
+        show_table(["request", "count"], tally.requests.most_common())
         show_table(["event", "count"], tally.reached.most_common())
         seconds = tally.elapsed_ms // 1000
         out.print(

@@ -1,7 +1,7 @@
 """Outputs of the local engine's cell: responses and records as objects.
 
-A job's cell encodes all outputs for topics. Here, responses go directly to pending requests. Of the
-records, only those that change the batches of logs, or settings, are needed.
+A job's cell encodes all outputs for topics. Here, responses go directly to pending requests. Only
+records that change the batches of logs, or settings, are needed.
 """
 
 from typing import Any, cast, get_args

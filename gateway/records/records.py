@@ -45,7 +45,7 @@ RECORDS_MAX = 1_000_000
 """Maximum of records in a batch. A million records of 7 bytes each compress to 725 bytes."""
 
 BATCHES_READ_MAX = 2
-"""A valid Produce request has one batch; a second one shows that there are more."""
+"""A valid Produce request has one batch; a second one proves the request invalid."""
 
 _SIZE = struct.Struct(">i")
 _CRC = struct.Struct(">I")

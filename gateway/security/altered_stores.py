@@ -31,7 +31,7 @@ Changed = tuple[Mapping[str, str], Mapping[str, str]]
 
 
 class _Altered(NamedTuple):
-    """Altered settings of a broker's listener, and what it serves."""
+    """Altered settings of a broker's listener, and its current TLS."""
 
     own: Mapping[str, str]
     tls: Tls

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from brokertwin.simulation.audit_denials import REFUSALS, DenialAudit
-from brokertwin.simulation.audit_losses import HEARD_MS
+from brokertwin.simulation.audit_losses import ACL_KNOWN_MS
 from brokertwin.simulation.plan import (
     DENIED_GROUP,
     DENIED_ID,
@@ -17,7 +17,7 @@ from brokertwin.simulation.plan import (
 )
 
 NOW, UNTIL = 1_000, 9_000
-SURE = NOW + HEARD_MS
+SURE = NOW + ACL_KNOWN_MS
 TOPIC_ID = "an id"
 METADATA = {"topics": [{"name": DENIED_TOPIC, "topicId": TOPIC_ID}]}
 
@@ -27,7 +27,7 @@ def fetched(code: int, *batches: str, topic: str = TOPIC_ID) -> dict[str, Any]:
     return {"responses": [{"topicId": topic, "partitions": [partition]}]}
 
 
-def told(
+def on_response(
     fault: FaultKind,
     api: str,
     answer: dict[str, Any],
@@ -42,9 +42,9 @@ def told(
     denials.denies(fault)
     denials.denied(NOW, UNTIL)
     assert denials.errors == {REFUSALS[fault]}
-    denials.told("m", "METADATA", METADATA, NOW, is_steady)
-    denials.asks("r", api, SimpleNamespace(**body), at[0])
-    denials.told("r", api, answer, at[1], is_steady)
+    denials.on_response("m", "METADATA", METADATA, NOW, is_steady)
+    denials.on_request("r", api, SimpleNamespace(**body), at[0])
+    denials.on_response("r", api, answer, at[1], is_steady)
     return bool(violations), denials.refused
 
 
@@ -59,33 +59,33 @@ def told(
 )
 def test_what_is_denied_is_not_granted(fault: FaultKind, api: str, body: dict[str, str]) -> None:
     granted, refused = {"errorCode": 0}, {"errorCode": int(REFUSALS[fault])}
-    assert told(fault, api, granted, **body) == (True, 0)
-    assert told(fault, api, refused, **body) == (False, 1)
-    assert told(fault, api, granted, at=(SURE - 1, SURE + 1), **body) == (False, 0)
-    assert told(fault, api, granted, at=(SURE, UNTIL), **body) == (False, 0)
-    assert told(fault, api, granted, is_steady=False, **body) == (False, 0)
-    assert told(fault, api, granted, **dict.fromkeys(body, "another")) == (False, 0)
+    assert on_response(fault, api, granted, **body) == (True, 0)
+    assert on_response(fault, api, refused, **body) == (False, 1)
+    assert on_response(fault, api, granted, at=(SURE - 1, SURE + 1), **body) == (False, 0)
+    assert on_response(fault, api, granted, at=(SURE, UNTIL), **body) == (False, 0)
+    assert on_response(fault, api, granted, is_steady=False, **body) == (False, 0)
+    assert on_response(fault, api, granted, **dict.fromkeys(body, "another")) == (False, 0)
 
 
 def test_no_record_is_read_where_reading_is_denied() -> None:
-    assert told(FaultKind.DENY_READ, "FETCH", fetched(0, "b")) == (True, 0)
-    assert told(FaultKind.DENY_READ, "FETCH", fetched(29)) == (False, 1)
-    assert told(FaultKind.DENY_READ, "FETCH", fetched(0)) == (False, 0)
-    assert told(FaultKind.DENY_READ, "FETCH", fetched(0, "b", topic="another")) == (False, 0)
+    assert on_response(FaultKind.DENY_READ, "FETCH", fetched(0, "b")) == (True, 0)
+    assert on_response(FaultKind.DENY_READ, "FETCH", fetched(29)) == (False, 1)
+    assert on_response(FaultKind.DENY_READ, "FETCH", fetched(0)) == (False, 0)
+    assert on_response(FaultKind.DENY_READ, "FETCH", fetched(0, "b", topic="another")) == (False, 0)
 
 
 @pytest.mark.parametrize(("code", "is_wrong"), [(0, True), (30, False)])
 def test_no_offset_is_committed_in_a_group_that_is_denied(code: int, is_wrong: bool) -> None:
     answer = {"topics": [{"partitions": [{"errorCode": code}]}]}
     body = {"group_id": DENIED_GROUP}
-    assert told(FaultKind.DENY_GROUP, "OFFSET_COMMIT", answer, **body)[0] == is_wrong
+    assert on_response(FaultKind.DENY_GROUP, "OFFSET_COMMIT", answer, **body)[0] == is_wrong
 
 
 @pytest.mark.parametrize(("code", "is_wrong"), [(0, True), (53, False)])
 def test_no_partition_is_added_under_an_id_that_is_denied(code: int, is_wrong: bool) -> None:
     answer = {"resultsByTopicV3AndBelow": [{"resultsByPartition": [{"partitionErrorCode": code}]}]}
     body = {"v3_and_below_transactional_id": DENIED_ID}
-    assert told(FaultKind.DENY_ID, "ADD_PARTITIONS_TO_TXN", answer, **body)[0] == is_wrong
+    assert on_response(FaultKind.DENY_ID, "ADD_PARTITIONS_TO_TXN", answer, **body)[0] == is_wrong
 
 
 def test_each_denial_is_drawn_and_never_beside_another_one() -> None:

@@ -8,15 +8,15 @@ from brokertwin.state.core.errors import Error
 
 def handed_out(epochs: EpochAudit, client: str, epoch: int) -> None:
     body = {"errorCode": 0, "producerId": 7, "producerEpoch": epoch}
-    epochs.answered(client, f"init-{client}", "INIT_PRODUCER_ID", body)
+    epochs.on_response(client, f"init-{client}", "INIT_PRODUCER_ID", body)
 
 
 def end(epochs: EpochAudit, epoch: int, error: int) -> None:
     request = EndTxnRequest(
         transactional_id="t", producer_id=7, producer_epoch=epoch, committed=True
     )
-    epochs.asked("first", "end", request)
-    epochs.answered("first", "end", "END_TXN", {"errorCode": error})
+    epochs.on_request("first", "end", request)
+    epochs.on_response("first", "end", "END_TXN", {"errorCode": error})
 
 
 def test_an_older_epoch_is_acknowledged_nothing() -> None:
@@ -46,7 +46,7 @@ def test_the_end_of_a_transaction_hands_out_an_epoch_too() -> None:
     epochs = EpochAudit(violations.append)
     handed_out(epochs, "first", 0)
     body = {"errorCode": 0, "producerId": 7, "producerEpoch": 1}
-    epochs.answered("first", "end", "END_TXN", body)
+    epochs.on_response("first", "end", "END_TXN", body)
     end(epochs, 0, Error.NONE)
     assert violations == ["END_TXN end has an epoch that was fenced, and is acknowledged"]
 
@@ -54,9 +54,9 @@ def test_the_end_of_a_transaction_hands_out_an_epoch_too() -> None:
 def test_rivals_ask_for_one_transactional_id() -> None:
     epochs = EpochAudit(lambda _: None)
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1_000)
-    epochs.asked("first", "init-1", request)
-    epochs.asked("first", "init-2", request)
+    epochs.on_request("first", "init-1", request)
+    epochs.on_request("first", "init-2", request)
     assert not epochs.has_rivals("t")
-    epochs.asked("second", "init-3", request)
+    epochs.on_request("second", "init-3", request)
     assert epochs.has_rivals("t")
     assert not epochs.has_rivals("another")

@@ -67,7 +67,7 @@ class Told:
         self.groups.beats(body)
         answer = {"errorCode": 0, "memberId": member, "memberEpoch": epoch}
         assigned = {"topicPartitions": parts} if owned else None
-        self.groups.heard(now, now, body, {**answer, "assignment": assigned})
+        self.groups.heartbeat_responded(now, now, body, {**answer, "assignment": assigned})
 
 
 def test_the_last_offset_that_was_stored_is_told() -> None:

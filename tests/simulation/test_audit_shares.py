@@ -66,13 +66,13 @@ class Told:
         self._count += 1
         send = Send(1, self._count, api, 2, body)
         asked = SimulatedRequest(f"{member}/{self._count}", send, self.connection(member), {})
-        self.shares.asks(asked, now)
+        self.shares.on_request(asked, now)
         return asked
 
     def _answer(self, asked: SimulatedRequest, part: dict[str, Any], now: int) -> None:
         topics = [{"topicId": "t", "partitions": [part]}]
         body = {"errorCode": 0, "acquisitionLockTimeoutMs": LOCK_MS, "responses": topics}
-        self.shares.told(asked, body, now)
+        self.shares.on_response(asked, body, now)
 
     def unsettled(self) -> set[str]:
         records = RecordAudit(self.violations.append)
@@ -83,88 +83,88 @@ class Told:
 
 @pytest.mark.parametrize(("sent", "heard", "count"), [(20, 30, 1), (20, 109, 2), (5, 15, 1)])
 def test_two_members_have_a_record_at_a_time(sent: int, heard: int, count: int) -> None:
-    told = Told()
-    told.fetch("one", 10, 12)
-    told.fetch("two", sent, heard, count)
-    assert "is had by" in told.violations[0]
+    on_response = Told()
+    on_response.fetch("one", 10, 12)
+    on_response.fetch("two", sent, heard, count)
+    assert "is had by" in on_response.violations[0]
 
 
 def test_whose_lock_may_be_over_has_it_no_more() -> None:
-    told = Told()
-    told.fetch("one", 10, 12)
-    told.fetch("two", 20, 110, 2)
-    assert told.violations == []
+    on_response = Told()
+    on_response.fetch("one", 10, 12)
+    on_response.fetch("two", 20, 110, 2)
+    assert on_response.violations == []
 
 
 @pytest.mark.parametrize("ends", ["says", "closes", "is cut off", "brokers were away"])
 def test_who_has_given_it_back_has_it_no_more(ends: str) -> None:
-    told = Told()
-    told.fetch("one", 10, 12)
+    on_response = Told()
+    on_response.fetch("one", 10, 12)
     if ends == "says":
-        told.say("one", RELEASE, 13, 0)
+        on_response.say("one", RELEASE, 13, 0)
     elif ends == "closes":
-        told.fetch("one", 13, 0, epoch=-1)
+        on_response.fetch("one", 13, 0, epoch=-1)
     elif ends == "is cut off":
-        told.connections["one"].is_open = False
+        on_response.connections["one"].is_open = False
     else:
-        told.shares.is_steady = False
-    told.fetch("two", 20, 30, 2)
-    assert told.violations == []
+        on_response.shares.is_steady = False
+    on_response.fetch("two", 20, 30, 2)
+    assert on_response.violations == []
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, REJECT])
 def test_what_is_accepted_or_rejected_does_not_come_again(kind: AcknowledgeType) -> None:
-    told = Told()
-    told.fetch("one", 10, 12)
-    told.say("one", kind, 13, 20)
-    told.fetch("two", 20, 30, 2)
-    assert told.violations == []
-    told.fetch("two", 21, 31, 3)
-    assert "it was accepted or rejected before" in told.violations[0]
+    on_response = Told()
+    on_response.fetch("one", 10, 12)
+    on_response.say("one", kind, 13, 20)
+    on_response.fetch("two", 20, 30, 2)
+    assert on_response.violations == []
+    on_response.fetch("two", 21, 31, 3)
+    assert "it was accepted or rejected before" in on_response.violations[0]
 
 
 def test_who_does_not_have_a_record_says_nothing_of_it() -> None:
-    told = Told()
-    told.fetch("one", 10, 12)
-    told.fetch("two", 120, 130, 2)
-    told.say("one", RELEASE, 131, 140, Error.INVALID_RECORD_STATE)
-    assert told.violations == []
-    told.say("one", RELEASE, 141, 150)
-    assert "is acknowledged by one; two has it" in told.violations[0]
+    on_response = Told()
+    on_response.fetch("one", 10, 12)
+    on_response.fetch("two", 120, 130, 2)
+    on_response.say("one", RELEASE, 131, 140, Error.INVALID_RECORD_STATE)
+    assert on_response.violations == []
+    on_response.say("one", RELEASE, 141, 150)
+    assert "is acknowledged by one; two has it" in on_response.violations[0]
 
 
 def test_what_is_accepted_an_application_had() -> None:
-    told = Told()
-    told.shares._given.clear()
-    told.say("one", ACCEPT, 13, 14)
-    assert "no application had it" in told.violations[0]
+    on_response = Told()
+    on_response.shares._given.clear()
+    on_response.say("one", ACCEPT, 13, 14)
+    assert "no application had it" in on_response.violations[0]
 
 
 def test_what_was_refused_may_come_again() -> None:
-    told = Told()
-    told.fetch("one", 10, 12)
-    told.say("one", ACCEPT, 13, 20, Error.INVALID_RECORD_STATE)
-    told.fetch("two", 121, 131, 2)
-    assert told.violations == []
+    on_response = Told()
+    on_response.fetch("one", 10, 12)
+    on_response.say("one", ACCEPT, 13, 20, Error.INVALID_RECORD_STATE)
+    on_response.fetch("two", 121, 131, 2)
+    assert on_response.violations == []
 
 
 def test_deliveries_are_bounded() -> None:
-    told = Told()
-    told.fetch("one", 10, 12, DELIVERIES_MAX)
-    assert told.violations == []
-    told.fetch("one", 210, 212, DELIVERIES_MAX + 1)
-    assert "for the 4th time" in told.violations[0]
+    on_response = Told()
+    on_response.fetch("one", 10, 12, DELIVERIES_MAX)
+    assert on_response.violations == []
+    on_response.fetch("one", 210, 212, DELIVERIES_MAX + 1)
+    assert "for the 4th time" in on_response.violations[0]
 
 
 def test_each_record_is_settled_or_was_delivered_as_often_as_may_be() -> None:
-    told = Told()
-    assert told.unsettled() == {"first"}
-    told.fetch("one", 10, 12)
-    told.say("one", RELEASE, 13, 14)
-    assert told.unsettled() == {"first"}
-    told.fetch("one", 20, 0)
-    told.fetch("one", 30, 0)
-    assert told.unsettled() == set()
+    on_response = Told()
+    assert on_response.unsettled() == {"first"}
+    on_response.fetch("one", 10, 12)
+    on_response.say("one", RELEASE, 13, 14)
+    assert on_response.unsettled() == {"first"}
+    on_response.fetch("one", 20, 0)
+    on_response.fetch("one", 30, 0)
+    assert on_response.unsettled() == set()
     accepted = Told()
     accepted.say("one", ACCEPT, 13, 14, Error.INVALID_RECORD_STATE)
     assert accepted.unsettled() == {"first"}

@@ -31,7 +31,7 @@ class Told:
 
 def test_a_task_that_was_ended_before_may_be_begun_elsewhere() -> None:
     told = Told()
-    told.work.heard("first", 10, Error.NONE)
+    told.work.heartbeat_responded("first", 10, Error.NONE)
     told.runs("first", 1, 10, "sink-0", "sink-1")
     told.runs("first", NO_GENERATION, 20, "sink-1")
     assert told.runs("second", 2, 30, "sink-0") == []
@@ -40,7 +40,7 @@ def test_a_task_that_was_ended_before_may_be_begun_elsewhere() -> None:
 
 def test_nobody_begins_what_another_runs_who_was_heard_of() -> None:
     told = Told()
-    told.work.heard("first", 10, Error.NONE)
+    told.work.heartbeat_responded("first", 10, Error.NONE)
     told.runs("first", 1, 10, "sink-0")
     assert told.runs("second", 2, 10 + SESSION_MS - 1, "sink-0") == [BEGINS]
 
@@ -48,16 +48,16 @@ def test_nobody_begins_what_another_runs_who_was_heard_of() -> None:
 @pytest.mark.parametrize("error", [Error.NONE, Error.REBALANCE_IN_PROGRESS])
 def test_who_was_not_heard_of_within_a_session_runs_on_for_nothing(error: Error) -> None:
     told = Told()
-    told.work.heard("first", 10, Error.NONE)
+    told.work.heartbeat_responded("first", 10, Error.NONE)
     told.runs("first", 1, 10, "sink-0")
-    told.work.heard("first", 10 if error is Error.NONE else 60, error)
+    told.work.heartbeat_responded("first", 10 if error is Error.NONE else 60, error)
     assert told.runs("second", 2, 10 + SESSION_MS, "sink-0") == []
 
 
 def test_in_one_generation_a_task_has_one_runner_whoever_is_silent() -> None:
     told = Told()
     told.runs("first", 1, 10, "sink-0")
-    told.work.gone("first")
+    told.work.crashed("first")
     assert told.runs("second", 2, 20, "sink-0") == []
     assert told.runs("third", 2, 900, "sink-0") == [
         "sink-0 of connect is run by second and third in 2"

@@ -12,7 +12,7 @@ from brokertwin.simulation.run import Outcomes, simulate
 UNKNOWN_API = 0.1
 """Whom a poison event that is only refused while it is decided stands for."""
 
-DIFFERS = "what is decided again gives other rows"
+DIFFERS = "reprocessed events give other rows"
 
 
 def test_what_was_drawn_comes_again_until_it_is_forgotten() -> None:

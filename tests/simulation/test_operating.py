@@ -21,7 +21,7 @@ class Told(SimulatedCluster):
         super().__init__(plan, VirtualClock())
         self.asked: list[dict[str, Any]] = []
         self.passed_on: list[str] = []
-        self.on_answer = lambda name, _: self.passed_on.append(name)
+        self.on_response = lambda name, _: self.passed_on.append(name)
 
     def take(self, cell: str, document: bytes) -> None:
         self.asked.append(json.loads(document))
@@ -82,8 +82,8 @@ def test_what_had_an_effect_counts(
     fault = FaultKind.REASSIGN if begin is Operator.reassign else FaultKind.ELECT
     for response in (None, answer):
         begin(asks, Injection(0, fault, 0.5, 0), [1])
-        told.on_answer(told.asked[-1]["id"], {"response": response})
-    told.on_answer("client/1", {})
+        told.on_response(told.asked[-1]["id"], {"response": response})
+    told.on_response("client/1", {})
     assert heard == [(fault, where)]
     assert told.passed_on == ["client/1"]
 

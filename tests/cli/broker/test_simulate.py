@@ -31,7 +31,7 @@ def test_a_run_is_told_line_by_line() -> None:
     told = run("--seed", "2", "--trace")
     assert "local engine, 3 brokers in 1 cell" in told
     assert "producer-1: idempotent producer" in told
-    assert "producer-1 asks broker" in told
+    assert "producer-1 sends to broker" in told
     assert told.rstrip().endswith(", ok")
 
 

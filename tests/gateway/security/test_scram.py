@@ -95,7 +95,7 @@ def test_names_are_unescaped(name: bytes, user: str) -> None:
 def test_what_is_no_first_message_is_refused(message: bytes) -> None:
     with pytest.raises(LoginError) as refused:
         parse_client_first(message)
-    assert refused.value.told is None
+    assert refused.value.detail is None
 
 
 def test_to_act_for_another_user_is_refused() -> None:
