@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 INT, LONG, TEXT, BOOL, TIME = "int", "long", "string", "boolean", "timestamp"
 INTS, TEXTS, MAP = "array<int>", "array<string>", "map<string,string>"
-"""Types by Spark's names. A timestamp is in UTC, of ms; one that there is none of is NULL."""
+"""Types by Spark's names. A timestamp is in UTC, in ms; a missing one is NULL."""
 
 DESCRIPTION = b"description"
-"""The key of a column's meaning in the metadata of its Arrow field, and of its table's."""
+"""Metadata key of the description of an Arrow field or table."""
 
 
 class Column(NamedTuple):
-    """A column: its name, its type, what it means."""
+    """A column: name, type and description."""
 
     name: str
     type: str
@@ -30,7 +30,7 @@ class Column(NamedTuple):
 
 
 class TableSchema(NamedTuple):
-    """A table: the kind of items that its rows are, what a row is, and its columns."""
+    """A table: kind of items in its rows, description of a row, and columns."""
 
     kind: ItemKind
     what: str
@@ -38,7 +38,7 @@ class TableSchema(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in SQL."""
+        """Name in SQL."""
         return self.kind.value.replace("-", "_")
 
 
@@ -292,13 +292,13 @@ TABLES = (
         ),
     ),
 )
-"""In the order in which they are told."""
+"""In display order."""
 
 BY_NAME = {table.name: table for table in TABLES}
 
 
 def arrow_schema(table: TableSchema) -> "pa.Schema":
-    """The table's Arrow schema; each field has its meaning in its metadata."""
+    """Return the table's Arrow schema, with descriptions in the metadata."""
     import pyarrow as pa
 
     types = {

@@ -1,4 +1,4 @@
-"""How the ports of a `KafkaBroker` are secured: what `brokertwin gateway` has in files."""
+"""Security of the ports of a `KafkaBroker`."""
 
 import tempfile
 from collections.abc import Mapping
@@ -12,21 +12,21 @@ from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
-"""What logins may use unless `sasl.enabled.mechanisms` says it; Kafka's default is GSSAPI."""
+"""Default of `sasl.enabled.mechanisms`; Kafka's is GSSAPI."""
 
 
 def security_of(
     protocol: str, given: Mapping[str, str], users: Mapping[str, str]
 ) -> tuple[GatewaySecurity, "tempfile.TemporaryDirectory[str] | None"]:
-    """How the ports are secured, and the directory that has the users meanwhile.
+    """Create the security of the ports, and a temporary directory with the users.
 
     Args:
-        protocol: what the ports speak, by Kafka's name.
+        protocol: Kafka's name of the security protocol.
         given: broker settings by Kafka's names.
         users: passwords by user.
 
     Raises:
-        UserError: no such protocol; users without SASL; what TLS needs is not there.
+        UserError: unknown protocol, users without SASL, or a missing file for TLS.
     """
     names = [each.value for each in SecurityProtocol]
     if protocol not in names:
