@@ -1,8 +1,8 @@
 """Delete the committed offsets of a group by hand, after the four checks of seed 003.
 
-The seed's tool read ZooKeeper: the group must exist, must have no live consumer, and its topics and
-their partitions are looked up. Here ListGroups, OffsetFetch and Metadata give the same facts, and
-OffsetDelete stands for the commits with a null payload.
+The seed's tool read ZooKeeper: the group must exist and have no live consumer, and its topics and
+their partitions are looked up. Here ListGroups, OffsetFetch and Metadata provide the same facts,
+and OffsetDelete replaces commits with a null payload.
 """
 
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ def checked(client: ClientProperties, group: str) -> list[CommittedPosition]:
 def delete(
     client: ClientProperties, group: str, places: Iterable[CommittedPosition]
 ) -> dict[CommittedPosition, str]:
-    """Delete offsets of a group; returns the error of each one that is still there."""
+    """Delete offsets of a group; return the error of each one that still exists."""
     wanted = {TopicPartition(each.topic, each.partition): each for each in places}
     try:
         with closing(KafkaAdminClient(**client.for_kafka_python())) as admin:

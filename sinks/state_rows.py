@@ -1,6 +1,6 @@
-"""The items of a cell's state as rows for people and programs: one row for each item.
+"""Items of a cell's state as rows, one for each item.
 
-Times are ms since 1970; -1 stands for none, as in Kafka.
+Times are ms since 1970; -1 means none, as in Kafka.
 """
 
 import re
@@ -64,7 +64,7 @@ PARTS = {
     ItemKind.PRODUCER_BATCHES: ItemKind.PRODUCERS,
     ItemKind.SESSION_PARTITIONS: ItemKind.SESSIONS,
 }
-"""Kinds that are parts of items, to the kind of the whole."""
+"""Kinds of parts, to the kind of their item."""
 
 COMPUTED = (ItemKind.REPLICAS, ItemKind.FETCHERS)
 """Kinds whose rows are computed from items of other kinds."""
@@ -73,14 +73,14 @@ WHOLE = [kind for kind in ItemKind if kind not in PARTS and kind not in COMPUTED
 
 
 def parts_of(whole: ItemKind) -> list[ItemKind]:
-    """The kinds whose items are parts of a kind's."""
+    """Return the kinds of an item's parts."""
     return [part for part, of in PARTS.items() if of is whole]
 
 
 def rows(kind: ItemKind, cells: Mapping[str, Columns]) -> list[Row]:
-    """The items of a kind in all cells, in order; each row begins with its cell.
+    """Return the items of a kind in all cells, sorted, with their cell.
 
-    Names go by the alphabet, numbers as numbers.
+    Names are sorted alphabetically, numbers numerically.
     """
     order = IDENTITY[kind]
     found = [
@@ -96,22 +96,22 @@ def rows(kind: ItemKind, cells: Mapping[str, Columns]) -> list[Row]:
 
 
 def _natural(name: str) -> list[str | int]:
-    """A name's parts, by which `c/10` comes behind `c/9`."""
+    """Return a sort key of a name by which `c/10` follows `c/9`."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
 def named(kind: ItemKind, row: Row, key: str) -> bool:
-    """Whether a key is one of what names an item: its topic, group, producer id, and so on."""
+    """True if a key identifies an item: its topic, group, producer id, and so on."""
     return any(str(row[name]) == key for name in IDENTITY[kind] if name != "broker")
 
 
 def is_internal(row: Row) -> bool:
-    """Whether an item belongs to one of Kafka's internal topics."""
+    """True if an item belongs to one of Kafka's internal topics."""
     return row.get("topic") in INTERNAL_TOPICS
 
 
 def counts(cells: Mapping[str, Columns]) -> list[Row]:
-    """For each cell how many items of each kind it has, and the bytes of its state."""
+    """Return the number of items of each kind, and the state size, for each cell."""
     return [
         {
             "cell": cell,
@@ -123,7 +123,7 @@ def counts(cells: Mapping[str, Columns]) -> list[Row]:
 
 
 def _items(columns: Columns, table: str, part: str, kind: type[Item]) -> Iterator[tuple[str, Item]]:
-    """Key and item of each key `<machine>/<part>/...` of a table."""
+    """Yield key and item of the keys `<machine>/<part>/...` of a table."""
     items = Table(columns.get(table, b""))
     for key in items.keys(""):
         item = items.get(key, kind) if key.split("/", 2)[1:2] == [part] else None
@@ -201,7 +201,7 @@ def _producers(columns: Columns) -> Iterator[Row]:
 
 
 def _producer_batches(columns: Columns) -> Iterator[Row]:
-    """The last batches of each producer, by which duplicates are known: five at most."""
+    """Yield the remembered batches of each producer, at most five, for duplicates."""
     names = {log["topicId"]: log["topic"] for log in _logs(columns)}
     for key, producer in _items(columns, "producers", "producer", Producer):
         broker, _, topic_id, partition, producer_id = key.split("/")
@@ -223,17 +223,17 @@ def _producer_batches(columns: Columns) -> Iterator[Row]:
 def _session_partitions(columns: Columns) -> Iterator[Row]:
     names = {topic.topic_id: topic.name for topic in _controllers_topics(columns)}
     for key, cached in _items(columns, "sessions", "cached", CachedPartition):
-        asked = cached.requested
+        requested = cached.requested
         yield {
             "broker": _broker_of(key),
             "sessionId": int(key.split("/")[2]),
-            "topic": asked.topic or names.get(asked.topic_id, asked.topic_id),
-            "partition": asked.partition,
-            "fetchOffset": asked.fetch_offset,
+            "topic": requested.topic or names.get(requested.topic_id, requested.topic_id),
+            "partition": requested.partition,
+            "fetchOffset": requested.fetch_offset,
             "highWatermark": cached.high_watermark,
             "logStartOffset": cached.log_start_offset,
-            "currentLeaderEpoch": asked.current_leader_epoch,
-            "partitionMaxBytes": asked.max_bytes,
+            "currentLeaderEpoch": requested.current_leader_epoch,
+            "partitionMaxBytes": requested.max_bytes,
         }
 
 
@@ -252,7 +252,7 @@ def _sessions(columns: Columns) -> Iterator[Row]:
 
 
 def _clients(columns: Columns) -> Iterator[Row]:
-    """Fetch sessions by client: those cached, and those that evictions concerned."""
+    """Yield clients with fetch sessions or evictions."""
     cached: dict[tuple[int, str], list[int]] = {}
     for key, session in _items(columns, "sessions", "session", Session):
         sizes = cached.setdefault((_broker_of(key), session.client_id), [])
@@ -323,7 +323,7 @@ _NO_TIMEOUT = -1
 def _epoch_of(
     member: Member | ConsumerMember | ShareMember | StreamsMember,
 ) -> tuple[str | None, int, int]:
-    """A member's instance id, epoch and rebalance time-out, as far as its kind has them."""
+    """Return a member's instance id, epoch and rebalance timeout, if its type has them."""
     if isinstance(member, ShareMember):
         return None, member.member_epoch, _NO_TIMEOUT
     if isinstance(member, ConsumerMember | StreamsMember):
@@ -332,7 +332,7 @@ def _epoch_of(
 
 
 def _epochs(group: groups.Group) -> Row:
-    """How far a group is, and who decides: generation and leader, or group epoch and assignor."""
+    """Return generation and leader, or group epoch and assignor."""
     if isinstance(group, ConsumerGroup):
         assignor = group.assignor(UNIFORM)
         return {"generation": group.group_epoch, "protocol": assignor, "leader": ""}
@@ -415,7 +415,7 @@ IDENTITY: Mapping[ItemKind, tuple[str, ...]] = {
     ItemKind.REPLICAS: ("broker", "topic", "partition", "replica"),
     ItemKind.FETCHERS: ("broker", "thread", "topic", "partition"),
 }
-"""What names an item of a kind in its cell."""
+"""Fields that identify an item of a kind in its cell."""
 
 _ROWS_OF = {
     ItemKind.TOPICS: _topics,
