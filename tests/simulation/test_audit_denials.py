@@ -1,4 +1,4 @@
-"""The auditor of what an ACL denies: what may be refused, and what must not be granted."""
+"""Audit of ACL denials: requests that may be rejected, and those that must be."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +35,7 @@ def on_response(
     is_steady: bool = True,
     **body: str,
 ) -> tuple[bool, int]:
-    """Whether an answer is wrong, and how many were refused."""
+    """Return whether a response is a violation, and the number of rejected requests."""
     violations: list[str] = []
     denials = DenialAudit(violations.append)
     assert denials.errors == frozenset()
@@ -57,7 +57,9 @@ def on_response(
         (FaultKind.DENY_ID, "INIT_PRODUCER_ID", {"transactional_id": DENIED_ID}),
     ],
 )
-def test_what_is_denied_is_not_granted(fault: FaultKind, api: str, body: dict[str, str]) -> None:
+def test_granting_a_denied_operation_is_a_violation(
+    fault: FaultKind, api: str, body: dict[str, str]
+) -> None:
     granted, refused = {"errorCode": 0}, {"errorCode": int(REFUSALS[fault])}
     assert on_response(fault, api, granted, **body) == (True, 0)
     assert on_response(fault, api, refused, **body) == (False, 1)
@@ -67,7 +69,7 @@ def test_what_is_denied_is_not_granted(fault: FaultKind, api: str, body: dict[st
     assert on_response(fault, api, granted, **dict.fromkeys(body, "another")) == (False, 0)
 
 
-def test_no_record_is_read_where_reading_is_denied() -> None:
+def test_reading_denied_records_is_a_violation() -> None:
     assert on_response(FaultKind.DENY_READ, "FETCH", fetched(0, "b")) == (True, 0)
     assert on_response(FaultKind.DENY_READ, "FETCH", fetched(29)) == (False, 1)
     assert on_response(FaultKind.DENY_READ, "FETCH", fetched(0)) == (False, 0)
@@ -75,20 +77,22 @@ def test_no_record_is_read_where_reading_is_denied() -> None:
 
 
 @pytest.mark.parametrize(("code", "is_wrong"), [(0, True), (30, False)])
-def test_no_offset_is_committed_in_a_group_that_is_denied(code: int, is_wrong: bool) -> None:
+def test_committing_an_offset_of_a_denied_group_is_a_violation(code: int, is_wrong: bool) -> None:
     answer = {"topics": [{"partitions": [{"errorCode": code}]}]}
     body = {"group_id": DENIED_GROUP}
     assert on_response(FaultKind.DENY_GROUP, "OFFSET_COMMIT", answer, **body)[0] == is_wrong
 
 
 @pytest.mark.parametrize(("code", "is_wrong"), [(0, True), (53, False)])
-def test_no_partition_is_added_under_an_id_that_is_denied(code: int, is_wrong: bool) -> None:
+def test_adding_a_partition_under_a_denied_transactional_id_is_a_violation(
+    code: int, is_wrong: bool
+) -> None:
     answer = {"resultsByTopicV3AndBelow": [{"resultsByPartition": [{"partitionErrorCode": code}]}]}
     body = {"v3_and_below_transactional_id": DENIED_ID}
     assert on_response(FaultKind.DENY_ID, "ADD_PARTITIONS_TO_TXN", answer, **body)[0] == is_wrong
 
 
-def test_each_denial_is_drawn_and_never_beside_another_one() -> None:
+def test_each_kind_of_denial_is_drawn_alone() -> None:
     plans = [draw(seed) for seed in range(400)]
     denied = [
         [fault for fault in (FaultKind.DENY, *OF_DENIALS) if plan.has(fault)] for plan in plans

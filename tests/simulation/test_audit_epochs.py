@@ -1,4 +1,4 @@
-"""What the auditor says of epochs: who is fenced is acknowledged nothing."""
+"""Audit of producer epochs: requests of fenced producers are not acknowledged."""
 
 from brokertwin.simulation.audit_epochs import EpochAudit
 from brokertwin.state.apis.end_txn import EndTxnRequest
@@ -19,7 +19,7 @@ def end(epochs: EpochAudit, epoch: int, error: int) -> None:
     epochs.on_response("first", "end", "END_TXN", {"errorCode": error})
 
 
-def test_an_older_epoch_is_acknowledged_nothing() -> None:
+def test_acknowledging_an_older_epoch_is_a_violation() -> None:
     violations: list[str] = []
     epochs = EpochAudit(violations.append)
     handed_out(epochs, "first", 0)
@@ -31,7 +31,7 @@ def test_an_older_epoch_is_acknowledged_nothing() -> None:
     assert violations == ["END_TXN end has an epoch that was fenced, and is acknowledged"]
 
 
-def test_an_epoch_is_given_to_one_client() -> None:
+def test_an_epoch_is_assigned_to_one_client() -> None:
     violations: list[str] = []
     epochs = EpochAudit(violations.append)
     handed_out(epochs, "first", 0)
@@ -41,7 +41,7 @@ def test_an_epoch_is_given_to_one_client() -> None:
     assert violations == ["epoch 0 of producer 7 is given to first and to second"]
 
 
-def test_the_end_of_a_transaction_hands_out_an_epoch_too() -> None:
+def test_end_txn_also_assigns_an_epoch() -> None:
     violations: list[str] = []
     epochs = EpochAudit(violations.append)
     handed_out(epochs, "first", 0)
@@ -51,7 +51,7 @@ def test_the_end_of_a_transaction_hands_out_an_epoch_too() -> None:
     assert violations == ["END_TXN end has an epoch that was fenced, and is acknowledged"]
 
 
-def test_rivals_ask_for_one_transactional_id() -> None:
+def test_rivals_share_a_transactional_id() -> None:
     epochs = EpochAudit(lambda _: None)
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1_000)
     epochs.on_request("first", "init-1", request)

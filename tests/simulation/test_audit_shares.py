@@ -1,4 +1,4 @@
-"""What the auditor says of share groups: holders, acknowledgements, deliveries."""
+"""Audit of share groups: acquired records, acknowledgements, deliveries."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ class Told:
         return self.connections.setdefault(member, made)
 
     def fetch(self, member: str, sent: int, heard: int, count: int = 1, epoch: int = 1) -> None:
-        """A member gets record 7; `heard` 0: it hears nothing."""
+        """Deliver record 7 to a member; with `heard` 0 it gets no response."""
         body = ShareFetchRequest(
             group_id="parcels", member_id=member, share_session_epoch=epoch, max_wait_ms=0,
             min_bytes=1, max_records=1, batch_size=1, topics=[], forgotten_topics_data=[],
@@ -82,14 +82,16 @@ class Told:
 
 
 @pytest.mark.parametrize(("sent", "heard", "count"), [(20, 30, 1), (20, 109, 2), (5, 15, 1)])
-def test_two_members_have_a_record_at_a_time(sent: int, heard: int, count: int) -> None:
+def test_two_members_with_the_same_record_are_a_violation(
+    sent: int, heard: int, count: int
+) -> None:
     on_response = Told()
     on_response.fetch("one", 10, 12)
     on_response.fetch("two", sent, heard, count)
     assert "is had by" in on_response.violations[0]
 
 
-def test_whose_lock_may_be_over_has_it_no_more() -> None:
+def test_an_expired_lock_releases_a_record() -> None:
     on_response = Told()
     on_response.fetch("one", 10, 12)
     on_response.fetch("two", 20, 110, 2)
@@ -97,7 +99,7 @@ def test_whose_lock_may_be_over_has_it_no_more() -> None:
 
 
 @pytest.mark.parametrize("ends", ["says", "closes", "is cut off", "brokers were away"])
-def test_who_has_given_it_back_has_it_no_more(ends: str) -> None:
+def test_releasing_a_record_frees_it(ends: str) -> None:
     on_response = Told()
     on_response.fetch("one", 10, 12)
     if ends == "says":
@@ -113,7 +115,7 @@ def test_who_has_given_it_back_has_it_no_more(ends: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, REJECT])
-def test_what_is_accepted_or_rejected_does_not_come_again(kind: AcknowledgeType) -> None:
+def test_redelivering_an_accepted_or_rejected_record_is_a_violation(kind: AcknowledgeType) -> None:
     on_response = Told()
     on_response.fetch("one", 10, 12)
     on_response.say("one", kind, 13, 20)
@@ -123,7 +125,7 @@ def test_what_is_accepted_or_rejected_does_not_come_again(kind: AcknowledgeType)
     assert "it was accepted or rejected before" in on_response.violations[0]
 
 
-def test_who_does_not_have_a_record_says_nothing_of_it() -> None:
+def test_acknowledging_a_record_of_another_member_is_a_violation() -> None:
     on_response = Told()
     on_response.fetch("one", 10, 12)
     on_response.fetch("two", 120, 130, 2)
@@ -133,14 +135,14 @@ def test_who_does_not_have_a_record_says_nothing_of_it() -> None:
     assert "is acknowledged by one; two has it" in on_response.violations[0]
 
 
-def test_what_is_accepted_an_application_had() -> None:
+def test_accepting_an_undelivered_record_is_a_violation() -> None:
     on_response = Told()
     on_response.shares._given.clear()
     on_response.say("one", ACCEPT, 13, 14)
     assert "no application had it" in on_response.violations[0]
 
 
-def test_what_was_refused_may_come_again() -> None:
+def test_a_record_with_a_rejected_acknowledgement_may_be_redelivered() -> None:
     on_response = Told()
     on_response.fetch("one", 10, 12)
     on_response.say("one", ACCEPT, 13, 20, Error.INVALID_RECORD_STATE)
@@ -156,7 +158,7 @@ def test_deliveries_are_bounded() -> None:
     assert "for the 4th time" in on_response.violations[0]
 
 
-def test_each_record_is_settled_or_was_delivered_as_often_as_may_be() -> None:
+def test_each_record_is_settled_or_exhausted() -> None:
     on_response = Told()
     assert on_response.unsettled() == {"first"}
     on_response.fetch("one", 10, 12)

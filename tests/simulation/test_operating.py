@@ -1,4 +1,4 @@
-"""What an operator asks: replicas that a partition can have, of partitions that there are."""
+"""Requests of an operator: valid replicas for existing partitions."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ SEED = next(seed for seed in range(99) if draw(seed).brokers == 3)
 
 
 class Told(SimulatedCluster):
-    """A cluster that keeps what it is asked."""
+    """A cluster that records requests."""
 
     def __init__(self, plan: RunPlan) -> None:
         super().__init__(plan, VirtualClock())
@@ -33,7 +33,7 @@ def operator() -> tuple[Told, Operator, list[tuple[FaultKind, str]]]:
     return told, Operator(told, lambda *what: heard.append(what)), heard
 
 
-def test_a_reassignment_keeps_as_many_as_have_to_be_in_sync() -> None:
+def test_a_reassignment_keeps_enough_replicas_for_min_insync() -> None:
     told, asks, _ = operator()
     for number in range(50):
         asks.reassign(Injection(0, FaultKind.REASSIGN, number / 50, 0), [2])
@@ -75,7 +75,7 @@ def test_a_reassignment_keeps_as_many_as_have_to_be_in_sync() -> None:
         ),
     ],
 )
-def test_what_had_an_effect_counts(
+def test_only_effective_requests_are_counted(
     begin: Callable[..., None], answer: dict[str, Any], where: str
 ) -> None:
     told, asks, heard = operator()
@@ -88,7 +88,7 @@ def test_what_had_an_effect_counts(
     assert told.passed_on == ["client/1"]
 
 
-def test_nothing_is_cancelled_where_nothing_was_reassigned() -> None:
+def test_nothing_is_cancelled_without_a_reassignment() -> None:
     told, asks, _ = operator()
     asks.cancel()
     assert told.asked == []

@@ -14,7 +14,7 @@ def bench() -> Bench:
 
 
 def one(bench: Bench, kind: ItemKind, **found: object) -> dict[str, object]:
-    """The row that has these values."""
+    """Return the row with these values."""
     every = rows(kind, {CLUSTER: bench.cell.columns()})
     assert all(next(iter(row)) == "cell" and row["cell"] == CLUSTER for row in every)
     [row] = [row for row in every if found.items() <= row.items()]
@@ -37,7 +37,7 @@ def test_producers(bench: Bench) -> None:
     assert (row["lastSequence"], row["lastOffset"]) == (2, 2)
 
 
-def test_what_is_open_in_a_partition(bench: Bench) -> None:
+def test_open_transactions_of_a_partition(bench: Bench) -> None:
     changed = Bench()
     changed.cell = bench.cell.copy()
     before = one(changed, ItemKind.PRODUCERS, producerId=7)
@@ -94,7 +94,7 @@ def test_counts(bench: Bench) -> None:
         assert row[kind.value] == len(rows(kind, {CLUSTER: columns})) > 0
 
 
-def test_a_producers_batches_and_a_sessions_partitions_are_parts_with_rows_of_their_own(
+def test_batches_of_producers_and_partitions_of_sessions_have_their_own_rows(
     bench: Bench,
 ) -> None:
     other = Bench()
@@ -113,7 +113,7 @@ def test_a_producers_batches_and_a_sessions_partitions_are_parts_with_rows_of_th
     assert (led["leader"], led["isr"], led["replicas"]) == (1, [1], [1])
 
 
-def test_numbers_are_in_order_as_numbers() -> None:
+def test_numbers_are_sorted_numerically() -> None:
     bench = Bench()
     bench.topic("orders", 11)
     found = rows(ItemKind.LOGS, {name: bench.cell.columns() for name in ("c/10", "c/9")})
@@ -121,7 +121,7 @@ def test_numbers_are_in_order_as_numbers() -> None:
     assert [row["cell"] for row in found][::11] == ["c/9", "c/10"]
 
 
-def test_an_item_is_found_by_what_names_it(bench: Bench) -> None:
+def test_an_item_is_found_by_its_identity(bench: Bench) -> None:
     every = rows(ItemKind.PRODUCERS, {CLUSTER: bench.cell.columns()})
     assert [row["producerId"] for row in every if named(ItemKind.PRODUCERS, row, "7")] == [7]
     assert [row for row in every if named(ItemKind.PRODUCERS, row, "orders")] == every
