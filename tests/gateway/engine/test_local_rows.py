@@ -1,4 +1,4 @@
-"""The local engine's cell says the same as a job's: answers and records, not as bytes."""
+"""The local engine's cell writes the same rows as a job's."""
 
 from typing import Any, get_args
 
@@ -19,7 +19,7 @@ KINDS = {each.__name__ for each in get_args(RECORDS_READ)}
 
 
 def said(row: Output) -> tuple[Any, ...] | None:
-    """What a row says, in one form for both; None for what the local engine does not take."""
+    """Return a row in one form for both; None if the local engine does not use it."""
     if isinstance(row, LocalResponse):
         return row.id, row.outcome
     if isinstance(row, LocalRecord):
@@ -36,7 +36,7 @@ def said(row: Output) -> tuple[Any, ...] | None:
 
 
 @pytest.mark.parametrize("seed", STORIES)
-def test_it_says_the_same_as_a_jobs_cell(seed: int) -> None:
+def test_local_cell_writes_the_rows_of_a_jobs_cell(seed: int) -> None:
     story = seeded(seed)
     local, remote = Cell(story.settings, make_rows=LocalRows), Cell(story.settings)
     answers = records = 0
@@ -53,7 +53,7 @@ def test_it_says_the_same_as_a_jobs_cell(seed: int) -> None:
     assert records
 
 
-def test_a_copy_of_the_cell_says_it_in_the_same_way() -> None:
+def test_copy_of_the_cell_writes_the_same_rows() -> None:
     story = seeded(STORIES[0])
     cell = Cell(story.settings, make_rows=LocalRows)
     for offset, document in enumerate(story.documents[:20]):

@@ -1,4 +1,4 @@
-"""Key and trust stores in PKCS12 and JKS, and stores that are exchanged while a gateway serves."""
+"""Key and trust stores in PKCS12 and JKS, and their exchange while running."""
 
 import os
 import socket
@@ -31,7 +31,10 @@ SECRET, OF_KEY = "store secret", "key secret"
 
 
 def served_by(context: ssl.SSLContext) -> bytes:
-    """The certificate that a server's context shows, in DER; the handshake goes through memory."""
+    """Return the certificate a server context presents, in DER.
+
+    The handshake runs in memory.
+    """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
@@ -52,7 +55,7 @@ def der(identity: Identity) -> bytes:
     return ssl.PEM_cert_to_DER_cert(identity.certificate)
 
 
-def test_a_pkcs12_store_is_served(tmp_path: Path) -> None:
+def test_pkcs12_store_is_served(tmp_path: Path) -> None:
     identity = Authority().issue("broker")
     file = tmp_path / "broker.p12"
     file.write_bytes(of_pkcs12(identity, SECRET))
@@ -71,7 +74,7 @@ def test_a_pkcs12_store_is_served(tmp_path: Path) -> None:
         ({"ssl.keystore.type": "PEM"}, "looks like PKCS12"),
     ],
 )
-def test_a_store_that_does_not_open_is_told(
+def test_store_with_a_wrong_password_is_reported(
     tmp_path: Path, given: dict[str, str], message: str
 ) -> None:
     file = tmp_path / "broker.p12"
@@ -85,13 +88,13 @@ def test_a_store_that_does_not_open_is_told(
 
 @pytest.mark.parametrize("cut", [4, 12, 30, -1])
 @pytest.mark.parametrize("begins", [b"\xfe\xed\xfe\xed\0\0\0\2\0\0\0\1", b"\x30\x82\x0a\x0b"])
-def test_a_damaged_store_is_told(begins: bytes, cut: int) -> None:
+def test_damaged_store_is_reported(begins: bytes, cut: int) -> None:
     kind = key_stores.JKS if begins[0] == 0xFE else key_stores.PKCS12
     with pytest.raises(UserError, match=r"Cannot (open|decrypt)"):
         key_stores.read(kind, (begins + bytes(60))[:cut], "ssl.keystore", "x", None)
 
 
-def test_a_store_that_is_exchanged_counts_for_the_next_connection(tmp_path: Path) -> None:
+def test_exchanged_store_applies_to_the_next_connection(tmp_path: Path) -> None:
     authority, file = Authority(), tmp_path / "broker.pem"
     first, second = authority.issue("broker"), authority.issue("broker")
     first.store(file)
@@ -118,10 +121,10 @@ def test_a_store_that_is_exchanged_counts_for_the_next_connection(tmp_path: Path
     assert told == ["certificates replaced", *[not_exchanged] * 2, "certificates replaced"]
 
 
-def test_a_certificate_that_expires_under_load_keeps_out_who_comes_until_it_is_exchanged(
+def test_expired_certificate_refuses_new_connections_until_exchanged(
     tmp_path: Path,
 ) -> None:
-    """Who is connected goes on; a client that trusts the authority notices when it shakes hands."""
+    """Open connections stay; a client that trusts the authority fails in the handshake."""
     authority, file = Authority(), tmp_path / "broker.pem"
     authority.issue("broker", HOST, LIFE).store(file)
     trusting = ssl.create_default_context(cadata=authority.certificate)
@@ -146,8 +149,8 @@ def test_a_certificate_that_expires_under_load_keeps_out_who_comes_until_it_is_e
             wait_until(is_let_in, "it is not exchanged")
 
 
-def test_a_listener_is_given_another_store_while_it_runs(tmp_path: Path) -> None:
-    """As in Kafka each broker has its own; what cannot be loaded is refused."""
+def test_listener_gets_another_store_while_running(tmp_path: Path) -> None:
+    """Each broker has its own store, as in Kafka; one that does not load is refused."""
     first, second = Authority(), Authority()
     files = {name: tmp_path / f"{name}.pem" for name in ("first", "second", "missing")}
     first.issue("broker", HOST).store(files["first"])
@@ -159,7 +162,7 @@ def test_a_listener_is_given_another_store_while_it_runs(tmp_path: Path) -> None
     security = GatewaySecurity.of(SSL, {"ssl.keystore.location": str(files["first"])})
 
     def shows(broker: int) -> list[str]:
-        """Who has issued the certificate that a new connection meets."""
+        """Return the issuer of the certificate that a new connection gets."""
         found = []
         for name, trusting in trusts.items():
             with suppress(ssl.SSLCertVerificationError):
@@ -192,14 +195,14 @@ def test_a_listener_is_given_another_store_while_it_runs(tmp_path: Path) -> None
 
 
 def altered(client: Client, **changes: str | None) -> int:
-    """What becomes of settings of the listener SSL at broker 1; their names have `_` for `.`."""
+    """Alter settings of listener SSL of broker 1; `_` in names stands for `.`."""
     named = {f"listener.name.ssl.ssl.{key.replace('_', '.')}": changes[key] for key in changes}
     wanted = [(BROKER, "1", [(name, int(text is None), text) for name, text in named.items()])]
     answer = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, wanted)
     return int(answer["responses"][0]["errorCode"])
 
 
-def test_an_altered_password_counts_is_written_nowhere_else_and_outlives_the_gateway(
+def test_altered_password_applies_is_stored_once_and_survives_a_restart(
     tmp_path: Path,
 ) -> None:
     authority = Authority()
@@ -239,7 +242,7 @@ def test_an_altered_password_counts_is_written_nowhere_else_and_outlives_the_gat
         assert served() == [True, False], "without the password it is the store of the start"
 
 
-def test_passwords_of_stores_are_forgotten_with_their_settings_and_others_are_not_kept(
+def test_store_passwords_are_deleted_with_their_settings_and_others_not_stored(
     tmp_path: Path,
 ) -> None:
     identity = Authority().issue("broker", HOST)
@@ -267,8 +270,8 @@ def test_passwords_of_stores_are_forgotten_with_their_settings_and_others_are_no
 
 
 @pytest.mark.parametrize("place", ["/dev/zero", "pipe", "large"])
-def test_what_is_no_file_of_a_store_is_not_read(tmp_path: Path, place: str) -> None:
-    """A client that names it does not make the gateway read for ever."""
+def test_special_file_is_not_read_as_a_store(tmp_path: Path, place: str) -> None:
+    """A client that names a device does not make the gateway read endlessly."""
     os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "large").open("wb") as file:
         file.truncate(key_stores.STORE_BYTES_MAX + 1)
@@ -281,7 +284,7 @@ def test_what_is_no_file_of_a_store_is_not_read(tmp_path: Path, place: str) -> N
             GatewaySecurity.of(SSL, {**given, **wanted})
 
 
-def test_passwords_are_those_of_the_file_as_it_is(tmp_path: Path) -> None:
+def test_password_belongs_to_the_current_file(tmp_path: Path) -> None:
     file = tmp_path / "passwords.json"
     one, other = StorePasswords(file), StorePasswords(file)
     one.put(1, {"a": "x"})
@@ -296,7 +299,7 @@ def test_passwords_are_those_of_the_file_as_it_is(tmp_path: Path) -> None:
         StorePasswords(file)
 
 
-def test_a_pem_key_that_is_encrypted_needs_its_password(tmp_path: Path) -> None:
+def test_encrypted_pem_key_needs_its_password(tmp_path: Path) -> None:
     identity = Authority().issue("broker", HOST)
     file = tmp_path / "hidden.pem"
     file.write_text(hidden(identity, OF_KEY) + identity.certificate)
@@ -308,7 +311,7 @@ def test_a_pem_key_that_is_encrypted_needs_its_password(tmp_path: Path) -> None:
 
 
 def keytool(directory: Path, *words: str) -> None:
-    """Call Java's own tool for key stores."""
+    """Run Java's keytool."""
     tool = Path(java_executable()).resolve().with_name("keytool")
     command = [str(tool), *words, "-storepass", SECRET, "-J-Dfile.encoding=UTF-8", "-noprompt"]
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
@@ -317,7 +320,7 @@ def keytool(directory: Path, *words: str) -> None:
 
 
 def made_by_java(directory: Path, kind: str) -> dict[str, str]:
-    """Two stores of a type, as Kafka's documents make them: a key, and what is trusted."""
+    """Create a key store and a trust store of a type, as Kafka's docs do."""
     of_key = OF_KEY if kind == "JKS" else SECRET
     pair = ("-genkeypair", "-keyalg", "RSA", "-alias", "broker", "-dname", "CN=broker")
     names = ("-ext", f"SAN=IP:{HOST}", "-keypass", of_key)
@@ -349,8 +352,8 @@ def made_by_java(directory: Path, kind: str) -> dict[str, str]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
-def test_stores_that_java_made_are_served(tmp_path: Path, kind: str) -> None:
-    """Both sides show a certificate: the client's is of the authority in the trust store."""
+def test_stores_made_by_keytool_are_served(tmp_path: Path, kind: str) -> None:
+    """Both sides present a certificate; the trust store has the client's authority."""
     authority = Authority()
     (tmp_path / "ca.pem").write_text(authority.certificate)
     given = made_by_java(tmp_path, kind)
@@ -372,7 +375,7 @@ def test_stores_that_java_made_are_served(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("location", ["/tmp/a\0b", "/tmp/\ud800"])
-def test_what_is_no_path_is_no_store(location: str) -> None:
+def test_invalid_path_is_refused_as_a_store(location: str) -> None:
     given = {"ssl.keystore.location": location, "ssl.keystore.password": SECRET}
     with pytest.raises(UserError, match="it is not a valid path"):
         Tls(BrokerProperties(given, SSL))

@@ -1,4 +1,4 @@
-"""OAUTHBEARER at the edge; what is said step by step is in `test_sasl_like_kafka.py`."""
+"""OAUTHBEARER at the gateway; `test_sasl_like_kafka.py` has each step."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -32,7 +32,7 @@ def message(**claims: Any) -> bytes:
     return b"n,,\x01auth=Bearer %b.%b.\x01\x01" % (*texts,)
 
 
-def test_options_of_the_module_are_heeded() -> None:
+def test_options_of_the_login_module_apply() -> None:
     jaas = (
         "org.example.OAuthBearerLoginModule required unsecuredValidatorPrincipalClaimName=name"
         ' unsecuredValidatorRequiredScope="a b" unsecuredValidatorAllowableClockSkewMs="5000";'
@@ -49,12 +49,12 @@ def test_options_of_the_module_are_heeded() -> None:
         TokenRequirements.of('unsecuredValidatorAllowableClockSkewMs="soon"')
 
 
-def test_another_scheme_is_no_token() -> None:
+def test_token_of_another_scheme_is_refused() -> None:
     with pytest.raises(MalformedError, match="Basic"):
         authenticate(TokenRequirements(), b"n,,\x01auth=Basic abc\x01\x01", NOW)
 
 
-def test_it_needs_no_users_but_to_be_named(tmp_path: Path) -> None:
+def test_oauthbearer_needs_no_users_except_named_ones(tmp_path: Path) -> None:
     protocol = SecurityProtocol.SASL_PLAINTEXT
     security = GatewaySecurity.of(protocol, MECHANISM)
     assert security.sasl is not None
@@ -66,7 +66,7 @@ def test_it_needs_no_users_but_to_be_named(tmp_path: Path) -> None:
         GatewaySecurity.of(protocol, {})
 
 
-def test_a_client_of_librdkafka_logs_in() -> None:
+def test_librdkafka_client_logs_in() -> None:
     jaas = 'Module required unsecuredValidatorRequiredScope="read";'
     security = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, {**MECHANISM, JAAS: jaas})
     with running_gateway(security=security) as running:

@@ -1,7 +1,7 @@
-"""SASL at the gateway returns what Apache Kafka 4.3.1 returns, step by step.
+"""SASL: compare the gateway step by step with Apache Kafka 4.3.1.
 
 The same requests go over raw connections to a real broker and to a gateway, and the transcripts
-have to be equal. Sessions of PLAIN end, those of SCRAM do not.
+must be equal. Sessions of PLAIN expire, those of SCRAM do not.
 """
 
 import struct
@@ -204,14 +204,14 @@ SCENARIOS: dict[str, list[Step]] = {
 
 
 def is_known(address: Address, mechanism: str) -> bool:
-    """Whether a broker has heard from its controller of the user's credential."""
+    """Return whether a broker has applied the user's credential."""
     with Client(address) as client:
         sasl.handshake(client, mechanism)
         return bool(sasl.scram(client, mechanism)["errorCode"] == 0)
 
 
 def ask_kafka(home: Path) -> dict[str, list[object]]:
-    """Play all scenarios at a real broker."""
+    """Play all scenarios against a real broker."""
     with real_broker(home, KAFKA) as address:
         admin = AdminClient(
             {
