@@ -1,4 +1,4 @@
-"""Listeners that are added while a gateway serves, on their own."""
+"""Listeners added to a running gateway, without a real broker."""
 
 import asyncio
 import ssl
@@ -38,7 +38,7 @@ PASSWORD = "geheim"
 
 
 def altered(client: Client, broker: int = 1, **changes: str | None) -> int:
-    """What becomes of settings, whose names have `_` for `.`."""
+    """Alter settings and return the result; `_` in names stands for `.`."""
     wanted = [
         (name.replace("_", "."), DELETE if text is None else SET, text)
         for name, text in changes.items()
@@ -62,7 +62,7 @@ def stop(running: Running, kind: Kind) -> None:
     running.run(intervene())
 
 
-def test_a_listener_is_there_again_after_a_restart_and_gone_while_its_broker_is_stopped(
+def test_added_listener_survives_a_restart_and_closes_with_its_broker(
     tmp_path: Path,
 ) -> None:
     port, journal = _free_port(), tmp_path / "journal"
@@ -84,7 +84,7 @@ def test_a_listener_is_there_again_after_a_restart_and_gone_while_its_broker_is_
         wait_until(lambda: is_served(port))
 
 
-def test_a_listener_without_a_key_store_is_opened_when_it_has_one(tmp_path: Path) -> None:
+def test_listener_without_a_key_store_opens_when_it_gets_one(tmp_path: Path) -> None:
     port, store = _free_port(), tmp_path / "broker.p12"
     authority = Authority()
     store.write_bytes(of_pkcs12(authority.issue("broker", HOST), PASSWORD))
@@ -108,8 +108,8 @@ def test_a_listener_without_a_key_store_is_opened_when_it_has_one(tmp_path: Path
             assert secured.call("METADATA", 12)["brokers"] == []
 
 
-def test_users_are_altered_by_a_listener_that_was_added(tmp_path: Path) -> None:
-    """They are the gateway's, whichever way somebody comes."""
+def test_users_can_be_altered_through_an_added_listener(tmp_path: Path) -> None:
+    """Users belong to the gateway, whichever listener a client uses."""
     port, users = _free_port(), tmp_path / "users.jsonl"
     mechanism = scram.MECHANISMS["SCRAM-SHA-256"]
     made = credentials.make(USER, mechanism, OF_USER, scram.ITERATIONS_MIN)
@@ -125,8 +125,8 @@ def test_users_are_altered_by_a_listener_that_was_added(tmp_path: Path) -> None:
             assert [each["user"] for each in found["results"]] == [USER]
 
 
-def test_one_of_the_name_of_the_gateways_own_is_another_one(tmp_path: Path) -> None:
-    """The settings name no SSL at the start, though the gateway speaks it."""
+def test_added_listener_may_have_the_name_of_the_gateways_own(tmp_path: Path) -> None:
+    """The initial settings name no SSL, though the gateway serves it."""
     port, authority = _free_port(), Authority()
     authority.issue("broker", HOST).store(tmp_path / "broker.pem")
     trust = ssl.create_default_context(cadata=authority.certificate)
@@ -145,7 +145,7 @@ def test_one_of_the_name_of_the_gateways_own_is_another_one(tmp_path: Path) -> N
 
 
 class Ports:
-    """Listeners on their own: `opens` says what becomes of each one that is to be opened."""
+    """Listeners on their own: `opens` has the result of each opening."""
 
     def __init__(self, opens: dict[str, Exception], ends: int | None = None) -> None:
         self.tried: list[tuple[int, str]] = []
@@ -169,7 +169,7 @@ class Ports:
         return await asyncio.get_running_loop().create_server(asyncio.Protocol, HOST, 0)
 
 
-def test_a_listener_that_cannot_be_opened_stops_no_other() -> None:
+def test_listener_that_cannot_be_opened_does_not_affect_others() -> None:
     async def opened() -> list[str]:
         ports = Ports({"A": ValueError("embedded null byte")})
         ports.added.begin(1, GatewayListener("OWN", GatewaySecurity()))
@@ -185,7 +185,7 @@ def test_a_listener_that_cannot_be_opened_stops_no_other() -> None:
     ]
 
 
-def test_a_task_that_has_failed_does_not_keep_the_others_from_their_end() -> None:
+def test_failed_task_does_not_keep_the_others_from_closing() -> None:
     async def ended_while_it_runs() -> None:
         ports = Ports({})
 

@@ -1,4 +1,4 @@
-"""Pending requests whose internal topic is deleted: compare their responses with a real cluster's.
+"""Pending requests of a deleted internal topic, compared with a real cluster.
 
 The second of two brokers is halted, so that no write is committed. Then the topics are deleted and
 created again.
@@ -33,7 +33,7 @@ SETTINGS = {
 }
 INTERNAL = (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC)
 REAL_SILENCE_S, OUR_SILENCE_S = 0.7, 0.02
-"""How long no response to a pending request comes; ours would send it at once."""
+"""Silence that proves a request pending; ours would respond at once."""
 
 MEMBER = "hDTRH6AnTyGpTnrmLZPtjA"
 
@@ -41,7 +41,7 @@ Told = dict[str, Any]
 
 
 def errors(answer: Any) -> list[int]:
-    """The errors of an answer, those of its parts behind its own."""
+    """Return the errors of a response, top-level ones first."""
     if isinstance(answer, list):
         return [each for part in answer for each in errors(part)]
     if not isinstance(answer, dict):

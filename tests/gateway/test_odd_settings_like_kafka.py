@@ -23,19 +23,19 @@ SETTINGS = {
     "transaction.partition.verification.enable": "false",
 }
 OF_OURS = {"offsets.topic.num.partitions": str(PARTITIONS)}
-"""What a real broker of the tests has, too."""
+"""Settings of the real broker of other tests."""
 
 FULL = 133
 TOPIC, GROUP, OTHER, WRITER = "odd-settings", "odd-settings", "odd-other", "odd-writer"
 PRODUCER = 1_000_000
-"""An id that was given to nobody."""
+"""A producer id that was never assigned."""
 
 LONG = "x" * 4_097
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """A real broker with these settings, if one is asked."""
+    """Start a real broker with these settings, if one is needed."""
     with real_broker(tmp_path_factory.mktemp("odd") / "broker", SETTINGS) as address:
         yield address
 
@@ -76,7 +76,7 @@ def offsets(
     group: str = GROUP,
     producer_id: int = PRODUCER,
 ) -> Step:
-    """Offsets of a producer, for as many partitions as there is metadata."""
+    """Commit a producer's offsets, for as many partitions as have metadata."""
     partitions = [
         {"partitionIndex": at, "committedOffset": 5, "committedMetadata": each}
         for at, each in enumerate(metadata)
@@ -118,7 +118,7 @@ OLD_EPOCHS = [
 ]
 
 
-def test_a_partition_of_groups_knows_old_epochs_without_verification(real: Address) -> None:
+def test_partition_of_groups_accepts_old_epochs_without_verification(real: Address) -> None:
     with both_sides(real, "requests/old_epochs", {TOPIC: 2}, SETTINGS | OF_OURS) as sides:
         for side in sides:
             side.begin([GROUP, OTHER], {})

@@ -1,4 +1,4 @@
-"""Share sessions: compare closed connections, waits and throttled members with a real broker."""
+"""Share sessions: closed connections, waits, throttled members, like Kafka."""
 
 import time
 import uuid
@@ -17,9 +17,9 @@ from tests.support.patience import growing, wait_until
 
 PAUSE_S = 0.1
 LONG_MS, SHORT_S = 30_000, 1.0
-"""A wait that is ended before its time, and one that is not."""
+"""A wait that is cut short, and one that is not."""
 RATE = 100.0
-"""A quota in bytes a second: of answers with one record one fits into its windows, not two."""
+"""Bytes a second: one response with one record fits into its windows, not two."""
 ACCEPT, RELEASE = 1, 2
 SHARE_FETCH = 78
 NO_SESSION = 122
@@ -259,11 +259,11 @@ IN_TURN: dict[Callable[[Members, float], Iterator[Any]], list[Any]] = {
     ],
     woken: [[], True, [(0, 2, 2)], True, ([], [(4, 6, 2)]), True, [(8, 10, 2)]],
 }
-"""What is told where one request waits before another connection's is sent."""
+"""Results of a request pending before one of another connection."""
 
 
 def as_expected(steps: Iterator[Any], wanted: list[Any]) -> list[Any]:
-    """What is told, up to the first of it that is another."""
+    """Return the results up to the first unexpected one."""
     told: list[Any] = []
     while told == wanted[: len(told)] and len(told) < len(wanted):
         told.append(next(steps))
@@ -324,9 +324,9 @@ def test_sessions_end_and_are_throttled_as_at_a_real_broker(
 def played_in_turn(
     scenario: Callable[[Members, float], Iterator[Any]], address: Address
 ) -> list[Any]:
-    """Play a scenario whose requests wait before the next one is sent.
+    """Play a scenario whose requests must be pending before the next one is sent.
 
-    It is played again with longer pauses if a request has come too late.
+    It is repeated with longer pauses if a request was late.
     """
     wanted, told = IN_TURN[scenario], list[Any]()
     with ExitStack() as stack:
