@@ -11,12 +11,16 @@ asks), and a hash of all requests. A request that differs from the recorded one 
 scenario has changed: record it again with `make record NAME=<name>`.
 """
 
+import ast
 import base64
 import gzip
 import hashlib
 import inspect
+import io
 import json
 import os
+import textwrap
+import tokenize
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -282,8 +286,26 @@ def golden(
 
 
 def source_of(*parts: Callable[..., Any] | type) -> str:
-    """Return a hash of the functions and classes that play a scenario, to be recorded with it."""
-    return hashlib.sha256("".join(map(inspect.getsource, parts)).encode()).hexdigest()[:16]
+    """Return a hash of the functions and classes that play a scenario.
+
+    Docstrings and comments do not count, so that they can be rewritten without a new recording.
+    """
+    code = "".join(code_of(textwrap.dedent(inspect.getsource(each))) for each in parts)
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
+
+
+def code_of(source: str) -> str:
+    """Return source text without docstrings, comments and blank lines."""
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str()), lineno=first, end_lineno=int(last)):
+                lines[first - 1 : last] = [""] * (last - first + 1)
+    return "\n".join(each.rstrip() for each in lines if each.strip())
 
 
 def _read(name: str, settings: object) -> Tape:
