@@ -146,7 +146,7 @@ def module_both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 @pytest.fixture
 def both(module_both: Both, request: pytest.FixtureRequest) -> Both:
-    """Both; the real broker's answers to each test are a track of their own."""
+    """Yield both; each test has its own track of real responses."""
     return module_both._replace(track=module_both.recording.track(request.node.name))
 
 

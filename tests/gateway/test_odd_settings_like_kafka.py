@@ -1,4 +1,4 @@
-"""Rare broker settings: compare the responses with those of a real broker that has them."""
+"""Rare broker settings: compare the responses with a real broker's."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -41,7 +41,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 
 
 def full(members: Members) -> Iterator[object]:
-    """As many sessions as there may be; who has one may begin it anew, or make room."""
+    """Open the maximum number of sessions; existing ones may be reopened or closed."""
     connection = members.connect()
     names = [f"member {at}" for at in range(SESSIONS)]
     yield [members.fetch(connection, name) for name in names]

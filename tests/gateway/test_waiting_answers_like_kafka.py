@@ -51,7 +51,7 @@ Noted = tuple[str, str, Any, str]
 
 
 class Player:
-    """Sends all requests to a real cluster, and notes the responses and which of them waited."""
+    """Sends all requests to a real cluster, and records the responses and which of them waited."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -59,7 +59,7 @@ class Player:
         self.told: list[Noted] = []
 
     def ask(self, when: str, questions: Iterable[Question]) -> None:
-        """Each question once, in order; one that waits does not hold up those after it."""
+        """Send each request once, in order; a pending one does not delay later ones."""
         with ThreadPoolExecutor(100) as pool:
             asked = self._sent(pool, questions)
             for question, future in asked:
@@ -68,7 +68,7 @@ class Player:
                 self.told.append((when, question.what, answer, waited))
 
     def ask_rejoining(self, questions: Iterable[Question]) -> None:
-        """All of them; then the follower follows, before time is up for any."""
+        """Send all, and let the follower follow before any request times out."""
         with ThreadPoolExecutor(100) as pool:
             asked = self._sent(pool, questions)
             waited = ["at once" if future.done() else "waited" for _, future in asked]
