@@ -16,14 +16,14 @@ Each broker has its own rates over the windows of `quota.window.num` and
 from collections import OrderedDict
 from typing import NamedTuple
 
-from brokertwin.state.cluster.quota_rates import Rate, Windows
+from brokertwin.state.cluster.quota_rates import QuotaRate, QuotaWindows
 
 
 class RateLimit(NamedTuple):
     """Quota per second, and its windows."""
 
     per_second: float
-    windows: Windows
+    windows: QuotaWindows
 
 
 class RequestLimit(NamedTuple):
@@ -37,7 +37,7 @@ class BoundedRates:
     """Rates by broker and key. A key without events in all windows is removed."""
 
     def __init__(self) -> None:
-        self._rates: OrderedDict[tuple[int, str], Rate] = OrderedDict()
+        self._rates: OrderedDict[tuple[int, str], QuotaRate] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._rates)
@@ -54,7 +54,7 @@ class BoundedRates:
         """
         windows = limit.windows
         self._forget(now, windows.age_ms)
-        rate = self._rates.setdefault((broker, key), Rate([]))
+        rate = self._rates.setdefault((broker, key), QuotaRate([]))
         self._rates.move_to_end((broker, key))
         rate.record(now, value, windows)
         excess = rate.per_second(now, windows) - limit.per_second

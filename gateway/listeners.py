@@ -64,7 +64,7 @@ class GatewayListener:
 class _Wanted(NamedTuple):
     """A listener in the settings: address, protocol and its own settings."""
 
-    place: listeners.Listener
+    place: listeners.BrokerListener
     protocol: str
     own: Mapping[str, str]
 

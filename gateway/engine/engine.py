@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
-from brokertwin.state.configs.codecs import Codec
+from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.events import Kind, LogMark
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.records import LogCleaned
@@ -148,7 +148,7 @@ class BrokerEngine(Protocol):
     ) -> RequestLimit | None:
         """Return the request time quota of a client, if any."""
 
-    def codec_of(self, broker: int, topic: Body) -> Codec | None:
+    def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
         """Return the codec that a topic of a Produce request requires, or None for `producer`."""
 
     def put(self, data: bytes) -> asyncio.Future[str]:

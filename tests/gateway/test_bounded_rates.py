@@ -1,9 +1,9 @@
 """Client quotas at the edge: rates like a broker's, and their expiry."""
 
 from brokertwin.gateway.bounded_rates import BoundedRates, RateLimit
-from brokertwin.state.cluster.quota_rates import Windows
+from brokertwin.state.cluster.quota_rates import QuotaWindows
 
-LIMIT = RateLimit(2.0, Windows(11, 1000))
+LIMIT = RateLimit(2.0, QuotaWindows(11, 1000))
 ALLOWED = 20
 """Two a second over ten windows, the least number over which a rate is measured."""
 

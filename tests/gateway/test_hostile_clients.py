@@ -237,6 +237,7 @@ def ask_for_much(client: Client, written: bytes) -> None:
     client.send("FETCH", 12, {"maxBytes": 2 * size, "sessionEpoch": -1, "topics": topics})
 
 
+@pytest.mark.full
 def test_client_that_reads_no_response_is_closed_after_the_idle_time() -> None:
     """Its connection and pending bytes used to stay forever."""
     settings, written = {"connections.max.idle.ms": "600"}, batch(b"x" * 12 * MIB)
@@ -248,6 +249,7 @@ def test_client_that_reads_no_response_is_closed_after_the_idle_time() -> None:
     assert "idle for more than 600 ms" in {entry.get("reason") for entry in logged}
 
 
+@pytest.mark.full
 def test_slow_reader_gets_the_whole_response() -> None:
     """It takes longer than the idle time, but reads some bytes in each interval."""
     size, idle_ms = 30 * MIB, 1000

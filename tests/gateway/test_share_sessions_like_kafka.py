@@ -97,7 +97,7 @@ class Members:
         return self.got(decode_response(SHARE_FETCH, 2, client.receive())[1])
 
     def soon(self, client: Client, pause_s: float) -> Any:
-        """Return the response if it comes within some pauses, before the maximum wait; else None."""
+        """Return the response if it comes in some pauses, before the maximum wait; else None."""
         return None if client.is_silent(min(20 * pause_s, LONG_MS / 2000)) else self.receive(client)
 
     @staticmethod
