@@ -6,7 +6,7 @@ Successful heartbeats are left out: a rebalance shows in those that were refused
 from collections import Counter
 from collections.abc import Sequence
 
-from brokertwin.recordings.explain.story import NO_VERSION, Entry, Refused, absent
+from brokertwin.recordings.explain.story import NO_VERSION, NOT_TOLD, Entry, Refused, absent
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.entity import EntityKey
@@ -111,7 +111,7 @@ class Groups:
         ]
         notes = [self._note(each, line.end) for each in found if each.kind in NOTES]
         if not exchange.is_answered:
-            notes.append("the log has no response")
+            notes.append(NOT_TOLD)
         if line.api in QUIET and not refused and not notes:
             return None
         return Entry.at(line, _said(exchange, self._known), notes, refused)

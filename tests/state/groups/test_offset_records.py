@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.cluster.topics import is_uuid
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
 from brokertwin.state.core.schema import ZERO_UUID

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.conformance import wire
 from tests.support.goldens import Connection, tape
 from tests.support.machine import Bench
