@@ -20,7 +20,7 @@ from brokertwin.recordings.history.shares import SHARE_APIS, SHARE_GROUPS
 from brokertwin.recordings.history.words import sentence
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
-from brokertwin.state.groups.topology_topics import Status
+from brokertwin.state.groups.topology_topics import TopologyStatus
 from brokertwin.wording import counted
 
 APIS = frozenset({*MEMBER_APIS, *SHARE_APIS, *COMMIT_APIS, "OFFSET_DELETE"})
@@ -119,7 +119,7 @@ class Groups:
     def _note(self, found: EntityFinding, end: int) -> str:
         """An ordinary event in words; the coordinator's reason for a rebalance is better."""
         if found.kind == "streams-status":
-            return f"status {Status(found.facts['code']).name}: {found.facts['detail']}"
+            return f"status {TopologyStatus(found.facts['code']).name}: {found.facts['detail']}"
         if found.kind == "generation-began":
             number = found.facts["number"]
             reason = self._logged_reason(number - 1, end)
