@@ -14,7 +14,7 @@ from brokertwin.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
     EpochRow,
-    Member,
+    GroupRowMember,
     MemberRow,
     OffsetRow,
     OtherRow,
@@ -107,7 +107,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.generation = -1
-        self.members: dict[str, Member] | None = None
+        self.members: dict[str, GroupRowMember] | None = None
         self.owned_ids: dict[str, frozenset[tuple[Uuid, int]]] = {}
         self.tasks: dict[str, frozenset[tuple[str, int]]] = {}
         self.topology: dict[str, frozenset[str]] = {}
@@ -172,7 +172,7 @@ class OffsetHistory:
         names = ", ".join(_named(each) for each in group.members.values())
         return f"generation {group.generation}, no member has the partition: {names}"
 
-    def _update(self, group: _Group, row: group_records.OfGroup) -> None:
+    def _update(self, group: _Group, row: group_records.GroupRow) -> None:
         """Update the members and what they own."""
         if isinstance(row, ClassicRow):
             group.generation = -1 if row.generation is None else row.generation
@@ -201,6 +201,6 @@ def _note(owned: dict[str, T], member_id: str, what: T | None) -> None:
         owned[member_id] = what
 
 
-def _named(member: Member) -> str:
+def _named(member: GroupRowMember) -> str:
     name = member.instance_id or member.member_id
     return f"{name} (client {member.client_id} at {member.client_host.removeprefix('/')})"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.access.authorizer import CLASS_NAME
 from brokertwin.state.configs.client_metrics import MetricsSubscription
 from tests.support.configs import (
