@@ -370,4 +370,4 @@ def test_an_end_marker_is_compared_as_if_written_at_the_recorded_time() -> None:
 
 def test_captures_are_there() -> None:
     assert [file for file in map(Path, CAPTURES) if not file.stat().st_size] == []
-    assert len(CAPTURES) == 25
+    assert len(CAPTURES) == 26
