@@ -15,12 +15,10 @@ from brokertwin.recordings.audit.finding import (
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.recordings.history.group_offsets import BACK, STALE
+from brokertwin.recordings.history.group_offsets import BACK
 from brokertwin.recordings.history.groups import GROUPS
 from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.state.core.errors import error_name
-
-__all__ = ["FINDERS", "STALE", "Commit", "commits"]
 
 
 class Commit(NamedTuple):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted
+from brokertwin.recordings.history.exchange import exchange_of
 from brokertwin.recordings.history.words import names_of
 from brokertwin.recordings.replay.comparison import FINE, Difference, Verdict
 from brokertwin.recordings.replay.report import Compared
@@ -55,7 +56,10 @@ def differing(compared: Sequence[Compared]) -> Iterator[Finding]:
             "Leave out --decide, or pass the settings with --broker-config.",
         )
     for api, those in found.items():
-        evidence = [Evidence.of(each.exchange, _said(difference)) for each, difference in those]
+        evidence = [
+            Evidence.at(exchange_of(each.exchange).line, _said(difference))
+            for each, difference in those
+        ]
         yield Finding(
             KIND,
             Severity.ERROR,

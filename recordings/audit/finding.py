@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding, Severity, rule_of
-from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error, error_name
 
@@ -39,11 +38,6 @@ class Evidence(NamedTuple):
     def at(cls, line: RecordedRequest, said: str) -> "Evidence":
         """The evidence of an exchange that a machine kept."""
         return cls(line.place, line.time, line.name, said)
-
-    @classmethod
-    def of(cls, exchange: Exchange, said: str = "", by: Iterable[str] = ()) -> "Evidence":
-        """That of an exchange."""
-        return cls(exchange.id, exchange.time, client_of(exchange), said, tuple(dict.fromkeys(by)))
 
 
 class Finding(NamedTuple):
@@ -115,11 +109,6 @@ class Finding(NamedTuple):
         }
 
 
-def client_of(exchange: Exchange) -> str:
-    """The client id of a request; `?` where it has none."""
-    return exchange.header.client_id or "?"
-
-
 def grouped(found: Iterable[EntityFinding]) -> Iterator[tuple[str, list[EntityFinding]]]:
     """Machines' findings by subject."""
     by_subject: dict[str, list[EntityFinding]] = defaultdict(list)
@@ -133,4 +122,4 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-__all__ = ["Evidence", "Finding", "Severity", "client_of", "counted", "grouped", "rule_of"]
+__all__ = ["Evidence", "Finding", "Severity", "counted", "grouped", "rule_of"]

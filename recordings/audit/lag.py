@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from brokertwin.recordings.audit.commits import Commit, commits
 from brokertwin.recordings.audit.finding import Evidence, Finding, Severity
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.rules import Rule
 
 GROWTH = 1_000
@@ -52,10 +52,10 @@ class Run:
         self.answered: list[int] = []
         self.told: list[int] = []
 
-    def add(self, exchange: Exchange, high_watermark: int) -> None:
+    def add(self, line: RecordedRequest, high_watermark: int) -> None:
         """One more."""
-        self.asked.append(exchange.time)
-        self.answered.append(exchange.end)
+        self.asked.append(line.time)
+        self.answered.append(line.end)
         self.told.append(high_watermark)
 
     def before(self, time: int) -> int | None:
@@ -82,30 +82,31 @@ class Point(NamedTuple):
 def runs(history: History) -> dict[tuple[str, int], list[Run]]:
     """The HWs of each partition; where one goes back, by a new leader, a new run begins."""
     found: dict[tuple[str, int], list[Run]] = defaultdict(lambda: [Run()])
-    for exchange, place, value in _told(history):
+    for line, place, value in _told(history):
         run = found[place][-1]
         if run.told and value < run.told[-1]:
-            if exchange.time <= run.answered[-1]:
+            if line.time <= run.answered[-1]:
                 continue  # two answers at once have no order
             found[place].append(Run())
-        found[place][-1].add(exchange, value)
+        found[place][-1].add(line, value)
     return found
 
 
-def _told(history: History) -> Iterator[tuple[Exchange, tuple[str, int], int]]:
-    for exchange, body in history.of("FETCH", "LIST_OFFSETS"):
-        answer, is_fetch = exchange.response or {}, exchange.api == "FETCH"
-        latest = None if is_fetch else _latest(history, body)
+def _told(history: History) -> Iterator[tuple[RecordedRequest, tuple[str, int], int]]:
+    """The high watermarks in responses, with their partitions."""
+    for exchange in history.of("FETCH", "LIST_OFFSETS"):
+        answer, is_fetch = exchange.response, exchange.line.api == "FETCH"
+        latest = None if is_fetch else _latest(history, exchange.request)
         for topic in answer.get("responses" if is_fetch else "topics") or ():
             for each in topic["partitions"]:
                 place = history.topic(topic), each["partitionIndex"]
                 value = each.get("highWatermark" if is_fetch else "offset", -1)
                 if not each["errorCode"] and value >= 0 and (latest is None or place in latest):
-                    yield exchange, place, value
+                    yield exchange.line, place, value
 
 
 def _latest(history: History, body: Any) -> set[tuple[str, int]]:
-    """The partitions whose end a ListOffsets asks for, up to the HW."""
+    """The partitions of a ListOffsets for the high watermark."""
     if body.get("isolationLevel"):
         return set()
     return {

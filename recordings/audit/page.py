@@ -159,10 +159,12 @@ def _inert(value: object) -> str:
 
 
 def _span(history: History) -> str:
-    if not history.asked:
+    if not history.recording.exchanges:
         return "No exchange was answered."
     begin, end = history.span
-    return f"{len(history.asked):,} exchanges from {moment(begin)} to {moment(end)} UTC"
+    return (
+        f"{len(history.recording.exchanges):,} exchanges from {moment(begin)} to {moment(end)} UTC"
+    )
 
 
 def _tiles(findings: Sequence[Finding]) -> str:

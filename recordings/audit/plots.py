@@ -94,18 +94,18 @@ def sequences(history: History) -> dict[str, list[Row]]:
     """The batches of each partition: their first sequence, and what became of them."""
     found: dict[str, list[Row]] = defaultdict(list)
     seen: set[tuple[Any, ...]] = set()
-    for exchange, body in history.of("PRODUCE"):
-        for batch in bodies.sent(body, exchange.response):
+    for exchange in history.of("PRODUCE"):
+        for batch in bodies.sent(exchange.request, exchange.response):
             is_again = not batch.error and batch in seen
             seen.add(batch)
             outcome = "refused" if batch.error else "written again" if is_again else "written"
             found[f"{history.named(batch.topic)}-{batch.partition}"].append(
                 {
-                    "time": exchange.time,
+                    "time": exchange.line.time,
                     "producer": f"{batch.producer_id}, epoch {batch.epoch}",
                     "sequence": batch.first,
                     "outcome": outcome,
-                    "line": exchange.id,
+                    "line": exchange.line.place,
                 }
             )
     return found

@@ -13,22 +13,14 @@ from brokertwin.recordings.audit.finding import (
 )
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import batches, producers
-from brokertwin.recordings.history.batches import OF_SEQUENCES
-from brokertwin.recordings.history.bodies import MARKERS, PRODUCER_APIS
+from brokertwin.recordings.history.bodies import MARKERS
 from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.recordings.history.producers import FENCING, LATE, TIMED_OUT
+from brokertwin.recordings.history.producers import TIMED_OUT
 from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.state.core.errors import Error
 
-CODES = frozenset({*FENCING, *OF_SEQUENCES})
-
 FIGHT = 3
 """Epochs in which a producer is fenced from which on two clients fight for it."""
-
-APIS = PRODUCER_APIS - {MARKERS}
-"""The APIs of clients whose errors of `CODES` are reported here."""
-
-__all__ = ["APIS", "CODES", "FINDERS", "LATE"]
 
 
 def fenced(history: History) -> Iterator[Finding]:
@@ -94,7 +86,7 @@ def timed_out(history: History) -> Iterator[Finding]:
 def late(history: History) -> set[str]:
     """The places of requests that `timed_out` reports."""
     found = history.found(producers.PRODUCERS, "transaction-timed-out")
-    return {each.line.place for each in found if each.line.api in APIS}
+    return {each.line.place for each in found if each.line.api != MARKERS}
 
 
 def owners(history: History) -> dict[str, str]:
@@ -143,7 +135,7 @@ def skipped(history: History) -> Iterator[Finding]:
 
 def reused(history: History) -> Iterator[Finding]:
     """Offsets that were acknowledged for two batches, in topics that requests name by id."""
-    for subject, found in grouped(history.found(batches.OFFSETS, "offset-reused")):
+    for subject, found in grouped(history.found(batches.PARTITIONS, "offset-reused")):
         said = f"two batches were acknowledged at one offset: {found[0].said}"
         yield _finding(subject, found, said)
 

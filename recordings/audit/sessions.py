@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import sessions
+from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.finding import EntityFinding, rule_of
 from brokertwin.recordings.history.words import names_of, sentence, times
-from brokertwin.state.core.errors import Error
-
-CODES = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
 
 EVENTS = {
     "session-opened": "opened",
@@ -53,7 +51,7 @@ def churn(history: History) -> Iterator[Finding]:
     for each in history.found(sessions.CACHES, "session-opened"):
         opened[each.line.name].append(each)
     found: dict[str, list[EntityFinding]] = defaultdict(list)
-    for each in history.found(sessions.OPENERS, "session-churn"):
+    for each in history.found(CLIENTS, "session-churn"):
         found[each.line.name].append(each)
     for client, members in found.items():
         most = max(each.facts["most"] for each in members)

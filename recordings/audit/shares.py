@@ -13,11 +13,9 @@ from brokertwin.recordings.audit.finding import (
 )
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.recordings.history.shares import AGAIN, REJECTED, SESSION_ERRORS, SHARE_GROUPS
+from brokertwin.recordings.history.shares import AGAIN, REJECTED, SHARE_GROUPS
 from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.state.core.errors import Error, error_name
-
-CODES = SESSION_ERRORS | {Error.INVALID_RECORD_STATE}
 
 
 def redelivered(history: History) -> Iterator[Finding]:

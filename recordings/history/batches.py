@@ -1,9 +1,10 @@
-"""Record batches: of a producer in a partition, and the acknowledged offsets of a partition.
+"""Record batches of a producer in a partition, and acknowledged offsets of a partition.
 
 Source: KIP-98; ProducerStateManager, UnifiedLog.analyzeAndValidateProducerState.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import field
@@ -27,6 +28,7 @@ OFFSETS_MAX = 500
 
 GAP = Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 OF_SEQUENCES = (GAP, Error.DUPLICATE_SEQUENCE_NUMBER)
+TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 TWICE = Rule(
     "A batch that is in the log is answered with the offset that it has there.",
@@ -263,15 +265,16 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
         )
 
 
-class AcknowledgedOffsets(ObservedEntity, kw_only=True):
-    """The batches that were acknowledged in a partition of a topic that requests name by id.
+class WrittenPartition(ObservedEntity, kw_only=True):
+    """The responses to Produce requests for a partition.
 
-    A topic that is named may have been deleted and created again, which an id excludes.
+    Acknowledged offsets are compared only if requests name the topic by its id, because a topic
+    with the same name may have been deleted and created again.
 
     Attributes:
-        topic: topic id.
+        topic: topic id, or name if requests have it.
         partition: its number.
-        kept: the newest acknowledged batches.
+        kept: the newest acknowledged batches of a topic that is named by its id.
     """
 
     topic: str
@@ -279,15 +282,28 @@ class AcknowledgedOffsets(ObservedEntity, kw_only=True):
     kept: list[AcknowledgedBatch] = field(default_factory=list)
 
     def part_of(self, exchange: RecordedExchange) -> RecordedExchange:
-        """Return a Produce with the batches of the partition."""
-        place = self.topic, self.partition
-        sent = bodies.sent(exchange.request, exchange.response)
+        """Return a Produce with the batches and the error of the partition."""
+        place, answer = (self.topic, self.partition), exchange.response
+        codes = [code for *at, code in _codes_in(answer) if tuple(at) == place and code in TOO_FEW]
+        sent = bodies.sent(exchange.request, answer) if self._is_id(exchange) else ()
         own = [each for each in sent if each[:2] == place and not each.error and each.offset >= 0]
-        return RecordedExchange(exchange.line, {"batches": own}, {})
+        return RecordedExchange(exchange.line, {"batches": own}, {"codes": codes})
+
+    def _is_id(self, exchange: RecordedExchange) -> bool:
+        topics = exchange.request.get("topicData") or ()
+        return any(each.get("topicId") == self.topic and not each.get("name") for each in topics)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
         """Take a Produce in its turn."""
         place = f"{known.named(self.topic)}-{self.partition}"
+        for code in exchange.response["codes"]:
+            yield EntityFinding(
+                kind="under-min-isr",
+                severity=Severity.ERROR,
+                subject=f"partition {place}",
+                line=exchange.line,
+                code=code,
+            )
         for each in exchange.request["batches"]:
             new = AcknowledgedBatch(Sent(*each), exchange.line)
             same = [e for e in self.kept if e.batch.offset == new.batch.offset]
@@ -305,6 +321,13 @@ class AcknowledgedOffsets(ObservedEntity, kw_only=True):
                             rule=REUSED,
                         )
             self.kept = [*self.kept, new][-OFFSETS_MAX:]
+
+
+def _codes_in(response: Any) -> Iterator[tuple[str, int, int]]:
+    """Topic, partition and error code of each part of a Produce response."""
+    for topic in response.get("responses") or ():
+        for part in topic["partitionResponses"]:
+            yield bodies.topic_of(topic), part["index"], part["errorCode"]
 
 
 def _producers_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
@@ -325,22 +348,16 @@ def _producer_in(key: EntityKey) -> ProducerInPartition:
     return ProducerInPartition(topic=topic, partition=int(partition), producer=producer)
 
 
-def _offsets_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
-    ids = {
-        topic["topicId"]
-        for topic in exchange.request.get("topicData") or ()
-        if not topic.get("name") and topic.get("topicId")
-    }
-    sent = bodies.sent(exchange.request, exchange.response)
-    places = {f"{each.partition} {each.topic}": None for each in sent if each.topic in ids}
-    yield from (EntityKey("acknowledged-offsets", place) for place in places)
+def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
+    for topic, number, _ in _codes_in(exchange.response):
+        yield EntityKey("partition", f"{number} {topic}")
 
 
-def _offsets_of(key: EntityKey) -> AcknowledgedOffsets:
+def _partition_of(key: EntityKey) -> WrittenPartition:
     partition, _, topic = key.id.partition(" ")
-    return AcknowledgedOffsets(topic=topic, partition=int(partition))
+    return WrittenPartition(topic=topic, partition=int(partition))
 
 
 PRODUCE = frozenset({"PRODUCE"})
 PRODUCERS = EntityKind(PRODUCE, _producers_in, _producer_in)
-OFFSETS = EntityKind(PRODUCE, _offsets_in, _offsets_of)
+PARTITIONS = EntityKind(PRODUCE, _partitions_in, _partition_of)

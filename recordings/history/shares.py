@@ -228,7 +228,7 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
             for first, last, former in self._holders(new.place, new.first, new.last):
                 is_next = former is not None and former.count == new.count - 1
                 known = former if is_next else None
-                by = known and self._release(known, first, last, new.line)
+                by = self._release(known, first, last, new.line) if known is not None else None
                 yield FormerDelivery(first, last, known, by)
 
     def _holders(

@@ -11,6 +11,8 @@ from brokertwin.recordings.audit.finding import Finding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.replay import recording
+from brokertwin.recordings.replay.recording import Exchange
 from tests.support.requestlogs import RUNS, SINGLE, logs_of
 from tests.support.sources import ROOT
 
@@ -41,6 +43,12 @@ def whole(name: str) -> Audited:
 def _audited(paths: Sequence[Path], name: str) -> Audited:
     history = read(paths, READING.get(name, Reading())).history
     return Audited(history, findings(history))
+
+
+@cache
+def exchanges(name: str) -> list[Exchange]:
+    """The exchanges of a recording."""
+    return recording.read(RECORDINGS[name], READING.get(name, Reading())).exchanges
 
 
 @cache

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.audit import lag
-from brokertwin.recordings.history import memberships, sessions
+from brokertwin.recordings.history import clients, memberships, sessions
 from brokertwin.recordings.history.finding import Severity
 from brokertwin.recordings.observed import watching
 from tests.support import audits
@@ -55,7 +55,7 @@ LEAST_DRAWN = {
 def _low_limits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lag, "GROWTH", 3)
-        patch.setattr(sessions, "MANY", 2)
+        patch.setattr(clients, "MANY", 2)
         patch.setattr(memberships, "STORM", 2)
         audits.whole.cache_clear()
         yield

@@ -8,7 +8,7 @@ import pytest
 from brokertwin.recordings.audit import groups, refusals, sessions
 from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.explain.groups import Groups
-from brokertwin.recordings.history.sessions import MANY
+from brokertwin.recordings.history.clients import MANY
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import GROUP, Told
 

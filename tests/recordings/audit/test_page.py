@@ -95,7 +95,9 @@ def test_what_a_recording_says_is_text_and_no_element(tmp_path: Path) -> None:
     told.init(evil, 1)
     (first,) = told.exchanges
     rule = whole("txn_fencing_ck").findings[0].rule
-    found = Finding("k", Severity.ERROR, evil, evil, rule, [Evidence.of(first, evil, [evil])])
+    found = Finding(
+        "k", Severity.ERROR, evil, evil, rule, [Evidence(first.id, first.time, evil, evil, (evil,))]
+    )
     page.write(tmp_path / "a.html", [evil], History(told.exchanges), [found], [evil])
     elements = Elements((tmp_path / "a.html").read_text(encoding="utf-8"))
     assert "img" not in {tag for tag, _, _ in elements.attributes}

@@ -11,6 +11,7 @@ from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import Reading
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.clients import ORDINARY
 from brokertwin.state.core.errors import Error
 from brokertwin.state.observed.replicas import Replicas
 from tests.support.audits import CAPTURES, whole
@@ -108,10 +109,10 @@ def test_each_answer_with_an_error_is_in_a_finding(name: str) -> None:
     told = {line.place for each in audited.findings for line in each.evidence if each.code}
     told |= {line.place for each in refusals.others(audited.history) for line in each.evidence}
     missing = [
-        (each.exchange.id, code)
-        for each in audited.history.asked
-        for code in bodies.errors(each.exchange.response)
-        if each.exchange.id not in told and code not in refusals.NONE_AT_ALL
+        (each.line.place, code)
+        for each in audited.history.recording.exchanges
+        for code in bodies.errors(each.response)
+        if each.line.place not in told and code not in ORDINARY
     ]
     assert missing == []
 

@@ -11,7 +11,7 @@ from tests.support.exchanges_told import Told
 
 def client(capture: str, key: str) -> Clients:
     """A client of a capture."""
-    return Clients([each.exchange for each in audits.whole(capture).history.asked], key)
+    return Clients(audits.exchanges(capture), key)
 
 
 def test_its_producers_are_told_with_who_fenced_them() -> None:

@@ -9,8 +9,8 @@ from tests.support.share_exchanges import GROUP, Shares
 
 def entries(group: str) -> dict[str, Entry]:
     """Those of a group of the capture of share fetches, by line."""
-    exchanges = [each.exchange for each in audits.whole("share_fetch").history.asked]
-    return {each.id.rpartition(":")[2]: each for each in Groups(exchanges, group).story()}
+    story = Groups(audits.exchanges("share_fetch"), group).story()
+    return {each.id.rpartition(":")[2]: each for each in story}
 
 
 def test_who_had_records_that_come_again() -> None:

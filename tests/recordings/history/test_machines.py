@@ -11,6 +11,7 @@ import pytest
 
 from brokertwin.recordings.history import (
     batches,
+    clients,
     entity,
     group_offsets,
     memberships,
@@ -33,7 +34,7 @@ from brokertwin.recordings.history.kinds import KINDS
 from tests.support import audits
 
 MODULES: tuple[ModuleType, ...] = (
-    *(batches, entity, group_offsets, memberships, producer_epochs, sessions, shares),
+    *(batches, clients, entity, group_offsets, memberships, producer_epochs, sessions, shares),
     transactions,
 )
 STARTS = 6
