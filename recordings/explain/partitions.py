@@ -7,14 +7,19 @@ answered.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
-from brokertwin.recordings.explain.producers import Producers, said_of_batch
+from brokertwin.recordings.explain.producers import cause_of, said_of_batch
 from brokertwin.recordings.explain.story import Entry, Refused, absent
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.batches import PRODUCERS as PRODUCERS_IN_PARTITIONS
+from brokertwin.recordings.history.batches import AcknowledgedBatch, ProducerInPartition
+from brokertwin.recordings.history.exchange import exchanges_of
+from brokertwin.recordings.history.producers import PRODUCERS
+from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.observed.watching import Watched
 from brokertwin.state.core.errors import Error
@@ -41,14 +46,6 @@ OF_PRODUCERS = (
 )
 
 
-class Written(NamedTuple):
-    """The last batch of a producer in the partition, and the client that wrote it."""
-
-    batch: bodies.Sent
-    client: str
-    time: float
-
-
 class Partitions:
     """What a recording says of a partition.
 
@@ -73,7 +70,10 @@ class Partitions:
         topic, self.number = named[key]
         self.topics = {topic, observer.names.get(topic, topic)}
         self.known: Replicas = observer.partitions[named[key]]
-        self.producers: dict[int, Written] = {}
+        self._recording = ObservedRecording(
+            exchanges_of(watched.recording.exchanges), topics=observer.names
+        )
+        self._found = self._recording.at_places(PRODUCERS, PRODUCERS_IN_PARTITIONS)
         self._samples = [each for each in observer.samples if self._is_mine(each)]
         self._at = _by_place(self._samples)
         self._led = _news(self._samples, lambda sample: sample.leader_epoch)
@@ -81,7 +81,6 @@ class Partitions:
         self._in_sync = _news(told, lambda sample: sample.isr)
         self._changes = _by_place(each for each in observer.isr_changes if self._is_mine(each))
         self._told = _by_place(each for each in observer.differences if self._is_mine(each))
-        self._stories: dict[int, dict[str, str]] = {}
 
     def story(self) -> list[Entry]:
         """One for each exchange that changed the partition, wrote to it, or was refused."""
@@ -120,10 +119,17 @@ class Partitions:
             f"log ends: {told or 'not recorded'}; high watermark {high_watermark}",
         ]
         return lines + [
-            f"producer {number} epoch {batch.epoch} wrote last sequences {batch.first} to"
-            f" {batch.last} at offset {batch.offset}, by client {client} at {clock(time)}"
-            for number, (batch, client, time) in sorted(self.producers.items())
+            f"producer {each.batch.producer_id} epoch {each.batch.epoch} wrote last sequences"
+            f" {each.batch.first} to {each.batch.last} at offset {each.batch.offset}, by client"
+            f" {each.line.name} at {clock(each.line.time)}"
+            for each in sorted(self._last_batches(), key=lambda each: each.batch.producer_id)
         ]
+
+    def _last_batches(self) -> Iterator[AcknowledgedBatch]:
+        """The last batch of each producer."""
+        for entity in self._recording.observed(PRODUCERS_IN_PARTITIONS).entities.values():
+            if isinstance(entity, ProducerInPartition) and entity.place == self.key and entity.kept:
+                yield entity.kept[-1]
 
     def _is_mine(self, each: Sample | Difference | IsrChange) -> bool:
         return each.topic in self.topics and each.partition == self.number
@@ -138,7 +144,7 @@ class Partitions:
             *self._replicated(seen.place),
             *self._asked_for(seen),
             *self._changed(seen, request, response, bool(codes)),
-            *self._produced(seen, batches),
+            *self._produced(seen.place),
         ]
         said = "; ".join(filter(None, [*map(said_of_batch, batches), *_moved(samples)]))
         if not (said or notes or refused):
@@ -208,21 +214,11 @@ class Partitions:
         found = (response or {}).get("topics") or (response or {}).get("responses") or ()
         return any(each.get("name") in self.topics for each in found)
 
-    def _produced(self, seen: Observed, batches: Sequence[bodies.Sent]) -> Iterator[str]:
-        """Takes what was written; says whose first batch it is, and which epochs are new."""
-        for batch in batches:
-            if batch.error:
-                continue
-            former = self.producers.get(batch.producer_id)
-            client = seen.header.client_id or "?"
-            if former is None:
-                yield f"producer {batch.producer_id} writes its first batch here"
-            elif former.batch.epoch < batch.epoch:
-                yield (
-                    f"producer {batch.producer_id} comes with epoch {batch.epoch}; before it had"
-                    f" {former.batch.epoch} (client {former.client})"
-                )
-            self.producers[batch.producer_id] = Written(batch, client, seen.taken)
+    def _produced(self, place: str) -> Iterator[str]:
+        """The first batches of producers and of their epochs."""
+        for each in self._found.get(place, ()):
+            if each.kind == "producer-began" and each.facts["place"] == self.key:
+                yield each.said
 
     def _because(
         self, code: int, seen: Observed, request: Any, batches: Sequence[bodies.Sent]
@@ -238,23 +234,15 @@ class Partitions:
                 return ""
             return f"In sync were {_listed(told.isr)} since {clock(told.time)} ({told.place})."
         if code in OF_PRODUCERS:
-            refused = next((each for each in batches if each.error == code), None)
-            return self._of_producer(refused.producer_id, seen.place) if refused else ""
+            found, topic = self._found.get(seen.place, ()), self.key.rpartition("-")[0]
+            refused = [each._replace(topic=topic) for each in batches if each.error == code]
+            return cause_of(refused[0], found) if refused else ""
         return ""
 
     def _latest(self, news: "News", time: float) -> Sample | None:
         """What was news last, up to a time."""
         samples = [sample for found in news.values() for _, sample in found]
         return max((each for each in samples if each.time <= time), key=_time, default=None)
-
-    def _of_producer(self, producer_id: int, place: str) -> str:
-        """What the producer's own story says of a refused batch."""
-        if producer_id not in self._stories:
-            story = Producers(self._watched.recording.exchanges, str(producer_id)).story()
-            self._stories[producer_id] = {
-                entry.id: each.because for entry in story for each in entry.refused
-            }
-        return self._stories[producer_id].get(place, "")
 
 
 def _because_of_leader(code: int, broker: int, asked: int, led: Sample | None) -> str:

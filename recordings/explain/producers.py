@@ -100,7 +100,7 @@ class Producers:
         own = [each._replace(topic=self._known.named(each.topic)) for each in sent]
         if line.api == "PRODUCE" and own:
             said = "; ".join(map(said_of_batch, own))
-            refused = [Refused(e.error, _cause_of(e, found)) for e in own if e.error]
+            refused = [Refused(e.error, cause_of(e, found)) for e in own if e.error]
         else:
             is_produce = line.api == "PRODUCE"
             said = self._written(answer) if is_produce else _said(exchange, mine[0])
@@ -120,7 +120,7 @@ class Producers:
         return f"{', '.join(places)}, without batch headers" if places else "not answered"
 
 
-def _cause_of(batch: Sent, found: Iterable[EntityFinding]) -> str:
+def cause_of(batch: Sent, found: Iterable[EntityFinding]) -> str:
     """The cause of a refusal: from the batches of the partition, or from the epochs."""
     place = f"{batch.topic}-{batch.partition}"
     causes = [e.cause for e in found if e.code == batch.error and e.facts.get("place") == place]

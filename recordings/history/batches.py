@@ -235,6 +235,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
             if not each.is_reported:
                 each.is_reported = True
                 yield self._found("written-twice", Severity.ERROR, each, each.said, TWICE)
+        yield from self._began(new)
         before = [each for each in self.kept if each.end == new.batch.offset]
         if before and before[-1].batch.epoch == new.batch.epoch:
             due = sequence_after(before[-1].batch.last, 1)
@@ -243,13 +244,25 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
                 yield self._found("sequence-skipped", Severity.ERROR, new, said, SKIPPED)
         self.kept = [*self.kept, new][-BATCHES_MAX:]
 
+    def _began(self, new: AcknowledgedBatch) -> Iterator[EntityFinding]:
+        """Report the first batch of a producer in the partition, and of an epoch."""
+        former, of = self.last, f"producer {self.producer}"
+        said = f"{of} writes its first batch here" if former is None else ""
+        if former is not None and former.batch.epoch < new.batch.epoch:
+            said = (
+                f"{of} comes with epoch {new.batch.epoch}; before it had {former.batch.epoch}"
+                f" (client {former.line.name})"
+            )
+        if said:
+            yield self._found("producer-began", Severity.NOTE, new, said)
+
     def _found(
         self,
         kind: str,
         severity: Severity,
         shown: AcknowledgedBatch,
         said: str,
-        rule: Rule,
+        rule: Rule | None = None,
         cause: str = "",
     ) -> EntityFinding:
         return EntityFinding(

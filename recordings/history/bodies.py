@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.observed import topic_ids
+from brokertwin.state.observed.topic_ids import NAMELESS as NAMELESS_KEYS
+from brokertwin.state.observed.topic_ids import names_in
 
 NO_PRODUCER = -1
-NAMELESS = frozenset(KAFKA_APIS[key].name for key in topic_ids.NAMELESS)
+NAMELESS = frozenset(KAFKA_APIS[key].name for key in NAMELESS_KEYS)
 """Frequent APIs whose responses have topic ids without names."""
 
 
@@ -138,7 +139,7 @@ def topic_names(exchanges: Iterable[Exchange]) -> dict[str, str]:
 
 def topic_names_in(api: str, response: Any) -> dict[str, str]:
     """Map topic ids to names, from a response."""
-    return topic_ids.names_in(response) if api not in NAMELESS else {}
+    return names_in(response) if api not in NAMELESS else {}
 
 
 def topic_of(part: Any) -> str:
