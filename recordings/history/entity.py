@@ -43,7 +43,10 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
     def step(self, exchange: RecordedExchange, known: KnownFacts) -> list[EntityFinding]:
         """Take an exchange; return the findings that are due."""
         self.newest = max(self.newest, exchange.line.end)
-        insort(self.waiting, self.part_of(exchange), key=lambda each: each.line.order)
+        if not self.waiting or self.waiting[-1].line.end < exchange.line.end:
+            self.waiting.append(self.part_of(exchange))
+        else:
+            insort(self.waiting, self.part_of(exchange), key=lambda each: each.line.order)
         return self._take_until(self.newest - WAIT_MS, known)
 
     def expire(self, now: float, known: KnownFacts) -> list[EntityFinding]:

@@ -82,9 +82,9 @@ class GroupOffsets(msgspec.Struct):
     def commit(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
         """Take the accepted offsets of a commit."""
         is_pending = exchange.line.api == "TXN_OFFSET_COMMIT"
-        newest = self.newest
+        pending = {each.place: each for each in self.pending}
         for each in _accepted(exchange, known):
-            former = newest.get(each.place)
+            former = pending.get(each.place) or self.offsets.get(each.place)
             if former is not None and each.offset < former.offset:
                 said = (
                     f"{each.place} goes back from {former.offset} ({former.line.words}) to"

@@ -43,11 +43,9 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
     def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
         """Report refusals and aborts of an exchange, and what it did to a transaction."""
         line = exchange.line
-        for each in [exchange, *self.pending]:
-            if each.line.api == MARKERS and each.line.time <= line.end:
-                self._resolve(each, known)
+        for each in [each for each in self.markers if each.line.time <= line.end]:
+            self._resolve(each, known)
         if line.api == MARKERS:
-            self.resolved.remove(line.place)
             yield from self._aborted(line)
         else:
             holders = self.holders_of(exchange, known)
