@@ -1,4 +1,4 @@
-"""One thing that went wrong, how bad it is, and the lines of the recording that show it."""
+"""A finding of the audit: its severity, and the lines of the recording that show it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +16,9 @@ class Evidence(NamedTuple):
     Attributes:
         place: file and line, as `replay` and `explain line` name it.
         time: when the request arrived, in ms since 1970.
-        client: who asked; "" where nobody is said.
-        said: what the line shows, in a few words.
-        by: the clients whose requests brought it about, as far as the recording shows them.
+        client: client id of the request; "" if it is not known.
+        said: the content of the line in a few words.
+        by: the clients whose requests caused it, as far as the recording shows them.
     """
 
     place: str
@@ -41,17 +41,17 @@ class Evidence(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What went wrong with a subject: a producer, a group, a client's sessions, a partition.
+    """A problem of a subject: a producer, a group, the sessions of a client, a partition.
 
     Attributes:
-        kind: what it is, `offset-back`.
-        severity: how bad.
-        subject: of whom.
-        what: one sentence.
-        rule: Kafka's rule, its source, and what to do.
-        evidence: the lines, in the order of their answers.
-        code: the error, where it is about one.
-        often: how often, where that is not once for each line.
+        kind: `offset-back`.
+        severity: how bad it is.
+        subject: `group billing`.
+        what: a sentence.
+        rule: Kafka's rule, its source, and advice.
+        evidence: the lines, in the order of their responses.
+        code: the error code; 0 if it is not about an error.
+        often: number of occurrences, if it is not the number of lines.
     """
 
     kind: str
@@ -65,31 +65,31 @@ class Finding(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How often it happened."""
+        """Number of occurrences."""
         return len(self.evidence) if self.often is None else self.often
 
     @property
     def begin(self) -> float:
-        """When it was seen first, in ms since 1970."""
+        """Time of the first evidence, in ms since 1970."""
         return min(each.time for each in self.evidence)
 
     @property
     def end(self) -> float:
-        """When it was seen last, in ms since 1970."""
+        """Time of the last evidence, in ms since 1970."""
         return max(each.time for each in self.evidence)
 
     @property
     def clients(self) -> list[str]:
-        """Whom it befell, the most frequent first."""
+        """Clients that are affected, the most frequent first."""
         return [name for name, _ in Counter(e.client for e in self.evidence).most_common() if name]
 
     @property
     def by(self) -> list[str]:
-        """Who brought it about, the most frequent first."""
+        """Clients that caused it, the most frequent first."""
         return [name for name, _ in Counter(n for e in self.evidence for n in e.by).most_common()]
 
     def document(self, shown: int) -> dict[str, Any]:
-        """For programs, with so many lines of the evidence at most."""
+        """The finding as JSON, with at most `shown` lines of evidence."""
         return {
             "severity": self.severity.label,
             "kind": self.kind,

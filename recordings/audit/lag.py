@@ -1,9 +1,9 @@
 """Findings about lag: groups whose committed offsets fall behind the high watermark.
 
-The lag at a commit lies between two bounds: by the high watermark (HW) that was told last before
-it, and by the one that was told first after it. A group has committed beyond the log end if both
-are negative. The lag has grown where the lower bound of a later
-commit is above the upper bound of an earlier one; so a HW that is not recorded makes it smaller.
+The lag at a commit is between two bounds: from the last high watermark (HW) before it, and from the
+first HW after it. If both are negative, the group committed beyond the log end. The lag has grown
+if the lower bound of a later commit is above the upper bound of an earlier one. So a HW that is not
+recorded never makes the lag greater.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,10 +18,10 @@ from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.rules import Rule
 
 GROWTH = 1_000
-"""Records by which a lag has to grow to be a finding."""
+"""Records by which a lag has to grow for a finding."""
 
 LATEST = -1
-"""The timestamp by which ListOffsets asks for the end."""
+"""The timestamp of ListOffsets for the end of the log."""
 
 RULE = Rule(
     "The lag of a group is the high watermark less the committed offset.",
@@ -34,16 +34,16 @@ BEYOND_END = Rule(
     "A group may commit any offset; a broker does not compare it with the log end.",
     "OffsetMetadataManager.commitOffset",
     "Consumers that start there apply auto.offset.reset, or skip records. Look for an offset that"
-    " was set by hand, and for a log that was truncated or created anew.",
+    " was set by hand, and for a log that was truncated or created again.",
 )
 
 
 class Run:
-    """The high watermarks of a partition that leaders told, none less than one before it.
+    """The high watermarks of a partition in responses, none less than one before it.
 
     Attributes:
-        asked: when each was asked for, in ms since 1970.
-        answered: when it had been answered; in order.
+        asked: arrivals of the requests, in ms since 1970.
+        answered: times of the responses, in order.
         told: the HWs.
     """
 
@@ -53,18 +53,18 @@ class Run:
         self.told: list[int] = []
 
     def add(self, line: RecordedRequest, high_watermark: int) -> None:
-        """One more."""
+        """Add a high watermark."""
         self.asked.append(line.time)
         self.answered.append(line.end)
         self.told.append(high_watermark)
 
     def before(self, time: int) -> int | None:
-        """What was told last before a time."""
+        """The last HW in a response before a time."""
         count = bisect_right(self.answered, time)
         return self.told[count - 1] if count else None
 
     def after(self, time: int) -> int | None:
-        """What was told first by an answer that was asked for after a time."""
+        """The first HW whose request arrived after a time."""
         for number in range(bisect_left(self.answered, time), len(self.told)):
             if self.asked[number] >= time:
                 return self.told[number]
@@ -72,7 +72,7 @@ class Run:
 
 
 class Point(NamedTuple):
-    """A commit with the bounds of the lag, None where nobody told a HW."""
+    """A commit with the bounds of the lag; None if no HW is recorded."""
 
     commit: Commit
     least: int | None
@@ -80,13 +80,13 @@ class Point(NamedTuple):
 
 
 def runs(history: History) -> dict[tuple[str, int], list[Run]]:
-    """The HWs of each partition; where one goes back, by a new leader, a new run begins."""
+    """The HWs of each partition; a HW that goes back, with a new leader, begins a run."""
     found: dict[tuple[str, int], list[Run]] = defaultdict(lambda: [Run()])
     for line, place, value in _told(history):
         run = found[place][-1]
         if run.told and value < run.told[-1]:
             if line.time <= run.answered[-1]:
-                continue  # two answers at once have no order
+                continue  # two responses at once have no order
             found[place].append(Run())
         found[place][-1].add(line, value)
     return found
@@ -165,7 +165,7 @@ def grown(history: History) -> Iterator[Finding]:
 
 
 def beyond_end(history: History) -> Iterator[Finding]:
-    """Groups that committed more than the leader had: the lag is negative by both bounds."""
+    """Groups that committed beyond the log end: the lag is negative by both bounds."""
     for (group, topic, partition), found in points(history).items():
         evidence: list[Evidence] = []
         lowest = 0

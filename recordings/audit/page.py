@@ -1,6 +1,6 @@
-"""The page: a summary, the findings with their lines, and plots. It needs nothing from elsewhere.
+"""The page: a summary, the findings with their lines, and plots. It loads nothing else.
 
-Vega stands in the page, once for all plots. What a recording says comes in as text alone.
+Vega is in the page once, for all plots. Text from a recording is escaped.
 """
 
 import json
@@ -125,9 +125,9 @@ def write(
     Args:
         path: where it goes.
         names: of the files.
-        history: what the plots are drawn from.
+        history: the data of the plots.
         findings: the worst first.
-        notes: what else is to be said, a sentence each.
+        notes: further remarks, a sentence each.
     """
     drawn = plots(history, findings)
     text = PAGE.substitute(
@@ -154,7 +154,7 @@ def _script() -> str:
 
 
 def _inert(value: object) -> str:
-    """JSON that cannot end the element that it stands in."""
+    """JSON that cannot end the element that contains it."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
@@ -194,7 +194,7 @@ def _finding(each: Finding) -> str:
         f'<span class="what">{escape(each.what)}</span></summary><div><dl>'
         + "".join(f"<dt>{name}</dt><dd>{escape(v)}</dd>" for name, v in facts.items() if v)
         + '</dl><div class="lines"><table><thead><tr><th>line</th><th>time</th><th>client</th>'
-        "<th>what it shows</th></tr></thead><tbody>"
+        "<th>evidence</th></tr></thead><tbody>"
         + "".join(map(_line, shown))
         + "</tbody></table>"
         + (f'<p class="dim">and {hidden} more (--json has up to 1,000)</p>' if hidden else "")

@@ -1,4 +1,4 @@
-"""What the page draws: epochs, sequences, sessions, groups, lag, offsets and in-sync sets.
+"""Plots of the page: epochs, sequences, sessions, groups, lag, offsets and in-sync sets.
 
 A plot has rows, which are plain, and a Vega-Lite specification as wide as its container. Of many
 subjects those with findings are drawn first; of many rows some are left out evenly.
@@ -23,7 +23,7 @@ ROWS = 2_000
 """Points of a plot."""
 
 HEIGHT, STEP, STRIP = 220, 26, 70
-"""Of a plot, of a row of a timeline, and of a strip, in pixels."""
+"""Heights of a plot, a row of a timeline and a strip, in pixels."""
 
 FINE_MS, DAY_MS = 10_000, 86_400_000
 """Spans below which the axis has milliseconds, and days."""
@@ -31,16 +31,16 @@ FINE_MS, DAY_MS = 10_000, 86_400_000
 TICKS = 6
 
 OUTCOMES = ["written", "written again", "refused"]
-"""What became of a batch."""
+"""Outcomes of a batch."""
 
 GREY = "#8a8f98"
-"""Is seen on white and on black."""
+"""A colour that is visible on white and on black."""
 
 Row = dict[str, Any]
 
 
 class Plot(NamedTuple):
-    """A title, a sentence about what is drawn, and the specification for Vega-Lite."""
+    """A title, a sentence about the content, and the specification for Vega-Lite."""
 
     title: str
     said: str
@@ -225,7 +225,7 @@ def _shape(altair: Any) -> Any:
 def _sessions(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
     rows = session_events(history)
     if rows:
-        said = "When clients opened sessions, closed them, and were told that they are lost."
+        said = "When clients opened, closed and lost their sessions."
         chart = _timeline(altair, thinned(rows), "client", "what", ["session:N", "line:N"])
         yield _plot("Fetch sessions", said, chart)
 
@@ -254,7 +254,9 @@ def _lags(altair: Any, history: History, findings: Sequence[Finding]) -> Iterato
             )
         )
         some = _some(len(names), len({row["group"] for row in rows}))
-        yield _plot("Lag at commits", f"By the high watermark that was told last.{some}", chart)
+        yield _plot(
+            "Lag at commits", f"By the last high watermark before each commit.{some}", chart
+        )
 
 
 def _replicas(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:

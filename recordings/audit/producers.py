@@ -130,7 +130,9 @@ def written(history: History) -> Iterator[Finding]:
 def skipped(history: History) -> Iterator[Finding]:
     """Batches that were accepted although their sequence does not follow the one before."""
     for subject, found in grouped(history.found(batches.PRODUCERS, "sequence-skipped")):
-        yield _finding(subject, found, f"the broker took what does not follow: {found[0].said}")
+        yield _finding(
+            subject, found, f"the broker took a batch that does not follow: {found[0].said}"
+        )
 
 
 def reused(history: History) -> Iterator[Finding]:

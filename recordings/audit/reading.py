@@ -1,4 +1,4 @@
-"""Recorded exchanges as a history with all that the observer makes of them."""
+"""Files of recorded exchanges as a history."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from brokertwin.state.observed.replication import ReplicationObserver
 
 
 class Read(NamedTuple):
-    """What was read: the history, and the lines that are damaged."""
+    """The history, and the lines that are damaged."""
 
     history: History
     broken: Sequence[recording.Broken]
@@ -31,7 +31,7 @@ def read(
         paths: the files.
         reading: how logs are read.
         batches: batch headers for Produce requests that have none.
-        observer: one that has the brokers' settings.
+        observer: an observer with the brokers' settings.
 
     Raises:
         UserError: a file cannot be read, or none of the lines is an exchange.

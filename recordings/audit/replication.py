@@ -27,20 +27,21 @@ SHRUNK = Rule(
     " While it is away fewer copies are safe, and acks=all may be refused.",
 )
 LEADER = Rule(
-    "A partition gets a new leader when its leader goes, is asked to, or comes back as preferred.",
+    "A partition gets a new leader if its leader goes, if an election is requested, or if the"
+    " preferred leader comes back.",
     "PartitionChangeBuilder, KIP-951",
     "Look at why the broker went. Clients try again by themselves.",
 )
 HIGH_WATERMARK = Rule(
-    "The high watermark is the least log end offset of those in sync, and stands still below"
+    "The high watermark is the least log end offset of those in sync, and does not move below"
     " min.insync.replicas.",
     "Partition.maybeIncrementLeaderHW",
-    "Look at `brokertwin report` of this partition, with --broker-config of the brokers: what was"
-    " told is not what the rule gives.",
+    "Look at `brokertwin report` of this partition, with --broker-config of the brokers: the"
+    " response differs from the rule.",
 )
 EARLY = Rule(
-    "Who comes into the in-sync set has all below the high watermark; who goes was not caught up"
-    " for replica.lag.time.max.ms.",
+    "A broker that joins the in-sync set has all records below the high watermark. A broker that"
+    " leaves it was not caught up for replica.lag.time.max.ms.",
     "Partition.isFollowerInSync, getOutOfSyncReplicas",
     "Look at `brokertwin report` of this partition.",
 )

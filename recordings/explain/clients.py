@@ -1,7 +1,6 @@
-"""The story of a client id: what its producers, its groups and its fetch sessions tell of it.
+"""The timeline of a client id: its part in the timelines of its producers, groups and sessions.
 
-Its requests are told as those stories tell them, from all that came before. Of the others only
-those that were refused are told.
+Other requests are listed only if they were refused.
 """
 
 from collections import Counter
@@ -24,7 +23,7 @@ OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_S
 
 
 class Clients:
-    """What a recording says of the requests of a client id.
+    """The requests of a client id in a recording.
 
     Attributes:
         producers: the transactional ids, or producer ids, that it used.
@@ -47,7 +46,7 @@ class Clients:
         self.groups = list(dict.fromkeys(g for each in self._own for g in groups_of(each)))
 
     def story(self) -> list[Entry]:
-        """One entry for each request that a story tells of, or that was refused."""
+        """One entry for each request that is part of a timeline, or was refused."""
         told: dict[str, Entry] = {}
         for entry in self._told():
             if entry.client == self.key:
@@ -61,7 +60,7 @@ class Clients:
         return [told[each.id] for each in self._own if each.id in told]
 
     def ending(self) -> list[str]:
-        """How much it asked and what was refused, and whose stories have the others' part."""
+        """Counts of requests and refusals, and the commands for the timelines."""
         first, last = min(each.time for each in self._own), max(each.end for each in self._own)
         ways = len({each.connection for each in self._own})
         codes = Counter(
@@ -82,7 +81,7 @@ class Clients:
         return lines
 
     def _told(self) -> Iterator[Entry]:
-        """The entries of all stories that it has a part in; of sessions those that were lost."""
+        """The entries of its producers, its groups and its lost sessions."""
         for key in self.producers:
             yield from Producers(self._recording, key).story()
         for key in self.groups:
@@ -98,7 +97,7 @@ class Clients:
 
 
 def _timed(entry: Entry, exchange: Exchange) -> Entry:
-    """The entry with what a client's log tells of the response: its time, and its error."""
+    """The entry with the response of a client's log: its time, and its error."""
     where = f"broker {exchange.broker}" if exchange.broker >= 0 else "a broker"
     said = f"response of {where} after {exchange.latency_ms:.6g} ms"
     if not exchange.is_recorded:
@@ -109,7 +108,7 @@ def _timed(entry: Entry, exchange: Exchange) -> Entry:
 
 
 def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
-    """For each API how many requests a client's log has, and how long responses took."""
+    """Number of requests in a client's log and times of responses, by API."""
     lines = []
     for api, count in Counter(each.api for each in exchanges).most_common():
         answered = sorted(
@@ -126,7 +125,7 @@ def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
 
 
 def producers_of(exchange: Exchange) -> list[str]:
-    """The keys of the producers that an exchange is of."""
+    """The keys of the producers of an exchange."""
     return list(
         dict.fromkeys(
             holder.name or str(holder.producer_id)
@@ -137,13 +136,13 @@ def producers_of(exchange: Exchange) -> list[str]:
 
 
 def groups_of(exchange: Exchange) -> list[str]:
-    """The group that an exchange is of, if there is one."""
+    """The group of an exchange, if it names one."""
     group = exchange.body().get("groupId") if exchange.api in groups.APIS else None
     return [group] if group is not None and exchange.is_recorded else []
 
 
 def _joined(one: Entry, other: Entry) -> Entry:
-    """What two stories tell of one request; each error once, with its reason if one has it."""
+    """The entries of one request in two timelines; each error once, with a cause if known."""
     refused = {each.code: each for each in one.refused}
     for each in other.refused:
         if not (each.code in refused and refused[each.code].because):

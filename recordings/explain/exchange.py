@@ -1,4 +1,4 @@
-"""One exchange of a recording, explained from what came before it."""
+"""One exchange of a recording, explained from its timelines."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from brokertwin.recordings.replay.recording import Exchange, id_of
 
 
 def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
-    """The exchange as the stories of its group, producers and fetch session tell it, each once.
+    """The entries of an exchange in the timelines of its group, producers and fetch session.
 
     Args:
         exchanges: the recording.

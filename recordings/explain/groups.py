@@ -40,7 +40,7 @@ LEFT = "The member has left"
 
 
 class Groups:
-    """What a recording shows of a group.
+    """A group in a recording.
 
     Args:
         exchanges: the recording.

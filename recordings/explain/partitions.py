@@ -1,8 +1,8 @@
-"""The story of a partition: leaders, in-sync sets, high watermarks, producers, what was cut off.
+"""The timeline of a partition: leaders, in-sync sets, high watermarks, producers, truncations.
 
-Leaders, in-sync sets and high watermarks are the observer's (`state/observed`), which goes through
-what brokers and the controller said, too. The rest is what requests that name the partition were
-answered.
+Leaders, in-sync sets and high watermarks come from the observer of replication (`state/observed`),
+which reads the requests of brokers and of the controller, too. Producers come from the machines of
+`recordings/history`.
 """
 
 from collections import defaultdict
@@ -47,11 +47,11 @@ OF_PRODUCERS = (
 
 
 class Partitions:
-    """What a recording says of a partition.
+    """A partition in a recording.
 
     Args:
-        watched: the recording, with what brokers said to each other.
-        key: topic and number, `orders-0`; an id in the topic's place where nothing tells a name.
+        watched: the recording, with the requests of brokers.
+        key: topic and number, `orders-0`; the topic id if no response shows the name.
 
     Raises:
         UserError: the recording has no such partition.
@@ -83,7 +83,7 @@ class Partitions:
         self._told = _by_place(each for each in observer.differences if self._is_mine(each))
 
     def story(self) -> list[Entry]:
-        """One for each exchange that changed the partition, wrote to it, or was refused."""
+        """One entry for each exchange that changed the partition, wrote to it, or was refused."""
         asked = {each.id: each for each in self._watched.recording.exchanges}
         found = []
         for seen in sorted(self._watched.exchanges, key=self._when):
@@ -113,7 +113,7 @@ class Partitions:
             if known.lost != UNKNOWN:
                 led += f"; broker {known.lost} led it last"
             elif known.leader_epoch == UNKNOWN:
-                led = f"the recording does not show who leads {self.key}"
+                led = f"the recording does not show the leader of {self.key}"
         lines = [
             f"{led}; in sync are {_listed(known.in_sync)}",
             f"log ends: {told or 'not recorded'}; high watermark {high_watermark}",
@@ -162,7 +162,7 @@ class Partitions:
         return samples[0].time if samples else seen.made
 
     def _replicated(self, place: str) -> Iterator[str]:
-        """Leaders and in-sync sets that are news."""
+        """New leaders and in-sync sets."""
         for former, sample in self._led.get(place, []):
             was = f", before it {_named(former.leader)}" if former is not None else ""
             yield f"{_named(sample.leader)} leads in epoch {sample.leader_epoch}{was}"
@@ -173,17 +173,18 @@ class Partitions:
             yield ": ".join(filter(None, [f"in sync are {_listed(sample.isr)}", ", ".join(moved)]))
 
     def _asked_for(self, seen: Observed) -> Iterator[str]:
-        """What a leader asked of the controller; high watermarks that no rule gives."""
+        """Requests of a leader to the controller; high watermarks that differ from the rule."""
         for change in self._changes.get(seen.place, []):
             verb = "in" if change.is_added else "out"
             why = f", against the rule: {change.why}" if change.why else ""
             yield f"leader {change.leader} wants broker {change.broker} {verb}{why}"
         for told in self._told.get(seen.place, []):
             if told.why == UNEXPLAINED:
-                yield f"the high watermark {told.told} is told; by the rule it is {told.derived}"
+                by_rule = f"by the rule it is {told.derived}"
+                yield f"the high watermark {told.told} was reported; {by_rule}"
 
     def _changed(self, seen: Observed, request: Any, response: Any, bad: bool) -> Iterator[str]:
-        """What else an answer says of the partition's log."""
+        """Other changes of the partition's log in a response."""
         parts = list(parts_of(response, self.topics, self.number))
         api = _api(seen)
         follower = bodies.follower_of(request)
@@ -240,13 +241,13 @@ class Partitions:
         return ""
 
     def _latest(self, news: "News", time: float) -> Sample | None:
-        """What was news last, up to a time."""
+        """The last change up to a time."""
         samples = [sample for found in news.values() for _, sample in found]
         return max((each for each in samples if each.time <= time), key=_time, default=None)
 
 
 def _because_of_leader(code: int, broker: int, asked: int, led: Sample | None) -> str:
-    """Why a broker refused a request as to its leader or leader epoch.
+    """Explain a refusal for the leader or the leader epoch.
 
     Args:
         code: the error.
@@ -263,7 +264,7 @@ def _because_of_leader(code: int, broker: int, asked: int, led: Sample | None) -
             " when a leader is elected, and when the only replica in sync shuts down."
         )
     if code == Error.UNKNOWN_LEADER_EPOCH and epoch < asked:
-        return f"{request}, and had not heard of it yet; the recording does not show who leads it."
+        return f"{request}, and had not heard of it yet; the recording does not show its leader."
     if led is None or epoch == UNKNOWN:
         return ""
     shown = f"as {led.place} shows first ({clock(led.time)})"
@@ -295,11 +296,11 @@ def _moved(samples: Sequence[Sample]) -> Iterator[str]:
 
 
 News = dict[str, list[tuple[Sample | None, Sample]]]
-"""By the line that shows it: a sample, and the one before it, which was otherwise."""
+"""Line to the samples that it shows, each with the different one before it."""
 
 
 def _news(samples: Sequence[Sample], what: Callable[[Sample], object]) -> News:
-    """The samples that are not as the one before, in the order in which they were observed."""
+    """The samples that differ from the one before, in their order."""
     found: News = defaultdict(list)
     former: Sample | None = None
     for sample in samples:

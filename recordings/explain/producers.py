@@ -18,7 +18,7 @@ NOTES = ("epoch-given", "batch-repeated", "written-twice")
 
 
 class Producers:
-    """What a recording shows of a producer.
+    """A producer in a recording.
 
     Args:
         exchanges: the recording.

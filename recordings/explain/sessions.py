@@ -24,7 +24,7 @@ from brokertwin.recordings.replay.recording import Exchange
 
 
 class Sessions:
-    """What a recording shows of a fetch session.
+    """A fetch session in a recording.
 
     Attributes:
         session: its state at the end.

@@ -19,7 +19,7 @@ from brokertwin.recordings.replay.recording import Exchange
 
 
 class Transactions(Producers):
-    """What a recording shows of a transactional id.
+    """A transactional id in a recording.
 
     Args:
         exchanges: the recording.

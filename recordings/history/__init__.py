@@ -6,7 +6,7 @@
 kinds            the table of kinds: key, machine
 entity           base of all machines: order, lookahead, `observe` over a whole recording
 exchange         an exchange as machines take it, and the facts that belong to no entity
-finding          what a machine reports about one exchange
+finding          a report of a machine about one exchange
 producers        transactional id, or producer id: epochs, refusals, time-outs, transactions
 producer_epochs, markers, transactions   parts of its state
 batches          producer in a partition: sequences; partition: acknowledged offsets, refused writes

@@ -51,7 +51,8 @@ REPEATED = Rule(
 REUSED = Rule(
     "An offset that was acknowledged is never given again.",
     "KIP-101, KIP-279; Partition, UnifiedLog.truncateTo",
-    "What was acknowledged first is lost: look at acks, min.insync.replicas, unclean elections.",
+    "The batch that was acknowledged first is lost: look at acks, min.insync.replicas, unclean"
+    " elections.",
 )
 
 

@@ -1,4 +1,4 @@
-"""What requests and answers say of producers; bodies are those of Kafka's request log."""
+"""Producers, errors and topics in requests and responses of Kafka's request log."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ PRODUCER_APIS = frozenset(
 
 
 class Holder(NamedTuple):
-    """Who a request says it is: producer id, epoch, transactional id."""
+    """The producer of a request: producer id, epoch, transactional id."""
 
     producer_id: int
     epoch: int
@@ -34,7 +34,7 @@ class Holder(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A batch of a Produce, with what became of it; offset -1 where it was refused."""
+    """A batch of a Produce with its outcome; offset -1 if it was refused."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ class Sent(NamedTuple):
 
 
 def holders(api: str, body: Any) -> list[Holder]:
-    """The producers that a request is of."""
+    """The producers of a request."""
     if api == "PRODUCE":
         found = {
             Holder(batch["producerId"], batch["producerEpoch"], body.get("transactionalId"))
@@ -79,7 +79,7 @@ def holders_of(api: str, body: Any, response: Any) -> list[Holder]:
 
 
 def sent(body: Any, response: Any) -> Iterator[Sent]:
-    """The batches of a Produce of which it was told what became."""
+    """The batches of a Produce whose outcome is in the response."""
     answers = {
         (topic_of(topic), partition["index"]): partition
         for topic in (response or {}).get("responses") or ()
@@ -96,13 +96,13 @@ def sent(body: Any, response: Any) -> Iterator[Sent]:
 
 
 def follower_of(body: Any) -> int:
-    """The broker that follows, of a request that one makes; below 0 for consumers and tools."""
+    """The follower that sent a Fetch; below 0 for consumers and tools."""
     state = body.get("replicaState") or {}
     return int(max(body.get("replicaId", -1), state.get("replicaId", -1)))
 
 
 def errors(response: Any) -> list[int]:
-    """The error codes of an answer, at any depth, but those that say that all went well."""
+    """The error codes of a response, at any depth, without 0."""
     found: list[int] = []
     _gather_errors(response, found)
     return found
@@ -143,7 +143,7 @@ def topic_names_in(api: str, response: Any) -> dict[str, str]:
 
 
 def topic_of(part: Any) -> str:
-    """The topic of a part of a body: its name, its id where the version has that alone."""
+    """The topic of a part of a body: its name, or its id in versions without names."""
     return str(part.get("name") or part.get("topicId") or "")
 
 

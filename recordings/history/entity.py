@@ -24,7 +24,7 @@ class EntityKey(NamedTuple):
 
 
 class ObservedEntity(msgspec.Struct, kw_only=True):
-    """What is known of an entity. It is encodable, and each of its collections has a limit.
+    """The state of an entity. It is encodable, and each of its collections has a limit.
 
     `LOOKAHEAD_MS` is how long a judgement waits for exchanges that may explain it.
 
@@ -108,8 +108,8 @@ def observe(
 ) -> ObservedEntities:
     """Run the machines of a kind over a whole recording.
 
-    Findings are in the order of their exchanges. Of those with one id only the last is kept, and
-    none that was withdrawn.
+    Findings are in the order of their exchanges. The last one with an id replaces earlier ones.
+    Withdrawn findings are left out.
     """
     entities: dict[EntityKey, ObservedEntity] = {}
     found: dict[str, EntityFinding] = {}

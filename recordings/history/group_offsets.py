@@ -27,10 +27,10 @@ STALE = frozenset(
 """Errors of a commit whose member, generation or epoch is not valid any more."""
 
 BACK = Rule(
-    "A group's committed offset is what was committed last, whether it is greater or not.",
+    "A group's committed offset is the last one, whether it is greater or not.",
     "OffsetMetadataManager.commitOffset",
     "Records from there on are read again. Look at who committed: a reset by hand, an older member"
-    " that came late, or a consumer that began anew by auto.offset.reset.",
+    " that came late, or a consumer that began again by auto.offset.reset.",
 )
 
 

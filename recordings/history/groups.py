@@ -27,7 +27,7 @@ class ObservedGroup(ObservedEntity, kw_only=True):
         yield from ()
 
     def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
-        """Report refusals of an exchange and their causes, then take what it changed."""
+        """Report refusals of an exchange and their causes, then take its changes."""
         api = exchange.line.api
         if api == "END_TXN":
             yield from self.offsets.end_transaction(exchange)

@@ -120,7 +120,7 @@ class ObservedGeneration(msgspec.Struct):
 class RebalanceCause(msgspec.Struct, frozen=True):
     """What began a rebalance: a member that `joined`, `left`, was `dropped` or `joined again`.
 
-    `reason` is what the client gave for it (KIP-800); "" if it gave none.
+    `reason` is that of the client (KIP-800); "" if it gave none.
     """
 
     what: str

@@ -33,7 +33,8 @@ LINES_MAX = 200
 BACK = Rule(
     "The epochs of a producer id only grow.",
     "KIP-98, KIP-360; TransactionMetadata",
-    "The coordinator has lost what it had written: look at __transaction_state and its replicas.",
+    "The coordinator has lost records that it had written: look at __transaction_state and its"
+    " replicas.",
 )
 
 
@@ -217,7 +218,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         """The producer of a request that has a transactional id and no batch headers.
 
         Its epoch is the one that the same client had when a Produce of the connection succeeded
-        last, raised by its own requests since then. If that is not recorded, it is -1.
+        last, raised by its own requests since then; -1 if that is not recorded.
         """
         known = [each for each in self.given if each.line.end <= line.end]
         if not known:

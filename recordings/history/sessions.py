@@ -37,13 +37,13 @@ WINDOW_MS = 60_000
 
 CHURN = Rule(
     "A session is opened once, by a full fetch, and used until its client goes: the broker has"
-    " room for max.incremental.fetch.session.cache.slots of them, 1,000 if nothing is said.",
+    " room for max.incremental.fetch.session.cache.slots of them, 1,000 by default.",
     "KIP-227; FetchSessionCache",
-    "Let consumers live longer than a poll; one that is made anew for each poll drives out those of"
-    " others.",
+    "Let consumers live longer than a poll; a consumer for each poll evicts the sessions"
+    " of others.",
 )
 NO_ROOM = Rule(
-    "Who asks for a session gets none while all slots are taken by sessions that are in use.",
+    "A client gets no session while all slots are taken by sessions in use.",
     "KIP-227; FetchSessionCache.maybeCreateSession",
     "Such a client names all its partitions in every fetch: raise"
     " max.incremental.fetch.session.cache.slots, or look at clients that open many.",

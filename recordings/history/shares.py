@@ -1,7 +1,7 @@
 """Share groups: deliveries of records, acknowledgements, and share sessions (KIP-932).
 
-It follows the responses of ShareFetch and ShareAcknowledge. No response shows what a broker does by
-itself when a lock expires or a connection closes: it shows when the records are delivered again.
+It follows the responses of ShareFetch and ShareAcknowledge. No response shows a release by
+the broker, when a lock expires or a connection closes: it shows when records are delivered again.
 """
 
 from collections.abc import Iterator
@@ -40,13 +40,13 @@ EVERYTHING = 2**63 - 1
 AGAIN = Rule(
     "Records that a member gives back, or does not acknowledge within"
     " group.share.record.lock.duration.ms, are given again, group.share.delivery.count.limit times"
-    " in all; then the group has done with them and nobody gets them.",
+    " in all; then the group has done with them and no member gets them.",
     "KIP-932; SharePartition",
-    "Look at who had them: a member that is slower than its lock needs a longer one, or to renew"
-    " it; records that are given back again and again are for a place of their own.",
+    "Look at the member that had them: a member that is slower than its lock needs a longer one,"
+    " or to renew it; records that are given back again and again belong in another topic.",
 )
 REJECTED = Rule(
-    "Records that a member rejects are done with: nobody in the group gets them again.",
+    "Records that a member rejects are done with: no member of the group gets them again.",
     "KIP-932; SharePartition",
     "Keep elsewhere what cannot be worked on before it is rejected: the group does not.",
 )
@@ -61,7 +61,7 @@ class SharePlace(NamedTuple):
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
-    """What a member did with records.
+    """The outcome of records that a member reported.
 
     Attributes:
         place: the partition; topic "" for all records of a session that ends.

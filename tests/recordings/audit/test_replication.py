@@ -1,4 +1,4 @@
-"""Findings about replicas, and errors that no other finder tells of."""
+"""Findings about replicas, and errors that no other finder reports."""
 
 import gzip
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_of_real_brokers_no_high_watermark_differs(run: str) -> None:
     assert kinds.isdisjoint({"hw-differs", "isr-against-rule"})
 
 
-def test_a_high_watermark_that_no_rule_gives_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_high_watermark_against_the_rule_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def always_enough(known: Replicas, min_isr: int) -> bool:
         return RAISE(known, 0)
 
@@ -69,7 +69,7 @@ def test_captures_of_other_times_are_observed_all() -> None:
 
 
 def test_a_log_that_begins_later_is_waited_for(tmp_path: Path) -> None:
-    """What the brokers say before is half of a talk."""
+    """Before, a part of the exchanges between brokers is missing."""
     paths = []
     for path in logs_of("steady"):
         lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
@@ -81,7 +81,7 @@ def test_a_log_that_begins_later_is_waited_for(tmp_path: Path) -> None:
     assert late.samples[0].time > (whole_run.samples[0].time + whole_run.time) / 2 - 10_000
 
 
-def test_what_is_said_after_a_log_has_ended_is_no_verdict() -> None:
+def test_no_verdict_after_a_log_has_ended() -> None:
     history = whole("steady").history
     last = history.observer.time
     assert history.is_covered(last - 30_000)
@@ -96,7 +96,7 @@ def test_what_is_said_after_a_log_has_ended_is_no_verdict() -> None:
         (Error.NOT_LEADER_OR_FOLLOWER, Severity.INFO),
     ],
 )
-def test_every_other_error_is_told(error: Error, severity: Severity) -> None:
+def test_every_other_error_is_reported(error: Error, severity: Severity) -> None:
     told = Told()
     told.produce(0, -1, error=error)
     (found,) = told.found(refusals.others)

@@ -132,7 +132,7 @@ def test_producer_whose_init_is_not_recorded_is_known_by_its_requests() -> None:
     assert (found.by, found.evidence[0].said[:13]) == (["green"], "has epoch 0; ")
 
 
-def test_two_producers_of_one_client_id_are_told_apart_by_what_the_connection_wrote() -> None:
+def test_connection_distinguishes_two_producers_of_one_client_id() -> None:
     told = Told()
     told.init("app", 0)
     told.write("app")

@@ -53,7 +53,7 @@ def test_a_leader_that_was_killed_and_came_back() -> None:
     assert all(each.endswith("not heard of it yet.") for each in reasons(story, Error(75)))
 
 
-def test_a_write_that_was_refused_is_told_who_was_in_sync() -> None:
+def test_refused_write_has_the_in_sync_set() -> None:
     story = Partitions(watched("follower_stop"), "isr-0").story()
     told = set(reasons(story, Error.NOT_ENOUGH_REPLICAS))
     assert told == {"In sync were 1 since 01:21:59.878 (controller-100.kafka-request.log:262)."}
@@ -61,7 +61,7 @@ def test_a_write_that_was_refused_is_told_who_was_in_sync() -> None:
     assert wanted[:2] == ["leader 1 wants broker 3 out", "leader 1 wants broker 3 in"]
 
 
-def test_who_wrote_and_whose_batch_was_refused() -> None:
+def test_writers_and_refused_batches() -> None:
     found = Partitions(watched("txn_fencing_ck"), "txn_fencing_ck.14.events-0")
     story = found.story()
     assert notes(story, "first batch") == [
@@ -88,13 +88,13 @@ def test_every_partitions_story_ends_as_the_observer_does(name: str) -> None:
         assert f"high watermark {told}" in found.ending()[1]
 
 
-def test_a_partition_that_is_not_there_is_told_which_are() -> None:
+def test_unknown_partition_lists_the_existing_ones() -> None:
     with pytest.raises(UserError, match="has no partition orders-0") as told:
         Partitions(watched("leader_kill"), "orders-0")
     assert "lk-0" in str(told.value)
 
 
-def test_what_is_of_another_partition_is_left_out() -> None:
+def test_parts_of_other_partitions_are_left_out() -> None:
     body = {
         "errorCode": 1,
         "responses": [
@@ -228,5 +228,5 @@ def test_newer_epoch_that_is_not_recorded_is_not_contradicted(tmp_path: Path) ->
     (unknown,) = reasons(story, Error.UNKNOWN_LEADER_EPOCH)
     assert unknown == (
         "Broker 1 was asked for epoch 5, and had not heard of it yet; the recording does not show"
-        " who leads it."
+        " its leader."
     )

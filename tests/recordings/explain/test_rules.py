@@ -1,4 +1,4 @@
-"""What errors mean: each that a recorded broker gave, or a machine of ours may give, has a rule."""
+"""Each error in a recording, or in the broker model, has a rule."""
 
 import re
 import zipfile
@@ -40,7 +40,7 @@ def test_every_error_of_the_captures_is_explained() -> None:
 
 
 @pytest.mark.parametrize("error", RULES, ids=lambda error: error.name)
-def test_a_rule_says_why_where_from_and_what_to_do(error: Error) -> None:
+def test_rule_has_meaning_source_and_advice(error: Error) -> None:
     rule = RULES[error]
     assert all(part.strip() for part in rule[:4])
     assert rule.who.endswith(".")

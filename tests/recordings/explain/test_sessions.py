@@ -1,4 +1,4 @@
-"""The story of a fetch session, of what a recorded broker answered, and of one that made room."""
+"""Timelines of fetch sessions in a recording of a real broker, and in invented ones."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def test_a_session_is_opened_and_forgets_and_is_closed() -> None:
     assert closed.startswith("The session was closed: client raw's FETCH at 00:49:07.381")
 
 
-def test_an_epoch_out_of_turn_is_told_which_it_had_to_be() -> None:
+def test_wrong_epoch_has_the_expected_one() -> None:
     told = reasons(Sessions(RECORDED, "1996149028").story(), Error.INVALID_FETCH_SESSION_EPOCH)
     assert [each.partition(";")[0] for each in told] == [
         "The request has epoch 20",
@@ -59,7 +59,7 @@ def fetch(number: int, client: str, session: int, epoch: int, answer: Any) -> Ex
     return msgspec.structs.replace(made, id=f"h:{number}")
 
 
-def test_who_may_have_pushed_it_out() -> None:
+def test_lost_session_lists_the_clients_that_may_have_evicted_it() -> None:
     """KAFKA-12797: which clients evict the sessions of others."""
     history = [
         fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
@@ -74,7 +74,7 @@ def test_who_may_have_pushed_it_out() -> None:
     assert told.endswith("opened in between: client storm (2), client other (1).")
 
 
-def test_only_who_came_after_its_last_use_may_have_pushed_it_out() -> None:
+def test_only_later_openings_may_have_evicted_a_session() -> None:
     history = [
         fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
         fetch(2, "early", 0, 0, {"errorCode": 0, "sessionId": 8}),
@@ -85,7 +85,7 @@ def test_only_who_came_after_its_last_use_may_have_pushed_it_out() -> None:
     assert told.endswith("or its broker was started again.")
 
 
-def test_epochs_go_round() -> None:
+def test_epochs_wrap_around() -> None:
     history = [
         fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
         fetch(2, "quiet", 7, EPOCH_MAX, {"errorCode": 0, "sessionId": 7}),
@@ -95,7 +95,7 @@ def test_epochs_go_round() -> None:
     assert told.endswith("it has to be 1.")
 
 
-def test_a_session_that_is_not_there_is_told_which_are() -> None:
+def test_unknown_session_lists_the_existing_ones() -> None:
     with pytest.raises(UserError, match="The recording has no fetch session 1") as told:
         Sessions(RECORDED, "1")
     assert "It has 12345, 138447028, 477182202, 800155083, 1996149028." in str(told.value)
