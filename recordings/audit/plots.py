@@ -14,7 +14,7 @@ from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.sessions import CACHES
 from brokertwin.recordings.observed.plots import in_sync_chart, offsets_chart, tooltips
-from brokertwin.state.observed.replication import Sample
+from brokertwin.state.observed.replication import WatermarkSample
 
 SUBJECTS = 6
 """Partitions that are drawn, of each kind of plot."""
@@ -260,7 +260,7 @@ def _lags(altair: Any, history: History, findings: Sequence[Finding]) -> Iterato
 
 
 def _replicas(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
-    by_name: dict[str, list[Sample]] = defaultdict(list)
+    by_name: dict[str, list[WatermarkSample]] = defaultdict(list)
     for sample in history.observer.samples:
         if sample.high_watermark >= 0 or max(sample.ends.values(), default=-1) >= 0:
             by_name[f"{sample.topic}-{sample.partition}"].append(sample)

@@ -24,9 +24,14 @@ from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.observed.watching import Watched
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.observed.exchanges import Exchange as Observed
-from brokertwin.state.observed.replicas import UNKNOWN, Replicas
-from brokertwin.state.observed.replication import UNEXPLAINED, Difference, IsrChange, Sample
+from brokertwin.state.observed.exchanges import ObservedExchange as Observed
+from brokertwin.state.observed.replicas import UNKNOWN, PartitionReplicas
+from brokertwin.state.observed.replication import (
+    UNEXPLAINED,
+    IsrChange,
+    WatermarkDifference,
+    WatermarkSample,
+)
 
 APIS = frozenset(
     {
@@ -69,7 +74,7 @@ class Partitions:
             raise absent("partition", key, named)
         topic, self.number = named[key]
         self.topics = {topic, observer.names.get(topic, topic)}
-        self.known: Replicas = observer.partitions[named[key]]
+        self.known: PartitionReplicas = observer.partitions[named[key]]
         self._recording = ObservedRecording(
             exchanges_of(watched.recording.exchanges), topics=observer.names
         )
@@ -131,7 +136,7 @@ class Partitions:
             if isinstance(entity, ProducerInPartition) and entity.place == self.key and entity.kept:
                 yield entity.kept[-1]
 
-    def _is_mine(self, each: Sample | Difference | IsrChange) -> bool:
+    def _is_mine(self, each: WatermarkSample | WatermarkDifference | IsrChange) -> bool:
         return each.topic in self.topics and each.partition == self.number
 
     def _entry(self, seen: Observed, request: Any, response: Any) -> Entry | None:
@@ -240,13 +245,13 @@ class Partitions:
             return cause_of(refused[0], found) if refused else ""
         return ""
 
-    def _latest(self, news: "News", time: float) -> Sample | None:
+    def _latest(self, news: "News", time: float) -> WatermarkSample | None:
         """The last change up to a time."""
         samples = [sample for found in news.values() for _, sample in found]
         return max((each for each in samples if each.time <= time), key=_time, default=None)
 
 
-def _because_of_leader(code: int, broker: int, asked: int, led: Sample | None) -> str:
+def _because_of_leader(code: int, broker: int, asked: int, led: WatermarkSample | None) -> str:
     """Explain a refusal for the leader or the leader epoch.
 
     Args:
@@ -282,7 +287,7 @@ def _named(broker: int) -> str:
     return f"broker {broker}" if broker != UNKNOWN else "no broker"
 
 
-def _moved(samples: Sequence[Sample]) -> Iterator[str]:
+def _moved(samples: Sequence[WatermarkSample]) -> Iterator[str]:
     """How far the log and its high watermark are after an exchange."""
     if samples:
         ends = [end for end in samples[-1].ends.values() if end != UNKNOWN]
@@ -295,14 +300,14 @@ def _moved(samples: Sequence[Sample]) -> Iterator[str]:
             yield f"the log ends at {max(ends)}{later}, high watermark {high_watermark}"
 
 
-News = dict[str, list[tuple[Sample | None, Sample]]]
+News = dict[str, list[tuple[WatermarkSample | None, WatermarkSample]]]
 """Line to the samples that it shows, each with the different one before it."""
 
 
-def _news(samples: Sequence[Sample], what: Callable[[Sample], object]) -> News:
+def _news(samples: Sequence[WatermarkSample], what: Callable[[WatermarkSample], object]) -> News:
     """The samples that differ from the one before, in their order."""
     found: News = defaultdict(list)
-    former: Sample | None = None
+    former: WatermarkSample | None = None
     for sample in samples:
         if former is None or what(former) != what(sample):
             found[sample.place].append((former, sample))
@@ -310,7 +315,7 @@ def _news(samples: Sequence[Sample], what: Callable[[Sample], object]) -> News:
     return dict(found)
 
 
-def _time(sample: Sample) -> float:
+def _time(sample: WatermarkSample) -> float:
     return sample.time
 
 

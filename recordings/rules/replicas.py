@@ -163,7 +163,7 @@ RULES: dict[int, Rule] = {
         "until Kafka 3.9: ReplicaManager.becomeLeaderOrFollower",
         "No action: the new controller updates the broker.",
         "Two controllers that both considered themselves active.",
-        "state/replication/leader_and_isr.py",
+        "state/eras/leader_and_isr.py",
     ),
     Error.NEW_LEADER_ELECTED: Rule(
         "The requested change elected another leader of the partition.",

@@ -1,4 +1,4 @@
-"""Rules of the seed's time that are settings, and what they lose or do otherwise."""
+"""Rules of former Kafka versions: their effects and losses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +16,8 @@ from brokertwin.state.core.decision import (
 )
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionAltered
+from brokertwin.state.eras import leader_and_isr
 from brokertwin.state.logs.log import batches_from
-from brokertwin.state.replication import leader_and_isr
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -26,20 +26,20 @@ HW, EPOCH = "hw", "epoch"
 
 
 def records_of(replicas: Replicas, broker: int) -> dict[int, int]:
-    """The batches that a broker has: offset to checksum."""
+    """Batches of a broker: offset to checksum."""
     table = replicas.bench.cell.tables.logs
     found = batches_from(table, broker, replicas.log(broker), 0)
     return {batch.base_offset: batch.crc for batch in found}
 
 
 @pytest.mark.parametrize(("truncation", "survive"), [(EPOCH, [0, 1, 2]), (HW, [])])
-def test_truncation_to_the_high_watermark_loses_what_was_acknowledged(
+def test_truncation_to_the_high_watermark_loses_acknowledged_records(
     truncation: str, survive: list[int]
 ) -> None:
-    """Leadership moves twice before followers have heard of a high watermark (KIP-101).
+    """Leadership moves twice before followers get a high watermark (KIP-101).
 
-    Brokers 2 and 3 have all that was acknowledged and do not know it. Broker 3 follows broker 2 for
-    a moment, then it leads itself; every election is clean.
+    Brokers 2 and 3 have all acknowledged records but do not know it. Broker 3 follows broker 2
+    briefly, then it leads; every election is clean.
     """
     bench = Bench((1, 2, 3, 4), brokertwin_truncation=truncation)
     replicas = Replicas((1, 2, 3, 4), bench=bench)
@@ -48,7 +48,7 @@ def test_truncation_to_the_high_watermark_loses_what_was_acknowledged(
     assert waiting == [None] * 3
     replicas.isolate(2, 3)
     bench.tick(2 * LAG_MS)
-    assert replicas.late_errors() == [0, 0, 0], "acknowledged: broker 4 is not in sync any more"
+    assert replicas.late_errors() == [0, 0, 0], "acknowledged: broker 4 is no longer in sync"
     assert replicas.watermarks() == {1: (3, 3), 2: (0, 3), 3: (0, 3), 4: (0, 0)}
     replicas.stop(1)
     assert replicas.leader() == (2, 1)
@@ -63,8 +63,8 @@ def test_truncation_to_the_high_watermark_loses_what_was_acknowledged(
         assert replicas.isr() == [1, 2, 3, 4]
 
 
-def test_the_seeds_picture_offsets_3_and_4_differ_after_the_cut() -> None:
-    """Case 1 of out of range: the leader ends at 5, the follower had 7; nobody compares below."""
+def test_offsets_3_and_4_differ_after_the_truncation_of_the_seed() -> None:
+    """Case 1 of out of range: the leader ends at 5, the follower at 7; epochs are not compared."""
     replicas = _unclean(HW)
     first, second = records_of(replicas, 1), records_of(replicas, 2)
     assert sorted(first) == sorted(second) == [0, 1, 2, 3, 4]
@@ -72,7 +72,7 @@ def test_the_seeds_picture_offsets_3_and_4_differ_after_the_cut() -> None:
     assert any("is not the same on" in found for found in check(replicas.bench.cell))
 
 
-def test_with_leader_epochs_nothing_differs_after_the_cut() -> None:
+def test_leader_epochs_leave_equal_logs() -> None:
     replicas = _unclean(EPOCH)
     assert records_of(replicas, 1) == records_of(replicas, 2)
     assert check(replicas.bench.cell) == []
@@ -92,7 +92,7 @@ def _unclean(truncation: str) -> Replicas:
     assert replicas.isr() == [1]
     assert replicas.watermarks()[1] == (7, 7)
     bench.now += 5000
-    bench.is_checked = False  # what is lost differs on the broker that is away
+    bench.is_checked = False  # the isolated broker has lost records
     replicas.stop(1)
     replicas.rejoin(2)
     assert replicas.leader()[0] == 2
@@ -102,12 +102,12 @@ def _unclean(truncation: str) -> Replicas:
     return replicas
 
 
-def test_by_time_only_a_silent_replica_leaves_that_has_all() -> None:
+def test_by_time_only_idle_caught_up_replica_is_removed() -> None:
     replicas = Replicas(bench=Bench(BROKERS, brokertwin_isr_by_time_only=True))
     replicas.produce()
     bench = replicas.bench
     bench.tick(100 * LAG_MS)
-    assert replicas.isr() == [1, 2, 3], "their fetches wait: they are not silent"
+    assert replicas.isr() == [1, 2, 3], "pending fetches count as activity"
     replicas.isolate(3)
     bench.tick(LAG_MS)
     assert replicas.isr() == [1, 2, 3]
@@ -116,7 +116,7 @@ def test_by_time_only_a_silent_replica_leaves_that_has_all() -> None:
     replicas.rejoin(3)
     assert replicas.isr() == [1, 2, 3]
     bench.tick(LAG_MS)
-    assert replicas.bench.cell.tables.waiting.keys("timer/") == [], "nobody is silent"
+    assert replicas.bench.cell.tables.waiting.keys("timer/") == [], "no replica is idle"
 
 
 def commanded(**settings: Any) -> Replicas:
@@ -124,8 +124,8 @@ def commanded(**settings: Any) -> Replicas:
     return Replicas(bench=bench, min_insync_replicas="1")
 
 
-def test_elections_by_command_are_what_elections_by_metadata_are() -> None:
-    told = []
+def test_elections_by_command_equal_elections_by_metadata() -> None:
+    found = []
     for replicas in (commanded(), Replicas(min_insync_replicas="1")):
         replicas.produce(count=3)
         replicas.stop(1)
@@ -135,12 +135,12 @@ def test_elections_by_command_are_what_elections_by_metadata_are() -> None:
         replicas.produce()
         replicas.start(2, 3)
         assert check(replicas.bench.cell) == []
-        told.append((replicas.leader(), replicas.isr(), replicas.watermarks()))
-    assert told[0] == told[1] == ((1, 2), [1, 2, 3], dict.fromkeys(BROKERS, (6, 6)))
+        found.append((replicas.leader(), replicas.isr(), replicas.watermarks()))
+    assert found[0] == found[1] == ((1, 2), [1, 2, 3], dict.fromkeys(BROKERS, (6, 6)))
 
 
-def test_what_a_broker_makes_of_a_command() -> None:
-    """Of an older controller nothing; of each partition what is new, leaders first."""
+def test_broker_handles_a_command() -> None:
+    """Commands of an older controller are rejected; changes are in order, leaders first."""
     replicas = commanded()
     bench, topic_id = replicas.bench, replicas.topic_id
     broker = Broker(2, bench.cell.tables, bench.settings, bench.now)
@@ -155,9 +155,9 @@ def test_what_a_broker_makes_of_a_command() -> None:
         CommandedPartition(1, PartitionAltered(other, 7, leader=2)),
         CommandedPartition(1, PartitionAltered("A" * 22, 0, leader=2)),
     ]
-    stale = leader_and_isr.take(broker, LeaderAndIsr(CONTROLLER, 2, 0, partitions))
+    stale = leader_and_isr.handle(broker, LeaderAndIsr(CONTROLLER, 2, 0, partitions))
     assert stale == (Error.STALE_CONTROLLER_EPOCH, {}, [])
-    taken = leader_and_isr.take(broker, LeaderAndIsr(CONTROLLER, 2, 1, partitions))
+    taken = leader_and_isr.handle(broker, LeaderAndIsr(CONTROLLER, 2, 1, partitions))
     assert [(each.topic_id, each.leader) for each in taken.changes] == [(topic_id, 2), (other, 1)]
     assert taken.errors == {
         (other, 0): Error.NONE,
@@ -167,11 +167,11 @@ def test_what_a_broker_makes_of_a_command() -> None:
         ("A" * 22, 0): Error.UNKNOWN_TOPIC_OR_PARTITION,
     }
     outsider = Broker(3, bench.cell.tables, bench.settings, bench.now)
-    refused = leader_and_isr.take(outsider, LeaderAndIsr(CONTROLLER, 3, 1, partitions[:1]))
+    refused = leader_and_isr.handle(outsider, LeaderAndIsr(CONTROLLER, 3, 1, partitions[:1]))
     assert refused.errors == {(other, 0): Error.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_a_command_that_comes_again_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_command_is_a_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(schedule: AtOnce, messages: Sequence[Sent]) -> None:
         for message in messages:
             send(schedule, [message] * (2 if isinstance(message, LeaderAndIsr) else 1))

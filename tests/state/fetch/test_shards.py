@@ -1,4 +1,4 @@
-"""The slices of the session cache: eight today, one in the seed (spec: the option `shards=1`)."""
+"""Shards of the session cache: eight in Kafka, one in the seed (`shards=1`)."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.state.cell.check import check
 from brokertwin.state.core.errors import Error
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.shards import ShardLayout
 from tests.support.machine import Bench
 
 SLOTS = 8
@@ -24,7 +24,7 @@ def bench_of(shards: int, slots: int = SLOTS) -> Bench:
 
 
 def fetch(bench: Bench, session_id: int = 0, epoch: int = 0) -> int:
-    """The id of the session that the answer names; 0 for none."""
+    """Session id of the response; 0 for none."""
     partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
     body: dict[str, Any] = {"maxWaitMs": 0, "sessionId": session_id, "sessionEpoch": epoch}
     body["topics"] = [{"topic": "t", "partitions": [partition]}]
@@ -33,10 +33,8 @@ def fetch(bench: Bench, session_id: int = 0, epoch: int = 0) -> int:
 
 
 @pytest.mark.parametrize(("shards", "is_made"), [(8, False), (1, True)])
-def test_where_the_room_is_whole_nobody_is_turned_away_while_some_is_left(
-    shards: int, is_made: bool
-) -> None:
-    """Eight clients come, the third goes: the ninth's turn is that of the first slice."""
+def test_one_shard_rejects_no_session_while_there_is_room(shards: int, is_made: bool) -> None:
+    """Of eight clients the third leaves; the ninth's turn is the first shard."""
     bench = bench_of(shards)
     sessions = [fetch(bench) for _ in range(SLOTS)]
     assert all(sessions)
@@ -44,21 +42,21 @@ def test_where_the_room_is_whole_nobody_is_turned_away_while_some_is_left(
     assert bool(fetch(bench)) == is_made
 
 
-def test_in_one_slice_lies_every_id() -> None:
-    one = Slices(1000, 1)
+def test_one_shard_has_every_id() -> None:
+    one = ShardLayout(1000, 1)
     assert (one.room, one.id_range) == (1000, IDS)
-    assert {one.slice_of(each) for each in (1, 268_435_455, IDS - 1)} == {0}
+    assert {one.shard_of(each) for each in (1, 268_435_455, IDS - 1)} == {0}
     sessions = [fetch(bench_of(1)) for _ in range(3)]
     assert all(1 <= each < IDS for each in sessions)
 
 
-def test_one_slice_has_as_many_sessions_as_the_cache_has_slots() -> None:
+def test_one_shard_has_all_slots_of_the_cache() -> None:
     bench = bench_of(1, slots=30)
     assert all(fetch(bench) for _ in range(30))
-    assert fetch(bench) == 0, "nobody is old enough to be evicted"
+    assert fetch(bench) == 0, "no session is old enough to be evicted"
 
 
-def test_a_cache_keeps_the_slices_with_which_it_has_begun() -> None:
+def test_cache_keeps_its_number_of_shards() -> None:
     bench = bench_of(8)
     sessions = [fetch(bench) for _ in range(3)]
     bench.settings.broker_settings.brokertwin_fetch_session_cache_shards = 1
@@ -76,8 +74,8 @@ def error_of(bench: Bench, session_id: int, epoch: int) -> int:
 
 @pytest.mark.parametrize(("epoch", "known"), [(-1, 0), (0, 0), (1, 70)])
 @pytest.mark.parametrize("shards", [8, 1])
-def test_an_id_that_no_slice_has_is_a_server_error(shards: int, epoch: int, known: int) -> None:
-    """Eight ranges end before the greatest id does, and Java rounds -1 in ranges up to 0."""
+def test_id_outside_of_all_shards_is_a_server_error(shards: int, epoch: int, known: int) -> None:
+    """Eight ranges end before the greatest id, and Java rounds -1 in ranges up to 0."""
     bench = bench_of(shards)
     end = IDS // shards * shards
     for session_id in (1, -1, 1 - IDS // shards, end - 1):

@@ -1,17 +1,17 @@
-"""Commands of a controller of the ZooKeeper era: which replicas lead, and which follow.
+"""LeaderAndIsr requests of a ZooKeeper controller: leaders and followers by command.
 
-Source: seed 003 and 004; `ReplicaManager.becomeLeaderOrFollower` in Kafka 0.10. With
-`brokertwin.leader.and.isr` the controller tells an election to the partition's replicas by a
-command, and to the other brokers alone as metadata (Kafka's UpdateMetadata). A broker answers
+Source: seeds 003 and 004; `ReplicaManager.becomeLeaderOrFollower` until Kafka 3.9. Enabled by
+`brokertwin.leader.and.isr`. The controller sends an election to the partition's replicas as a
+command; the other brokers receive metadata alone (UpdateMetadata). A broker returns
 
-    the command of an older controller                     11 STALE_CONTROLLER_EPOCH, for all of it
-    a leader epoch that is not above the one it knows      11; so a command that comes again does
-                                                           nothing
-    it has no replica of the partition                     3 UNKNOWN_TOPIC_OR_PARTITION
+    11 STALE_CONTROLLER_EPOCH       the command is of an older controller (for all partitions), or
+                                    its leader epoch is not above the broker's, so a repeated
+                                    command is a no-op
+    3 UNKNOWN_TOPIC_OR_PARTITION    the broker has no replica of the partition
 
-and then becomes leader of what it is to lead, before it becomes follower of the rest.
+Then it becomes leader of its partitions before it becomes follower of the others.
 
-There is one controller, and it is never elected anew: its epoch is `CONTROLLER_EPOCH`.
+The model has one controller that is never replaced: its epoch is `CONTROLLER_EPOCH`.
 """
 
 from typing import NamedTuple
@@ -25,8 +25,8 @@ from brokertwin.state.core.schema import Uuid
 CONTROLLER_EPOCH = 1
 
 
-class Taken(NamedTuple):
-    """What a broker makes of a command: the answer, and what it does, in this order."""
+class HandledCommand(NamedTuple):
+    """The response to a command, and the changes in the order in which they are made."""
 
     error: Error
     errors: dict[tuple[Uuid, int], Error]
@@ -34,7 +34,7 @@ class Taken(NamedTuple):
 
 
 def commands(controller: Controller, record: Record) -> list[LeaderAndIsr]:
-    """The commands to the replicas of a partition that has just got a leader, if it is told so."""
+    """The commands to a partition's replicas after an election; empty if disabled."""
     is_election = isinstance(record, PartitionAltered) and record.leader is not None
     if not is_election or not controller.settings.brokertwin_leader_and_isr:
         return []
@@ -48,10 +48,10 @@ def commands(controller: Controller, record: Record) -> list[LeaderAndIsr]:
     ]
 
 
-def take(broker: Broker, command: LeaderAndIsr) -> Taken:
-    """What a broker makes of a command."""
+def handle(broker: Broker, command: LeaderAndIsr) -> HandledCommand:
+    """Decide the response to a command and the changes it makes."""
     if command.controller_epoch < CONTROLLER_EPOCH:
-        return Taken(Error.STALE_CONTROLLER_EPOCH, {}, [])
+        return HandledCommand(Error.STALE_CONTROLLER_EPOCH, {}, [])
     errors: dict[tuple[Uuid, int], Error] = {}
     leads: list[PartitionAltered] = []
     follows: list[PartitionAltered] = []
@@ -61,7 +61,7 @@ def take(broker: Broker, command: LeaderAndIsr) -> Taken:
         errors[record.topic_id, record.partition] = error
         if error is Error.NONE:
             (leads if record.leader == broker.id else follows).append(record)
-    return Taken(Error.NONE, errors, [*leads, *follows])
+    return HandledCommand(Error.NONE, errors, [*leads, *follows])
 
 
 def _error(broker: Broker, state: CommandedPartition) -> Error:
