@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity, counted
 from brokertwin.recordings.history.exchange import exchange_of
 from brokertwin.recordings.history.words import names_of
 from brokertwin.recordings.replay.comparison import FINE, Difference, Verdict
@@ -36,7 +36,7 @@ RULE = Rule(
 )
 
 
-def differing(compared: Sequence[Compared]) -> Iterator[Finding]:
+def differing(compared: Sequence[Compared]) -> Iterator[AuditFinding]:
     """The responses that differ, by API.
 
     Raises:
@@ -59,7 +59,7 @@ def differing(compared: Sequence[Compared]) -> Iterator[Finding]:
             Evidence.at(exchange_of(each.exchange).line, _said(difference))
             for each, difference in those
         ]
-        yield Finding(
+        yield AuditFinding(
             KIND,
             Severity.ERROR,
             f"answers of {api}",

@@ -40,7 +40,7 @@ class Evidence(NamedTuple):
         return cls(line.place, line.time, line.name, said)
 
 
-class Finding(NamedTuple):
+class AuditFinding(NamedTuple):
     """A problem of a subject: a producer, a group, the sessions of a client, a partition.
 
     Attributes:
@@ -122,4 +122,4 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-__all__ = ["Evidence", "Finding", "Severity", "counted", "grouped", "rule_of"]
+__all__ = ["AuditFinding", "Evidence", "Severity", "counted", "grouped", "rule_of"]

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.audit.commits import Commit, commits
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity
+from brokertwin.recordings.audit.commits import AcceptedCommit, commits
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.rules import Rule
@@ -38,7 +38,7 @@ BEYOND_END = Rule(
 )
 
 
-class Run:
+class WatermarkRun:
     """The high watermarks of a partition in responses, none less than one before it.
 
     Attributes:
@@ -71,23 +71,23 @@ class Run:
         return None
 
 
-class Point(NamedTuple):
+class LagPoint(NamedTuple):
     """A commit with the bounds of the lag; None if no HW is recorded."""
 
-    commit: Commit
+    commit: AcceptedCommit
     least: int | None
     most: int | None
 
 
-def runs(history: History) -> dict[tuple[str, int], list[Run]]:
+def runs(history: History) -> dict[tuple[str, int], list[WatermarkRun]]:
     """The HWs of each partition; a HW that goes back, with a new leader, begins a run."""
-    found: dict[tuple[str, int], list[Run]] = defaultdict(lambda: [Run()])
+    found: dict[tuple[str, int], list[WatermarkRun]] = defaultdict(lambda: [WatermarkRun()])
     for line, place, value in _told(history):
         run = found[place][-1]
         if run.told and value < run.told[-1]:
             if line.time <= run.answered[-1]:
                 continue  # two responses at once have no order
-            found[place].append(Run())
+            found[place].append(WatermarkRun())
         found[place][-1].add(line, value)
     return found
 
@@ -117,18 +117,18 @@ def _latest(history: History, body: Any) -> set[tuple[str, int]]:
     }
 
 
-def points(history: History) -> dict[tuple[str, str, int], list[list[Point]]]:
+def points(history: History) -> dict[tuple[str, str, int], list[list[LagPoint]]]:
     """The lag at each commit, by group and partition, and by run of the partition's HWs."""
     high_watermarks = runs(history)
-    found: dict[tuple[str, str, int], list[list[Point]]] = {}
+    found: dict[tuple[str, str, int], list[list[LagPoint]]] = {}
     for commit in commits(history):
-        of_place = high_watermarks.get((commit.topic, commit.partition), [Run()])
+        of_place = high_watermarks.get((commit.topic, commit.partition), [WatermarkRun()])
         time = commit.line.time
         begun = [n for n, run in enumerate(of_place) if run.told and run.asked[0] <= time]
         number = begun[-1] if begun else 0
         run = of_place[number]
         least, most = run.before(time), run.after(commit.line.end)
-        point = Point(
+        point = LagPoint(
             commit,
             least - commit.offset if least is not None else None,
             most - commit.offset if most is not None else None,
@@ -137,7 +137,7 @@ def points(history: History) -> dict[tuple[str, str, int], list[list[Point]]]:
     return found
 
 
-def grown(history: History) -> Iterator[Finding]:
+def grown(history: History) -> Iterator[AuditFinding]:
     """Groups whose lag in a partition grew by `GROWTH` records."""
     for (group, topic, partition), found in points(history).items():
         evidence: list[Evidence] = []
@@ -154,7 +154,7 @@ def grown(history: History) -> Iterator[Finding]:
                     lowest = point.most
         if evidence:
             grew, low, high = worst
-            yield Finding(
+            yield AuditFinding(
                 "lag-growing",
                 Severity.WARNING,
                 f"group {group} in {topic}-{partition}",
@@ -164,7 +164,7 @@ def grown(history: History) -> Iterator[Finding]:
             )
 
 
-def beyond_end(history: History) -> Iterator[Finding]:
+def beyond_end(history: History) -> Iterator[AuditFinding]:
     """Groups that committed beyond the log end: the lag is negative by both bounds."""
     for (group, topic, partition), found in points(history).items():
         evidence: list[Evidence] = []
@@ -176,7 +176,7 @@ def beyond_end(history: History) -> Iterator[Finding]:
             said = f"committed {point.commit.offset}, {-point.most} beyond the log end"
             evidence.append(Evidence.at(point.commit.line, said))
         if evidence:
-            yield Finding(
+            yield AuditFinding(
                 "commit-beyond-end",
                 Severity.WARNING,
                 f"group {group} in {topic}-{partition}",

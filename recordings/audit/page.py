@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 
 from brokertwin import extras
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.plots import Plot, plots
 from brokertwin.recordings.history.words import clock, moment
@@ -117,7 +117,7 @@ def write(
     path: Path,
     names: Sequence[str],
     history: History,
-    findings: Sequence[Finding],
+    findings: Sequence[AuditFinding],
     notes: Sequence[str],
 ) -> None:
     """Writes the page.
@@ -167,7 +167,7 @@ def _span(history: History) -> str:
     )
 
 
-def _tiles(findings: Sequence[Finding]) -> str:
+def _tiles(findings: Sequence[AuditFinding]) -> str:
     counts = Counter(each.severity for each in findings)
     return "".join(
         f'<div class="tile"><b class="{each.label}">{counts[each]}</b>{each.label}'
@@ -176,7 +176,7 @@ def _tiles(findings: Sequence[Finding]) -> str:
     )
 
 
-def _finding(each: Finding) -> str:
+def _finding(each: AuditFinding) -> str:
     facts = {
         "error": f"{each.code} {error_name(each.code)}" if each.code else "",
         "from": moment(each.begin),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.audit import groups, lag, producers, sessions
-from brokertwin.recordings.audit.finding import Finding
+from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.sessions import CACHES
@@ -47,7 +47,7 @@ class Plot(NamedTuple):
     spec: dict[str, Any]
 
 
-def plots(history: History, findings: Sequence[Finding]) -> list[Plot]:
+def plots(history: History, findings: Sequence[AuditFinding]) -> list[Plot]:
     """The plots for which a recording has anything to draw."""
     import altair
 
@@ -166,7 +166,7 @@ def thinned(rows: Sequence[Row], is_kept: Callable[[Row], bool] = lambda _: Fals
     return [row for n, row in enumerate(rows) if n % every == 0 or is_kept(row)]
 
 
-def _first(names: Iterable[str], findings: Sequence[Finding]) -> list[str]:
+def _first(names: Iterable[str], findings: Sequence[AuditFinding]) -> list[str]:
     """The subjects to draw: those in findings above information first, then those with most."""
     counts = Counter(names)
     told = " ".join(each.subject + " " for each in findings if each.severity)
@@ -178,7 +178,7 @@ def _some(shown: int, total: int) -> str:
     return f" {shown} of {total} are drawn." if shown < total else ""
 
 
-def _epochs(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _epochs(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     rows = epochs(history)
     names = _first((f"{row['producer']}" for row in rows), findings)
     kept = thinned([row for row in rows if row["producer"] in names])
@@ -194,7 +194,7 @@ def _epochs(altair: Any, history: History, findings: Sequence[Finding]) -> Itera
         yield _plot("Producer epochs", f"Each point is an epoch that was given.{some}", chart)
 
 
-def _sequences(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _sequences(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     found = sequences(history)
     names = _first((name for name, rows in found.items() for _ in rows), findings)
     for name in names:
@@ -222,7 +222,7 @@ def _shape(altair: Any) -> Any:
     return altair.Shape("outcome:N", title=None, scale=scale)
 
 
-def _sessions(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _sessions(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     rows = session_events(history)
     if rows:
         said = "When clients opened, closed and lost their sessions."
@@ -230,7 +230,7 @@ def _sessions(altair: Any, history: History, findings: Sequence[Finding]) -> Ite
         yield _plot("Fetch sessions", said, chart)
 
 
-def _groups(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _groups(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     rows = rebalances(history)
     if rows:
         told = ["generation:Q", "client:N", "line:N"]
@@ -238,7 +238,7 @@ def _groups(altair: Any, history: History, findings: Sequence[Finding]) -> Itera
         yield _plot("Rebalances", "Each mark is a generation, by who began it.", chart)
 
 
-def _lags(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _lags(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     rows = lags(history)
     names = _first((row["group"] for row in rows), findings)
     kept = thinned([row for row in rows if row["group"] in names])
@@ -259,7 +259,7 @@ def _lags(altair: Any, history: History, findings: Sequence[Finding]) -> Iterato
         )
 
 
-def _replicas(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:
+def _replicas(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     by_name: dict[str, list[WatermarkSample]] = defaultdict(list)
     for sample in history.observer.samples:
         if sample.high_watermark >= 0 or max(sample.ends.values(), default=-1) >= 0:

@@ -12,7 +12,7 @@ from brokertwin.recordings.replay import recording
 from brokertwin.state.observed.replication import ReplicationObserver
 
 
-class Read(NamedTuple):
+class ReadHistory(NamedTuple):
     """The history, and the lines that are damaged."""
 
     history: History
@@ -24,7 +24,7 @@ def read(
     reading: Reading,
     batches: Headers | None = None,
     observer: ReplicationObserver | None = None,
-) -> Read:
+) -> ReadHistory:
     """Read captures, Kafka's request logs and Kroxylicious' protocol logs, also mixed.
 
     Args:
@@ -41,8 +41,8 @@ def read(
 
 def read_from(
     source: Source, batches: Headers | None = None, observer: ReplicationObserver | None = None
-) -> Read:
+) -> ReadHistory:
     """The same of any source. Raises UserError as `watch`."""
     found = watch(source, batches, observer)
     history = History(found.recording.exchanges, found.observer, found.until)
-    return Read(history, found.recording.broken)
+    return ReadHistory(history, found.recording.broken)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from brokertwin.recordings.audit import producers
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted, rule_of
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity, counted, rule_of
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.batches import PARTITIONS
 from brokertwin.recordings.history.clients import CLIENTS, severity_of
@@ -14,7 +14,7 @@ from brokertwin.recordings.history.words import names_of
 from brokertwin.state.core.errors import Error, error_name
 
 
-def too_few(history: History) -> Iterator[Finding]:
+def too_few(history: History) -> Iterator[AuditFinding]:
     """Produces that were refused because too few replicas were in sync, by partition."""
     by_code: dict[tuple[str, int], list[EntityFinding]] = defaultdict(list)
     for each in history.found(PARTITIONS, "under-min-isr"):
@@ -22,7 +22,7 @@ def too_few(history: History) -> Iterator[Finding]:
     for (subject, code), found in by_code.items():
         is_written = code == Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         became = "written, and not acknowledged" if is_written else "not written"
-        yield Finding(
+        yield AuditFinding(
             "under-min-isr",
             Severity.ERROR,
             subject,
@@ -35,7 +35,7 @@ def too_few(history: History) -> Iterator[Finding]:
         )
 
 
-def others(history: History) -> Iterator[Finding]:
+def others(history: History) -> Iterator[AuditFinding]:
     """Every error that no other finder reports, by API.
 
     A request that a broker sent for a client counts as the client's.
@@ -52,7 +52,7 @@ def others(history: History) -> Iterator[Finding]:
     for (api, code, is_own), evidence in by_api.items():
         who = "brokers" if is_own else names_of(each.client for each in evidence)
         severity = severity_of(code)
-        yield Finding(
+        yield AuditFinding(
             "refused",
             min(severity, Severity.INFO) if is_own else severity,
             f"{api} {error_name(code)}",

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from brokertwin.recordings.explain import groups
-from brokertwin.recordings.explain.groups import Groups
-from brokertwin.recordings.explain.producers import Producers
-from brokertwin.recordings.explain.sessions import Sessions
-from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.explain.groups import GroupTimeline
+from brokertwin.recordings.explain.producers import ProducerTimeline
+from brokertwin.recordings.explain.sessions import SessionTimeline
+from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
@@ -22,7 +22,7 @@ from brokertwin.wording import counted
 OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
 
 
-class Clients:
+class ClientTimeline:
     """The requests of a client id in a recording.
 
     Attributes:
@@ -45,16 +45,18 @@ class Clients:
         self.producers = list(dict.fromkeys(p for each in self._own for p in producers_of(each)))
         self.groups = list(dict.fromkeys(g for each in self._own for g in groups_of(each)))
 
-    def story(self) -> list[Entry]:
+    def story(self) -> list[TimelineEntry]:
         """One entry for each request that is part of a timeline, or was refused."""
-        told: dict[str, Entry] = {}
+        told: dict[str, TimelineEntry] = {}
         for entry in self._told():
             if entry.client == self.key:
                 told[entry.id] = _joined(told[entry.id], entry) if entry.id in told else entry
         for each in self._own:
             codes = dict.fromkeys(bodies.errors(each.response)) if each.id not in told else {}
             if codes or (each.is_text and each.id not in told):
-                told[each.id] = Entry.of(each, "", [], [Refused(code) for code in codes])
+                told[each.id] = TimelineEntry.of(
+                    each, "", [], [TimelineError(code) for code in codes]
+                )
             if each.is_text:
                 told[each.id] = _timed(told[each.id], each)
         return [told[each.id] for each in self._own if each.id in told]
@@ -80,12 +82,12 @@ class Clients:
             lines += _latencies(self._own)
         return lines
 
-    def _told(self) -> Iterator[Entry]:
+    def _told(self) -> Iterator[TimelineEntry]:
         """The entries of its producers, its groups and its lost sessions."""
         for key in self.producers:
-            yield from Producers(self._recording, key).story()
+            yield from ProducerTimeline(self._recording, key).story()
         for key in self.groups:
-            yield from Groups(self._recording, key).story()
+            yield from GroupTimeline(self._recording, key).story()
         lost = dict.fromkeys(
             each.body().get("sessionId", NONE)
             for each in self._own
@@ -93,10 +95,10 @@ class Clients:
         )
         for session in lost:
             if session != NONE:
-                yield from Sessions(self._recording, str(session)).story()
+                yield from SessionTimeline(self._recording, str(session)).story()
 
 
-def _timed(entry: Entry, exchange: Exchange) -> Entry:
+def _timed(entry: TimelineEntry, exchange: Exchange) -> TimelineEntry:
     """The entry with the response of a client's log: its time, and its error."""
     where = f"broker {exchange.broker}" if exchange.broker >= 0 else "a broker"
     said = f"response of {where} after {exchange.latency_ms:.6g} ms"
@@ -141,7 +143,7 @@ def groups_of(exchange: Exchange) -> list[str]:
     return [group] if group is not None and exchange.is_recorded else []
 
 
-def _joined(one: Entry, other: Entry) -> Entry:
+def _joined(one: TimelineEntry, other: TimelineEntry) -> TimelineEntry:
     """The entries of one request in two timelines; each error once, with a cause if known."""
     refused = {each.code: each for each in one.refused}
     for each in other.refused:

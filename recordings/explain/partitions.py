@@ -13,7 +13,7 @@ import msgspec
 
 from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
 from brokertwin.recordings.explain.producers import cause_of, said_of_batch
-from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.batches import PRODUCERS as PRODUCERS_IN_PARTITIONS
 from brokertwin.recordings.history.batches import AcknowledgedBatch, ProducerInPartition
@@ -51,7 +51,7 @@ OF_PRODUCERS = (
 )
 
 
-class Partitions:
+class PartitionTimeline:
     """A partition in a recording.
 
     Args:
@@ -87,7 +87,7 @@ class Partitions:
         self._changes = _by_place(each for each in observer.isr_changes if self._is_mine(each))
         self._told = _by_place(each for each in observer.differences if self._is_mine(each))
 
-    def story(self) -> list[Entry]:
+    def story(self) -> list[TimelineEntry]:
         """One entry for each exchange that changed the partition, wrote to it, or was refused."""
         asked = {each.id: each for each in self._watched.recording.exchanges}
         found = []
@@ -139,12 +139,14 @@ class Partitions:
     def _is_mine(self, each: WatermarkSample | WatermarkDifference | IsrChange) -> bool:
         return each.topic in self.topics and each.partition == self.number
 
-    def _entry(self, seen: Observed, request: Any, response: Any) -> Entry | None:
+    def _entry(self, seen: Observed, request: Any, response: Any) -> TimelineEntry | None:
         samples = self._at.get(seen.place, [])
         codes = dict.fromkeys(errors_of(response, self.topics, self.number))
         sent = bodies.sent(request, response) if _api(seen) == "PRODUCE" else ()
         batches = [e for e in sent if e.topic in self.topics and e.partition == self.number]
-        refused = [Refused(code, self._because(code, seen, request, batches)) for code in codes]
+        refused = [
+            TimelineError(code, self._because(code, seen, request, batches)) for code in codes
+        ]
         notes = [
             *self._replicated(seen.place),
             *self._asked_for(seen),
@@ -159,7 +161,7 @@ class Partitions:
         version = header.request_api_version
         place, time = seen.place, int(seen.taken)
         broker = f"broker {seen.broker}"
-        return Entry(place, time, client, broker, _api(seen), version, said, notes, refused)
+        return TimelineEntry(place, time, client, broker, _api(seen), version, said, notes, refused)
 
     def _when(self, seen: Observed) -> float:
         """When an exchange changed the partition, or was answered."""
@@ -227,7 +229,7 @@ class Partitions:
                 yield each.said
 
     def _because(
-        self, code: int, seen: Observed, request: Any, batches: Sequence[bodies.Sent]
+        self, code: int, seen: Observed, request: Any, batches: Sequence[bodies.SentBatch]
     ) -> str:
         if code in OF_LEADERS:
             led = self._latest(self._led, seen.made)

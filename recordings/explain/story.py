@@ -30,14 +30,14 @@ class Shade(StrEnum):
     REFUSED = "refused"
 
 
-class Line(NamedTuple):
+class TimelineLine(NamedTuple):
     """A line of a timeline."""
 
     shade: Shade
     text: str
 
 
-class Refused(NamedTuple):
+class TimelineError(NamedTuple):
     """An error and its cause in this recording; "" if the cause is unknown."""
 
     code: int
@@ -54,7 +54,7 @@ class Refused(NamedTuple):
         return RULES.get(self.code)
 
 
-class Entry(NamedTuple):
+class TimelineEntry(NamedTuple):
     """An exchange of a timeline; `time` is the arrival of the request, in ms since 1970."""
 
     id: str
@@ -65,10 +65,12 @@ class Entry(NamedTuple):
     version: int
     said: str
     notes: list[str]
-    refused: list[Refused]
+    refused: list[TimelineError]
 
     @classmethod
-    def of(cls, exchange: Exchange, said: str, notes: list[str], refused: list[Refused]) -> "Entry":
+    def of(
+        cls, exchange: Exchange, said: str, notes: list[str], refused: list[TimelineError]
+    ) -> "TimelineEntry":
         """The entry of an exchange."""
         return cls(
             exchange.id,
@@ -84,30 +86,32 @@ class Entry(NamedTuple):
 
     @classmethod
     def at(
-        cls, line: RecordedRequest, said: str, notes: list[str], refused: list[Refused]
-    ) -> "Entry":
+        cls, line: RecordedRequest, said: str, notes: list[str], refused: list[TimelineError]
+    ) -> "TimelineEntry":
         """The entry of an exchange as machines take it."""
         head = line.place, line.time, line.client, line.connection, line.api, line.version
         return cls(*head, said, notes, refused)
 
-    def lines(self, explained: set[int]) -> Iterator[Line]:
+    def lines(self, explained: set[int]) -> Iterator[TimelineLine]:
         """Lines of text; an error is described at its first entry, if not in `explained`."""
         what = f"client {self.client}  {self.api} v{self.version}"
         if self.version == NO_VERSION:
             what = f"{self.connection}  {self.api}"
-        yield Line(Shade.HEAD, f"{clock(self.time)}  {what}  {self.id}")
+        yield TimelineLine(Shade.HEAD, f"{clock(self.time)}  {what}  {self.id}")
         if self.said:
-            yield Line(Shade.PLAIN, f"    {self.said}")
-        yield from (Line(Shade.NOTE, f"    {note}") for note in self.notes)
+            yield TimelineLine(Shade.PLAIN, f"    {self.said}")
+        yield from (TimelineLine(Shade.NOTE, f"    {note}") for note in self.notes)
         for refused in self.refused:
-            yield Line(Shade.REFUSED, f"    refused: {refused.code} {refused.name}")
+            yield TimelineLine(Shade.REFUSED, f"    refused: {refused.code} {refused.name}")
             if refused.because:
-                yield Line(Shade.PLAIN, f"    because  {refused.because}")
+                yield TimelineLine(Shade.PLAIN, f"    because  {refused.because}")
             if refused.rule is not None and refused.code not in explained:
                 explained.add(refused.code)
-                yield Line(Shade.PLAIN, f"    rule     {refused.rule.why} [{refused.rule.source}]")
-                yield Line(Shade.PLAIN, f"    do       {refused.rule.do}")
-                yield Line(Shade.PLAIN, f"    page     {page_of(refused.code)}")
+                yield TimelineLine(
+                    Shade.PLAIN, f"    rule     {refused.rule.why} [{refused.rule.source}]"
+                )
+                yield TimelineLine(Shade.PLAIN, f"    do       {refused.rule.do}")
+                yield TimelineLine(Shade.PLAIN, f"    page     {page_of(refused.code)}")
 
     def document(self) -> dict[str, Any]:
         """The entry as JSON."""
@@ -132,7 +136,7 @@ class Entry(NamedTuple):
 class Subject(Protocol):
     """A producer, a group, a session or another subject in a recording."""
 
-    def story(self) -> list[Entry]:
+    def story(self) -> list[TimelineEntry]:
         """One entry for each request of the subject, in the order of their responses."""
 
     def ending(self) -> list[str]:

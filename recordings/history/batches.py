@@ -10,7 +10,12 @@ import msgspec
 from msgspec import field
 
 from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.bodies import SEQUENCE_MAX, Sent, sequence_after, sequence_before
+from brokertwin.recordings.history.bodies import (
+    SEQUENCE_MAX,
+    SentBatch,
+    sequence_after,
+    sequence_before,
+)
 from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding, Severity
@@ -66,7 +71,7 @@ class AcknowledgedBatch(msgspec.Struct):
         is_reported: whether it is evidence already.
     """
 
-    batch: Sent
+    batch: SentBatch
     line: RecordedRequest
     is_repeat: bool = False
     is_reported: bool = False
@@ -131,7 +136,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
         for code in exchange.response.get("codes", ()):
             yield self._refused(code, exchange.line, "")
         for each in exchange.request.get("batches", ()):
-            batch = Sent(*each)
+            batch = SentBatch(*each)
             if known.named(batch.topic) != self.topic:
                 continue
             if batch.error in OF_SEQUENCES:
@@ -178,7 +183,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
     def _facts(self) -> dict[str, str]:
         return {"place": self.place, "producer": self.producer} if self.topic else {}
 
-    def _missing(self, batch: Sent) -> str:
+    def _missing(self, batch: SentBatch) -> str:
         """The sequences between a refused batch and the last one that was written."""
         said = f"begins at {batch.first} of epoch {batch.epoch}"
         if self.last is None:
@@ -191,7 +196,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
             return f"{said}, and {last.last} is written"
         return f"{said}, {missing} records after {last.last}"
 
-    def _because(self, batch: Sent) -> str:
+    def _because(self, batch: SentBatch) -> str:
         """The cause of a refusal, if the batches of the partition show one."""
         last = self.last
         if last is not None and last.batch.epoch > batch.epoch:
@@ -279,7 +284,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
         )
 
 
-class WrittenPartition(ObservedEntity, kw_only=True):
+class AcknowledgedPartition(ObservedEntity, kw_only=True):
     """The responses to Produce requests for a partition.
 
     Acknowledged offsets are compared only if requests name the topic by its id, because a topic
@@ -319,7 +324,7 @@ class WrittenPartition(ObservedEntity, kw_only=True):
                 code=code,
             )
         for each in exchange.request["batches"]:
-            new = AcknowledgedBatch(Sent(*each), exchange.line)
+            new = AcknowledgedBatch(SentBatch(*each), exchange.line)
             same = [e for e in self.kept if e.batch.offset == new.batch.offset]
             if any(each.batch != new.batch for each in same):
                 for found in [*same, new]:
@@ -367,9 +372,9 @@ def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[En
         yield EntityKey("partition", f"{number} {topic}")
 
 
-def _partition_of(key: EntityKey) -> WrittenPartition:
+def _partition_of(key: EntityKey) -> AcknowledgedPartition:
     partition, _, topic = key.id.partition(" ")
-    return WrittenPartition(topic=topic, partition=int(partition))
+    return AcknowledgedPartition(topic=topic, partition=int(partition))
 
 
 PRODUCE = frozenset({"PRODUCE"})

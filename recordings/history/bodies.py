@@ -33,7 +33,7 @@ class Holder(NamedTuple):
     name: str | None
 
 
-class Sent(NamedTuple):
+class SentBatch(NamedTuple):
     """A batch of a Produce with its outcome; offset -1 if it was refused."""
 
     topic: str
@@ -78,7 +78,7 @@ def holders_of(api: str, body: Any, response: Any) -> list[Holder]:
     return found
 
 
-def sent(body: Any, response: Any) -> Iterator[Sent]:
+def sent(body: Any, response: Any) -> Iterator[SentBatch]:
     """The batches of a Produce whose outcome is in the response."""
     answers = {
         (topic_of(topic), partition["index"]): partition
@@ -92,7 +92,7 @@ def sent(body: Any, response: Any) -> Iterator[Sent]:
             last = sequence_after(first, batch.get("lastOffsetDelta", 0))
             outcome = answer["errorCode"], answer.get("baseOffset", -1)
             holder = batch["producerId"], batch["producerEpoch"]
-            yield Sent(topic, number, *holder, first, last, *outcome)
+            yield SentBatch(topic, number, *holder, first, last, *outcome)
 
 
 def follower_of(body: Any) -> int:

@@ -61,7 +61,7 @@ class CommittedOffset(msgspec.Struct, frozen=True):
         return f"{self.topic}-{self.partition}"
 
 
-class GroupOffsets(msgspec.Struct):
+class ObservedOffsets(msgspec.Struct):
     """The committed offsets of a group.
 
     Attributes:

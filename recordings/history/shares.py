@@ -60,7 +60,7 @@ class SharePlace(NamedTuple):
     partition: int
 
 
-class Acknowledgement(msgspec.Struct, frozen=True):
+class RecordedAcknowledgement(msgspec.Struct, frozen=True):
     """The outcome of records that a member reported.
 
     Attributes:
@@ -109,7 +109,7 @@ class FormerDelivery(NamedTuple):
     released: RecordedRequest | None
 
 
-class ShareSession(msgspec.Struct):
+class RecordedShareSession(msgspec.Struct):
     """The requests that opened and closed the share session of a member at a broker."""
 
     opened: RecordedRequest | None = None
@@ -130,8 +130,8 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
 
     group: str
     deliveries: list[Delivery] = field(default_factory=list)
-    releases: list[Acknowledgement] = field(default_factory=list)
-    sessions: dict[str, ShareSession] = field(default_factory=dict)
+    releases: list[RecordedAcknowledgement] = field(default_factory=list)
+    sessions: dict[str, RecordedShareSession] = field(default_factory=dict)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
         """Note releases, whose responses may come after those of the fetches that they allow."""
@@ -154,7 +154,9 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
         del self.deliveries[:-DELIVERIES_MAX]
         yield from self._session(exchange)
 
-    def _acknowledged(self, each: Acknowledgement, known: KnownFacts) -> Iterator[EntityFinding]:
+    def _acknowledged(
+        self, each: RecordedAcknowledgement, known: KnownFacts
+    ) -> Iterator[EntityFinding]:
         place = _named(known, each.place)
         all_of = f"{place} {each.first} to {each.last}"
         shown = f"{place} {_span(each.first, each.last)}"
@@ -267,7 +269,7 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
     def _session(self, exchange: RecordedExchange) -> Iterator[EntityFinding]:
         line, body = exchange.line, exchange.request
         member, epoch = str(body.get("memberId")), body.get("shareSessionEpoch")
-        session = self.sessions.setdefault(f"{line.broker} {member}", ShareSession())
+        session = self.sessions.setdefault(f"{line.broker} {member}", RecordedShareSession())
         if exchange.code in SESSION_ERRORS:
             has_room = exchange.code != Error.SHARE_SESSION_LIMIT_REACHED
             yield self._finding(
@@ -316,7 +318,7 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
         )
 
 
-def _because(session: ShareSession) -> str:
+def _because(session: RecordedShareSession) -> str:
     """Why a share session is unknown to its broker."""
     if session.closed is not None:
         return f"The member has closed it: {session.closed.words}."
@@ -339,7 +341,7 @@ def deliveries(exchange: RecordedExchange) -> Iterator[Delivery]:
                 yield Delivery(place, member, exchange.line, *span)
 
 
-def acknowledgements(exchange: RecordedExchange) -> Iterator[Acknowledgement]:
+def acknowledgements(exchange: RecordedExchange) -> Iterator[RecordedAcknowledgement]:
     """The acknowledgements of a request, with the errors of the response.
 
     The end of a session gives back all records of the member: its topic is "".
@@ -362,10 +364,12 @@ def acknowledgements(exchange: RecordedExchange) -> Iterator[Acknowledgement]:
                 if key in codes:
                     place = SharePlace(line.broker, *key)
                     for first, last, outcome in _stretches(batch):
-                        yield Acknowledgement(place, member, line, first, last, outcome, codes[key])
+                        yield RecordedAcknowledgement(
+                            place, member, line, first, last, outcome, codes[key]
+                        )
     if body.get("shareSessionEpoch") == FINAL_EPOCH:
         place = SharePlace(line.broker, "", -1)
-        yield Acknowledgement(place, member, line, 0, EVERYTHING, RELEASE, Error.NONE)
+        yield RecordedAcknowledgement(place, member, line, 0, EVERYTHING, RELEASE, Error.NONE)
 
 
 def _stretches(batch: Any) -> Iterator[tuple[int, int, int]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from brokertwin.recordings.audit.finders import findings
-from brokertwin.recordings.audit.finding import Finding
+from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import Reading
@@ -31,7 +31,7 @@ class Audited(NamedTuple):
     """A recording and what was found in it."""
 
     history: History
-    findings: list[Finding]
+    findings: list[AuditFinding]
 
 
 @cache
@@ -73,7 +73,7 @@ def cut(name: str, where: Callable[[Path], tuple[float, float]], directory: Path
     return _audited(paths, name)
 
 
-def stronger(finding: Finding, former: Audited) -> str:
+def stronger(finding: AuditFinding, former: Audited) -> str:
     """What a finding says beyond those of a recording that it is a part of; "" where nothing."""
     subject = finding.subject
     for topic_id, name in former.history.names.items():

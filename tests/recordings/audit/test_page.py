@@ -12,7 +12,7 @@ import pytest
 import vl_convert
 
 from brokertwin.recordings.audit import page, plots
-from brokertwin.recordings.audit.finding import Evidence, Finding, Severity
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity
 from brokertwin.recordings.audit.history import History
 from tests.support.audits import whole
 from tests.support.exchanges_told import Told
@@ -95,7 +95,7 @@ def test_text_of_a_recording_is_escaped(tmp_path: Path) -> None:
     told.init(evil, 1)
     (first,) = told.exchanges
     rule = whole("txn_fencing_ck").findings[0].rule
-    found = Finding(
+    found = AuditFinding(
         "k", Severity.ERROR, evil, evil, rule, [Evidence(first.id, first.time, evil, evil, (evil,))]
     )
     page.write(tmp_path / "a.html", [evil], History(told.exchanges), [found], [evil])

@@ -3,7 +3,7 @@
 import pytest
 
 from brokertwin.recordings.audit import shares
-from brokertwin.recordings.audit.finding import Finding, Severity
+from brokertwin.recordings.audit.finding import AuditFinding, Severity
 from brokertwin.state.core.errors import Error
 from brokertwin.state.share.share_partition import ACCEPT, REJECT, RELEASE
 from tests.support import audits
@@ -11,7 +11,7 @@ from tests.support.exchanges_told import GROUP
 from tests.support.share_exchanges import Shares
 
 
-def of(kind: str, subject: str) -> Finding:
+def of(kind: str, subject: str) -> AuditFinding:
     """A finding about the capture of share fetches."""
     found = audits.whole("share_fetch").findings
     return next(each for each in found if (each.kind, each.subject) == (kind, subject))

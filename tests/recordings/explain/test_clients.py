@@ -3,15 +3,15 @@
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.clients import Clients
+from brokertwin.recordings.explain.clients import ClientTimeline
 from brokertwin.state.core.errors import Error
 from tests.support import audits
 from tests.support.exchanges_told import Told
 
 
-def client(capture: str, key: str) -> Clients:
+def client(capture: str, key: str) -> ClientTimeline:
     """A client of a capture."""
-    return Clients(audits.exchanges(capture), key)
+    return ClientTimeline(audits.exchanges(capture), key)
 
 
 def test_timeline_has_its_producers_and_the_clients_that_fenced_them() -> None:
@@ -41,7 +41,7 @@ def test_request_in_two_timelines_is_listed_once() -> None:
     told.init("a", 0)
     told.commit(7, api="TXN_OFFSET_COMMIT")
     told.commit(5, api="TXN_OFFSET_COMMIT")
-    entries = Clients(told.exchanges, "a").story()
+    entries = ClientTimeline(told.exchanges, "a").story()
     assert [entry.api for entry in entries] == ["INIT_PRODUCER_ID", *["TXN_OFFSET_COMMIT"] * 2]
     assert "producer 7 epoch 0" in entries[2].said
     assert "orders-0 at 5" in entries[2].said
@@ -53,7 +53,7 @@ def test_lost_fetch_session_has_its_last_user() -> None:
     told.fetch("a", 0, 0, 10)
     told.fetch("b", 0, 0, 11)
     told.fetch("a", 10, 1, 0, Error.FETCH_SESSION_ID_NOT_FOUND)
-    *_, last = Clients(told.exchanges, "a").story()
+    *_, last = ClientTimeline(told.exchanges, "a").story()
     assert "Sessions that were opened in between: client b (1)." in last.refused[0].because
 
 
@@ -61,4 +61,4 @@ def test_unknown_client_lists_the_existing_ones() -> None:
     told = Told()
     told.init("a", 0)
     with pytest.raises(UserError, match="has no client b"):
-        Clients(told.exchanges, "b")
+        ClientTimeline(told.exchanges, "b")

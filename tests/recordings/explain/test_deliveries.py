@@ -1,15 +1,15 @@
 """Timelines of share groups in recordings of real brokers (KIP-932)."""
 
-from brokertwin.recordings.explain.groups import Groups
-from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.explain.groups import GroupTimeline
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.state.core.errors import Error
 from tests.support import audits
 from tests.support.share_exchanges import GROUP, Shares
 
 
-def entries(group: str) -> dict[str, Entry]:
+def entries(group: str) -> dict[str, TimelineEntry]:
     """Those of a group of the capture of share fetches, by line."""
-    story = Groups(audits.exchanges("share_fetch"), group).story()
+    story = GroupTimeline(audits.exchanges("share_fetch"), group).story()
     return {each.id.rpartition(":")[2]: each for each in story}
 
 
@@ -53,14 +53,14 @@ def test_first_deliveries_and_acknowledgements_that_went_well_are_left_out() -> 
     shares = Shares()
     shares.give("a", (0, 4, 1))
     shares.acknowledge("a", 0, 4, 1)
-    assert Groups(shares.exchanges, GROUP).story() == []
+    assert GroupTimeline(shares.exchanges, GROUP).story() == []
 
 
 def test_unrecorded_delivery_accuses_no_member() -> None:
     shares = Shares()
     shares.give("a", (0, 4, 1))
     shares.give("b", (0, 4, 3))
-    (entry,) = Groups(shares.exchanges, GROUP).story()
+    (entry,) = GroupTimeline(shares.exchanges, GROUP).story()
     assert entry.notes == ["orders-0 0 to 4: delivery 3"]
 
 
@@ -69,7 +69,7 @@ def test_records_of_several_former_members() -> None:
     shares.give("a", (0, 4, 1))
     shares.give("b", (5, 9, 1))
     shares.give("c", (3, 6, 2))
-    (entry,) = Groups(shares.exchanges, GROUP).story()
+    (entry,) = GroupTimeline(shares.exchanges, GROUP).story()
     assert [note.partition(" got")[0] for note in entry.notes] == [
         "orders-0 5 to 6: delivery 2; before, b",
         "orders-0 3 to 4: delivery 2; before, a",
@@ -81,5 +81,5 @@ def test_release_whose_response_comes_after_the_delivery() -> None:
     shares.give("a", (0, 4, 1))
     shares.acknowledge("a", 0, 4, 2, at=5000, end=5100)
     shares.give("b", (0, 4, 2), at=5001)
-    told = Groups(shares.exchanges, GROUP).story()
+    told = GroupTimeline(shares.exchanges, GROUP).story()
     assert "gave it back by client a's SHARE_ACKNOWLEDGE" in told[0].notes[0]

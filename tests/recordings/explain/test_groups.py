@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.groups import APIS, Groups
-from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.explain.groups import APIS, GroupTimeline
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import GROUP, exchange
@@ -15,18 +15,18 @@ from tests.support.sources import ROOT
 CAPTURES = ROOT / "tests" / "captures"
 
 
-def explained(name: str) -> Groups:
+def explained(name: str) -> GroupTimeline:
     """The group of a capture."""
     exchanges = read([CAPTURES / f"{name}.jsonl.gz"]).exchanges
     group = next(each.body()["groupId"] for each in exchanges if each.api in APIS)
-    return Groups(exchanges, group)
+    return GroupTimeline(exchanges, group)
 
 
-def notes(story: list[Entry]) -> list[str]:
+def notes(story: list[TimelineEntry]) -> list[str]:
     return [note for entry in story for note in entry.notes]
 
 
-def reasons(story: list[Entry], code: int) -> list[str]:
+def reasons(story: list[TimelineEntry], code: int) -> list[str]:
     return [each.because for entry in story for each in entry.refused if each.code == code]
 
 
@@ -103,13 +103,13 @@ class History:
     def beat(self, at: int, member: str, error: int, **request: Any) -> None:
         self.add(at, member, "HEARTBEAT", {"errorCode": error}, memberId=member, **request)
 
-    def story(self) -> list[Entry]:
-        return Groups(self.exchanges, GROUP).story()
+    def story(self) -> list[TimelineEntry]:
+        return GroupTimeline(self.exchanges, GROUP).story()
 
 
 def test_status_of_a_streams_member_is_noted_once() -> None:
     exchanges = read([CAPTURES / "streams_groups.jsonl.gz"]).exchanges
-    told = notes(Groups(exchanges, "sg-count").story())
+    told = notes(GroupTimeline(exchanges, "sg-count").story())
     assert told[:5] == [
         "member a joins in epoch 2",
         "status MISSING_SOURCE_TOPICS: Source topics sg-late are missing.",
@@ -194,7 +194,7 @@ def test_successful_heartbeats_are_left_out(name: str) -> None:
 def test_unknown_group_lists_the_existing_ones() -> None:
     exchanges: list[Any] = read([CAPTURES / "group_kp.jsonl.gz"]).exchanges
     with pytest.raises(UserError, match="The recording has no group billing") as told:
-        Groups(exchanges, "billing")
+        GroupTimeline(exchanges, "billing")
     assert "It has group_kp.5.group." in str(told.value)
     with pytest.raises(UserError, match="It has no "):
-        Groups([], "billing")
+        GroupTimeline([], "billing")

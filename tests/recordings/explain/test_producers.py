@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.producers import Producers
-from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.explain.producers import ProducerTimeline
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import SEQUENCE_MAX
@@ -52,11 +52,11 @@ class History:
         asked = {"transactionalId": None, "acks": -1, "topicData": sent}
         self.add(client, "PRODUCE", asked, {"responses": told})
 
-    def story(self, key: str = str(ID)) -> list[Entry]:
-        return Producers(self.exchanges, key).story()
+    def story(self, key: str = str(ID)) -> list[TimelineEntry]:
+        return ProducerTimeline(self.exchanges, key).story()
 
 
-def because(entry: Entry) -> str:
+def because(entry: TimelineEntry) -> str:
     (refused,) = entry.refused
     return refused.because
 
@@ -143,14 +143,14 @@ def test_a_repeat_is_seen_and_five_batches_are_kept_of_an_epoch() -> None:
     for sequence in range(7):
         history.produce("first", 0, sequence, offset=sequence)
     history.produce("first", 0, 6, offset=6)
-    found = Producers(history.exchanges, str(ID))
+    found = ProducerTimeline(history.exchanges, str(ID))
     assert found.story()[-1].notes == [
         "a repeat of client first's PRODUCE at 12:00:06.000 (h:7): it is in the log once"
     ]
     five = ", ".join(f"{each} to {each} at offset {each}" for each in range(2, 7))
     assert found.ending() == [f"producer {ID}, last sequences in orders-0: {five}"]
     history.produce("first", 1, 0, offset=7)
-    assert Producers(history.exchanges, str(ID)).ending() == [
+    assert ProducerTimeline(history.exchanges, str(ID)).ending() == [
         f"producer {ID}, last sequences in orders-0: 0 to 0 at offset 7"
     ]
 
@@ -171,7 +171,7 @@ def test_unknown_producer_lists_the_existing_ones() -> None:
         history.story("payments")
     assert f"It has {NAME}." in str(told.value)
     with pytest.raises(UserError, match="It has no "):
-        Producers([], "payments")
+        ProducerTimeline([], "payments")
 
 
 def recorded(name: str) -> list[Exchange]:
@@ -179,7 +179,7 @@ def recorded(name: str) -> list[Exchange]:
 
 
 def test_every_fencing_of_a_recording_has_its_cause() -> None:
-    story = Producers(recorded("txn_fencing_ck"), "txn_fencing_ck.14.txn-0").story()
+    story = ProducerTimeline(recorded("txn_fencing_ck"), "txn_fencing_ck.14.txn-0").story()
     fenced = [entry for entry in story if any(each.code == 47 for each in entry.refused)]
     assert len(fenced) == 4
     for entry in fenced:
@@ -188,7 +188,7 @@ def test_every_fencing_of_a_recording_has_its_cause() -> None:
 
 
 def test_every_out_of_order_sequence_of_a_recording_is_explained() -> None:
-    story = Producers(recorded("raw_produce_errors"), "18").story()
+    story = ProducerTimeline(recorded("raw_produce_errors"), "18").story()
     told = [
         each.because
         for entry in story

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from brokertwin.kafka_io.jars import fetch, kafka_jars
-from brokertwin.recordings.explain.story import Refused
+from brokertwin.recordings.explain.story import TimelineError
 from brokertwin.recordings.history.bodies import errors
 from brokertwin.recordings.replay.recording import read
 from brokertwin.recordings.rules import RULES
@@ -34,7 +34,7 @@ CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz"))
 
 def test_every_error_of_the_captures_is_explained() -> None:
     given = {code for exchange in read(CAPTURES).exchanges for code in errors(exchange.response)}
-    without = {error_name(code) for code in given if Refused(code).rule is None}
+    without = {error_name(code) for code in given if TimelineError(code).rule is None}
     assert without == set()
     assert len(given) > 10
 

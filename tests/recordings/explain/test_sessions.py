@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.sessions import Sessions
-from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.explain.sessions import SessionTimeline
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import EPOCH_MAX
@@ -17,17 +17,17 @@ from tests.support.sources import ROOT
 RECORDED = read([ROOT / "tests" / "captures" / "raw_fetch_errors.jsonl.gz"]).exchanges
 
 
-def of_session(story: list[Entry]) -> list[tuple[str, ...]]:
+def of_session(story: list[TimelineEntry]) -> list[tuple[str, ...]]:
     """Notes of each entry, or the names of its errors."""
     return [tuple(entry.notes or [each.name for each in entry.refused]) for entry in story]
 
 
-def reasons(story: list[Entry], error: Error) -> list[str]:
+def reasons(story: list[TimelineEntry], error: Error) -> list[str]:
     return [each.because for entry in story for each in entry.refused if each.code == error]
 
 
 def test_a_session_is_opened_and_forgets_and_is_closed() -> None:
-    story = Sessions(RECORDED, "1996149028").story()
+    story = SessionTimeline(RECORDED, "1996149028").story()
     told = of_session(story)
     assert told[:3] == [
         ("opens the session",),
@@ -40,7 +40,9 @@ def test_a_session_is_opened_and_forgets_and_is_closed() -> None:
 
 
 def test_wrong_epoch_has_the_expected_one() -> None:
-    told = reasons(Sessions(RECORDED, "1996149028").story(), Error.INVALID_FETCH_SESSION_EPOCH)
+    told = reasons(
+        SessionTimeline(RECORDED, "1996149028").story(), Error.INVALID_FETCH_SESSION_EPOCH
+    )
     assert [each.partition(";")[0] for each in told] == [
         "The request has epoch 20",
         "The request has epoch 18",
@@ -49,7 +51,7 @@ def test_wrong_epoch_has_the_expected_one() -> None:
 
 
 def test_one_session_closes_another() -> None:
-    notes = of_session(Sessions(RECORDED, "477182202").story())
+    notes = of_session(SessionTimeline(RECORDED, "477182202").story())
     assert ("closes the session, and opens 800155083",) in notes
 
 
@@ -69,7 +71,7 @@ def test_lost_session_lists_the_clients_that_may_have_evicted_it() -> None:
         fetch(5, "other", 0, 0, {"errorCode": 0, "sessionId": 10}),
         fetch(6, "quiet", 7, 2, {"errorCode": Error.FETCH_SESSION_ID_NOT_FOUND, "sessionId": 0}),
     ]
-    (told,) = reasons(Sessions(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
+    (told,) = reasons(SessionTimeline(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
     assert told.startswith("It was used last by client quiet's FETCH at 12:00:02.000 (h:2)")
     assert told.endswith("opened in between: client storm (2), client other (1).")
 
@@ -81,7 +83,7 @@ def test_only_later_openings_may_have_evicted_a_session() -> None:
         fetch(3, "quiet", 7, 1, {"errorCode": 0, "sessionId": 7}),
         fetch(4, "quiet", 7, 2, {"errorCode": Error.FETCH_SESSION_ID_NOT_FOUND, "sessionId": 0}),
     ]
-    (told,) = reasons(Sessions(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
+    (told,) = reasons(SessionTimeline(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
     assert told.endswith("or its broker was started again.")
 
 
@@ -91,13 +93,13 @@ def test_epochs_wrap_around() -> None:
         fetch(2, "quiet", 7, EPOCH_MAX, {"errorCode": 0, "sessionId": 7}),
         fetch(3, "quiet", 7, 5, {"errorCode": Error.INVALID_FETCH_SESSION_EPOCH, "sessionId": 0}),
     ]
-    (told,) = reasons(Sessions(history, "7").story(), Error.INVALID_FETCH_SESSION_EPOCH)
+    (told,) = reasons(SessionTimeline(history, "7").story(), Error.INVALID_FETCH_SESSION_EPOCH)
     assert told.endswith("it has to be 1.")
 
 
 def test_unknown_session_lists_the_existing_ones() -> None:
     with pytest.raises(UserError, match="The recording has no fetch session 1") as told:
-        Sessions(RECORDED, "1")
+        SessionTimeline(RECORDED, "1")
     assert "It has 12345, 138447028, 477182202, 800155083, 1996149028." in str(told.value)
     with pytest.raises(UserError, match="It has no "):
-        Sessions([], "seven")
+        SessionTimeline([], "seven")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.transactions import Transactions
+from brokertwin.recordings.explain.transactions import TransactionTimeline
 from brokertwin.recordings.replay.recording import read
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import PRODUCER, Told
@@ -28,9 +28,9 @@ def add(told: Told, error: int = 0, epoch: int = 0) -> None:
     told.add("a", "ADD_PARTITIONS_TO_TXN", asked, {"resultsByTopicV3AndBelow": results})
 
 
-def story(told: Told) -> tuple[list[list[str]], Transactions]:
+def story(told: Told) -> tuple[list[list[str]], TransactionTimeline]:
     """The notes of each entry, and the transactions."""
-    found = Transactions(told.exchanges, "tx")
+    found = TransactionTimeline(told.exchanges, "tx")
     return [entry.notes for entry in found.story()], found
 
 
@@ -102,7 +102,7 @@ def test_verified_partition_is_not_taken_in() -> None:
 def test_each_transaction_of_a_recording_ended_as_its_client_requested() -> None:
     """The client reads, writes, and ends each transaction."""
     exchanges = read([Path(ROOT / "tests/captures/txn_loop_ck.jsonl.gz")]).exchanges
-    found = Transactions(exchanges, "txn_loop_ck.12.txn")
+    found = TransactionTimeline(exchanges, "txn_loop_ck.12.txn")
     ends = [each for each in exchanges if each.api == "END_TXN" and not each.response["errorCode"]]
     wanted = ["committed" if each.body()["committed"] else "aborted" for each in ends]
     assert [each["became"] for each in found.ended] == wanted
@@ -115,4 +115,4 @@ def test_a_producer_without_a_transactional_id_has_no_transactions() -> None:
     told = Told()
     told.produce(0, 0)
     with pytest.raises(UserError, match="has no transactional id"):
-        Transactions(told.exchanges, str(PRODUCER))
+        TransactionTimeline(told.exchanges, str(PRODUCER))

@@ -8,14 +8,14 @@ import os
 
 import pytest
 
-from brokertwin.recordings.audit.finding import Finding
+from brokertwin.recordings.audit.finding import AuditFinding
 from tests.support import audits
 from tests.support.sources import ROOT
 
 FINDINGS = ROOT / "tests" / "recordings" / "history" / "findings.json"
 
 
-def summary(finding: Finding) -> str:
+def summary(finding: AuditFinding) -> str:
     """A finding in one line without its sentences."""
     document = finding.document(0)
     parts = [document[each] for each in ("severity", "kind", "subject", "error", "count")]
