@@ -3,7 +3,6 @@
     exchanges -> keys_of -> step(exchange) -> findings -> audit: grouped by subject
                             expire(now)                -> explain: in order, by exchange
 
-kinds            the table of kinds: key, machine
 entity           base of all machines: order, lookahead, `observe` over a whole recording
 exchange         an exchange as machines take it, and the facts that belong to no entity
 finding          a report of a machine about one exchange
@@ -14,7 +13,7 @@ groups           group: members and generations (memberships, group_rules), offs
 shares           share group: deliveries, acknowledgements, share sessions
 sessions         fetch session cache of a broker, a row for each session
 clients          client id: requests, refusals that no other machine reports, session churn
-recording        a whole recording, each kind observed when it is needed
+recording        the table of kinds; a whole recording, each kind observed when it is needed
 bodies, own_clients, words   reading bodies; requests of brokers; phrases
 
 Replication is observed by `state/observed`, for the whole cluster.
@@ -40,6 +39,6 @@ Rules:
   emitted once. A later one with the same `id` replaces it: it completes the cause, or withdraws it.
   Ordinary events are findings of severity `NOTE`, which timelines show and audit leaves out.
 
-To add a kind: write its `take` (and `judge`), add it to `kinds`, and add its module with limits to
-`tests/recordings/history/test_machines.py`.
+To add a kind: write its `take` (and `judge`), add it to `KINDS` in `recording`, and add its module
+with limits to `tests/recordings/history/test_machines.py`.
 """

@@ -378,5 +378,5 @@ def _partition_of(key: EntityKey) -> AcknowledgedPartition:
 
 
 PRODUCE = frozenset({"PRODUCE"})
-PRODUCERS = EntityKind(PRODUCE, _producers_in, _producer_in)
-PARTITIONS = EntityKind(PRODUCE, _partitions_in, _partition_of)
+PRODUCERS = EntityKind("producer-in-partition", PRODUCE, _producers_in, _producer_in)
+PARTITIONS = EntityKind("partition", PRODUCE, _partitions_in, _partition_of)

@@ -136,6 +136,7 @@ def _clients_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Entit
 
 
 CLIENTS = EntityKind(
+    "client",
     frozenset(api.name for api in KAFKA_APIS.values()),
     _clients_of,
     lambda key: ObservedClient(name=key.id),

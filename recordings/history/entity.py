@@ -86,11 +86,13 @@ class EntityKind(NamedTuple):
     """A kind of entity: the exchanges that name one, and its machine.
 
     Attributes:
+        name: name of the kind.
         apis: the APIs whose exchanges may name an entity of this kind.
         keys_of: the entities that an exchange of these APIs names.
         machine: creates the state of an entity that is seen for the first time.
     """
 
+    name: str
     apis: frozenset[str]
     keys_of: Callable[[RecordedExchange, KnownFacts], Iterable[EntityKey]]
     machine: Callable[[EntityKey], ObservedEntity]

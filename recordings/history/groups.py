@@ -78,4 +78,4 @@ def group_of(group: str) -> ObservedGroup:
     return ObservedGroup(membership=Membership(group), offsets=ObservedOffsets(group))
 
 
-GROUPS = EntityKind(APIS, _groups_of, lambda key: group_of(key.id))
+GROUPS = EntityKind("group", APIS, _groups_of, lambda key: group_of(key.id))

@@ -323,4 +323,4 @@ def _producer_of(key: EntityKey) -> ObservedProducer:
     return ObservedProducer(name="", id=int(key.id))
 
 
-PRODUCERS = EntityKind(PRODUCER_APIS, _producers_of, _producer_of)
+PRODUCERS = EntityKind("producer", PRODUCER_APIS, _producers_of, _producer_of)

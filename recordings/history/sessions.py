@@ -250,4 +250,6 @@ def _caches_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Entity
     yield EntityKey("session-cache", str(exchange.line.broker))
 
 
-CACHES = EntityKind(frozenset({"FETCH"}), _caches_of, lambda _: ObservedSessionCache())
+CACHES = EntityKind(
+    "session-cache", frozenset({"FETCH"}), _caches_of, lambda _: ObservedSessionCache()
+)

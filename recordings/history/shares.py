@@ -399,5 +399,5 @@ def _groups_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Entity
 
 
 SHARE_GROUPS = EntityKind(
-    frozenset(SHARE_APIS), _groups_of, lambda key: ObservedShareGroup(group=key.id)
+    "share-group", frozenset(SHARE_APIS), _groups_of, lambda key: ObservedShareGroup(group=key.id)
 )

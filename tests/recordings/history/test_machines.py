@@ -30,7 +30,7 @@ from brokertwin.recordings.history.entity import (
 )
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding, Severity
-from brokertwin.recordings.history.kinds import KINDS
+from brokertwin.recordings.history.recording import KINDS
 from tests.support import audits
 from tests.support.sources import imported_modules, name_of, python_files, tree_of
 
