@@ -1,4 +1,4 @@
-"""Recorded exchanges as a history with all that the observer makes of them."""
+"""Files of recorded exchanges as a history."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +12,8 @@ from brokertwin.recordings.replay import recording
 from brokertwin.state.observed.replication import ReplicationObserver
 
 
-class Read(NamedTuple):
-    """What was read: the history, and the lines that are damaged."""
+class ReadHistory(NamedTuple):
+    """The history, and the lines that are damaged."""
 
     history: History
     broken: Sequence[recording.Broken]
@@ -24,14 +24,14 @@ def read(
     reading: Reading,
     batches: Headers | None = None,
     observer: ReplicationObserver | None = None,
-) -> Read:
+) -> ReadHistory:
     """Read captures, Kafka's request logs and Kroxylicious' protocol logs, also mixed.
 
     Args:
         paths: the files.
         reading: how logs are read.
         batches: batch headers for Produce requests that have none.
-        observer: one that has the brokers' settings.
+        observer: an observer with the brokers' settings.
 
     Raises:
         UserError: a file cannot be read, or none of the lines is an exchange.
@@ -41,8 +41,8 @@ def read(
 
 def read_from(
     source: Source, batches: Headers | None = None, observer: ReplicationObserver | None = None
-) -> Read:
+) -> ReadHistory:
     """The same of any source. Raises UserError as `watch`."""
     found = watch(source, batches, observer)
     history = History(found.recording.exchanges, found.observer, found.until)
-    return Read(history, found.recording.broken)
+    return ReadHistory(history, found.recording.broken)

@@ -7,7 +7,7 @@ import pytest
 
 from brokertwin.cli.recordings.explain import Where, _clients, _groups
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.story import Entry
+from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import read as read_history
 from tests.support.console import brokertwin
 
@@ -57,7 +57,7 @@ KAFKAJS = "\n".join(
 LOGS = {"librdkafka": RDKAFKA, "Java client": JAVA, "KafkaJS": KAFKAJS}
 
 
-def _story(tmp_path: Path, text: str) -> tuple[list[Entry], list[str]]:
+def _story(tmp_path: Path, text: str) -> tuple[list[TimelineEntry], list[str]]:
     file = tmp_path / "client.log"
     file.write_text(text)
     client = _clients(Where(files=[file]), "reader-a")
