@@ -52,8 +52,8 @@ class Side:
             (name.replace("_", "."), DELETE if text is None else SET, text)
             for name, text in changes.items()
         ]
-        answer = alter(self.client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", wanted)])
-        return json.loads(STORE.sub("STORE", json.dumps(answer)))
+        response = alter(self.client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", wanted)])
+        return json.loads(STORE.sub("STORE", json.dumps(response)))
 
     def told(self, name: str, tls: ssl.SSLContext | None = None) -> list[Any]:
         """Return broker addresses that a listener's client gets, without ids."""
@@ -100,22 +100,22 @@ class Both(NamedTuple):
 
     def alter(self, *names: str, **changes: str | None) -> Any:
         """Set the listeners besides the first one, and other settings."""
-        asked = [names, {name: bool(text) for name, text in changes.items()}]
+        body = [names, {name: bool(text) for name, text in changes.items()}]
         return self._same(
-            asked, lambda side: side.alter(listeners=side.listening(*names), **changes)
+            body, lambda side: side.alter(listeners=side.listening(*names), **changes)
         )
 
     def set(self, **changes: str | None) -> Any:
         """Alter settings; None restores the initial value."""
-        asked = {name: bool(text) for name, text in changes.items()}
-        return self._same(asked, lambda side: side.alter(**changes))
+        body = {name: bool(text) for name, text in changes.items()}
+        return self._same(body, lambda side: side.alter(**changes))
 
-    def _same(self, asked: object, ask: Callable[[Side], Any]) -> Any:
+    def _same(self, body: object, ask: Callable[[Side], Any]) -> Any:
         def ask_real() -> Any:
             assert self.real is not None
             return ask(self.real)
 
-        ours, theirs = ask(self.ours), self.track.answer(asked, ask_real)
+        ours, theirs = ask(self.ours), self.track.answer(body, ask_real)
         assert ours == theirs
         return ours
 

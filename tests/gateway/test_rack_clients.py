@@ -65,10 +65,10 @@ def test_our_consumer_reads_from_a_replica_in_its_rack(
             while len(read) < RECORDS and time.monotonic() < ends:
                 read += [offset for _, offset, _ in consumer.poll(100)]
             consumer.poll(100)
-            asked = set(consumer.client._fetcher._sessions)
+            body = set(consumer.client._fetcher._sessions)
         assert read == list(range(RECORDS))
-        assert asked <= brokers
-        assert (asked == {1}) == (rack == "east"), asked
+        assert body <= brokers
+        assert (body == {1}) == (rack == "east"), body
 
 
 def test_librdkafka_consumer_reads_from_a_replica_in_its_rack(
