@@ -22,7 +22,7 @@ from brokertwin.state.share.fetch_bodies import (
     FetchedTopic,
     ForgottenTopic,
 )
-from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
+from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, TopicPartitionId
 
 EPOCH_MAX = 2**31 - 1
 
@@ -40,7 +40,7 @@ class AcknowledgeType(IntEnum):
     RENEW = share_partition.RENEW
 
 
-Acknowledgements = dict[Place, dict[int, AcknowledgeType]]
+Acknowledgements = dict[TopicPartitionId, dict[int, AcknowledgeType]]
 """By partition and offset."""
 
 
@@ -58,7 +58,7 @@ class ShareSession:
 
     def __init__(self) -> None:
         self.epoch = FIRST_EPOCH
-        self.places: dict[Place, None] = {}
+        self.places: dict[TopicPartitionId, None] = {}
         self.acknowledged: Acknowledgements = {}
         self.is_asking = self.is_telling = self.is_reading = False
 
@@ -73,7 +73,9 @@ class ShareSession:
         kinds = (kind for offsets in self.acknowledged.values() for kind in offsets.values())
         return AcknowledgeType.RENEW in kinds
 
-    def fetch(self, wanted: Iterable[Place]) -> tuple[list[FetchedTopic], list[ForgottenTopic]]:
+    def fetch(
+        self, wanted: Iterable[TopicPartitionId]
+    ) -> tuple[list[FetchedTopic], list[ForgottenTopic]]:
         """The topics of a ShareFetch that reads `wanted`, and those that leave the session.
 
         What is acknowledged goes along, but for a request that opens the session.
@@ -88,7 +90,7 @@ class ShareSession:
         """The topics of a ShareAcknowledge."""
         return topics_of(self._taken(), ())
 
-    def put_back(self, place: Place, batches: Iterable[AcknowledgementBatch]) -> None:
+    def put_back(self, place: TopicPartitionId, batches: Iterable[AcknowledgementBatch]) -> None:
         """What the broker has not taken is to be told once more."""
         offsets = self.acknowledged.setdefault(place, {})
         for batch in batches:
@@ -110,7 +112,9 @@ class ShareSession:
         return taken
 
 
-def topics_of(acknowledged: Acknowledgements, others: Iterable[Place]) -> list[FetchedTopic]:
+def topics_of(
+    acknowledged: Acknowledgements, others: Iterable[TopicPartitionId]
+) -> list[FetchedTopic]:
     """Partitions with their acknowledgements, and `others` without, by topic."""
     topics: dict[Uuid, FetchedTopic] = {}
     for place in dict.fromkeys([*acknowledged, *others]):
@@ -136,7 +140,7 @@ def batches_of(offsets: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBa
     return batches
 
 
-def _forgotten(places: Iterable[Place]) -> list[ForgottenTopic]:
+def _forgotten(places: Iterable[TopicPartitionId]) -> list[ForgottenTopic]:
     topics: dict[Uuid, ForgottenTopic] = {}
     for topic_id, partition in places:
         topics.setdefault(topic_id, ForgottenTopic(topic_id, [])).partitions.append(partition)

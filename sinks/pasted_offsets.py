@@ -72,7 +72,7 @@ BATCH = re.compile(
 )
 MARKER = re.compile(r".* endTxnMarker: (?P<type>COMMIT|ABORT).*")
 
-HEADER = re.compile(r"(GROUP\s+)?TOPIC\s+PARTITION\s+CURRENT-OFFSET\s.*")
+HEADER = re.compile(r"(GROUP\s+)?TOPIC\s+PARTITION\s+(LEADER-EPOCH\s+)?CURRENT-OFFSET\s.*")
 NO_MEMBERS = re.compile(
     r"(?:Warning: )?Consumer group '(?P<group>.*)' (?:has no active members|is rebalancing)\."
 )

@@ -22,11 +22,11 @@ from brokertwin.state.fetch.fetch_session_counts import Evictions
 from brokertwin.state.fetch.session_items import CachedFetchPartition, FetchSession
 from brokertwin.state.groups import committed_offsets, groups, sticky_assignor
 from brokertwin.state.groups.assignments import UNIFORM
-from brokertwin.state.groups.classic_group import Member
+from brokertwin.state.groups.classic_group import ClassicMember
 from brokertwin.state.groups.consumer_group import NO_EPOCH, ConsumerGroup, ConsumerMember
-from brokertwin.state.groups.groups import WRITTEN
+from brokertwin.state.groups.groups import STORED_GROUP
 from brokertwin.state.groups.kinds import kind_of
-from brokertwin.state.groups.share_group import ShareGroup, ShareMember
+from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember
 from brokertwin.state.groups.simple_assignor import SIMPLE
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
 from brokertwin.state.logs.log import Log
@@ -281,9 +281,9 @@ def _clients(columns: Columns) -> Iterator[Row]:
 def _groups(columns: Columns) -> Iterator[Row]:
     offsets = Counter(row.group for row in committed_offsets.rows(columns.get("groups", b"")))
     tables = Tables(columns)
-    for key, written in _items(columns, "groups", "group", WRITTEN):
+    for key, written in _items(columns, "groups", "group", STORED_GROUP):
         broker, group_id = _broker_of(key), written.group_id
-        group = groups.known(tables, broker, group_id)
+        group = groups.find_in_tables(tables, broker, group_id)
         assert group is not None, key
         yield {
             "broker": broker,
@@ -299,9 +299,9 @@ def _groups(columns: Columns) -> Iterator[Row]:
 
 def _members(columns: Columns) -> Iterator[Row]:
     tables = Tables(columns)
-    for key, written in _items(columns, "groups", "group", WRITTEN):
+    for key, written in _items(columns, "groups", "group", STORED_GROUP):
         broker = _broker_of(key)
-        group = groups.known(tables, broker, written.group_id)
+        group = groups.find_in_tables(tables, broker, written.group_id)
         assert group is not None, key
         for member_id, member in group.members.items():
             instance, epoch, rebalance_timeout_ms = _epoch_of(member)
@@ -321,10 +321,10 @@ _NO_TIMEOUT = -1
 
 
 def _epoch_of(
-    member: Member | ConsumerMember | ShareMember | StreamsMember,
+    member: ClassicMember | ConsumerMember | ShareGroupMember | StreamsMember,
 ) -> tuple[str | None, int, int]:
     """Return a member's instance id, epoch and rebalance timeout, if its type has them."""
-    if isinstance(member, ShareMember):
+    if isinstance(member, ShareGroupMember):
         return None, member.member_epoch, _NO_TIMEOUT
     if isinstance(member, ConsumerMember | StreamsMember):
         return member.instance_id, member.member_epoch, member.rebalance_timeout_ms

@@ -154,7 +154,7 @@ class TroubledEngine(LocalEngine):
         """Expire group members of a client, or all; return their ids."""
         expired = []
         for broker in self.brokers:
-            found = groups.known(self._cell.tables, broker, group)
+            found = groups.find_in_tables(self._cell.tables, broker, group)
             clients = {} if found is None else {i: m.client_id for i, m in found.members.items()}
             ids = [each for each, its_client in clients.items() if client in (None, its_client)]
             if ids:

@@ -180,6 +180,14 @@ def test_tables_of_described_groups() -> None:
     assert pasted.unread == {}
 
 
+def test_verbose_table_of_kafka_4_has_leader_epochs() -> None:
+    header = HEADER.replace("CURRENT", "LEADER-EPOCH  CURRENT", 1)
+    rows = "parcels scans 0 5 6 9 3 - - -", "parcels scans 1 - 4 4 0 - - -"
+    _, pasted = read(f"GROUP  {header}", *rows)
+    assert pasted.described == {SCANS: 6, OffsetKey("parcels", "scans", 1): 4}
+    assert pasted.unread == {}
+
+
 def test_table_without_groups_needs_one() -> None:
     row = "scans 0 6 9 3 reader-1-5d66 /10.0.0.9 reader-1"
     assert read(HEADER, row, group="parcels")[1].described == {SCANS: 6}
