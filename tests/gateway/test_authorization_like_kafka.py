@@ -178,10 +178,10 @@ class Side:
         """Create topics, coordinators and ACLs, and wait until the broker knows them."""
         for who in [*users(), AuthorizedUser(ADMIN, [])]:
             self._names[admin.topic(f"t-{who.name}")] = f"t-{who.name}"
-        for body, version in self._requests(AuthorizedUser(ADMIN, []), COORDINATED):
-            if body.case != NEVER:
-                again = partial(admin.call, body.api, version, body.body)
-                wait_until(lambda again=again: not _error_of(again()), body.api)
+        for request, version in self._requests(AuthorizedUser(ADMIN, []), COORDINATED):
+            if request.case != NEVER:
+                again = partial(admin.call, request.api, version, request.body)
+                wait_until(lambda again=again: not _error_of(again()), request.api)
         wanted = [_acl(who.name, *each) for who in users() for each in who.acls]
         response = admin.call("CREATE_ACLS", 3, {"creations": wanted})
         assert not any(each["errorCode"] for each in response["results"])
@@ -194,14 +194,14 @@ class Side:
         """Send all requests as every user."""
         for who in users():
             client = self._logged_in(who.name)
-            for body, version in self._requests(who, set(NEWEST)):
-                place = Place(body.api, body.case, version, who.name)
+            for request, version in self._requests(who, set(NEWEST)):
+                place = Place(request.api, request.case, version, who.name)
                 try:
-                    response = client.call(body.api, version, dict(body.body))
+                    response = client.call(request.api, version, dict(request.body))
                     self.found[place] = self._comparable(response)
-                    if body.api == "DELETE_TOPICS":
+                    if request.api == "DELETE_TOPICS":
                         self._wait_until_gone(response)
-                    elif body.api == "CREATE_DELEGATION_TOKEN" and not response["errorCode"]:
+                    elif request.api == "CREATE_DELEGATION_TOKEN" and not response["errorCode"]:
                         self._wait_until_known(response["tokenId"])
                 except NotEncodableError:
                     continue  # this version lacks the field
@@ -287,8 +287,8 @@ def shortened(what: ServedResponses) -> Any:
     places: dict[str, dict[str, int]] = {}
     for place, response in what.found.items():
         number = known.setdefault(json.dumps(response), len(known))
-        body = f"{place.api} {place.version} {place.case}"
-        places.setdefault(body, {})[place.who] = number
+        key = f"{place.api} {place.version} {place.case}"
+        places.setdefault(key, {})[place.who] = number
     return {"served": what.served, "answers": list(known), "places": places}
 
 
@@ -296,8 +296,8 @@ def restored(value: Any) -> ServedResponses:
     """Undo `shortened`."""
     responses = list(map(json.loads, value["answers"]))
     found = {}
-    for body, by_user in value["places"].items():
-        api, version, case = body.split(" ", 2)
+    for key, by_user in value["places"].items():
+        api, version, case = key.split(" ", 2)
         for who, number in by_user.items():
             found[Place(api, case, int(version), who)] = responses[number]
     return ServedResponses(value["served"], found)

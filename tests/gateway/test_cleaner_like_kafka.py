@@ -245,7 +245,7 @@ def seen(data: bytes) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sides]:
-    """Start both; the small index of ours would seal other logs."""
+    """Start both; our small index would seal other logs."""
     monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
     monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
     quick = {"log.cleaner.backoff.ms": "100"}

@@ -323,7 +323,7 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
     wanted = {"name": known[0], "count": 9, "assignments": None}
     grown: dict[str, Any] = {"topics": [wanted], "timeoutMs": 5000}
     grown["validateOnly"] = True
-    request: list[tuple[str, int, dict[str, Any]]] = [
+    requests: list[tuple[str, int, dict[str, Any]]] = [
         ("CREATE_TOPICS", 7, made(20)),
         ("CREATE_TOPICS", 7, made(3, 2, 4)),
         ("CREATE_TOPICS", 6, made(1)),
@@ -333,7 +333,7 @@ def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
         ("DELETE_TOPICS", 5, {"topicNames": known[1:], "timeoutMs": 5000}),
     ]
     found = []
-    for api, version, body in request:
+    for api, version, body in requests:
         response = client.call(api, version, body)
         results = response.get("topics") or response.get("results") or response["responses"]
         codes = [each["errorCode"] for each in results]
@@ -445,7 +445,7 @@ WAITS_S = 0.3
 
 
 def slow_ones(address: Address) -> float:
-    """Return how long three connections behind a burst are delayed."""
+    """Return how long three connections after a burst are delayed."""
     name = "max.connection.creation.rate"
     with Client(address) as client:
         change = {"name": name, "configOperation": 0, "value": "2"}

@@ -86,10 +86,10 @@ def partitions(client: Client, topic: str) -> dict[int, Any]:
     }
 
 
-def election(kind: int, body: Any, **other: Any) -> tuple[str, int, dict[str, Any]]:
-    found = body
-    if body is not None:
-        found = [{"topic": topic, "partitions": each} for topic, each in body]
+def election(kind: int, partitions: Any, **other: Any) -> tuple[str, int, dict[str, Any]]:
+    found = partitions
+    if partitions is not None:
+        found = [{"topic": topic, "partitions": each} for topic, each in partitions]
     return ELECT, 2, {"electionType": kind, "topicPartitions": found, "timeoutMs": 10_000, **other}
 
 

@@ -298,8 +298,8 @@ def questions(asking: Asking) -> None:
     asking.ask(BROKER, "WRITE_TXN_MARKERS", 1, body)
     for version in (1, 4, 5):
         asking.ask(BROKER, "DESCRIBE_LOG_DIRS", version, {"topics": None})
-    request = [{"topic": "led", "partitions": [asking.number("led", each) for each in (0, 1)]}]
-    asking.ask(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": request})
+    led = [{"topic": "led", "partitions": [asking.number("led", each) for each in (0, 1)]}]
+    asking.ask(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": led})
     elections: dict[str, Any] = {"timeoutMs": 10_000}
     elections["topicPartitions"] = [
         {"topic": topic, "partitions": [asking.number(topic, each) for each in (0, 1)]}
@@ -365,8 +365,8 @@ def ask_kafka(home: Path) -> list[Any]:
 def test_requests_about_a_failed_log_directory_get_kafkas_responses(tmp_path: Path) -> None:
     with gateway(tmp_path) as ours:
         responses = lead_through(ours)
-    body = [TOPICS, [(api, version, broker) for api, version, broker, _ in responses]]
-    expected = golden("cluster/failed_dirs", lambda: ask_kafka(tmp_path), scenario=body)
+    scenario = [TOPICS, [(api, version, broker) for api, version, broker, _ in responses]]
+    expected = golden("cluster/failed_dirs", lambda: ask_kafka(tmp_path), scenario=scenario)
     assert len(responses) == len(expected)
     differing = [pair for pair in zip(responses, expected, strict=True) if pair[0] != pair[1]]
     assert differing == []

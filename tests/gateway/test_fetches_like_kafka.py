@@ -46,7 +46,7 @@ def module_sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sid
 
 @pytest.fixture
 def sides(module_sides: tuple[Sides, Tape], request: pytest.FixtureRequest) -> Sides:
-    """Both sides; the real broker's responses to each test are a track of their own."""
+    """Both sides; each test has its own track of real responses."""
     (ours, real), recording = module_sides
     return ours, real.on(recording.track(request.node.name))
 

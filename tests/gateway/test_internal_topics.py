@@ -304,7 +304,7 @@ def test_consumer_reads_internal_topics_to_the_end(gateway: Running, ours: Topic
 
 
 def batch_of(records: list[Record], last_offset_delta: int, left: list[int] | None = None) -> Any:
-    """Return what a client reads of a partly cleaned coordinator batch at offset 7."""
+    """Return the batch that a client reads of a partly cleaned coordinator batch at offset 7."""
     written = internal_logs.encode(records if left is None else CleanedRecords(records, left))
     header = {
         "baseOffset": 7,

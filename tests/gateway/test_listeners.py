@@ -38,7 +38,7 @@ PASSWORD = "geheim"
 
 
 def altered(client: Client, broker: int = 1, **changes: str | None) -> int:
-    """Alter settings and return the result; `_` in names stands for `.`."""
+    """Alter settings and return the result; `_` in names becomes `.`."""
     wanted = [
         (name.replace("_", "."), DELETE if text is None else SET, text)
         for name, text in changes.items()

@@ -168,7 +168,7 @@ class Waiting:
     def play(self) -> list[tuple[str, Told]]:
         """Play the whole scenario.
 
-        After a deletion a real broker applies no more metadata until its groups' followers follow.
+        After a deletion a real broker stops applying metadata until its groups' followers follow.
         """
         self.begin()
         lost = {

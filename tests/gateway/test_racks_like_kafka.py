@@ -1,6 +1,6 @@
 """Racks of consumers and replicas (KIP-392), compared with a real cluster.
 
-Responses are compared field by field, except ids of topics and sessions, ports, and record bytes.
+Responses are compared field by field, ignoring ids of topics and sessions, ports, and record bytes.
 Of two equal replicas a leader names the one that fetched last, so only the rack is compared.
 """
 
@@ -67,7 +67,7 @@ def module_clusters(
 def clusters(
     module_clusters: tuple[Cluster, Cluster, Tape], request: pytest.FixtureRequest
 ) -> tuple[Cluster, Cluster]:
-    """Both clusters; the real one's responses to each test are a track of their own."""
+    """Both clusters; each test has its own track of real responses."""
     ours, real, recording = module_clusters
     track = recording.track(request.node.name)
     return ours, {broker: side.on(track) for broker, side in real.items()}

@@ -119,15 +119,15 @@ def test_a_killed_broker_gets_its_port_again(
     process = psutil.Process(broker.status().pid)
     process.kill()
     process.wait(PATIENCE_S)
-    body: list[int] = []
+    requested: list[int] = []
 
     def is_free(port: int) -> bool:
-        body.append(port)
-        return len(body) > 3
+        requested.append(port)
+        return len(requested) > 3
 
     monkeypatch.setattr(kafka_broker, "_is_free", is_free)
     assert broker.start() == bootstrap
-    assert body[:4] == [int(bootstrap.rpartition(":")[2])] * 4
+    assert requested[:4] == [int(bootstrap.rpartition(":")[2])] * 4
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))

@@ -1,4 +1,4 @@
-"""Logger levels of brokers: responses compared with Kafka, and what is logged."""
+"""Logger levels of brokers: responses compared with Kafka, and log output."""
 
 import logging
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class Side:
 
     def describe(self, version: int, *resources: tuple[str, list[str] | None]) -> Any:
         """Describe loggers of brokers; before the last one a topic that does not exist."""
-        request = [
+        wanted = [
             {
                 "resourceType": LOGGER,
                 "resourceName": name.replace("ME", self._broker),
@@ -51,8 +51,12 @@ class Side:
             }
             for name, keys in resources
         ]
-        request.insert(-1, GONE | {"configurationKeys": None})
-        body = {"resources": request, "includeSynonyms": True, "includeDocumentation": version > 3}
+        wanted.insert(-1, GONE | {"configurationKeys": None})
+        body = {
+            "resources": wanted,
+            "includeSynonyms": True,
+            "includeDocumentation": version > 3,
+        }
         return self._plain(self._client.call("DESCRIBE_CONFIGS", version, body)["results"])
 
     def alter(self, *alterations: Any, name: str = "ME", **more: Any) -> Any:
@@ -117,14 +121,14 @@ def test_levels_are_described_and_altered_like_kafkas(real_kafka: Address, track
         for side in sides:  # both start unaltered
             side.alter(("L", SET, "INFO"), ("root", SET, "INFO"))
         for version in (1, 4):
-            body: list[tuple[str, list[str] | None]] = [
+            wanted: list[tuple[str, list[str] | None]] = [
                 ("ME", ["root"]),
                 ("ME", ["L", "nope"]),
                 ("", None),
                 ("77", []),
                 ("x", []),
             ]
-            real, received = ([side.describe(version, each) for each in body] for side in sides)
+            real, received = ([side.describe(version, each) for each in wanted] for side in sides)
             assert received == real
         for alterations, more in ALTERATIONS:
             real, received = (side.alter(*alterations, **more) for side in sides)

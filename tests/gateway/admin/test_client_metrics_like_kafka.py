@@ -274,7 +274,7 @@ def talk(address: Address) -> list[tuple[str, Any]]:
 def test_telemetry_requests_get_kafkas_responses(real_kafka: Address) -> None:
     with running_gateway() as running:
         ours = talk(running.addresses[1])
-    body = [what for what, _ in ours]
-    real = golden("telemetry/client_metrics", lambda: talk(real_kafka), scenario=body)
+    steps = [what for what, _ in ours]
+    real = golden("telemetry/client_metrics", lambda: talk(real_kafka), scenario=steps)
     for expected, found in zip(real, ours, strict=True):
         assert found == expected

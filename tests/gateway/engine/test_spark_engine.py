@@ -418,8 +418,8 @@ def test_closed_connection_is_sent_only_with_share_sessions(
         wait_until(lambda: running.gateway.connections == 0)
     events = events_of(hand_driven)
     assert [event.get("kind") for event in events] == [None, None, "disconnect"]
-    body, ended = events[1:]
-    assert (ended["connection"], ended["broker"]) == (body["connection"], 1)
+    requested, ended = events[1:]
+    assert (ended["connection"], ended["broker"]) == (requested["connection"], 1)
 
 
 def test_submitted_events_are_written_before_closing(hand_driven: HandDrivenJob) -> None:

@@ -94,13 +94,13 @@ def test_received_and_stored_sizes_are_limited_like_kafkas(
         found = []
         for client in (track.connection(lambda: Client(real_kafka)), gateway.client()):
             with client:
-                for body in ("gzip", "uncompressed"):
-                    configs = {"compression_type": body, "max_message_bytes": "500"}
-                    topic = f"bounded-{body}"
+                for codec in ("gzip", "uncompressed"):
+                    configs = {"compression_type": codec, "max_message_bytes": "500"}
+                    topic = f"bounded-{codec}"
                     client.topic(topic, **configs)
                     for data in smaller:
                         response = produced(client, topic, data)
-                        found.append((body, response["errorCode"]))
+                        found.append((codec, response["errorCode"]))
     assert found[4:] == found[:4]
     assert found[:4] == [("gzip", 10), ("gzip", 0), ("uncompressed", 10), ("uncompressed", 10)]
 

@@ -139,7 +139,7 @@ class Talk:
         self._say(f"{user} describes {owners} v{version} {of_all}", response)
 
     def log_in(self, name: str, mechanism: str = sasl.SCRAM_256, password: str = "") -> None:
-        """Log in with a token; return the principal, seen by what it may create."""
+        """Log in with a token; return the principal, seen by its permissions."""
         token = self._tokens.get(name, {"tokenId": name, "hmac": ""})
         with Client(self._address) as client:
             try:

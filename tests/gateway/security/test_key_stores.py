@@ -195,7 +195,7 @@ def test_listener_gets_another_store_while_running(tmp_path: Path) -> None:
 
 
 def altered(client: Client, **changes: str | None) -> int:
-    """Alter settings of listener SSL of broker 1; `_` in names stands for `.`."""
+    """Alter settings of listener SSL of broker 1; `_` in names becomes `.`."""
     named = {f"listener.name.ssl.ssl.{key.replace('_', '.')}": changes[key] for key in changes}
     wanted = [(BROKER, "1", [(name, int(text is None), text) for name, text in named.items()])]
     response = alter(client, "INCREMENTAL_ALTER_CONFIGS", 1, wanted)

@@ -182,8 +182,11 @@ def test_altered_credential_is_in_effect_at_once(gateway: Running, file: Path) -
     added = upsertion("bob", SHA_256, 4096) | {"saltedPassword": salted}
     with gateway.client() as client:
         sasl.log_in(client)
-        body = as_events_have_it(altering(added))
-        assert client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, body)["results"][0]["errorCode"] == 0
+        connection = as_events_have_it(altering(added))
+        assert (
+            client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, connection)["results"][0]["errorCode"]
+            == 0
+        )
         assert {each.user for each in credentials.read(file)} == {"alice", "bob"}
         assert file.stat().st_mode & 0o777 == credentials.FOR_OWNER_ONLY
         with gateway.client() as bob:

@@ -139,18 +139,18 @@ def test_plain_login_of_an_unknown_user_hashes_as_much(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread of the event loop does not hash."""
-    body: list[tuple[str, int, bool]] = []
+    hashed: list[tuple[str, int, bool]] = []
 
     def noting(credential: scram.Credential, password: bytes) -> bool:
         is_beside = threading.current_thread().name != "gateway"
-        body.append((credential.mechanism, credential.iterations, is_beside))
+        hashed.append((credential.mechanism, credential.iterations, is_beside))
         return scram.matches(credential, password)
 
     monkeypatch.setattr(plain, "matches", noting)
     for user in ("alice", "nobody"):
         with gateway.client() as client:
             assert sasl.log_in(client, user, "wrong")["errorCode"] == 58
-    assert body == [(sasl.SCRAM_256, 4096, True)] * 2
+    assert hashed == [(sasl.SCRAM_256, 4096, True)] * 2
 
 
 # --- limits before authentication

@@ -294,10 +294,10 @@ def fetch_new_key(jwks: JwksServer, address: Address, clock: Clock) -> None:
     steps = [SHAKE_BEARER, bears(signed(newer, kid=kid))]
     of_newer = {**RSAAlgorithm.to_jwk(newer.public_key(), as_dict=True), "kid": kid}
     jwks.serve([*KEYS, of_newer])
-    body = jwks.asked
+    fetches = jwks.asked
     assert not is_taken(once(address, steps, clock)[0]), "that token does not wait for its key"
     wait_until(lambda: is_taken(once(address, steps, clock)[0]), "the new key is there")
-    assert jwks.asked == body + 1
+    assert jwks.asked == fetches + 1
 
 
 def is_taken(said: list[object]) -> bool:

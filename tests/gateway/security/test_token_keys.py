@@ -97,8 +97,8 @@ def test_keys_are_refreshed_periodically(jwks: JwksServer) -> None:
     jwks.serve([A, B])
     wait_until(lambda: source.newest() == (A, B))
     jwks.body = None
-    body = jwks.asked
-    wait_until(lambda: jwks.asked > body + 1)
+    fetches = jwks.asked
+    wait_until(lambda: jwks.asked > fetches + 1)
     assert source.newest() == (A, B), "while it fails the keys stay"
 
 
