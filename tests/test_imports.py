@@ -229,8 +229,8 @@ LOADED_BY_NAME = {
     "brokertwin.gateway.protocol.generate": "script that writes schemas.json",
     "brokertwin.clients.io.admin": "library API of docs/clients.md",
     "brokertwin.clients.metadata_wait": "library API: KafkaProducer.waitOnMetadata",
-    "brokertwin.state.logs.producer_snapshot": "library API of docs/systems/idempotent_producer.md",
     "brokertwin.simulation.zookeeper": "used by examples/before_groups.py",
+    "brokertwin.recordings.history.kinds": "table that only its tests read yet",
 }
 """Modules without an importer in product code, and who loads them."""
 

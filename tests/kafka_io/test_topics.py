@@ -75,8 +75,8 @@ def test_a_topic_with_other_settings_is_rejected(
 @pytest.mark.parametrize(("topic", "count"), [("requests", 3), ("responses", 2), ("data", 4)])
 def test_another_partition_count_is_rejected(bench: JobBench, topic: str, count: int) -> None:
     prepare(bench)
-    told = f"{topic} has {count} partitions, but the settings have 5"
-    with pytest.raises(UserError, match=told) as refused:
+    message = f"{topic} has {count} partitions, but the settings have 5"
+    with pytest.raises(UserError, match=message) as refused:
         prepare(bench, **{f"{topic}_partitions": 5})
     assert f"{topic}_partitions = {count}" in refused.value.hint
 
