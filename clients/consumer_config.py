@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from brokertwin.clients.assignors.assign import AssignorName
-from brokertwin.clients.backoff import ExponentialBackoff, constant_backoff, retry_backoff
+from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
 
 
 class GroupProtocol(StrEnum):
@@ -45,13 +45,3 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("heartbeat.interval.ms must be below session.timeout.ms")
         if not self.assignors:
             raise ValueError("partition.assignment.strategy names no assignor")
-
-
-def config_0_10(group_id: str) -> ConsumerConfig:
-    """The defaults of the seed's era: range alone, a session of 10 seconds, constant pauses."""
-    return ConsumerConfig(
-        group_id=group_id,
-        assignors=(AssignorName.RANGE,),
-        session_timeout_ms=10_000,
-        retry_backoff=constant_backoff(),
-    )

@@ -43,9 +43,6 @@ from brokertwin.state.groups.group_answers import JoinGroupResponse, SyncGroupRe
 
 PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1
-MAX_VERSIONS = {"OFFSET_COMMIT": 9, "OFFSET_FETCH": 9}
-"""Later versions name topics by their ids, which a coordinator need not know."""
-
 RESPONSES: dict[str, type[Body]] = {
     "FIND_COORDINATOR": FindCoordinatorResponse,
     "JOIN_GROUP": JoinGroupResponse,

@@ -61,17 +61,12 @@ class FetchMetadata(NamedTuple):
         """The session goes on."""
         return FetchMetadata(self.session_id, next_epoch(self.epoch))
 
-    def next_close_existing(self) -> "FetchMetadata":
-        """Close the session and make none."""
-        return FetchMetadata(self.session_id, FINAL_EPOCH)
-
     def next_close_existing_attempt_new(self) -> "FetchMetadata":
         """Close the session and ask for a new one."""
         return FetchMetadata(self.session_id, INITIAL_EPOCH)
 
 
 INITIAL = FetchMetadata(INVALID_SESSION_ID, INITIAL_EPOCH)
-LEGACY = FetchMetadata(INVALID_SESSION_ID, FINAL_EPOCH)
 
 
 class PartitionData(msgspec.Struct, frozen=True):
@@ -197,10 +192,6 @@ class FetchSessionHandler:
     def handle_error(self) -> None:
         """No answer came: the broker may have moved the session on or not, so it is given up."""
         self.next_metadata = self.next_metadata.next_close_existing_attempt_new()
-
-    def notify_close(self) -> None:
-        """The client closes: the next request, an empty one, only frees the session."""
-        self.next_metadata = self.next_metadata.next_close_existing()
 
     def _move_on(
         self, to_send: dict[TopicPartition, PartitionData]

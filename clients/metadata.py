@@ -350,10 +350,6 @@ class Metadata:
 
     # Leaders and their epochs
 
-    def last_seen_leader_epoch(self, partition: TopicPartition) -> int | None:
-        """The greatest leader epoch seen of a partition."""
-        return self.last_seen_leader_epochs.get(partition)
-
     def update_last_seen_epoch_if_newer(self, partition: TopicPartition, epoch: int) -> bool:
         """Takes an epoch that another answer told; whether it is news, which asks for an update.
 
@@ -409,16 +405,6 @@ class Metadata:
         return list(moved), [ClusterChanged(self.snapshot.cluster_id, self.snapshot)]
 
     # Errors
-
-    def take_error(self) -> MetadataError | None:
-        """The error to tell a caller now, if any; it is told once."""
-        error = self.fatal_error
-        if error is None and self._unauthorized_topics:
-            error = _topics_error(Error.TOPIC_AUTHORIZATION_FAILED, self._unauthorized_topics)
-        elif error is None and self._invalid_topics:
-            error = _topics_error(Error.INVALID_TOPIC_EXCEPTION, self._invalid_topics)
-        self._clear_errors()
-        return error
 
     def take_error_of(self, topic: str) -> MetadataError | None:
         """The error to tell a caller who wants `topic`; those of other topics are forgotten too."""
@@ -516,7 +502,3 @@ def _partition(topic: str, answered: api.PartitionMetadata) -> PartitionMetadata
 
 def _with_error(topics: Iterable[api.TopicMetadata], error: Error) -> frozenset[str]:
     return frozenset(t.name for t in topics if t.error_code == error and t.name)
-
-
-def _topics_error(code: Error, topics: frozenset[str]) -> MetadataError:
-    return MetadataError(code, tuple(sorted(topics)))

@@ -298,13 +298,6 @@ class NetworkClient:
             return []
         return self._metadata.update(sent, response, version, now)
 
-    def metadata_failed(self, node: int, error: MetadataError, now: int) -> None:
-        """The metadata request can not be answered, for a reason that repeating does not help."""
-        self._done(node, None)
-        self._in_progress = None
-        self._metadata.failed_update(now)
-        self._metadata.fatal_error = error
-
     def disconnected(
         self, node: int, now: int, fatal_error: MetadataError | None = None
     ) -> list[int]:

@@ -10,26 +10,51 @@ What is read is given as `ShareRecord`s. Two members may have records of one par
 each others; a record that its member neither accepts nor rejects comes again, to whomever.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from brokertwin.clients.client_loop import Answered, UnderWay, Wanted
 from brokertwin.clients.consumer_client import ConsumerClient, drawn_member_id
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_events import Event
+from brokertwin.clients.consumer_membership import ConsumerMembership
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.metadata import MetadataSettings
 from brokertwin.clients.network import Draw, NetworkSettings
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.share_fetcher import Asked, ShareFetcher, ShareRecord, ShareSettings
-from brokertwin.clients.share_membership import ShareMembership
 from brokertwin.clients.share_session import AcknowledgeType
+from brokertwin.state.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from brokertwin.state.core.schema import Body
+from brokertwin.state.groups.consumer_group import LEAVE_EPOCH
 from brokertwin.state.share.fetch_bodies import (
     ShareAcknowledgeResponse,
     ShareFetchRequest,
     ShareFetchResponse,
 )
+
+
+class ShareMembership(ConsumerMembership):
+    """One member; its configuration has no automatic commits, and no instance id."""
+
+    heartbeat_api: ClassVar[str] = "SHARE_GROUP_HEARTBEAT"
+
+    def _request(self, epoch: int) -> Body:
+        request = ShareGroupHeartbeatRequest(
+            group_id=self.config.group_id, member_id=self._member_id, member_epoch=epoch
+        )
+        if epoch == LEAVE_EPOCH:
+            return request
+        topics, _ = self._said if self._said is not None else (None, None)
+        self._said = self.subscription.topics, frozenset()
+        if topics is None:
+            request.rack_id = self.config.client_rack or None
+        if topics != self.subscription.topics:
+            request.subscribed_topic_names = sorted(self.subscription.topics)
+        return request
+
+    def _ask_for_offsets(self, now: int) -> None:
+        """The broker knows what is to be read."""
 
 
 class ShareClient(ConsumerClient):

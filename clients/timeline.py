@@ -54,10 +54,6 @@ class Timeline:
         begin = self._open.pop((who, what))
         self.spans.append(Span(who, what, begin, now))
 
-    def runners(self) -> list[str]:
-        """Everybody who was noted, in order."""
-        return list(self._order)
-
     def owned(self) -> dict[str, list[str]]:
         """What everybody runs now."""
         return {

@@ -202,10 +202,6 @@ class Instance:
         """A thread commits and leaves the group."""
         self.threads[name].stream.close()
 
-    def kill_thread(self, name: str) -> None:
-        """A thread dies as a process does."""
-        self.threads[name].kill()
-
     def tasks(self) -> dict[str, list[str]]:
         """The tasks that each thread runs."""
         return {

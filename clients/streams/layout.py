@@ -51,22 +51,10 @@ class Layout(msgspec.Struct, frozen=True):
     internal_topics: dict[str, InternalTopic]
     changelogs: dict[str, tuple[int, str]]
 
-    def task_of(self, partition: TopicPartition) -> TaskId | None:
-        """The task that reads a partition."""
-        return next((task for task, at in self.tasks.items() if partition in at), None)
-
     def stateful(self) -> set[TaskId]:
         """The tasks that have stores."""
         with_stores = {number for number, _ in self.changelogs.values()}
         return {task for task in self.tasks if task.sub_topology in with_stores}
-
-    def changelog_partitions(self, task: TaskId) -> dict[str, TopicPartition]:
-        """The changelog's partition of each store of a task."""
-        return {
-            store: TopicPartition(topic, task.partition)
-            for store, (number, topic) in self.changelogs.items()
-            if number == task.sub_topology
-        }
 
 
 class Names:

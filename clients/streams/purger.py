@@ -10,7 +10,7 @@ Source: KIP-811, KIP-204; `TaskManager.maybePurgeCommittedRecords` in Kafka.
 
 from collections.abc import Iterable, Mapping
 
-from brokertwin.clients.admin_calls import AdminCall, delete_records
+from brokertwin.clients.admin_calls import PendingAdminCall, delete_records
 from brokertwin.clients.admin_client import AdminClient
 from brokertwin.clients.network import Draw
 from brokertwin.clients.partitions import TopicPartition
@@ -25,7 +25,7 @@ class Purger:
         self._interval_ms = interval_ms
         self._not_before = 0
         self._read: dict[TopicPartition, int] = {}
-        self._call: AdminCall | None = None
+        self._call: PendingAdminCall | None = None
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """A group's offsets have been committed: nobody of the application reads below them."""

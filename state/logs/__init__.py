@@ -3,7 +3,7 @@
     log, timestamp_index, aborted_transactions   the index of the newest batches, LSO, HW and LEO
     deleted_times                                the greatest timestamps of what is deleted
     log_transactions                             those that are open, or have a fresh marker
-    producer, producer_expiry, producer_snapshot the last five batches of each, and when they go
+    producer, producer_expiry                    the last five batches of each, and when they go
     record_validation                            keys and times that a topic asks of its records
     log_segments, rolling                        Kafka's segments: a log is cut as it is appended to
     retention                                    which records are too old, or too many

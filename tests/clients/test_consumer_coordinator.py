@@ -7,8 +7,7 @@ import pytest
 
 from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.assignors.member import ConsumersOwn
-from brokertwin.clients.backoff import constant_backoff
-from brokertwin.clients.consumer_config import ConsumerConfig, config_0_10
+from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import (
     ConsumerCoordinator,
     MemberState,
@@ -332,11 +331,7 @@ def test_example_19_a_leader_waits_for_the_topics_that_others_want() -> None:
     assert [outgoing.api for outgoing in coordinator.take()] == ["SYNC_GROUP"]
 
 
-def test_example_20_the_seeds_era() -> None:
-    old = config_0_10(GROUP)
-    assert (old.session_timeout_ms, old.heartbeat_interval_ms) == (10_000, 3_000)
-    assert old.retry_backoff == constant_backoff()
-    assert old.assignors == (RANGE,)
+def test_example_20_range_is_not_cooperative() -> None:
     assert not ConsumersOwn(ConsumerConfig(group_id=GROUP).assignors).is_cooperative
     assert ConsumersOwn((COOPERATIVE,)).is_cooperative
 

@@ -6,7 +6,6 @@ import pytest
 
 from brokertwin.clients.fetch_session import (
     INITIAL,
-    LEGACY,
     FetchMetadata,
     FetchRequestData,
     FetchSessionHandler,
@@ -226,14 +225,6 @@ def test_a_lost_answer_gives_the_session_up() -> None:
     assert names(client.build(foo_0=FOO_0, foo_1=FOO_1).to_send) == ["foo-0", "foo-1"]
 
 
-def test_a_closing_client_frees_the_session() -> None:
-    client = in_session()
-    client.handler.notify_close()
-    last = client.build()
-    assert (last.metadata, last.to_send, last.to_forget) == ((123, -1), {}, [])
-    assert last.metadata.is_full
-
-
 @pytest.mark.parametrize("field", ["current_leader_epoch", "last_fetched_epoch"])
 def test_every_field_of_a_partition_is_compared(field: str) -> None:
     client = in_session()
@@ -281,5 +272,3 @@ def test_a_builder_gives_one_request() -> None:
 
 def test_example_4_the_epoch_after_the_greatest_is_1() -> None:
     assert FetchMetadata(9, EPOCH_MAX).next_incremental() == (9, 1)
-    assert LEGACY.next_incremental() == LEGACY
-    assert FetchMetadata(9, 4).next_close_existing() == (9, -1)

@@ -125,18 +125,6 @@ def test_example_10_forgetting_everything_closes_the_session_on_both_sides() -> 
     assert cache(bench).session(made) is None
 
 
-def test_a_closing_client_frees_its_slot() -> None:
-    bench, topic_id = bench_with()
-    client = client_of(bench, topic_id)
-    client.exchange()
-    made = client.handler.session_id
-    client.handler.notify_close()
-    client.wanted = {}
-    assert client.exchange().is_accepted
-    assert client.handler.next_metadata == INITIAL
-    assert cache(bench).session(made) is None
-
-
 def test_example_17_a_topic_made_anew_goes_on_in_the_same_session() -> None:
     bench, topic_id = bench_with()
     client = client_of(bench, topic_id)

@@ -159,7 +159,7 @@ def test_example_11_an_older_answer_does_not_overwrite() -> None:
     assert metadata.snapshot.partitions[TOPIC_0].isr_ids == ()
     update(metadata, answer())
     assert metadata.snapshot.partitions == {}
-    assert metadata.last_seen_leader_epoch(TOPIC_0) == 100
+    assert metadata.last_seen_leader_epochs.get(TOPIC_0) == 100
     update(metadata, with_epoch(99))
     assert metadata.snapshot.partitions == {}
 
@@ -185,14 +185,14 @@ def test_example_13_another_topic_id_counts_from_its_own_epoch() -> None:
     seen = []
     for epoch, topic_id in ((100, ZERO_UUID), (10, A), (12, A), (3, B), (20, C)):
         update(metadata, with_epoch(epoch, topic_id))
-        seen.append(metadata.last_seen_leader_epoch(TOPIC_0))
+        seen.append(metadata.last_seen_leader_epochs.get(TOPIC_0))
     assert seen == [100, 10, 12, 3, 20]
     missing = topic("topic", error_code=Error.UNKNOWN_TOPIC_OR_PARTITION)
     update(metadata, answer(missing))
-    assert metadata.last_seen_leader_epoch(TOPIC_0) == 20
+    assert metadata.last_seen_leader_epochs.get(TOPIC_0) == 20
     assert metadata.snapshot.partitions == {}
     update(metadata, with_epoch(1, C))
-    assert metadata.last_seen_leader_epoch(TOPIC_0) == 1
+    assert metadata.last_seen_leader_epochs.get(TOPIC_0) == 1
 
 
 def test_example_14_a_partial_answer_is_merged_into_what_is_retained() -> None:
@@ -221,7 +221,7 @@ def test_example_14_a_partial_answer_is_merged_into_what_is_retained() -> None:
     counts = {name: len(found) for name, found in metadata.snapshot.by_topic.items()}
     assert counts == {"keep-valid": 2, "keep-new-partitions": 3, "new-valid": 4}
     assert metadata.snapshot.topic_ids == {"keep-new-partitions": A}
-    assert metadata.last_seen_leader_epoch(TopicPartition("old", 0)) is None
+    assert metadata.last_seen_leader_epochs.get(TopicPartition("old", 0)) is None
 
 
 def test_example_20_a_partition_without_a_leader_is_taken_and_asked_for_again() -> None:
@@ -296,7 +296,7 @@ def test_epochs_of_old_brokers_are_not_trusted() -> None:
     metadata = Metadata()
     update(metadata, with_epoch(10))
     update(metadata, with_epoch(5), version=V8)
-    assert metadata.last_seen_leader_epoch(TOPIC_0) is None
+    assert metadata.last_seen_leader_epochs.get(TOPIC_0) is None
     assert metadata.snapshot.partitions[TOPIC_0].leader_epoch is None
     assert metadata.partition_if_current(TOPIC_0) is not None
 
@@ -329,13 +329,12 @@ def test_an_error_is_told_once_and_forgets_the_others() -> None:
     update(metadata, answer(bad, secret))
     assert metadata.take_error_of("b@d") == MetadataError(Error.INVALID_TOPIC_EXCEPTION, ("b@d",))
     update(metadata, answer(bad, secret))
-    told = metadata.take_error()
-    assert told == MetadataError(Error.TOPIC_AUTHORIZATION_FAILED, ("secret",))
-    update(metadata, answer(bad))
-    assert metadata.take_error() == MetadataError(Error.INVALID_TOPIC_EXCEPTION, ("b@d",))
+    denied = MetadataError(Error.TOPIC_AUTHORIZATION_FAILED, ("secret",))
+    assert metadata.take_error_of("secret") == denied
+    assert metadata.take_error_of("secret") is None
     metadata.fatal_error = MetadataError(Error.UNSUPPORTED_VERSION)
-    assert metadata.take_error() == MetadataError(Error.UNSUPPORTED_VERSION)
-    assert metadata.take_error() is None
+    assert metadata.take_error_of("topic") == MetadataError(Error.UNSUPPORTED_VERSION)
+    assert metadata.take_error_of("topic") is None
 
 
 def test_a_closed_metadata_takes_no_update() -> None:

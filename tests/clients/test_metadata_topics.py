@@ -102,7 +102,7 @@ def test_example_19_an_idle_topic_is_forgotten_but_not_an_unanswered_one() -> No
     update(metadata, answer("a"), now=300_000)
     assert list(metadata.topics) == ["unanswered"]
     assert metadata.snapshot.partitions == {}
-    assert metadata.last_seen_leader_epoch(TopicPartition("a", 0)) is None
+    assert metadata.last_seen_leader_epochs.get(TopicPartition("a", 0)) is None
     update(metadata, answer(), now=600_000)
     assert list(metadata.topics) == ["unanswered"]
 

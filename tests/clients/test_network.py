@@ -172,14 +172,6 @@ def test_a_failed_authentication_is_told_to_the_caller() -> None:
     assert client.metadata.take_fatal_error() == denied
 
 
-def test_a_metadata_request_that_no_broker_understands_is_fatal() -> None:
-    client = Client()
-    client.connect(-1)
-    client.metadata_failed(-1, MetadataError(Error.UNSUPPORTED_VERSION), NOW)
-    assert client.metadata.take_fatal_error() == MetadataError(Error.UNSUPPORTED_VERSION)
-    assert client.metadata.attempts == 1
-
-
 def test_overdue_answers_and_connections_are_given_up() -> None:
     client = Client(0, 1)
     client.connect(0)

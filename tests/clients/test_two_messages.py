@@ -185,4 +185,4 @@ def test_what_is_different_today() -> None:
     assert wait.resume(15_467) == Known(partition_count=3, waited_ms=358)
     # a partial answer does not restart the 300 s
     assert producer.poll(producer.sender(15_628), 15_628).metadata_timeout_ms == 289_472
-    assert metadata.last_seen_leader_epoch(M1) == 0
+    assert metadata.last_seen_leader_epochs.get(M1) == 0

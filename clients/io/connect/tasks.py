@@ -11,11 +11,12 @@ Source: `WorkerSourceTask`, `ExactlyOnceWorkerSourceTask`, `WorkerSinkTask` in K
     sink                 lines are written, then what was read is committed
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from brokertwin.clients.connect.converters import decode_value, encode_value
+from brokertwin.clients.connect.converters import Line, decode_value, encode_value, lines_of
 from brokertwin.clients.connect.file_stream import FileStream
 from brokertwin.clients.connect.submitted_records import SubmittedRecords
 from brokertwin.clients.consumer_config import ConsumerConfig
@@ -23,7 +24,6 @@ from brokertwin.clients.consumer_events import (
     Failed as MembershipFailed,
 )
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
-from brokertwin.clients.io.connect.files import LineReader, LineWriter
 from brokertwin.clients.io.connect.logs import create_topic
 from brokertwin.clients.io.connect.stores import Store
 from brokertwin.clients.io.consumer import Consumer
@@ -34,6 +34,54 @@ from brokertwin.clients.messages import Message
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import Acked, Failed
 from brokertwin.state.core.errors import error_name
+
+READ_BYTES = 1 << 20
+
+
+class LineReader:
+    """The lines of a file from a position on; a file that is not there yet has none."""
+
+    def __init__(self, path: Path, position: int) -> None:
+        self.position = position
+        self._path = path
+        self._fetched = b""
+
+    def read(self, limit: int) -> list[Line]:
+        """Lines that are whole by now, at most so many. Raises OSError."""
+        lines = lines_of(self._fetched, limit)
+        if not lines:
+            self._fetch()
+            lines = lines_of(self._fetched, limit)
+        taken = sum(line.size for line in lines)
+        self._fetched = self._fetched[taken:]
+        self.position += taken
+        return lines
+
+    def _fetch(self) -> None:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self.position + len(self._fetched))
+                self._fetched += file.read(READ_BYTES)
+        except FileNotFoundError:
+            return
+
+
+class LineWriter:
+    """Adds lines to a file, which others may do as well; raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, lines: Iterable[str]) -> None:
+        """These go out as one piece."""
+        data = memoryview("".join(f"{line}\n" for line in lines).encode())
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
+
 
 IDLE_MS = 200
 FLUSH_MS = 30_000

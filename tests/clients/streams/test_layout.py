@@ -52,13 +52,7 @@ def test_example_4_words_go_through_a_repartition_topic_into_a_second_sub_topolo
     topics = {name: topic.partitions for name, topic in made.internal_topics.items()}
     assert topics == {"wc-words-repartition": 3, "wc-counts-changelog": 3}
     assert made.internal_topics["wc-counts-changelog"].settings == {"cleanup.policy": "compact"}
-    assert made.changelog_partitions(TaskId(1, 2)) == {
-        "counts": TopicPartition("wc-counts-changelog", 2)
-    }
-    assert made.changelog_partitions(TaskId(0, 2)) == {}
     assert source_topics("wc", topology) == ({"text"}, {"wc-words-repartition"})
-    assert made.task_of(TopicPartition("wc-words-repartition", 1)) == TaskId(1, 1)
-    assert made.task_of(TopicPartition("other", 1)) is None
 
 
 def test_example_5_what_is_joined_has_one_number_of_partitions() -> None:
