@@ -47,7 +47,7 @@ _body_decoders = {key: api.decoder() for key, api in BUILT.items()}
 _encoder = msgspec.json.Encoder()
 
 
-class Measured(NamedTuple):
+class CoreMeasured(NamedTuple):
     """Medians of processor time for one event in µs, their ratio, and the hash of all rows."""
 
     kind: str
@@ -165,7 +165,7 @@ def _floor(document: bytes, values: list[Any]) -> None:
         _encoder.encode(value)
 
 
-class Kind:
+class BenchKind:
     """One kind of event on a cell of its own, and what it has cost so far."""
 
     def __init__(self, name: str) -> None:
@@ -196,12 +196,12 @@ class Kind:
             check(found)
             self.hash.update(repr(found).encode())
 
-    def measured(self) -> Measured:
+    def measured(self) -> CoreMeasured:
         """Medians over the rounds; the first one has warmed up and does not count."""
         floors, cells = self.floors[1:], self.cells[1:]
         ratio = statistics.median(c / f for c, f in zip(cells, floors, strict=True))
         digest = self.hash.hexdigest()[:8]
-        return Measured(
+        return CoreMeasured(
             self.name, statistics.median(floors), statistics.median(cells), ratio, digest
         )
 
@@ -218,9 +218,9 @@ def time_of_floor(documents: list[bytes], rows: list[list[Output]]) -> float:
     return (time.process_time_ns() - begun) / len(documents) / 1e3
 
 
-def measure(names: list[str], rounds: int) -> list[Measured]:
+def measure(names: list[str], rounds: int) -> list[CoreMeasured]:
     """The kinds take turns, so that what the machine does besides falls on all alike."""
-    kinds = [Kind(name) for name in names]
+    kinds = [BenchKind(name) for name in names]
     gc.collect()
     gc.freeze()
     for _ in range(rounds + 1):
@@ -229,7 +229,7 @@ def measure(names: list[str], rounds: int) -> list[Measured]:
     return [kind.measured() for kind in kinds]
 
 
-def plot(found: list[Measured], path: Path) -> None:
+def plot(found: list[CoreMeasured], path: Path) -> None:
     """The ratios as bars."""
     import altair
 

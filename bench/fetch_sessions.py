@@ -40,11 +40,11 @@ OUTPUT_BYTES_MAX = 2**30
 CREATE_TOPICS, PRODUCE, FETCH = (19, 7), (0, 11), (1, 17)
 
 
-class Wrong(Exception):
+class SessionMismatch(Exception):
     """An answer is not what it has to be."""
 
 
-class Partition(NamedTuple):
+class SessionPartition(NamedTuple):
     """A partition, by its topic's name and id."""
 
     topic: str
@@ -52,7 +52,7 @@ class Partition(NamedTuple):
     index: int
 
 
-class Bed:
+class SessionBed:
     """A cell with `total` empty partitions, and a session over `size` of them."""
 
     def __init__(self, size: int, total: int) -> None:
@@ -62,7 +62,7 @@ class Bed:
         self.settings = settings
         self.cell = Cell(settings)
         self.count = 0
-        self.partitions: list[Partition] = []
+        self.partitions: list[SessionPartition] = []
         for first in range(0, total, TOPIC_PARTITIONS):
             self._create(f"t{first}", min(TOPIC_PARTITIONS, total - first))
         # a partition of each topic in turn, so that neighbours are of different topics
@@ -72,9 +72,9 @@ class Bed:
         answer, self.full_bytes = self._open()
         self.session_id = answer["sessionId"]
         if self.session_id == 0 or shown(answer) != size:
-            raise Wrong(f"no session over {size} partitions: {answer['errorCode']}")
+            raise SessionMismatch(f"no session over {size} partitions: {answer['errorCode']}")
 
-    def changed(self, count: int) -> list[Partition]:
+    def changed(self, count: int) -> list[SessionPartition]:
         """The last `count` partitions of the session, as far as possible of different topics."""
         return self.partitions[-count:]
 
@@ -95,7 +95,7 @@ class Bed:
             }
         )
 
-    def produce(self, partitions: list[Partition]) -> bytes:
+    def produce(self, partitions: list[SessionPartition]) -> bytes:
         """One Produce of a batch to each partition."""
         batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 100}
         topics = [
@@ -106,11 +106,11 @@ class Bed:
 
     def fetch(
         self,
-        named: list[Partition],
+        named: list[SessionPartition],
         offset: int,
         epoch: int,
         max_wait_ms: int,
-        forgotten: list[Partition] | None = None,
+        forgotten: list[SessionPartition] | None = None,
     ) -> bytes:
         """A request of the session's epoch `epoch` that names some partitions."""
         return self.event(
@@ -129,7 +129,7 @@ class Bed:
         )
 
     @staticmethod
-    def _asked(partition: Partition, offset: int) -> dict[str, Any]:
+    def _asked(partition: SessionPartition, offset: int) -> dict[str, Any]:
         asked = {
             "partition": partition.index,
             "fetchOffset": offset,
@@ -141,7 +141,7 @@ class Bed:
         topic = {"name": name, "numPartitions": partitions, "replicationFactor": 1}
         answer = self._handle(self.event(CREATE_TOPICS, {"topics": [topic], "timeoutMs": 1000}))[0]
         topic_id = answer["topics"][0]["topicId"]
-        self.partitions += [Partition(name, topic_id, index) for index in range(partitions)]
+        self.partitions += [SessionPartition(name, topic_id, index) for index in range(partitions)]
 
     def _open(self) -> tuple[dict[str, Any], int]:
         return self._handle(self.fetch(self.partitions, 0, 0, 0))
@@ -176,7 +176,7 @@ def timed(cell: Cell, event: bytes, check: Callable[[list[Output]], None], repea
 
 
 def timed_batch(
-    bed: Bed, event: bytes, check: Callable[[list[Output]], None], repeats: int
+    bed: SessionBed, event: bytes, check: Callable[[list[Output]], None], repeats: int
 ) -> float:
     """The median time in ms of a state row in, an event, and a state row out."""
     columns = bed.cell.columns()
@@ -204,7 +204,9 @@ def must_show(count: int) -> Callable[[list[Output]], None]:
             if document["requestHeader"]["requestApiKey"] == FETCH[0]
         ]
         if [shown(answer) for answer in fetched] != [count]:
-            raise Wrong(f"{[shown(answer) for answer in fetched]} partitions shown, not [{count}]")
+            raise SessionMismatch(
+                f"{[shown(answer) for answer in fetched]} partitions shown, not [{count}]"
+            )
 
     return check
 
@@ -212,12 +214,12 @@ def must_show(count: int) -> Callable[[list[Output]], None]:
 def must_wait(rows: list[Output]) -> None:
     """Checks that nothing was answered."""
     if answer_row(rows) is not None:
-        raise Wrong("the request was answered and should wait")
+        raise SessionMismatch("the request was answered and should wait")
 
 
 def measure(size: int, total: int, changed: int, repeats: int) -> dict[str, float]:
     """The times of each step over a session of `size` partitions, in ms; `full` is in bytes."""
-    bed = Bed(size, total + changed)
+    bed = SessionBed(size, total + changed)
     moved = bed.changed(changed)
     produce = bed.produce(moved)
     times = {"produce": timed(bed.cell, produce, must_answer, repeats)}
@@ -244,7 +246,7 @@ def measure(size: int, total: int, changed: int, repeats: int) -> dict[str, floa
 def must_answer(rows: list[Output]) -> None:
     """Checks that the request was answered and is no dead letter."""
     if [row.topic for row in rows if row.topic in (RESPONSES, DEAD_LETTERS)] != [RESPONSES]:
-        raise Wrong("the Produce was not answered")
+        raise SessionMismatch("the Produce was not answered")
 
 
 def report(results: dict[int, dict[str, float]]) -> str:

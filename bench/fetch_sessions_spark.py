@@ -30,7 +30,7 @@ from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES, Position
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.streaming.job import runner
-from brokertwin.streaming.job.measures import Progress
+from brokertwin.streaming.job.measures import QueryProgress
 from brokertwin.streaming.job.session import spark_session
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ EVENTS_OF_ROUND = 2
 ALL = 100_000
 
 
-class Measured(NamedTuple):
+class SparkMeasured(NamedTuple):
     """Median times of rounds in ms, and the size of the state in bytes."""
 
     milliseconds: float
@@ -72,18 +72,18 @@ class RecordedBed(Bed):
 
 def run(
     client_flags: dict[str, object], events_of_batch: int, session: "SparkSession"
-) -> list[Progress]:
+) -> list[QueryProgress]:
     """Runs a job until it has done everything; gives back its micro-batches."""
     settings = load({**client_flags, "max_offsets_per_trigger": events_of_batch}).settings
-    batches: list[Progress] = []
+    batches: list[QueryProgress] = []
     with runner.prepared(settings, BrokerSettings()) as job:
-        runner.run(job, runner.Stop(settings.stop_timeout_s), True, batches.append, session)
+        runner.run(job, runner.StopReason(settings.stop_timeout_s), True, batches.append, session)
     return batches
 
 
 def measure(
     size: int, given: argparse.Namespace, flags: dict[str, object], session: "SparkSession"
-) -> Measured | None:
+) -> SparkMeasured | None:
     """The rounds over a session of `size` partitions; None where answers differ."""
     bed = RecordedBed(size, max(given.sizes) + given.changed)
     changed = bed.changed(given.changed)
@@ -104,7 +104,7 @@ def measure(
     if sorted(got, key=bytes) != sorted(bed.answers) or len(batches) != given.rounds:
         return None
     times = [batch.seconds * 1000 for batch in batches[1:]]
-    return Measured(statistics.median(times), batches[-1].state_bytes)
+    return SparkMeasured(statistics.median(times), batches[-1].state_bytes)
 
 
 def send(flags: dict[str, object], documents: list[bytes]) -> None:

@@ -50,7 +50,7 @@ def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] 
     found: list[dict[str, int]] = []
     progress_of = runner.progress_of
 
-    def seen(reported: Mapping[str, Any], counts: measures.Counts) -> measures.Progress:
+    def seen(reported: Mapping[str, Any], counts: measures.Counts) -> measures.QueryProgress:
         """Takes the job's own look at its progress: a listener takes a third of the JVM's time."""
         found.append({**reported["durationMs"], **spent()})
         return progress_of(reported, counts)
@@ -66,7 +66,7 @@ def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] 
         spark = session.spark_session(settings)
         runner.progress_of = seen
         try:
-            stop = runner.Stop(settings.stop_timeout_s)
+            stop = runner.StopReason(settings.stop_timeout_s)
             runner.run(job, stop, True, lambda _: None, spark)
         finally:
             spark.stop()

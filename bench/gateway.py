@@ -49,7 +49,7 @@ RECORDS = ("records", "read", "committed")
 TIMEOUT_S = 60.0
 
 
-class Side(NamedTuple):
+class GatewaySide(NamedTuple):
     """A broker: what it is called, where it is reached, its process."""
 
     name: str
@@ -83,7 +83,7 @@ def _as_packages(checkout: Path, package: Path) -> None:
 
 
 @contextlib.contextmanager
-def gateway(name: str, checkout: Path, directory: Path) -> Iterator[Side]:
+def gateway(name: str, checkout: Path, directory: Path) -> Iterator[GatewaySide]:
     """The gateway of a checkout, or of built packages, on a free port, all of it in memory."""
     path = checkout
     if not (checkout / "brokertwin" / "gateway").exists():
@@ -100,7 +100,7 @@ def gateway(name: str, checkout: Path, directory: Path) -> Iterator[Side]:
     )
     try:
         _wait_for(port)
-        yield Side(name, f"127.0.0.1:{port}", psutil.Process(process.pid))
+        yield GatewaySide(name, f"127.0.0.1:{port}", psutil.Process(process.pid))
     finally:
         process.terminate()
         process.wait()
@@ -119,14 +119,14 @@ def _wait_for(port: int) -> None:
 
 
 @contextlib.contextmanager
-def kafka(directory: Path) -> Iterator[Side]:
+def kafka(directory: Path) -> Iterator[GatewaySide]:
     """A real broker."""
     broker = EmbeddedKafka(directory / "kafka", default_home())
     try:
         bootstrap = broker.start()
         pid = broker.status().pid
         assert pid is not None
-        yield Side("kafka", bootstrap, psutil.Process(pid))
+        yield GatewaySide("kafka", bootstrap, psutil.Process(pid))
     finally:
         broker.stop()
 
@@ -150,7 +150,7 @@ def comparable(load: Load) -> list[dict[str, Any]]:
     return found
 
 
-def measured(side: Side, kind: str, figures: Figures, do: Callable[[], int]) -> None:
+def measured(side: GatewaySide, kind: str, figures: Figures, do: Callable[[], int]) -> None:
     """Does something of a kind, which gives back how many of what it was."""
     before, begun = side.processor_s(), time.perf_counter()
     number = do()
@@ -159,7 +159,7 @@ def measured(side: Side, kind: str, figures: Figures, do: Callable[[], int]) -> 
     figures.setdefault((kind, side.name), []).append(figure)
 
 
-def requests(sides: list[Side], rounds: int, seconds: float, figures: Figures) -> bool:
+def requests(sides: list[GatewaySide], rounds: int, seconds: float, figures: Figures) -> bool:
     """The three kinds of requests; whether all sides gave equal answers."""
     loads = {}
     for side in sides:
@@ -183,7 +183,7 @@ def requests(sides: list[Side], rounds: int, seconds: float, figures: Figures) -
 class Transfer:
     """Records into a topic of a side and out of it."""
 
-    def __init__(self, side: Side, topic: str, count: int) -> None:
+    def __init__(self, side: GatewaySide, topic: str, count: int) -> None:
         self._topic = topic
         self._count = count
         self._value = b"x" * RECORD_BYTES

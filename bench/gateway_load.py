@@ -100,7 +100,7 @@ class _Call:
                 raise ValueError(f"not the offset {self.offset}: {answer.hex()}")
 
 
-class Client:
+class LoadClient:
     """One connection.
 
     Attributes:
@@ -267,7 +267,7 @@ def _encoded(api_key: int, response: dict[str, Any]) -> bytes:
     return bytes(encode_response(api_key, VERSIONS[api_key], 0, response))
 
 
-class Result(NamedTuple):
+class LoadResult(NamedTuple):
     """What was measured; latencies in seconds, requests for each connection."""
 
     seconds: float
@@ -285,12 +285,12 @@ class Load:
 
     def __init__(self, host: str, port: int, connections: int, value_bytes: int) -> None:
         value = b"x" * value_bytes
-        self._clients = [Client(host, port, number, value) for number in range(connections)]
+        self._clients = [LoadClient(host, port, number, value) for number in range(connections)]
         self._clients[0].create_topic(connections)
         with ThreadPoolExecutor(connections) as pool:  # a job answers all at once, but not at once
-            list(pool.map(Client.prepare, self._clients))
+            list(pool.map(LoadClient.prepare, self._clients))
 
-    def run(self, kind: str, seconds: float) -> Result:
+    def run(self, kind: str, seconds: float) -> LoadResult:
         """Send requests until the time is over, and wait for the last answers."""
         poll = select.epoll()
         turns = dict.fromkeys((each.socket.fileno() for each in self._clients), 0)
@@ -315,7 +315,7 @@ class Load:
         took = time.perf_counter() - begun
         poll.close()
         latencies = [latency for client in self._clients for latency in client.latencies]
-        return Result(took, latencies, [len(client.latencies) for client in self._clients])
+        return LoadResult(took, latencies, [len(client.latencies) for client in self._clients])
 
     def first_answers(self) -> list[tuple[int, dict[str, Any]]]:
         """The first answer of each kind to each connection, by API key."""

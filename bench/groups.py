@@ -36,7 +36,7 @@ ROUNDS_MAX = 100
 _ERROR = re.compile(rb'"errorCode":(-?[1-9][0-9]*)')
 
 
-class Timed(NamedTuple):
+class GroupTimes(NamedTuple):
     """How many events took how many seconds, and the size of the state after it in bytes."""
 
     events: int
@@ -85,10 +85,10 @@ def answer_of(row: Output) -> dict[str, Any]:
     return found
 
 
-def timed(bed: GroupBed, begin: float, events: int) -> Timed:
+def timed(bed: GroupBed, begin: float, events: int) -> GroupTimes:
     """What has passed since."""
     seconds = time.process_time() - begin
-    return Timed(bed.events - events, seconds, bed.state_bytes())
+    return GroupTimes(bed.events - events, seconds, bed.state_bytes())
 
 
 # Commits
@@ -101,7 +101,7 @@ def commit_body(group: int, offset: int, partitions: int) -> dict[str, Any]:
     return {"groupId": f"group-{group}", "generationIdOrMemberEpoch": -1, "topics": topics}
 
 
-def commit_all(bed: GroupBed, groups: int, offset: int) -> Timed:
+def commit_all(bed: GroupBed, groups: int, offset: int) -> GroupTimes:
     """Each group commits an offset for each partition."""
     begin, events = time.process_time(), bed.events
     for group in range(groups):
@@ -111,7 +111,7 @@ def commit_all(bed: GroupBed, groups: int, offset: int) -> Timed:
     return timed(bed, begin, events)
 
 
-def load(bed: GroupBed) -> Timed:
+def load(bed: GroupBed) -> GroupTimes:
     """The cell from its columns, and the first commit that it takes."""
     columns = bed.cell.columns()
     begin, events = time.process_time(), bed.events
@@ -186,7 +186,7 @@ def synced(bed: GroupBed, told: list[dict[str, Any]]) -> list[str]:
     return members
 
 
-def rebalance_classic(bed: GroupBed, count: int) -> tuple[Timed, Timed]:
+def rebalance_classic(bed: GroupBed, count: int) -> tuple[GroupTimes, GroupTimes]:
     """Members of the classic protocol: all come, then one goes."""
     begin, events = time.process_time(), bed.events
     members = synced(bed, joined(bed, [""] * count))
@@ -197,7 +197,7 @@ def rebalance_classic(bed: GroupBed, count: int) -> tuple[Timed, Timed]:
     return first, timed(bed, begin, events)
 
 
-class Consumer:
+class BenchConsumer:
     """A member of KIP-848 that gives back at once what it is asked for."""
 
     def __init__(self, bed: GroupBed, number: int) -> None:
@@ -229,7 +229,7 @@ class Consumer:
         self._bed.ask(68, 1, {"groupId": "kip848", "memberId": self._id, "memberEpoch": -1})
 
 
-def settle(bed: GroupBed, consumers: list[Consumer]) -> None:
+def settle(bed: GroupBed, consumers: list[BenchConsumer]) -> None:
     """Heartbeats in turn until nobody hears anything new. Raises Wrong unless all is shared."""
     for _ in range(ROUNDS_MAX):
         bed.tick(BEAT_MS)
@@ -241,10 +241,10 @@ def settle(bed: GroupBed, consumers: list[Consumer]) -> None:
         raise Wrong(f"{len(owned)} partitions are owned, of {bed.partitions}")
 
 
-def rebalance_consumers(bed: GroupBed, count: int) -> tuple[Timed, Timed]:
+def rebalance_consumers(bed: GroupBed, count: int) -> tuple[GroupTimes, GroupTimes]:
     """Members of KIP-848: all come, then one goes."""
     begin, events = time.process_time(), bed.events
-    consumers = [Consumer(bed, number) for number in range(count)]
+    consumers = [BenchConsumer(bed, number) for number in range(count)]
     settle(bed, consumers)
     first = timed(bed, begin, events)
     begin, events = time.process_time(), bed.events
@@ -260,7 +260,7 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=20)
     parser.add_argument("--members", type=int, default=1_000)
     given = parser.parse_args()
-    found: dict[str, Timed] = {}
+    found: dict[str, GroupTimes] = {}
     try:
         bed = GroupBed(given.partitions)
         found["commit"] = commit_all(bed, given.groups, 1)

@@ -66,14 +66,14 @@ ANSWERED = {b"0", b"25"}
 _ERRORS = re.compile(rb'rrorCode":(-?[0-9]+)')
 
 Document = bytes
-Kind = Callable[["Bed", int], Iterator[list[Document]]]
+Kind = Callable[["GrowthBed", int], Iterator[list[Document]]]
 
 
-class Wrong(Exception):
+class GrowthMismatch(Exception):
     """An answer is not what it has to be."""
 
 
-class Bed:
+class GrowthBed:
     """A cell with a topic of one partition, the internal topics, and a clock that stands still."""
 
     def __init__(self) -> None:
@@ -149,21 +149,21 @@ class Bed:
         return self.event(0, 12, {"acks": -1, "transactionalId": name, "topicData": data})
 
 
-def append(bed: Bed, size: int) -> Iterator[list[Document]]:
+def append(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """Batches in the partition."""
     bed.batches(size)
     while True:
         yield [bed.produce()]
 
 
-def produce(bed: Bed, size: int) -> Iterator[list[Document]]:
+def produce(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """Producers of the partition; one of them goes on."""
     bed.batches(size, producers=size)
     for sequence in itertools.count(1):
         yield [bed.produce(sequence, producerId=0, producerEpoch=0)]
 
 
-def _fetch(bed: Bed, topic: str, partition: int, offset: int, wait_ms: int) -> Document:
+def _fetch(bed: GrowthBed, topic: str, partition: int, offset: int, wait_ms: int) -> Document:
     wanted = {"partition": partition, "fetchOffset": offset, "partitionMaxBytes": 1000}
     body = {
         "maxWaitMs": wait_ms,
@@ -175,7 +175,7 @@ def _fetch(bed: Bed, topic: str, partition: int, offset: int, wait_ms: int) -> D
     return bed.event(1, 12, body)
 
 
-def wait(bed: Bed, size: int) -> Iterator[list[Document]]:
+def wait(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """Fetches that wait, each for its own partition; one more comes, and is answered."""
     bed.topic("many", 3, size)
     for partition in range(size):
@@ -184,7 +184,7 @@ def wait(bed: Bed, size: int) -> Iterator[list[Document]]:
         yield [_fetch(bed, "t", 0, offset, 10**9), bed.produce()]
 
 
-def fetch(bed: Bed, size: int) -> Iterator[list[Document]]:
+def fetch(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """Partitions; one is read at its end."""
     for number in range(max(size // 100, 1)):
         bed.topic(f"many{number}", 10 + number, 100)
@@ -192,7 +192,7 @@ def fetch(bed: Bed, size: int) -> Iterator[list[Document]]:
         yield [_fetch(bed, "t", 0, 0, 0)]
 
 
-def commit(bed: Bed, size: int) -> Iterator[list[Document]]:
+def commit(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """Committed offsets of a hundred groups; a group of its own commits."""
     for at in range(size):
         bed.put(OffsetCommitted(f"g{at % 100}", "t", at // 100, at, -1, "", START))
@@ -203,7 +203,7 @@ def commit(bed: Bed, size: int) -> Iterator[list[Document]]:
         yield [bed.event(8, 8, body)]
 
 
-def transaction(bed: Bed, size: int) -> Iterator[list[Document]]:
+def transaction(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """Transactional ids; another one has a transaction, begun and committed."""
     for at in range(size):
         metadata = TransactionMetadata(at + 1000, 0, transaction_timeout_ms=60_000)
@@ -228,7 +228,7 @@ def transaction(bed: Bed, size: int) -> Iterator[list[Document]]:
         ]
 
 
-def group(bed: Bed, name: str, members: int) -> None:
+def group(bed: GrowthBed, name: str, members: int) -> None:
     """A stable group, as its record has it; its time-outs begin with its first request."""
     there = [
         GroupMember(f"m{at}", None, "b", "/", 60_000, 45_000, EMPTY_SUBSCRIPTION, "")
@@ -239,11 +239,11 @@ def group(bed: Bed, name: str, members: int) -> None:
     bed.cell.handle(_heartbeat(bed, name), Position(0, 0))
 
 
-def _heartbeat(bed: Bed, name: str) -> Document:
+def _heartbeat(bed: GrowthBed, name: str) -> Document:
     return bed.event(12, 4, {"groupId": name, "generationId": 1, "memberId": "m0"})
 
 
-def heartbeat(bed: Bed, size: int) -> Iterator[list[Document]]:
+def heartbeat(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """Groups of one member; one of them shows a sign of life."""
     for at in range(size):
         group(bed, f"g{at}", 1)
@@ -251,14 +251,14 @@ def heartbeat(bed: Bed, size: int) -> Iterator[list[Document]]:
         yield [_heartbeat(bed, "g0")]
 
 
-def member(bed: Bed, size: int) -> Iterator[list[Document]]:
+def member(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """A group; one of its members shows a sign of life."""
     group(bed, "g", size)
     while True:
         yield [_heartbeat(bed, "g")]
 
 
-def _join(bed: Bed, member_id: str, **choices: Any) -> Document:
+def _join(bed: GrowthBed, member_id: str, **choices: Any) -> Document:
     body = {
         "groupId": "g",
         "sessionTimeoutMs": 45_000,
@@ -270,7 +270,7 @@ def _join(bed: Bed, member_id: str, **choices: Any) -> Document:
     return bed.event(11, 3, body, **choices)
 
 
-def join(bed: Bed, size: int) -> Iterator[list[Document]]:
+def join(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """A group that rebalances; somebody new joins it, and leaves."""
     group(bed, "g", size)
     leave = {"groupId": "g", "memberId": "new"}
@@ -278,14 +278,14 @@ def join(bed: Bed, size: int) -> Iterator[list[Document]]:
         yield [_join(bed, "", memberId="new"), bed.event(13, 2, leave)]
 
 
-def rejoin(bed: Bed, size: int) -> Iterator[list[Document]]:
+def rejoin(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """A stable group; a follower joins again and learns the generation that there is."""
     group(bed, "g", size)
     while True:
         yield [_join(bed, "m1")]
 
 
-def offset(bed: Bed, size: int) -> Iterator[list[Document]]:
+def offset(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
     """A group; one of its members commits."""
     group(bed, "g", size)
     for at in itertools.count():
@@ -305,19 +305,19 @@ KINDS: dict[str, Kind] = {
 }
 
 
-class Cost(NamedTuple):
+class GrowthCost(NamedTuple):
     """Processor time of one step in µs, and how many events it has."""
 
     microseconds: float
     events: int
 
 
-def measure(kind: Kind, sizes: list[int], events: int) -> list[Cost]:
+def measure(kind: Kind, sizes: list[int], events: int) -> list[GrowthCost]:
     """For each size the median over rounds. Raises Wrong where an answer has an error.
 
     The sizes take turns, so that what the machine does besides falls on all of them alike.
     """
-    beds = [Bed() for _ in sizes]
+    beds = [GrowthBed() for _ in sizes]
     steps = [kind(bed, size) for bed, size in zip(beds, sizes, strict=True)]
     for bed, documents in zip(beds, steps, strict=True):
         _run(bed, list(itertools.islice(documents, ROUND)))  # what is there, decoded once
@@ -327,12 +327,12 @@ def measure(kind: Kind, sizes: list[int], events: int) -> list[Cost]:
         for bed, documents, taken in zip(beds, steps, times, strict=True):
             taken.append(_round(bed, list(itertools.islice(documents, ROUND))))
     return [
-        Cost(statistics.median(taken) * 1e6, len(next(s)))
+        GrowthCost(statistics.median(taken) * 1e6, len(next(s)))
         for s, taken in zip(steps, times, strict=True)
     ]
 
 
-def _round(bed: Bed, documents: list[list[Document]]) -> float:
+def _round(bed: GrowthBed, documents: list[list[Document]]) -> float:
     begun = time.process_time()
     rows = _run(bed, documents)
     taken = (time.process_time() - begun) / ROUND
@@ -340,7 +340,7 @@ def _round(bed: Bed, documents: list[list[Document]]) -> float:
     return taken
 
 
-def _run(bed: Bed, steps: list[list[Document]]) -> list[Output]:
+def _run(bed: GrowthBed, steps: list[list[Document]]) -> list[Output]:
     return [
         row
         for documents in steps
@@ -353,9 +353,9 @@ def check(rows: list[Output]) -> None:
     """Raises Wrong where a row is a dead letter, or an answer has an error."""
     for row in rows:
         if row.topic == DEAD_LETTERS:
-            raise Wrong(row.value)
+            raise GrowthMismatch(row.value)
         if row.topic == RESPONSES and set(_ERRORS.findall(row.value or b"")) - ANSWERED:
-            raise Wrong(row.value)
+            raise GrowthMismatch(row.value)
 
 
 def main() -> None:

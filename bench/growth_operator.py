@@ -35,7 +35,7 @@ from brokertwin.streaming.job.operator import INPUT_COLUMNS, group_function
 KEY = 0
 
 
-class State:
+class OperatorState:
     """A state row as Spark hands it over: its binary columns are byte arrays."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class State:
         self._row = (version, *map(bytearray, columns))
 
 
-class Bed:
+class OperatorBed:
     """A cell that knows `size` of a kind.
 
     Raises:
@@ -78,7 +78,7 @@ class Bed:
         self._home = partition_of(self._key, settings.requests_partitions)
         self._function = group_function({KEY: settings})
         self._offset = 0
-        self.state = State()
+        self.state = OperatorState()
         self.call(opening(), may_fail=True)
         making = made(size, given)
         while events := list(itertools.islice(making, FIRST_BATCH)):
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=12)
     given = parser.parse_args()
     given.rounds = 1
-    beds = {size: Bed(size, given) for size in given.sizes}
+    beds = {size: OperatorBed(size, given) for size in given.sizes}
     taken: dict[int, list[float]] = {size: [] for size in beds}
     for number in range(given.turns):
         for size, bed in beds.items():

@@ -32,7 +32,7 @@ from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.streaming.job import runner
-from brokertwin.streaming.job.measures import Progress
+from brokertwin.streaming.job.measures import QueryProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,7 +105,7 @@ def run(settings: Settings, session: "SparkSession") -> list[Spent]:
     found = []
     before = spark_time()
 
-    def observe(progress: Progress) -> None:
+    def observe(progress: QueryProgress) -> None:
         nonlocal before
         now = spark_time()
         jvm, workers = (now[name] - before[name] for name in ("JVM", "workers"))
@@ -113,7 +113,7 @@ def run(settings: Settings, session: "SparkSession") -> list[Spent]:
         before = now
 
     with runner.prepared(settings, BrokerSettings()) as job:
-        runner.run(job, runner.Stop(settings.stop_timeout_s), True, observe, session)
+        runner.run(job, runner.StopReason(settings.stop_timeout_s), True, observe, session)
     return found
 
 

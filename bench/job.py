@@ -71,7 +71,7 @@ POLL_S, LIMIT_S = 0.5, 600.0
 
 
 @dataclass(frozen=True)
-class Bed:
+class JobBed:
     """What all engines are given.
 
     Attributes:
@@ -102,7 +102,7 @@ class Bed:
 
 
 @dataclass(frozen=True)
-class Measured:
+class JobMeasured:
     """What an engine has done: rows a second behind the warm-up, and a hash of its answers."""
 
     engine: str
@@ -126,7 +126,7 @@ def documents(cluster: str, requests: int) -> Iterator[bytes]:
         yield request(cluster, number, sequence)
 
 
-def send(bed: Bed, engine: str) -> None:
+def send(bed: JobBed, engine: str) -> None:
     """Every event into its cluster's partition, clusters in turn."""
     each = [documents(name, bed.requests // len(bed.clusters)) for name in bed.clusters]
     rows = (
@@ -142,15 +142,15 @@ def send(bed: Bed, engine: str) -> None:
 # Spark
 
 
-def run_job(bed: Bed, engine: str) -> None:
+def run_job(bed: JobBed, engine: str) -> None:
     """The job, to the end of the requests."""
     settings = bed.settings[engine]
     session = spark_session(settings)
     with runner.prepared(settings, BrokerSettings()) as job:
-        runner.run(job, runner.Stop(settings.stop_timeout_s), True, session=session)
+        runner.run(job, runner.StopReason(settings.stop_timeout_s), True, session=session)
 
 
-def run_plain(bed: Bed, engine: str) -> None:
+def run_plain(bed: JobBed, engine: str) -> None:
     """Spark with the job's source, sink and micro-batches, and nothing in between, or Python."""
     kafka = bed.client.for_spark()
     rows = (
@@ -179,7 +179,7 @@ def run_plain(bed: Bed, engine: str) -> None:
 # Without Spark
 
 
-def run_loop(bed: Bed) -> None:
+def run_loop(bed: JobBed) -> None:
     """The core between a consumer and a producer."""
     cells = {
         name.encode(): Cell(CellSettings(name=name, cluster=name, event_time="recorded"))
@@ -195,7 +195,7 @@ def run_loop(bed: Bed) -> None:
     write_all(bed.client, bed.topic("loop"), rows)
 
 
-def run_peer(bed: Bed, engine: str) -> None:
+def run_peer(bed: JobBed, engine: str) -> None:
     """Another processor's processes, until all answers are there."""
     directory = bed.directory / engine
     directory.mkdir()
@@ -213,7 +213,7 @@ def written(reader: Any, topic: str) -> int:
     return sum(end_offsets(reader, topic, REQUESTS_PARTITIONS).values())
 
 
-RUNS: dict[str, Callable[[Bed], None]] = {
+RUNS: dict[str, Callable[[JobBed], None]] = {
     "jvm": lambda bed: run_plain(bed, "jvm"),
     "python": lambda bed: run_plain(bed, "python"),
     "job": lambda bed: run_job(bed, "job"),
@@ -227,7 +227,7 @@ DECIDING = (*JOBS, "loop", *processors.COMMANDS)
 # What came out
 
 
-def measured(bed: Bed, engine: str) -> Measured:
+def measured(bed: JobBed, engine: str) -> JobMeasured:
     """The rate of an engine's rows and the hash of its answers."""
     rows = rows_of(bed, engine)
     times = sorted(row.timestamp for row in rows)
@@ -239,10 +239,10 @@ def measured(bed: Bed, engine: str) -> Measured:
         if len(lines) != bed.requests:
             raise RuntimeError(f"{engine}: {len(lines):,} answers to {bed.requests:,} requests")
         answers = hashlib.sha256(repr(lines).encode()).hexdigest()[:8]
-    return Measured(engine, (len(times) - warm) / seconds, answers)
+    return JobMeasured(engine, (len(times) - warm) / seconds, answers)
 
 
-def rows_of(bed: Bed, engine: str) -> list[Row]:
+def rows_of(bed: JobBed, engine: str) -> list[Row]:
     """An engine's rows; the job's once each, by their header."""
     rows = read_all(bed.client, bed.topic(engine))
     return list(without_repeats(rows) if engine in JOBS else rows)
@@ -260,7 +260,7 @@ def answer_of(row: Row) -> tuple[str, int, int] | None:
     return found["id"], answered["errorCode"], answered["baseOffset"]
 
 
-def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[Measured]:
+def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[JobMeasured]:
     """Sends the requests and has the engines take turns."""
     clusters = tuple(f"c{number}" for number in range(given.clusters))
     flags = {
@@ -276,7 +276,7 @@ def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[
         for name, on in JOBS.items()
     }
     settings = {name: load(each).settings for name, each in jobs.items()}
-    bed = Bed(settings, clusters, given.requests, directory)
+    bed = JobBed(settings, clusters, given.requests, directory)
     for name in ["job", *(each for each in given.engine if each == "records")]:
         send(bed, name)
     others = [bed.topic(engine) for engine in given.engine if engine not in JOBS]
@@ -290,7 +290,7 @@ def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[
     return found
 
 
-def table(found: list[Measured]) -> None:
+def table(found: list[JobMeasured]) -> None:
     """Prints the rates, beside that of PySpark alone."""
     alone = next((each.rate for each in found if each.engine == "python"), None)
     print(f"{'engine':10}{'rows/s':>10}{'of python':>12}  answers")

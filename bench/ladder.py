@@ -56,7 +56,7 @@ def _nothing(_machine: Any, _request: Request) -> Decision:
     return Decision(response=HeartbeatResponse())
 
 
-class Timed:
+class LadderTimes:
     """An API's handler, how long it has taken in ns, and what it has decided."""
 
     def __init__(self, handler: Handler) -> None:
@@ -74,8 +74,8 @@ class Timed:
 
 
 def _clock() -> float:
-    """What `Timed` measures of an empty handler, in ns."""
-    timed = Timed(lambda _machine, _request: Decision())
+    """What `LadderTimes` measures of an empty handler, in ns."""
+    timed = LadderTimes(lambda _machine, _request: Decision())
     for _ in range(ROUND):
         timed(None, None)  # type: ignore[arg-type]
     return timed.taken / ROUND
@@ -110,7 +110,7 @@ class Ladder:
         key, clock = KEYS[self.name], _clock()
         documents, rows, taken = self._real(None)
         floor, whole = time_of_floor(documents, rows), (taken - clock) / 1e3
-        timed = Timed(BUILT[key].handle)
+        timed = LadderTimes(BUILT[key].handle)
         again, _, _ = self._real(timed)
         responses: Iterator[Any] = iter(timed.responses)
         loop = _with(key, _nothing, again, self.empty)

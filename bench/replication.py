@@ -43,11 +43,11 @@ Row = tuple[str, bytes]
 """A row of `requests`: the name of a cell, and a document."""
 
 
-class Wrong(Exception):
+class ReplicationMismatch(Exception):
     """An answer is not what it has to be."""
 
 
-class Cost(NamedTuple):
+class ReplicationCost(NamedTuple):
     """One Produce of a round: µs of all cells, µs of the busiest one, waves up to its answer."""
 
     total: float
@@ -55,7 +55,7 @@ class Cost(NamedTuple):
     waves: float
 
 
-class Cluster:
+class ReplicatedCluster:
     """Three brokers in one or several cells; clocks stand still.
 
     Args:
@@ -85,7 +85,7 @@ class Cluster:
         body = {"topics": [{**wanted, "replicationFactor": -1}], "timeoutMs": 30_000}
         self._ask(BROKERS[0], CREATE_TOPICS, 7, body)
 
-    def round(self, events: int) -> Cost:
+    def round(self, events: int) -> ReplicationCost:
         """So many Produces."""
         self._spent = dict.fromkeys(self._spent, 0)
         gc.collect()
@@ -97,7 +97,7 @@ class Cluster:
             self._spent[name] += time.process_time_ns() - began
         gc.enable()
         spent = [each / events / 1000 for each in self._spent.values()]
-        return Cost(sum(spent), max(spent), statistics.mean(waves))
+        return ReplicationCost(sum(spent), max(spent), statistics.mean(waves))
 
     def check(self) -> None:
         """All replicas of a partition end at the same offset, as the high watermark does."""
@@ -109,7 +109,7 @@ class Cluster:
         ]
         count = len(BROKERS) * self._replicas
         if len(ends) != count or any(end != watermark for end, watermark in ends):
-            raise Wrong(f"{self.name}: {ends}")
+            raise ReplicationMismatch(f"{self.name}: {ends}")
 
     def _produce(self) -> int:
         number = next(self._places)
@@ -132,9 +132,9 @@ class Cluster:
             if answer is not None:
                 answered = wave
                 if b'"errorCode":0' not in answer or b'"error":' in answer:
-                    raise Wrong(f"{self.name}: {answer!r}")
+                    raise ReplicationMismatch(f"{self.name}: {answer!r}")
         if not answered:
-            raise Wrong(f"{self.name}: no answer")
+            raise ReplicationMismatch(f"{self.name}: no answer")
         return answered
 
     def _wave(self, rows: list[Row]) -> tuple[list[Row], bytes | None]:
@@ -151,11 +151,13 @@ class Cluster:
                 elif row.topic == outputs.RESPONSES:
                     answer = row.value
                 elif row.topic == outputs.DEAD_LETTERS:
-                    raise Wrong(f"{self.name}: {row.value!r}")
+                    raise ReplicationMismatch(f"{self.name}: {row.value!r}")
         return told, answer
 
 
-def measure(clusters: list[Cluster], rounds: int, events: int) -> Iterator[list[Cost]]:
+def measure(
+    clusters: list[ReplicatedCluster], rounds: int, events: int
+) -> Iterator[list[ReplicationCost]]:
     """The costs of each round, one for each cluster; the first round is not counted."""
     for number in range(rounds + 1):
         order = clusters if number % 2 else list(reversed(clusters))
@@ -171,9 +173,9 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=COMMIT_EVENTS_MAX)
     given = parser.parse_args()
     clusters = [
-        Cluster("one replica", 1, 1),
-        Cluster("three, one cell", 3, 1),
-        Cluster("three, three cells", 3, 3),
+        ReplicatedCluster("one replica", 1, 1),
+        ReplicatedCluster("three, one cell", 3, 1),
+        ReplicatedCluster("three, three cells", 3, 3),
     ]
     costs = list(measure(clusters, given.rounds, given.events))
     for cluster in clusters:

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from brokertwin.clients.backoff import retry_backoff
 from brokertwin.clients.in_flight_requests import Jitter
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partition_sequences import is_later
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.producer_batch import ProducerBatch, Record
+from brokertwin.clients.producer_batch import PendingRecord, ProducerBatch
 from brokertwin.clients.producer_config import ProducerConfig
 
 NO_EPOCH = -1
@@ -45,7 +45,7 @@ class Accumulator:
         self._muted: set[TopicPartition] = set()
         self._first: dict[int, TopicPartition] = {}
 
-    def append(self, now: int, partition: TopicPartition, record: Record) -> ProducerBatch:
+    def append(self, now: int, partition: TopicPartition, record: PendingRecord) -> ProducerBatch:
         """Adds a record to the last batch of its partition, or to a new one."""
         queue = self._queues.setdefault(partition, deque())
         if self.has_open(partition, record.size_in_bytes):
@@ -129,7 +129,7 @@ class Accumulator:
             self._muted.update(batch.topic_partition for batch in taken)
         return taken
 
-    def _in_turn(self, node: int, led: list[PartitionMetadata]) -> list[PartitionMetadata]:
+    def _in_turn(self, node: int, led: list[PartitionInfo]) -> list[PartitionInfo]:
         first = self._first.pop(node, None)
         start = next((at for at, known in enumerate(led) if known.partition == first), 0)
         return led[start:] + led[:start]
@@ -163,11 +163,11 @@ class Accumulator:
         return [max(head.retry_at, head.created + self._config.linger_ms) for head in self._heads()]
 
 
-def _epoch(known: PartitionMetadata) -> int:
+def _epoch(known: PartitionInfo) -> int:
     return known.leader_epoch if known.leader_epoch is not None else NO_EPOCH
 
 
-def _backs_off(head: ProducerBatch, known: PartitionMetadata, now: int) -> bool:
+def _backs_off(head: ProducerBatch, known: PartitionInfo, now: int) -> bool:
     """Whether a retry waits still; one whose partition has a newer leader does not."""
     return now < head.retry_at and _epoch(known) <= head.leader_epoch
 

@@ -28,7 +28,7 @@ from brokertwin.state.core.errors import RETRIABLE, Error
 from brokertwin.state.core.schema import Body
 
 
-class PartitionOutcome(NamedTuple):
+class AdminOutcome(NamedTuple):
     """The error of a partition, or NONE and its part of the response."""
 
     error: Error
@@ -83,7 +83,7 @@ class PendingAdminCall:
         backoff: ExponentialBackoff | None = None,
     ) -> None:
         self.call = call
-        self.results: dict[TopicPartition, PartitionOutcome] = {}
+        self.results: dict[TopicPartition, AdminOutcome] = {}
         self.needs_metadata = False
         self._deadline = deadline
         self._draw = draw
@@ -103,7 +103,7 @@ class PendingAdminCall:
     def requests(self, now: int, snapshot: MetadataSnapshot) -> list[LeaderRequest]:
         """The requests to send now."""
         if now >= self._deadline:
-            timed_out = PartitionOutcome(Error.REQUEST_TIMED_OUT)
+            timed_out = AdminOutcome(Error.REQUEST_TIMED_OUT)
             self.results |= dict.fromkeys(self._open, timed_out)
             self._open = {}
             return []
@@ -140,7 +140,7 @@ class PendingAdminCall:
             if error in RETRIABLE:
                 self._retry(now, state, is_moved=error in _MOVED)
             else:
-                self.results[partition] = PartitionOutcome(error, outcome)
+                self.results[partition] = AdminOutcome(error, outcome)
                 del self._open[partition]
 
     def on_failure(self, now: int, request: LeaderRequest) -> None:

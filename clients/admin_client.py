@@ -6,7 +6,12 @@ Source: seed 001; `KafkaAdminClient` in Kafka. `admin_calls.py` has the retries.
 from typing import Any, NamedTuple
 
 from brokertwin.clients.admin_calls import AdminCall, LeaderRequest, PendingAdminCall
-from brokertwin.clients.client_loop import Answered, ClientLoop, UnderWay, Wanted
+from brokertwin.clients.client_loop import (
+    ClientLoop,
+    InFlightRequest,
+    PendingRequest,
+    ResponseReceived,
+)
 from brokertwin.clients.consumer_metadata import ConsumerMetadata
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.metadata import MetadataSettings
@@ -55,7 +60,7 @@ class AdminClient(ClientLoop):
         for call in self._calls:
             for request in call.requests(now, snapshot):
                 node = snapshot.nodes[request.node]
-                self._want(Wanted(node, request.api, request.body, _Tag(call, request)))
+                self._want(PendingRequest(node, request.api, request.body, _Tag(call, request)))
             if call.needs_metadata:
                 call.needs_metadata = False
                 self.metadata.request_update()
@@ -63,7 +68,9 @@ class AdminClient(ClientLoop):
     def _deadlines(self, now: int) -> list[int]:
         return [time for each in self._calls for time in each.deadlines()]
 
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
+    def _answered(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
         request.tag.call.on_response(now, request.tag.request, response)
 
     def _failed(self, now: int, tag: Any) -> None:

@@ -134,7 +134,7 @@ class Send(msgspec.Struct, frozen=True):
 Action = Connect | Close | Send
 
 
-class Turn(NamedTuple):
+class LoopTurn(NamedTuple):
     """What to do, in order, and then how long to wait for something to happen, in ms."""
 
     actions: list[Action]
@@ -153,7 +153,7 @@ class Disconnected(msgspec.Struct, frozen=True):
     node: int
 
 
-class Answered(msgspec.Struct, frozen=True):
+class ResponseReceived(msgspec.Struct, frozen=True):
     """An answer has come: its body by Kafka's names, without record bytes.
 
     `records` has for each partition of a Fetch, by the topic's name or id and the number, what was
@@ -166,10 +166,10 @@ class Answered(msgspec.Struct, frozen=True):
     records: Mapping[tuple[str, int], Any] = {}
 
 
-NetworkEvent = Connected | Disconnected | Answered
+NetworkEvent = Connected | Disconnected | ResponseReceived
 
 
-class UnderWay(NamedTuple):
+class InFlightRequest(NamedTuple):
     """A request whose answer is waited for; `tag` is its owner's."""
 
     node: int
@@ -178,7 +178,7 @@ class UnderWay(NamedTuple):
     tag: Any
 
 
-class Wanted(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request that waits for its connection; any node will do where `node` is None.
 
     `versions`: it goes in one of these, in any where None.
@@ -209,8 +209,8 @@ class ClientLoop(ABC):
         self.features: dict[str, int] = {}
         self._features_epoch = -1
         self._actions: list[Action] = []
-        self._waiting: list[Wanted] = []
-        self._under_way: dict[int, UnderWay] = {}
+        self._waiting: list[PendingRequest] = []
+        self._under_way: dict[int, InFlightRequest] = {}
         self._handshakes: dict[int, int] = {}
         self._versions: dict[int, dict[str, Versions]] = {}
         self._last_id = 0
@@ -226,7 +226,9 @@ class ClientLoop(ABC):
         """When there is something to do, if nothing happens before."""
 
     @abstractmethod
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
+    def _answered(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
         """The answer to a request of its own."""
 
     @abstractmethod
@@ -239,7 +241,7 @@ class ClientLoop(ABC):
 
     # What drives it
 
-    def turn(self, now: int) -> Turn:
+    def turn(self, now: int) -> LoopTurn:
         """What is to be done now."""
         for node in self.network.overdue(now):
             self._actions.append(Close(node))
@@ -266,7 +268,7 @@ class ClientLoop(ABC):
                     tag=action.sent,
                 )
         actions, self._actions = self._actions, []
-        return Turn(actions, poll.select_timeout_ms)
+        return LoopTurn(actions, poll.select_timeout_ms)
 
     def take(self, now: int, event: NetworkEvent) -> None:
         """Something has happened; of a connection that was given up it counts for nothing."""
@@ -276,9 +278,9 @@ class ClientLoop(ABC):
                     self._shake_hands(node, API_VERSIONS_VERSION)
             case Disconnected(node):
                 self._disconnected(now, node)
-            case Answered() if event.request_id in self._handshakes:
+            case ResponseReceived() if event.request_id in self._handshakes:
                 self._greeted(now, event)
-            case Answered():
+            case ResponseReceived():
                 self._take_answer(now, event)
 
     @property
@@ -294,7 +296,7 @@ class ClientLoop(ABC):
         self._handshakes[request_id] = node
         self._actions.append(Send(node, request_id, "API_VERSIONS", version, SOFTWARE))
 
-    def _greeted(self, now: int, event: Answered) -> None:
+    def _greeted(self, now: int, event: ResponseReceived) -> None:
         node = self._handshakes.pop(event.request_id)
         response = msgspec.convert(event.body, ApiVersionsResponse)
         throttle_ms = response.throttle_time_ms
@@ -371,7 +373,7 @@ class ClientLoop(ABC):
         newest = min(last, common[1])
         return newest if newest >= max(first, common[0]) else None
 
-    def _want(self, wanted: Wanted) -> None:
+    def _want(self, wanted: PendingRequest) -> None:
         self._waiting.append(wanted)
 
     def _send_waiting(self, now: int) -> None:
@@ -417,13 +419,13 @@ class ClientLoop(ABC):
                 self._failed(now, tag)
             return False
         if wants_answer:
-            self._under_way[request_id] = UnderWay(node, api, version, tag)
+            self._under_way[request_id] = InFlightRequest(node, api, version, tag)
         self._actions.append(
             Send(node, request_id, api, version, body, batches or [], wants_answer)
         )
         return True
 
-    def _take_answer(self, now: int, event: Answered) -> None:
+    def _take_answer(self, now: int, event: ResponseReceived) -> None:
         request = self._under_way.pop(event.request_id, None)
         if request is None:
             return

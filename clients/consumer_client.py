@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from brokertwin.clients.assignors.member import MembersAssignor
-from brokertwin.clients.client_loop import Answered, UnderWay, Wanted
+from brokertwin.clients.client_loop import InFlightRequest, PendingRequest, ResponseReceived
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
 from brokertwin.clients.consumer_coordinator import (
-    ConsumerCoordinator,
-    Outgoing,
+    ClassicMembership,
+    CoordinatorRequest,
 )
 from brokertwin.clients.consumer_events import (
     Event,
@@ -44,7 +44,7 @@ COORDINATOR_NODE = 2**31 - 1
 UUID_BYTES = 16
 
 
-Coordination = Callable[[SubscriptionState], ConsumerCoordinator]
+Coordination = Callable[[SubscriptionState], ClassicMembership]
 """Makes a coordinator over what is subscribed to and assigned."""
 
 
@@ -59,10 +59,10 @@ def _membership(
     subscription: SubscriptionState,
     draw: Draw,
     assignor: MembersAssignor | None,
-) -> ConsumerCoordinator:
+) -> ClassicMembership:
     """By the group's protocol; a member of a consumer group draws its own id."""
     if config.group_protocol is GroupProtocol.CLASSIC:
-        return ConsumerCoordinator(config, subscription, assignor)
+        return ClassicMembership(config, subscription, assignor)
     return ConsumerMembership(config, subscription, drawn_member_id(draw))
 
 
@@ -166,13 +166,13 @@ class ConsumerClient(FetchingClient):
             self._fetcher.needs_metadata = self.coordinator.needs_metadata = False
             self.metadata.request_update()
 
-    def _ask_coordinator(self, now: int, outgoing: Outgoing) -> None:
+    def _ask_coordinator(self, now: int, outgoing: CoordinatorRequest) -> None:
         node = self._coordinator_node()
         if outgoing.to_coordinator and node is None:
             self.coordinator.failed(now, outgoing.id)
             return
         to = node if outgoing.to_coordinator else None
-        self._want(Wanted(to, outgoing.api, outgoing.body, outgoing, outgoing.timeout_ms))
+        self._want(PendingRequest(to, outgoing.api, outgoing.body, outgoing, outgoing.timeout_ms))
 
     def _coordinator_node(self) -> Node | None:
         found = self.coordinator.coordinator
@@ -181,14 +181,16 @@ class ConsumerClient(FetchingClient):
     def _deadlines(self, now: int) -> list[int]:
         return [time for time in self.coordinator.deadlines() if time > now]
 
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
-        if isinstance(request.tag, Outgoing):
+    def _answered(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
+        if isinstance(request.tag, CoordinatorRequest):
             self.coordinator.answered(now, request.tag.id, response)
         else:
             super()._answered(now, request, response, event)
 
     def _failed(self, now: int, tag: Any) -> None:
-        if isinstance(tag, Outgoing):
+        if isinstance(tag, CoordinatorRequest):
             self.coordinator.failed(now, tag.id)
         else:
             super()._failed(now, tag)

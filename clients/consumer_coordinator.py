@@ -32,13 +32,13 @@ from brokertwin.clients import consumer_requests as requests
 from brokertwin.clients.assignors.member import ConsumersOwn, MembersAssignor
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_events import (
-    Assigned,
     CommitFailed,
-    Committed,
+    ConsumerFailed,
     Event,
-    Failed,
-    Lost,
-    Revoked,
+    OffsetsCommitted,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
 )
 from brokertwin.clients.consumer_protocol import decode_assignment
 from brokertwin.clients.consumer_requests import NO_GENERATION, Generation
@@ -70,7 +70,7 @@ JOIN_ALLOWANCE_MS = 5_000
 """A JoinGroup may be answered so much later than the rebalance time-out."""
 
 
-class MemberState(StrEnum):
+class ClientMemberState(StrEnum):
     """Where a member stands, by Kafka's names."""
 
     UNJOINED = "Unjoined"
@@ -79,10 +79,10 @@ class MemberState(StrEnum):
     STABLE = "Stable"
 
 
-JOINED = frozenset({MemberState.COMPLETING_REBALANCE, MemberState.STABLE})
+JOINED = frozenset({ClientMemberState.COMPLETING_REBALANCE, ClientMemberState.STABLE})
 
 
-class Outgoing(NamedTuple):
+class CoordinatorRequest(NamedTuple):
     """A request to the coordinator, or, while it is not known, to any broker.
 
     `timeout_ms` is None where `request.timeout.ms` holds.
@@ -95,7 +95,7 @@ class Outgoing(NamedTuple):
     timeout_ms: int | None = None
 
 
-class Commit(msgspec.Struct):
+class PendingCommit(msgspec.Struct):
     """A commit that is not answered yet; it is tried again until `until`, in ms."""
 
     id: int
@@ -111,10 +111,10 @@ class _Pending(NamedTuple):
 
     api: str
     generation: Generation
-    commit: Commit | None = None
+    commit: PendingCommit | None = None
 
 
-class ConsumerCoordinator:
+class ClassicMembership:
     """One member; without an `assignor` by Kafka's own that the configuration names.
 
     Attributes:
@@ -127,7 +127,7 @@ class ConsumerCoordinator:
         fatal: why it can not go on.
         needs_metadata: whether something assigned is not known to metadata.
         is_held: whether the application has to end something first: meanwhile it does not join.
-        holds_revoked: whether each `Revoked` sets `is_held`, as Kafka waits for its listener.
+        holds_revoked: each `PartitionsRevoked` sets `is_held`, as Kafka waits for its listener.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ConsumerCoordinator:
     ) -> None:
         self.config = config
         self.subscription = subscription
-        self.state = MemberState.UNJOINED
+        self.state = ClientMemberState.UNJOINED
         self.generation = Generation()
         self.coordinator: Node | None = None
         self.is_leader = False
@@ -147,7 +147,7 @@ class ConsumerCoordinator:
         self.fatal: Error | None = None
         self.needs_metadata = False
         self.is_held = self.holds_revoked = False
-        self._outgoing: list[Outgoing] = []
+        self._outgoing: list[CoordinatorRequest] = []
         self._pending: dict[int, _Pending] = {}
         self._last_id = 0
         self._counts: dict[str, int] = {}
@@ -159,8 +159,8 @@ class ConsumerCoordinator:
         self._must_rejoin = self._must_prepare = True
         self._rejoin_reason = ""
         self._prepare_until: int | None = None
-        self._prepare_commit: Commit | None = None
-        self._commits: list[Commit] = []
+        self._prepare_commit: PendingCommit | None = None
+        self._commits: list[PendingCommit] = []
         self._attempts = 0
         self._retry_at = self._heartbeat_at = self._session_until = self._poll_until = 0
         self._commit_at: int | None = None
@@ -191,7 +191,7 @@ class ConsumerCoordinator:
         self._send_commits(now)
         self._ask_for_offsets(now)
 
-    def take(self) -> list[Outgoing]:
+    def take(self) -> list[CoordinatorRequest]:
         """What is to be sent, in order."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
@@ -204,7 +204,7 @@ class ConsumerCoordinator:
         return times
 
     def commit(self, now: int, offsets: Mapping[TopicPartition, int], *, waits: bool) -> int:
-        """Stores offsets; the id under which `Committed` or `CommitFailed` tells of it.
+        """Stores offsets; the id under which `OffsetsCommitted` or `CommitFailed` tells of it.
 
         `waits`: as `commitSync`, which tries again for `default.api.timeout.ms`; else once.
         """
@@ -213,15 +213,17 @@ class ConsumerCoordinator:
 
     def close(self, now: int) -> None:
         """Stores what was read, where commits are automatic, gives everything back, and leaves."""
-        if self.config.enable_auto_commit and self.state is MemberState.STABLE:
+        if self.config.enable_auto_commit and self.state is ClientMemberState.STABLE:
             self._queue_commit(now, self.subscription.all_consumed(), 0)
-        self._give_back(self.subscription.assigned, is_lost=self.state is not MemberState.STABLE)
+        self._give_back(
+            self.subscription.assigned, is_lost=self.state is not ClientMemberState.STABLE
+        )
         self.leave(now, "the consumer is being closed")
 
     def leave(self, now: int, reason: str) -> None:
         """Leaves the group; a static member only stops."""
         is_dynamic = self.config.group_instance_id is None
-        is_member = self.state is not MemberState.UNJOINED and self.generation.member_id != ""
+        is_member = self.state is not ClientMemberState.UNJOINED and self.generation.member_id != ""
         if is_dynamic and is_member and self.coordinator is not None:
             self._send("LEAVE_GROUP", requests.leave_group(self.config, self.generation, reason))
         self._reset("consumer pro-actively leaving the group", keeps_member_id=False)
@@ -289,7 +291,7 @@ class ConsumerCoordinator:
         if self._must_prepare and not self._prepare(now):
             return
         self._must_prepare = False
-        self.state = MemberState.PREPARING_REBALANCE
+        self.state = ClientMemberState.PREPARING_REBALANCE
         self.is_leader = False
         self._joined_topics = self.group_topics = self.subscription.topics
         timeout_ms = self.config.max_poll_interval_ms + JOIN_ALLOWANCE_MS
@@ -311,7 +313,11 @@ class ConsumerCoordinator:
         if self._prepare_until is None:
             self._prepare_until = now + self.config.max_poll_interval_ms
             consumed = self.subscription.all_consumed()
-            if self.config.enable_auto_commit and self.state is MemberState.STABLE and consumed:
+            if (
+                self.config.enable_auto_commit
+                and self.state is ClientMemberState.STABLE
+                and consumed
+            ):
                 self.subscription.is_pending_revocation = not self._assignor.is_cooperative
                 self._prepare_commit = self._queue_commit(now, consumed, self._prepare_until)
         if self._prepare_commit in self._commits and now < self._prepare_until:
@@ -329,14 +335,16 @@ class ConsumerCoordinator:
 
     def _give_back(self, partitions: list[TopicPartition], *, is_lost: bool = False) -> None:
         if partitions:
-            self.events.append(Lost(partitions) if is_lost else Revoked(partitions))
+            self.events.append(
+                PartitionsLost(partitions) if is_lost else PartitionsRevoked(partitions)
+            )
         kept = self.subscription.positions.keys() - set(partitions)
         self.subscription.assign(sorted(kept))
 
     def _joined(self, now: int, pending: _Pending, response: JoinGroupResponse) -> None:
         error = error_of(response.error_code)
-        if error is Error.NONE and self.state is MemberState.PREPARING_REBALANCE:
-            self.state = MemberState.COMPLETING_REBALANCE
+        if error is Error.NONE and self.state is ClientMemberState.PREPARING_REBALANCE:
+            self.state = ClientMemberState.COMPLETING_REBALANCE
             self.generation = Generation(
                 response.generation_id, response.member_id, response.protocol_name or ""
             )
@@ -373,9 +381,9 @@ class ConsumerCoordinator:
     def _synced(self, now: int, pending: _Pending, response: SyncGroupResponse) -> None:
         error = error_of(response.error_code)
         is_current = pending.generation == self.generation
-        is_completing = self.state is MemberState.COMPLETING_REBALANCE
+        is_completing = self.state is ClientMemberState.COMPLETING_REBALANCE
         if error is Error.NONE and is_current and is_completing:
-            self.state = MemberState.STABLE
+            self.state = ClientMemberState.STABLE
             self._must_rejoin, self._rejoin_reason = False, ""
             self._assignment = base64.b64decode(response.assignment)
         else:
@@ -394,7 +402,7 @@ class ConsumerCoordinator:
 
     def _take_assignment(self, now: int) -> None:
         """The application polls: what has been assigned is read from now on."""
-        if self._assignment is None or self.state is not MemberState.STABLE:
+        if self._assignment is None or self.state is not ClientMemberState.STABLE:
             self._assignment = None
             return
         told, self._assignment = self._assignment, None
@@ -407,20 +415,20 @@ class ConsumerCoordinator:
         revoked = sorted(owned - set(assigned))
         added = sorted(set(assigned) - owned)
         if revoked:
-            self.events.append(Revoked(revoked))
+            self.events.append(PartitionsRevoked(revoked))
             self._request_rejoin("need to revoke partitions and re-join")
             self.is_held = self.holds_revoked
         self._assignor.assigned(self.generation.protocol, self.generation.id, told)
         self.subscription.assign(sorted(assigned))
         self._commit_at = now + self.config.auto_commit_interval_ms
-        self.events.append(Assigned(added))
+        self.events.append(PartitionsAssigned(added))
 
     def _look_at_topics(self) -> None:
         """Whether the subscription, or for the leader a topic, is another than when it joined."""
         has_changed = self.is_leader and self._counts_of_group() != self._assigned_counts
         if self._must_rejoin:
             return
-        if self.state is MemberState.STABLE and has_changed:
+        if self.state is ClientMemberState.STABLE and has_changed:
             self._request_rejoin("cached metadata has changed")
         if self._joined_topics is not None and self._joined_topics != self.subscription.topics:
             self._request_rejoin("subscription has changed")
@@ -443,7 +451,7 @@ class ConsumerCoordinator:
         is_current = pending.generation == self.generation
         if error in {Error.NONE, Error.REBALANCE_IN_PROGRESS}:
             self._session_until = now + self.config.session_timeout_ms
-            if error is not Error.NONE and self.state is MemberState.STABLE:
+            if error is not Error.NONE and self.state is ClientMemberState.STABLE:
                 self._request_rejoin("group is already rebalancing")
         elif error in RETRIABLE:
             self._lose_coordinator(error)
@@ -461,7 +469,7 @@ class ConsumerCoordinator:
         """Of no generation any more: what is assigned is lost, as the next poll finds out."""
         member_id = self.generation.member_id if keeps_member_id else ""
         self.generation = Generation(NO_GENERATION, member_id)
-        self.state = MemberState.UNJOINED
+        self.state = ClientMemberState.UNJOINED
         self._must_prepare = True
         self._request_rejoin(reason)
         self._assignment = self._to_assign = None
@@ -472,18 +480,20 @@ class ConsumerCoordinator:
         is_preparing = self._prepare_until is not None
         if not self.config.enable_auto_commit or self._commit_at is None or is_preparing:
             return
-        if now >= self._commit_at and self.state is MemberState.STABLE:
+        if now >= self._commit_at and self.state is ClientMemberState.STABLE:
             self._commit_at = now + self.config.auto_commit_interval_ms
             self._queue_commit(now, self.subscription.all_consumed(), 0)
 
-    def _queue_commit(self, now: int, offsets: dict[TopicPartition, int], until: int) -> Commit:
+    def _queue_commit(
+        self, now: int, offsets: dict[TopicPartition, int], until: int
+    ) -> PendingCommit:
         self._last_id += 1
-        commit = Commit(self._last_id, offsets, until, self.subscription.epochs_of(offsets))
+        commit = PendingCommit(self._last_id, offsets, until, self.subscription.epochs_of(offsets))
         if offsets:
             self._commits.append(commit)
             self._send_commits(now)
         else:
-            self.events.append(Committed(commit.id, {}))
+            self.events.append(OffsetsCommitted(commit.id, {}))
         return commit
 
     def _send_commits(self, now: int) -> None:
@@ -492,7 +502,7 @@ class ConsumerCoordinator:
         for commit in list(self._commits):
             if commit.is_under_way or now < commit.retry_at:
                 continue
-            if self.state is MemberState.STABLE:
+            if self.state is ClientMemberState.STABLE:
                 commit.is_under_way = True
                 offsets, epochs = commit.offsets, commit.epochs
                 body = requests.offset_commit(self.config, self.generation, offsets, epochs)
@@ -507,7 +517,7 @@ class ConsumerCoordinator:
         error = next((each for each in errors if each is not Error.NONE), Error.NONE)
         if error is Error.NONE:
             self._commits.remove(commit)
-            self.events.append(Committed(commit.id, commit.offsets))
+            self.events.append(OffsetsCommitted(commit.id, commit.offsets))
             return
         self._lose_coordinator(error)
         if error is Error.REBALANCE_IN_PROGRESS:
@@ -518,13 +528,13 @@ class ConsumerCoordinator:
             self._end(error)
         self._commit_failed(now, commit, error)
 
-    def _commit_failed(self, now: int, commit: Commit, error: Error) -> None:
+    def _commit_failed(self, now: int, commit: PendingCommit, error: Error) -> None:
         commit.is_under_way = False
         commit.retry_at = now + self._pause()
         if error not in RETRIABLE_COMMIT or commit.retry_at >= commit.until:
             self._give_up(commit, error)
 
-    def _give_up(self, commit: Commit, error: Error) -> None:
+    def _give_up(self, commit: PendingCommit, error: Error) -> None:
         self._commits.remove(commit)
         self.events.append(CommitFailed(commit.id, error))
 
@@ -569,12 +579,12 @@ class ConsumerCoordinator:
         body: Body,
         *,
         timeout_ms: int | None = None,
-        commit: Commit | None = None,
+        commit: PendingCommit | None = None,
     ) -> None:
         self._last_id += 1
         self._pending[self._last_id] = _Pending(api, self.generation, commit)
         is_bound = self._is_bound(api)
-        self._outgoing.append(Outgoing(self._last_id, api, body, is_bound, timeout_ms))
+        self._outgoing.append(CoordinatorRequest(self._last_id, api, body, is_bound, timeout_ms))
 
     def _is_bound(self, api: str) -> bool:
         """Whether a request goes to the coordinator; the others go to any broker."""
@@ -597,4 +607,4 @@ class ConsumerCoordinator:
 
     def _end(self, error: Error) -> None:
         self.fatal = error
-        self.events.append(Failed(error))
+        self.events.append(ConsumerFailed(error))

@@ -6,25 +6,25 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.errors import Error
 
 
-class Assigned(NamedTuple):
+class PartitionsAssigned(NamedTuple):
     """Partitions that the consumer did not have before (`onPartitionsAssigned`)."""
 
     partitions: list[TopicPartition]
 
 
-class Revoked(NamedTuple):
+class PartitionsRevoked(NamedTuple):
     """Partitions that it has given back (`onPartitionsRevoked`)."""
 
     partitions: list[TopicPartition]
 
 
-class Lost(NamedTuple):
+class PartitionsLost(NamedTuple):
     """Partitions that it has no more, and others may have already (`onPartitionsLost`)."""
 
     partitions: list[TopicPartition]
 
 
-class Committed(NamedTuple):
+class OffsetsCommitted(NamedTuple):
     """Offsets that the group has stored."""
 
     commit_id: int
@@ -54,12 +54,19 @@ class ShareAcknowledged(NamedTuple):
     error: Error
 
 
-class Failed(NamedTuple):
+class ConsumerFailed(NamedTuple):
     """The consumer can not go on."""
 
     error: Error
 
 
 Event = (
-    Assigned | Revoked | Lost | Committed | CommitFailed | Truncated | ShareAcknowledged | Failed
+    PartitionsAssigned
+    | PartitionsRevoked
+    | PartitionsLost
+    | OffsetsCommitted
+    | CommitFailed
+    | Truncated
+    | ShareAcknowledged
+    | ConsumerFailed
 )

@@ -30,13 +30,13 @@ from typing import ClassVar
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import (
     RETRIABLE,
-    Commit,
-    ConsumerCoordinator,
-    MemberState,
+    ClassicMembership,
+    ClientMemberState,
+    PendingCommit,
 )
 from brokertwin.clients.consumer_events import (
-    Assigned,
-    Revoked,
+    PartitionsAssigned,
+    PartitionsRevoked,
 )
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.partitions import TopicPartition
@@ -61,7 +61,7 @@ FENCES = frozenset({Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH})
 NO_TIMEOUT = -1
 
 
-class Phase(StrEnum):
+class MembershipPhase(StrEnum):
     """Where a member stands, by Kafka's names (`MemberState`)."""
 
     JOINING = "JOINING"
@@ -73,17 +73,17 @@ class Phase(StrEnum):
     LEAVING = "LEAVING"
 
 
-SILENT = frozenset({Phase.FENCED, Phase.STALE, Phase.LEAVING})
-AT_ONCE = frozenset({Phase.JOINING, Phase.ACKNOWLEDGING})
+SILENT = frozenset({MembershipPhase.FENCED, MembershipPhase.STALE, MembershipPhase.LEAVING})
+AT_ONCE = frozenset({MembershipPhase.JOINING, MembershipPhase.ACKNOWLEDGING})
 
 Heartbeat = ConsumerGroupHeartbeatResponse | ShareGroupHeartbeatResponse
 """What a coordinator answers to a heartbeat, in a consumer group or in a share group."""
 
-Said = tuple[frozenset[str], frozenset[TopicPartition]]
+ReportedState = tuple[frozenset[str], frozenset[TopicPartition]]
 """What the coordinator was last told: topics and owned partitions."""
 
 
-class ConsumerMembership(ConsumerCoordinator):
+class ConsumerMembership(ClassicMembership):
     """One member. `member_id` is drawn by its owner and kept for good.
 
     Attributes:
@@ -97,12 +97,12 @@ class ConsumerMembership(ConsumerCoordinator):
         self, config: ConsumerConfig, subscription: SubscriptionState, member_id: str
     ) -> None:
         super().__init__(config, subscription)
-        self.phase = Phase.JOINING
+        self.phase = MembershipPhase.JOINING
         self.topic_ids: Mapping[str, Uuid] = {}
         self._member_id = member_id
         self.generation = Generation(JOIN_EPOCH, member_id)
         self._target: Assignment | share_group_heartbeat.Assignment | None = None
-        self._said: Said | None = None
+        self._said: ReportedState | None = None
 
     # The application's side
 
@@ -111,9 +111,9 @@ class ConsumerMembership(ConsumerCoordinator):
         self._poll_until = now + self.config.max_poll_interval_ms
         if self.fatal is not None:
             return
-        if self.phase in (Phase.FENCED, Phase.STALE):
+        if self.phase in (MembershipPhase.FENCED, MembershipPhase.STALE):
             self._give_back(self.subscription.assigned, is_lost=True)
-            self.phase = Phase.JOINING
+            self.phase = MembershipPhase.JOINING
         self._reconcile(now)
         self._commit_automatically(now)
         self.tick(now)
@@ -127,10 +127,10 @@ class ConsumerMembership(ConsumerCoordinator):
             return
         if self.phase not in SILENT and now >= self._poll_until:
             self.leave(now, "")
-            self.phase = Phase.STALE
+            self.phase = MembershipPhase.STALE
         self._beat(now)
         self._send_commits(now)
-        if self.state is MemberState.STABLE:
+        if self.state is ClientMemberState.STABLE:
             self._ask_for_offsets(now)
 
     @property
@@ -148,11 +148,11 @@ class ConsumerMembership(ConsumerCoordinator):
     def leave(self, now: int, reason: str) -> None:
         """Leaves the group; a static member says that it comes back. A reason goes nowhere."""
         is_static = self.config.group_instance_id is not None
-        if self.state is MemberState.STABLE and self.coordinator is not None:
+        if self.state is ClientMemberState.STABLE and self.coordinator is not None:
             epoch = STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH
             self._send(self.heartbeat_api, self._request(epoch))
         self._reset(reason, keeps_member_id=True)
-        self.phase = Phase.LEAVING
+        self.phase = MembershipPhase.LEAVING
 
     @property
     def _reads_as(self) -> Generation:
@@ -186,7 +186,7 @@ class ConsumerMembership(ConsumerCoordinator):
             self._said = None
         super().failed(now, request_id)
 
-    def _commit_failed(self, now: int, commit: Commit, error: Error) -> None:
+    def _commit_failed(self, now: int, commit: PendingCommit, error: Error) -> None:
         """As of a classic member; a topic that is gone holds up no rebalance."""
         if commit is self._prepare_commit and error is Error.UNKNOWN_TOPIC_OR_PARTITION:
             self._give_up(commit, error)
@@ -195,18 +195,20 @@ class ConsumerMembership(ConsumerCoordinator):
 
     def _heard_of(self, now: int, response: Heartbeat) -> None:
         self._attempts = 0
-        self.state = MemberState.STABLE
+        self.state = ClientMemberState.STABLE
         self.generation = Generation(response.member_epoch, self._member_id)
         self._heartbeat_at = now + response.heartbeat_interval_ms
         if response.assignment is not None:
             self._target = response.assignment
         if self.phase in AT_ONCE or self._target is not None:
-            self.phase = Phase.STABLE if self._target is None else Phase.RECONCILING
+            self.phase = (
+                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
+            )
 
     def _reset(self, reason: str, *, keeps_member_id: bool) -> None:
         """Fenced: what is owned is lost, as the next poll finds out."""
-        self.state = MemberState.UNJOINED
-        self.phase = Phase.FENCED
+        self.state = ClientMemberState.UNJOINED
+        self.phase = MembershipPhase.FENCED
         self.generation = Generation(JOIN_EPOCH, self._member_id)
         self._target = self._said = self._prepare_until = self._prepare_commit = None
         self._heartbeat_at = 0
@@ -221,8 +223,10 @@ class ConsumerMembership(ConsumerCoordinator):
             return
         self._send(self.heartbeat_api, self._request(self.generation.id))
         self._heartbeat_at = max(self._heartbeat_at, now + self.config.heartbeat_interval_ms)
-        if self.phase is Phase.ACKNOWLEDGING:
-            self.phase = Phase.STABLE if self._target is None else Phase.RECONCILING
+        if self.phase is MembershipPhase.ACKNOWLEDGING:
+            self.phase = (
+                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
+            )
 
     def _request(self, epoch: int) -> Body:
         """What has changed since it was last said; everything, where nothing was."""
@@ -262,7 +266,7 @@ class ConsumerMembership(ConsumerCoordinator):
 
     def _reconcile(self, now: int) -> None:
         """Takes over the assignment, as far as its topics' names are known."""
-        if self._target is None or self.phase is not Phase.RECONCILING:
+        if self._target is None or self.phase is not MembershipPhase.RECONCILING:
             return
         names = {topic_id: name for name, topic_id in self.topic_ids.items()}
         wanted = {
@@ -280,14 +284,16 @@ class ConsumerMembership(ConsumerCoordinator):
         if not unknown:
             self._target = None
         if wanted == owned and self._commit_at is not None:
-            self.phase = Phase.STABLE if self._target is None else Phase.RECONCILING
+            self.phase = (
+                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
+            )
             return
         if owned - wanted:
-            self.events.append(Revoked(sorted(owned - wanted)))
+            self.events.append(PartitionsRevoked(sorted(owned - wanted)))
         self.subscription.assign(sorted(wanted))
         self._commit_at = self._commit_at or now + self.config.auto_commit_interval_ms
-        self.events.append(Assigned(sorted(wanted - owned)))
-        self.phase = Phase.ACKNOWLEDGING
+        self.events.append(PartitionsAssigned(sorted(wanted - owned)))
+        self.phase = MembershipPhase.ACKNOWLEDGING
 
     def _is_stored(self, now: int) -> bool:
         """Whether what was read is stored, or needs not be, before partitions are given back."""

@@ -15,7 +15,7 @@ Clock = Callable[[], int]
 """Gives ms that never go back."""
 
 
-class Network(Protocol):
+class ClientNetwork(Protocol):
     """Connections to nodes, by their ids."""
 
     def do(self, action: Action) -> None:
@@ -25,10 +25,10 @@ class Network(Protocol):
         """What has happened, in order; waits for something, at most so long."""
 
 
-class Driver:
+class ClientDriver:
     """One client on a network. Not for several threads."""
 
-    def __init__(self, client: ClientLoop, network: Network, clock: Clock) -> None:
+    def __init__(self, client: ClientLoop, network: ClientNetwork, clock: Clock) -> None:
         self.client = client
         self._network = network
         self._clock = clock

@@ -110,7 +110,7 @@ class FetchRequestData(msgspec.Struct):
         )
 
 
-class Verdict(NamedTuple):
+class ResponseCheck(NamedTuple):
     """Whether an answer counts; if not, `problem` says why and its payload is to be dropped."""
 
     is_accepted: bool
@@ -181,7 +181,7 @@ class FetchSessionHandler:
             self.next_metadata, to_send, removed, replaced, session, can_use_ids
         )
 
-    def handle_response(self, response: FetchResponse, version: int) -> Verdict:
+    def handle_response(self, response: FetchResponse, version: int) -> ResponseCheck:
         """Takes an answer to the last request; `version` is that of the request."""
         if response.error_code != Error.NONE:
             return self._handle_refusal(response.error_code)
@@ -216,41 +216,41 @@ class FetchSessionHandler:
             self.session_partitions.setdefault(partition, data)
         return removed, replaced
 
-    def _handle_refusal(self, code: int) -> Verdict:
+    def _handle_refusal(self, code: int) -> ResponseCheck:
         if code == Error.FETCH_SESSION_ID_NOT_FOUND:
             self.next_metadata = INITIAL
         else:
             self.next_metadata = self.next_metadata.next_close_existing_attempt_new()
-        return Verdict(False, error_name(code))
+        return ResponseCheck(False, error_name(code))
 
-    def _handle_full(self, response: FetchResponse, version: int) -> Verdict:
+    def _handle_full(self, response: FetchResponse, version: int) -> ResponseCheck:
         self.next_metadata = INITIAL
         answered = set(self._answered(response.responses, version))
         if not answered and response.throttle_time_ms > 0:
-            return Verdict(False, f"throttled for {response.throttle_time_ms} ms")
+            return ResponseCheck(False, f"throttled for {response.throttle_time_ms} ms")
         omitted = self.session_partitions.keys() - answered
         problems = [
             *_problem("omits", omitted),
             *self._strangers(answered, response.responses, version),
         ]
         if problems:
-            return Verdict(False, ", ".join(problems))
+            return ResponseCheck(False, ", ".join(problems))
         if response.session_id != INVALID_SESSION_ID:
             opened = FetchMetadata(response.session_id, INITIAL_EPOCH)
             self.next_metadata = opened.next_incremental()
-        return Verdict(True)
+        return ResponseCheck(True)
 
-    def _handle_incremental(self, response: FetchResponse, version: int) -> Verdict:
+    def _handle_incremental(self, response: FetchResponse, version: int) -> ResponseCheck:
         answered = set(self._answered(response.responses, version))
         problems = self._strangers(answered, response.responses, version)
         if problems:
             self.next_metadata = self.next_metadata.next_close_existing_attempt_new()
-            return Verdict(False, ", ".join(problems))
+            return ResponseCheck(False, ", ".join(problems))
         if response.session_id == INVALID_SESSION_ID:
             self.next_metadata = INITIAL
         else:
             self.next_metadata = self.next_metadata.next_incremental()
-        return Verdict(True)
+        return ResponseCheck(True)
 
     def _answered(self, topics: list[AnsweredTopic], version: int) -> Iterator[TopicPartition]:
         """The partitions of an answer; those of an id that is not of the session are left out."""

@@ -92,7 +92,7 @@ class Records(NamedTuple):
     epochs: Sequence[tuple[int, int]] = ()
 
 
-class Fetch(NamedTuple):
+class PendingFetch(NamedTuple):
     """A fetch for a leader."""
 
     node: int
@@ -139,7 +139,7 @@ class Fetcher:
 
     def requests(
         self, snapshot: MetadataSnapshot, latest_version: int, now: int, only: int | None = None
-    ) -> list[Fetch]:
+    ) -> list[PendingFetch]:
         """The fetches to send now, to all brokers that are `wanted` or `only` to one of them."""
         return [
             self._fetch(node, parts, latest_version)
@@ -186,7 +186,7 @@ class Fetcher:
 
     def _fetch(
         self, node: int, wanted: dict[TopicPartition, PartitionData], latest_version: int
-    ) -> Fetch:
+    ) -> PendingFetch:
         handler = self._sessions.setdefault(node, FetchSessionHandler())
         data = self._under_way[node] = handler.next_request(wanted)
         body = data.request(data.version(latest_version))
@@ -195,7 +195,7 @@ class Fetcher:
         body.max_bytes = self.settings.fetch_max_bytes
         body.isolation_level = self.settings.isolation_level
         body.rack_id = self.settings.client_rack
-        return Fetch(node, data, body)
+        return PendingFetch(node, data, body)
 
     def answered(
         self,

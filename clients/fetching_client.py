@@ -14,14 +14,26 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.clients.client_loop import Answered, ClientLoop, UnderWay, Wanted
+from brokertwin.clients.client_loop import (
+    ClientLoop,
+    InFlightRequest,
+    PendingRequest,
+    ResponseReceived,
+)
 from brokertwin.clients.consumer_events import Truncated
 from brokertwin.clients.consumer_metadata import ConsumerMetadata
-from brokertwin.clients.fetcher import CLIENT, Fetch, Fetcher, FetchSettings, OffsetReset, Records
+from brokertwin.clients.fetcher import (
+    CLIENT,
+    Fetcher,
+    FetchSettings,
+    OffsetReset,
+    PendingFetch,
+    Records,
+)
 from brokertwin.clients.metadata import MetadataSettings
 from brokertwin.clients.network import Draw, NetworkSettings
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.clients.position_validation import Question
+from brokertwin.clients.position_validation import ValidationRequest
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.apis.list_offsets import (
     ListOffsetsRequest,
@@ -84,14 +96,14 @@ class FetchingClient(ClientLoop):
         snapshot = self.metadata.snapshot
         for leader, request in self._fetcher.lookups(snapshot):
             node = snapshot.nodes[leader]
-            self._want(Wanted(node, "LIST_OFFSETS", request, _Lookup(request)))
+            self._want(PendingRequest(node, "LIST_OFFSETS", request, _Lookup(request)))
         for broker in self._fetcher.wanted(snapshot, now):
             node = snapshot.nodes[broker]
             version = self.version(broker, "FETCH")
             if not self.network.ready(node, now) or version is None:
                 continue
             for fetch in self._fetcher.requests(snapshot, version, now, only=broker):
-                self._want(Wanted(node, "FETCH", fetch.body, fetch))
+                self._want(PendingRequest(node, "FETCH", fetch.body, fetch))
 
     def _validate(self, now: int) -> None:
         """Leaders are asked, in version 3 or later, whether they have what was read (KIP-320)."""
@@ -104,27 +116,29 @@ class FetchingClient(ClientLoop):
                 validator.skip(question)
             else:
                 validator.asked(question)
-                self._want(Wanted(question.node, EPOCHS, question.request, question))
+                self._want(PendingRequest(question.node, EPOCHS, question.request, question))
         if validator.needs_metadata:
             validator.needs_metadata = False
             self._fetcher.needs_metadata = True
 
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
+    def _answered(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
         match request.tag:
-            case Question() as question:
+            case ValidationRequest() as question:
                 assert isinstance(response, OffsetForLeaderEpochResponse)
                 self._fetcher.validator.answered(question, response)
             case _Lookup():
                 assert isinstance(response, ListOffsetsResponse)
                 self._fetcher.looked_up(response)
-            case Fetch() as fetch:
+            case PendingFetch() as fetch:
                 assert isinstance(response, FetchResponse)
                 found = self._named(fetch, event)
                 self._fetcher.answered(request.node, response, request.version, found, now)
                 if moved := self._fetcher.take_moved():
                     self.metadata.update_partition_leadership(moved, _nodes(event))
 
-    def _named(self, fetch: Fetch, event: Answered) -> dict[TopicPartition, Records]:
+    def _named(self, fetch: PendingFetch, event: ResponseReceived) -> dict[TopicPartition, Records]:
         names = {data.topic_id: at.topic for at, data in fetch.data.session_partitions.items()}
         return {
             TopicPartition(names.get(topic, topic), partition): records
@@ -135,13 +149,13 @@ class FetchingClient(ClientLoop):
         match tag:
             case _Lookup(request):
                 self._fetcher.lookup_failed(request)
-            case Fetch(node=node):
+            case PendingFetch(node=node):
                 self._fetcher.failed(node)
-            case Question() as question:
+            case ValidationRequest() as question:
                 self._fetcher.validator.failed(question)
 
 
-def _nodes(event: Answered) -> list[Node]:
+def _nodes(event: ResponseReceived) -> list[Node]:
     """Where the leaders are that an answer names (KIP-951)."""
     told = event.body.get("nodeEndpoints") or ()
     return [Node(each["nodeId"], each["host"], each["port"], each["rack"]) for each in told]
@@ -226,12 +240,14 @@ class ReaderClient(FetchingClient):
             topic = ListTopic(name=partition.topic, partitions=[asked])
             request = ListOffsetsRequest(replica_id=CLIENT, topics=[topic])
             node = snapshot.nodes[known.leader_id]
-            self._want(Wanted(node, "LIST_OFFSETS", request, _EndLookup(partition, wish)))
+            self._want(PendingRequest(node, "LIST_OFFSETS", request, _EndLookup(partition, wish)))
 
     def _deadlines(self, now: int) -> list[int]:
         return []
 
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
+    def _answered(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
         if not isinstance(request.tag, _EndLookup):
             super()._answered(now, request, response, event)
             return

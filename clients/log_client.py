@@ -7,10 +7,10 @@ the partitions end now, and `is_at_end` says whether all before that has been ta
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from brokertwin.clients.client_loop import Answered, UnderWay, Wanted
+from brokertwin.clients.client_loop import InFlightRequest, PendingRequest, ResponseReceived
 from brokertwin.clients.consumer_client import ConsumerClient, Coordination
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_coordinator import ConsumerCoordinator
+from brokertwin.clients.consumer_coordinator import ClassicMembership
 from brokertwin.clients.fetcher import (
     FetchSettings,
     OffsetReset,
@@ -42,7 +42,7 @@ def assign_all(subscription: SubscriptionState, partition_counts: Mapping[str, i
         subscription.without_offset |= new
 
 
-class WholeTopics(ConsumerCoordinator):
+class WholeTopics(ClassicMembership):
     """In the place of a membership."""
 
     def __init__(self, subscription: SubscriptionState) -> None:
@@ -119,7 +119,9 @@ class LogClient(ConsumerClient):
         super()._work(now)
         self._ask_for_ends()
 
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
+    def _answered(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
         if not isinstance(request.tag, _Ends):
             super()._answered(now, request, response, event)
             return
@@ -157,4 +159,4 @@ class LogClient(ConsumerClient):
             snapshot, known, OffsetReset.LATEST, self._isolation_level
         ):
             tag = _Ends(self._reading, request)
-            self._want(Wanted(snapshot.nodes[node], "LIST_OFFSETS", request, tag))
+            self._want(PendingRequest(snapshot.nodes[node], "LIST_OFFSETS", request, tag))

@@ -9,7 +9,7 @@ RECORD_OVERHEAD = 21
 """The most that a record has beside key, value and headers (`DefaultRecord`)."""
 
 
-class Message(NamedTuple):
+class ProducerRecord(NamedTuple):
     """A record: `timestamp` in ms since 1970; key and value are None where there is none."""
 
     key: bytes | None
@@ -18,7 +18,7 @@ class Message(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-def size_of(message: Message) -> int:
+def size_of(message: ProducerRecord) -> int:
     """The most bytes that a message takes in a batch, before compression."""
     size = RECORD_OVERHEAD + len(message.key or b"") + len(message.value or b"")
     return size + sum(10 + len(name) * 4 + len(value or b"") for name, value in message.headers)

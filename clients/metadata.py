@@ -31,7 +31,7 @@ from brokertwin.clients.metadata_snapshot import (
     NO_LEADER,
     LeaderAndEpoch,
     MetadataSnapshot,
-    PartitionMetadata,
+    PartitionInfo,
     bootstrap_snapshot,
 )
 from brokertwin.clients.partitions import Node, TopicPartition
@@ -47,7 +47,7 @@ INVALID_METADATA = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103})
 """Errors that ask for an update (`InvalidMetadataException` and what extends it)."""
 
 
-class Rules(StrEnum):
+class MetadataRules(StrEnum):
     """Whose rules hold: today's, or those of the client of Kafka 0.10, which seed 001 shows."""
 
     TODAY = "today"
@@ -60,7 +60,7 @@ class MetadataSettings(msgspec.Struct, frozen=True, kw_only=True):
     refresh_backoff: ExponentialBackoff = retry_backoff()
     metadata_max_age_ms: int = 300_000
     metadata_max_idle_ms: int = 300_000
-    rules: Rules = Rules.TODAY
+    rules: MetadataRules = MetadataRules.TODAY
 
 
 class RequestAndVersion(NamedTuple):
@@ -186,7 +186,7 @@ class Metadata:
     def new_request(self, now: int) -> RequestAndVersion:
         """The request to send now: for the new topics only, where nothing else is due."""
         request = None
-        has_partial = self.settings.rules is Rules.TODAY
+        has_partial = self.settings.rules is MetadataRules.TODAY
         if has_partial and not self._needs_full_update and self._time_to_expire(now) > 0:
             request = self._request_for_new_topics()
         if request is not None:
@@ -213,7 +213,7 @@ class Metadata:
         self._bootstrap_addresses = tuple(addresses)
         self.snapshot = bootstrap_snapshot(self._bootstrap_addresses)
         self.update_version += 1
-        if self.settings.rules is Rules.KAFKA_0_10:
+        if self.settings.rules is MetadataRules.KAFKA_0_10:
             self.last_refresh_ms = self.last_successful_refresh_ms = now
         else:
             self._needs_full_update = True
@@ -287,7 +287,7 @@ class Metadata:
     ) -> MetadataSnapshot:
         """What an answer says, with older knowledge where that is the newer one."""
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
-        partitions: dict[TopicPartition, PartitionMetadata] = {}
+        partitions: dict[TopicPartition, PartitionInfo] = {}
         ids: dict[str, Uuid] = {}
         retained = [
             topic
@@ -320,7 +320,7 @@ class Metadata:
 
     def _partitions_of(
         self, topic: api.TopicMetadata, name: str, has_reliable_epochs: bool
-    ) -> Iterable[PartitionMetadata]:
+    ) -> Iterable[PartitionInfo]:
         former_id = self.snapshot.topic_ids.get(name)
         is_anew = topic.topic_id != ZERO_UUID and topic.topic_id != former_id
         for partition in topic.partitions:
@@ -332,8 +332,8 @@ class Metadata:
                 self.request_update()
 
     def _latest(
-        self, answered: PartitionMetadata, has_reliable_epochs: bool, is_anew: bool
-    ) -> PartitionMetadata | None:
+        self, answered: PartitionInfo, has_reliable_epochs: bool, is_anew: bool
+    ) -> PartitionInfo | None:
         """The newer of what is answered and what is known; None where neither is left."""
         partition, epoch = answered.partition, answered.leader_epoch
         if not has_reliable_epochs or epoch is None:
@@ -364,7 +364,7 @@ class Metadata:
         self._needs_full_update = True
         return True
 
-    def partition_if_current(self, partition: TopicPartition) -> PartitionMetadata | None:
+    def partition_if_current(self, partition: TopicPartition) -> PartitionInfo | None:
         """What is known of a partition, unless a newer leader epoch was heard of."""
         known = self.snapshot.partitions.get(partition)
         seen = self.last_seen_leader_epochs.get(partition)
@@ -453,7 +453,7 @@ class ProducerMetadata(Metadata):
 
     def request_update_for_topic(self, topic: str) -> int:
         """Asks for an update that has `topic` in it; the version to wait beyond."""
-        if topic in self.new_topics and self.settings.rules is Rules.TODAY:
+        if topic in self.new_topics and self.settings.rules is MetadataRules.TODAY:
             return self.request_update_for_new_topics()
         return self.request_update()
 
@@ -488,8 +488,8 @@ def _request(topics: Iterable[str]) -> MetadataRequest:
     return MetadataRequest(topics=[WantedTopic(name=topic) for topic in topics])
 
 
-def _partition(topic: str, answered: api.PartitionMetadata) -> PartitionMetadata:
-    return PartitionMetadata(
+def _partition(topic: str, answered: api.PartitionMetadata) -> PartitionInfo:
+    return PartitionInfo(
         TopicPartition(topic, answered.partition_index),
         answered.error_code,
         answered.leader_id if answered.leader_id >= 0 else None,

@@ -14,7 +14,7 @@ from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.state.core.schema import Uuid
 
 
-class PartitionMetadata(msgspec.Struct, frozen=True):
+class PartitionInfo(msgspec.Struct, frozen=True):
     """A partition as metadata shows it; None where there is no leader or no epoch is given."""
 
     partition: TopicPartition
@@ -43,31 +43,31 @@ class MetadataSnapshot:
     cluster_id: str | None = None
     nodes: dict[int, Node] = field(default_factory=dict)
     controller_id: int | None = None
-    partitions: dict[TopicPartition, PartitionMetadata] = field(default_factory=dict)
+    partitions: dict[TopicPartition, PartitionInfo] = field(default_factory=dict)
     topic_ids: dict[str, Uuid] = field(default_factory=dict)
     unauthorized_topics: frozenset[str] = frozenset()
     invalid_topics: frozenset[str] = frozenset()
     internal_topics: frozenset[str] = frozenset()
 
     @cached_property
-    def by_topic(self) -> dict[str, list[PartitionMetadata]]:
+    def by_topic(self) -> dict[str, list[PartitionInfo]]:
         """The partitions of each topic, by number."""
-        found: dict[str, list[PartitionMetadata]] = {}
+        found: dict[str, list[PartitionInfo]] = {}
         for partition in sorted(self.partitions):
             found.setdefault(partition.topic, []).append(self.partitions[partition])
         return found
 
     @cached_property
-    def by_node(self) -> dict[int, list[PartitionMetadata]]:
+    def by_node(self) -> dict[int, list[PartitionInfo]]:
         """The partitions that each node leads, by topic and number."""
-        found: dict[int, list[PartitionMetadata]] = {node: [] for node in self.nodes}
+        found: dict[int, list[PartitionInfo]] = {node: [] for node in self.nodes}
         for partition in sorted(self.partitions):
             known = self.partitions[partition]
             if known.leader_id in found:
                 found[known.leader_id].append(known)
         return found
 
-    def available_partitions(self, topic: str) -> list[PartitionMetadata]:
+    def available_partitions(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic that have a leader among the nodes, by number."""
         return [known for known in self.by_topic.get(topic, []) if known.leader_id in self.nodes]
 
@@ -83,7 +83,7 @@ class MetadataSnapshot:
         return self.nodes.get(known.leader_id)
 
     def with_leaders(
-        self, moved: dict[TopicPartition, PartitionMetadata], nodes: dict[int, Node]
+        self, moved: dict[TopicPartition, PartitionInfo], nodes: dict[int, Node]
     ) -> "MetadataSnapshot":
         """The same with other leaders of some partitions."""
         return replace(self, partitions=self.partitions | moved, nodes=nodes)

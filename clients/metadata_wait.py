@@ -15,7 +15,7 @@ from brokertwin.clients.metadata import ProducerMetadata
 from brokertwin.state.core.errors import Error, error_name
 
 
-class Known(msgspec.Struct, frozen=True):
+class MetadataKnown(msgspec.Struct, frozen=True):
     """The topic and the partition are known, after so many ms."""
 
     partition_count: int
@@ -29,7 +29,7 @@ class WaitFor(msgspec.Struct, frozen=True):
     remaining_ms: int
 
 
-class Failed(msgspec.Struct, frozen=True):
+class MetadataUnavailable(msgspec.Struct, frozen=True):
     """The wait is over without what was wanted; `cause` is the topic's own error, 0 if none."""
 
     code: Error
@@ -37,7 +37,7 @@ class Failed(msgspec.Struct, frozen=True):
     cause: int = 0
 
 
-Step = Known | WaitFor | Failed
+Step = MetadataKnown | WaitFor | MetadataUnavailable
 
 
 class MetadataWait:
@@ -57,7 +57,9 @@ class MetadataWait:
         """The first step: no wait where the metadata is there already."""
         self._begin = now
         if self._topic in self._metadata.snapshot.invalid_topics:
-            return Failed(Error.INVALID_TOPIC_EXCEPTION, f"{self._topic!r} is no name of a topic")
+            return MetadataUnavailable(
+                Error.INVALID_TOPIC_EXCEPTION, f"{self._topic!r} is no name of a topic"
+            )
         self._metadata.add(self._topic, now)
         return self._known(now) or self._ask(now)
 
@@ -65,34 +67,34 @@ class MetadataWait:
         """The next step, after the version was reached or the time was over."""
         error = self._metadata.take_fatal_error()
         if error is not None:
-            return Failed(error.code, error_name(error.code))
+            return MetadataUnavailable(error.code, error_name(error.code))
         if self._metadata.is_closed:
-            return Failed(Error.UNKNOWN_SERVER_ERROR, "the producer was closed")
+            return MetadataUnavailable(Error.UNKNOWN_SERVER_ERROR, "the producer was closed")
         if now - self._begin >= self._max_wait_ms:
             return self._timed_out()
         if self._metadata.update_version <= self._version:
             return WaitFor(self._version, self._begin + self._max_wait_ms - now)
         error = self._metadata.take_error_of(self._topic)
         if error is not None:
-            return Failed(error.code, f"{error_name(error.code)}: {self._topic!r}")
+            return MetadataUnavailable(error.code, f"{error_name(error.code)}: {self._topic!r}")
         return self._known(now) or self._ask(now)
 
-    def _known(self, now: int) -> Known | None:
+    def _known(self, now: int) -> MetadataKnown | None:
         count = self._metadata.snapshot.partition_count(self._topic)
         if count is None or (self._partition is not None and self._partition >= count):
             return None
-        return Known(count, now - self._begin)
+        return MetadataKnown(count, now - self._begin)
 
     def _ask(self, now: int) -> WaitFor:
         self._metadata.add(self._topic, now)
         self._version = self._metadata.request_update_for_topic(self._topic)
         return WaitFor(self._version, self._begin + self._max_wait_ms - now)
 
-    def _timed_out(self) -> Failed:
+    def _timed_out(self) -> MetadataUnavailable:
         count = self._metadata.snapshot.partition_count(self._topic)
         what = f"topic {self._topic!r}"
         if count is not None:
             what = f"partition {self._partition} of {what}, which has {count},"
         message = f"{what} is not in the metadata after {self._max_wait_ms} ms"
         cause = self._metadata.topic_errors.get(self._topic, 0)
-        return Failed(Error.REQUEST_TIMED_OUT, message, cause)
+        return MetadataUnavailable(Error.REQUEST_TIMED_OUT, message, cause)

@@ -35,8 +35,8 @@ from brokertwin.clients.metadata import (
     Event,
     Metadata,
     MetadataError,
+    MetadataRules,
     RequestAndVersion,
-    Rules,
 )
 from brokertwin.clients.node_connections import UNLIMITED_MS, NodeConnections
 from brokertwin.clients.partitions import Node
@@ -126,14 +126,14 @@ class Poll(NamedTuple):
     select_timeout_ms: int
 
 
-class InFlight(msgspec.Struct):
+class SentRequest(msgspec.Struct):
     """A request under way; `request_id` is None for one of metadata."""
 
     request_id: int | None
     deadline: int
 
 
-class Lost(NamedTuple):
+class LostConnections(NamedTuple):
     """Connections to close, and the requests that get no answer any more."""
 
     nodes: list[int]
@@ -151,9 +151,9 @@ class NetworkClient:
             self.settings.reconnect_backoff, self.settings.socket_connection_setup_timeout
         )
         self._metadata = metadata
-        self._is_0_10 = metadata.settings.rules is Rules.KAFKA_0_10
+        self._is_0_10 = metadata.settings.rules is MetadataRules.KAFKA_0_10
         self._draw = draw
-        self._in_flight: dict[int, list[InFlight]] = {}
+        self._in_flight: dict[int, list[SentRequest]] = {}
         self._in_progress: RequestAndVersion | None = None
         self._throttled_until: dict[int, int] = {}
         self._actions: list[Action] = []
@@ -329,17 +329,17 @@ class NetworkClient:
         unconnected = self.connections.overdue(now)
         return sorted({*unanswered, *unconnected}) if unanswered or unconnected else []
 
-    def expire(self, now: int) -> Lost:
+    def expire(self, now: int) -> LostConnections:
         """Gives up what is overdue."""
         nodes = self.overdue(now)
         request_ids = [lost for node in nodes for lost in self.disconnected(node, now)]
-        return Lost(nodes, request_ids)
+        return LostConnections(nodes, request_ids)
 
     def _sent(
         self, node: int, request_id: int | None, now: int, timeout_ms: int | None = None
     ) -> None:
         deadline = now + (timeout_ms or self.settings.request_timeout_ms)
-        self._in_flight.setdefault(node, []).append(InFlight(request_id, deadline))
+        self._in_flight.setdefault(node, []).append(SentRequest(request_id, deadline))
 
     def _done(self, node: int, request_id: int | None) -> None:
         requests = self._in_flight[node]

@@ -19,8 +19,8 @@ from itertools import accumulate
 
 import msgspec
 
-from brokertwin.clients.metadata import Rules
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata import MetadataRules
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.network import Draw
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
@@ -45,7 +45,7 @@ class Partitioner:
         config: ProducerConfig,
         draw: Draw,
         queued: Callable[[TopicPartition], int],
-        rules: Rules = Rules.TODAY,
+        rules: MetadataRules = MetadataRules.TODAY,
         is_slow: Callable[[int | None], bool] = lambda _: False,
     ) -> None:
         self._is_slow = is_slow
@@ -65,7 +65,7 @@ class Partitioner:
             return partition_of(key, count)
         led = [known.partition.partition for known in snapshot.available_partitions(topic)]
         able = led or list(range(count))
-        if self._rules is Rules.KAFKA_0_10:
+        if self._rules is MetadataRules.KAFKA_0_10:
             self._turns[topic] += 1
             return able[(self._turns[topic] - 1) % len(able)]
         sticky = self._sticky.get(topic)
@@ -105,5 +105,5 @@ class Partitioner:
         return next(each for each, upper in zip(able, sums, strict=True) if drawn < upper)
 
 
-def _leader(known: PartitionMetadata | None) -> int | None:
+def _leader(known: PartitionInfo | None) -> int | None:
     return None if known is None else known.leader_id

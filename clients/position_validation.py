@@ -38,7 +38,7 @@ CONSUMER = -1
 """Who asks is no replica."""
 
 
-class Held(NamedTuple):
+class UnvalidatedPosition(NamedTuple):
     """A position, the epoch of the record before it, and the leader that it is held against."""
 
     position: int
@@ -46,12 +46,12 @@ class Held(NamedTuple):
     leader: LeaderAndEpoch
 
 
-class Question(NamedTuple):
+class ValidationRequest(NamedTuple):
     """What a leader is asked, and about what."""
 
     node: Node
     request: OffsetForLeaderEpochRequest
-    about: dict[TopicPartition, Held]
+    about: dict[TopicPartition, UnvalidatedPosition]
 
 
 class PositionValidator:
@@ -64,12 +64,12 @@ class PositionValidator:
     """
 
     def __init__(self, subscription: SubscriptionState) -> None:
-        self.waiting: dict[TopicPartition, Held] = {}
+        self.waiting: dict[TopicPartition, UnvalidatedPosition] = {}
         self.truncations: list[Truncated] = []
         self.needs_metadata = False
         self._subscription = subscription
         self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
-        self._asked: dict[TopicPartition, Held] = {}
+        self._asked: dict[TopicPartition, UnvalidatedPosition] = {}
         self._refused: dict[TopicPartition, MetadataSnapshot] = {}
         self._snapshot: MetadataSnapshot | None = None
 
@@ -98,15 +98,15 @@ class PositionValidator:
         self._leaders[partition] = leader
         epoch = self._subscription.epochs.get(partition)
         if epoch is not None and leader.epoch is not None:
-            self.waiting[partition] = Held(position, epoch, leader)
+            self.waiting[partition] = UnvalidatedPosition(position, epoch, leader)
 
     def _forget(self, partition: TopicPartition) -> None:
         for known in (self._leaders, self.waiting, self._asked, self._refused):
             known.pop(partition, None)
 
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[ValidationRequest]:
         """What leaders are to be asked now."""
-        by_node: dict[Node, dict[TopicPartition, Held]] = {}
+        by_node: dict[Node, dict[TopicPartition, UnvalidatedPosition]] = {}
         for partition, held in sorted(self.waiting.items()):
             is_refused = self._refused.get(partition) is self._snapshot
             if self._asked.get(partition) == held or is_refused:
@@ -115,18 +115,18 @@ class PositionValidator:
                 self.needs_metadata = True
             else:
                 by_node.setdefault(held.leader.leader, {})[partition] = held
-        return [Question(node, _request(about), about) for node, about in by_node.items()]
+        return [ValidationRequest(node, _request(about), about) for node, about in by_node.items()]
 
-    def asked(self, question: Question) -> None:
+    def asked(self, question: ValidationRequest) -> None:
         """It is on its way."""
         self._asked |= question.about
 
-    def skip(self, question: Question) -> None:
+    def skip(self, question: ValidationRequest) -> None:
         """A broker that can not be asked: its partitions are read as they are."""
         for partition in question.about:
             self.waiting.pop(partition, None)
 
-    def answered(self, question: Question, response: OffsetForLeaderEpochResponse) -> None:
+    def answered(self, question: ValidationRequest, response: OffsetForLeaderEpochResponse) -> None:
         """A leader says where epochs end."""
         told = {
             TopicPartition(topic.topic, each.partition): each
@@ -140,12 +140,12 @@ class PositionValidator:
             elif self._is_current(partition, held):
                 self._settle(partition, held, answer)
 
-    def failed(self, question: Question) -> None:
+    def failed(self, question: ValidationRequest) -> None:
         """No answer comes."""
         for partition in question.about:
             self._again(partition)
 
-    def _is_current(self, partition: TopicPartition, held: Held) -> bool:
+    def _is_current(self, partition: TopicPartition, held: UnvalidatedPosition) -> bool:
         """Whether the position and its leader are those that were asked about."""
         is_there = self._subscription.positions.get(partition) == held.position
         return is_there and self.waiting.get(partition) == held
@@ -156,7 +156,9 @@ class PositionValidator:
         if partition in self.waiting and self._snapshot is not None:
             self._refused[partition] = self._snapshot
 
-    def _settle(self, partition: TopicPartition, held: Held, answer: EpochEndOffset) -> None:
+    def _settle(
+        self, partition: TopicPartition, held: UnvalidatedPosition, answer: EpochEndOffset
+    ) -> None:
         del self.waiting[partition]
         if NO_OFFSET in (answer.end_offset, answer.leader_epoch):
             self._subscription.reset(partition)
@@ -165,7 +167,7 @@ class PositionValidator:
             self._subscription.advance(partition, answer.end_offset, answer.leader_epoch)
 
 
-def _request(about: dict[TopicPartition, Held]) -> OffsetForLeaderEpochRequest:
+def _request(about: dict[TopicPartition, UnvalidatedPosition]) -> OffsetForLeaderEpochRequest:
     topics: dict[str, WantedTopic] = {}
     for (topic, partition), held in about.items():
         at = topics.setdefault(topic, WantedTopic(topic=topic, partitions=[]))

@@ -24,20 +24,20 @@ from brokertwin.clients.node_latencies import NodeLatencies
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_batch import (
     BATCH_OVERHEAD,
+    PendingRecord,
     ProducerBatch,
-    Record,
 )
 from brokertwin.clients.producer_config import ProducerConfig, checked
-from brokertwin.clients.producer_events import Event, Failed
-from brokertwin.clients.sender import Outgoing, Sender
+from brokertwin.clients.producer_events import Event, RecordFailed
+from brokertwin.clients.sender import Sender, SenderRequest
 from brokertwin.clients.transaction_manager import TransactionManager
-from brokertwin.clients.transactions import Transactions
+from brokertwin.clients.transactions import ProducerTransactions
 from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.core.errors import Error
 from brokertwin.state.replication.produce_bodies import ProduceResponse
 
 
-class Producer:
+class ProducerMachine:
     """One producer. Times are ms on the caller's clock, which does not go back; sizes in bytes."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Producer:
         return self._sender.manager
 
     @property
-    def transactions(self) -> Transactions | None:
+    def transactions(self) -> ProducerTransactions | None:
         """Its transactions; None without a transactional id."""
         return self._sender.transactions
 
@@ -99,7 +99,7 @@ class Producer:
         A record that fits in no request, and every record after a fatal error, fails at once.
         """
         self._count += 1
-        record = Record(self._count, size_in_bytes, now if timestamp is None else timestamp)
+        record = PendingRecord(self._count, size_in_bytes, now if timestamp is None else timestamp)
         error = self._sender.fatal_error
         size_max = min(self.config.max_request_size, self.config.buffer_memory)
         if size_in_bytes + BATCH_OVERHEAD > size_max:
@@ -107,7 +107,9 @@ class Producer:
         if error is not Error.NONE:
             if self.transactions is not None:
                 self.transactions.batch_failed(error)
-            self._sender.events.append(Failed(record.id, partition, error, may_be_written=False))
+            self._sender.events.append(
+                RecordFailed(record.id, partition, error, may_be_written=False)
+            )
         else:
             self._sender.added(self._sender.accumulator.append(now, partition, record))
         return record.id
@@ -120,10 +122,10 @@ class Producer:
         """From here on batches linger again."""
         self._sender.accumulator.is_flushing = False
 
-    def poll(self, now: int) -> list[Outgoing]:
+    def poll(self, now: int) -> list[SenderRequest]:
         """The requests that are to be sent now, in their order."""
         self._sender.close_stalled(now)
-        sent: list[Outgoing] = []
+        sent: list[SenderRequest] = []
         while passed := self._sender.send_pass(now):
             sent += passed
         return sent

@@ -33,7 +33,7 @@ class IdAndEpoch(NamedTuple):
 NO_ID = IdAndEpoch()
 
 
-class Record(NamedTuple):
+class PendingRecord(NamedTuple):
     """A record as the producer sees it: its bytes stay with the caller, who knows them by `id`.
 
     `size_in_bytes` is the record's size within a batch, `timestamp` is ms since 1970.
@@ -63,7 +63,7 @@ class ProducerBatch(msgspec.Struct, eq=False, kw_only=True):
 
     topic_partition: TopicPartition
     created: int
-    records: list[Record] = msgspec.field(default_factory=list)
+    records: list[PendingRecord] = msgspec.field(default_factory=list)
     id_and_epoch: IdAndEpoch = NO_ID
     base_sequence: int = NO_SEQUENCE
     attempts: int = 0

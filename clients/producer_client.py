@@ -14,18 +14,29 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.clients.client_loop import Answered, ClientLoop, Close, UnderWay, Wanted
+from brokertwin.clients.client_loop import (
+    ClientLoop,
+    Close,
+    InFlightRequest,
+    PendingRequest,
+    ResponseReceived,
+)
 from brokertwin.clients.metadata import MetadataSettings, ProducerMetadata
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.network import Draw, NetworkSettings
 from brokertwin.clients.partitioner import Partitioner
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.producer import Producer
+from brokertwin.clients.producer import ProducerMachine
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked, ConnectionStalled, Failed, MetadataWanted
-from brokertwin.clients.sender import Outgoing
+from brokertwin.clients.producer_events import (
+    ConnectionStalled,
+    MetadataWanted,
+    RecordAcked,
+    RecordFailed,
+)
+from brokertwin.clients.sender import SenderRequest
 from brokertwin.clients.transaction_rules import Versions, rules_of
-from brokertwin.clients.transactions import Request, Transactions
+from brokertwin.clients.transactions import ProducerTransactions, TransactionRequest
 from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.apis.metadata import MetadataRequest
 from brokertwin.state.core.errors import Error
@@ -96,7 +107,7 @@ class ProducerClient(ClientLoop):
             max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         )
         super().__init__(_Topics(metadata, may_create_topics), draw, settings)
-        self.producer = Producer(config, draw, _Nodes(self))
+        self.producer = ProducerMachine(config, draw, _Nodes(self))
         self.partitioner = Partitioner(
             self.producer.config,
             draw,
@@ -104,13 +115,13 @@ class ProducerClient(ClientLoop):
             self.metadata.settings.rules,
             self.producer.latencies.is_slow,
         )
-        self._told: list[Acked | Failed] = []
+        self._told: list[RecordAcked | RecordFailed] = []
         self._known: MetadataSnapshot | None = None
 
     # The application's side
 
     @property
-    def transactions(self) -> Transactions | None:
+    def transactions(self) -> ProducerTransactions | None:
         """Its transactions; None without a transactional id."""
         return self.producer.transactions
 
@@ -156,7 +167,7 @@ class ProducerClient(ClientLoop):
         self.metadata.add(partition.topic, now)
         return self.producer.send(now, partition, size_in_bytes, timestamp)
 
-    def events(self) -> list[Acked | Failed]:
+    def events(self) -> list[RecordAcked | RecordFailed]:
         """What has become of records since the last call, in order."""
         told, self._told = self._told, []
         return told
@@ -193,11 +204,13 @@ class ProducerClient(ClientLoop):
         transactions = self.transactions
         return transactions.rules.versions.get(api) if transactions is not None else None
 
-    def _ask_coordinator(self, now: int, transactions: Transactions) -> None:
+    def _ask_coordinator(self, now: int, transactions: ProducerTransactions) -> None:
         request = transactions.next_request(now, is_flushed=self.producer.is_idle)
         if request is not None:
             versions = self._versions_of(request.api)
-            self._want(Wanted(request.to, request.api, request.body, request, versions=versions))
+            self._want(
+                PendingRequest(request.to, request.api, request.body, request, versions=versions)
+            )
 
     def _hear(self, now: int) -> None:
         for event in self.producer.events():
@@ -205,7 +218,7 @@ class ProducerClient(ClientLoop):
 
     def _heard(self, now: int, event: Any) -> None:
         match event:
-            case Acked() | Failed():
+            case RecordAcked() | RecordFailed():
                 self._told.append(event)
             case ConnectionStalled(node):
                 self._actions.append(Close(node))
@@ -219,8 +232,10 @@ class ProducerClient(ClientLoop):
         deadline = self.producer.next_deadline(now)
         return [] if deadline is None else [deadline]
 
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
-        if isinstance(request.tag, Request):
+    def _answered(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
+        if isinstance(request.tag, TransactionRequest):
             assert self.transactions is not None, "it has asked"
             self.transactions.answered(now, response)
             return
@@ -228,9 +243,9 @@ class ProducerClient(ClientLoop):
         self.producer.receive(now, request.tag.request_id, response)
         self._hear(now)
 
-    def _failed(self, now: int, tag: Outgoing | Request) -> None:
+    def _failed(self, now: int, tag: SenderRequest | TransactionRequest) -> None:
         """The connection's end was told to the sender before; else nobody speaks the API."""
-        if isinstance(tag, Request):
+        if isinstance(tag, TransactionRequest):
             assert self.transactions is not None, "it has asked"
             self.transactions.failed(now, is_unsupported=self.unsupported == tag.api)
         elif self.unsupported is not None:

@@ -20,7 +20,7 @@ DELIVERY_TIMEOUT_MS = 120_000
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
-class ConfigError(ValueError):
+class ProducerConfigError(ValueError):
     """Settings that do not go together; the message says which one to change."""
 
 
@@ -77,18 +77,18 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
 def checked(config: ProducerConfig) -> ProducerConfig:
     """`config` with what was not given filled in. Raises ConfigError where settings conflict."""
     if config.acks not in ACKS:
-        raise ConfigError(f"acks must be all, -1, 0 or 1, not {config.acks!r}")
+        raise ProducerConfigError(f"acks must be all, -1, 0 or 1, not {config.acks!r}")
     if not 0 <= config.retries <= INT32_MAX:
-        raise ConfigError(f"retries must be from 0 to {INT32_MAX}, not {config.retries}")
+        raise ProducerConfigError(f"retries must be from 0 to {INT32_MAX}, not {config.retries}")
     if config.max_in_flight_requests_per_connection < 1:
-        raise ConfigError("max.in.flight.requests.per.connection must be at least 1")
+        raise ProducerConfigError("max.in.flight.requests.per.connection must be at least 1")
     if config.partitioner_availability_timeout_ms < 0:
-        raise ConfigError("partitioner.availability.timeout.ms must be at least 0")
+        raise ProducerConfigError("partitioner.availability.timeout.ms must be at least 0")
     if config.transactional_id == "":
-        raise ConfigError("transactional.id must not be empty")
+        raise ProducerConfigError("transactional.id must not be empty")
     is_idempotent = _idempotence(config)
     if config.transactional_id is not None and not is_idempotent:
-        raise ConfigError("to use transactional.id, enable.idempotence must not be off")
+        raise ProducerConfigError("to use transactional.id, enable.idempotence must not be off")
     return msgspec.structs.replace(
         config,
         enable_idempotence=is_idempotent,
@@ -100,7 +100,7 @@ def _idempotence(config: ProducerConfig) -> bool:
     if config.enable_idempotence is False:
         return False
     if config.max_in_flight_requests_per_connection > IN_FLIGHT_MAX:
-        raise ConfigError(
+        raise ProducerConfigError(
             "to use the idempotent producer, set max.in.flight.requests.per.connection to at most"
             f" {IN_FLIGHT_MAX}; it is {config.max_in_flight_requests_per_connection}"
         )
@@ -110,7 +110,7 @@ def _idempotence(config: ProducerConfig) -> bool:
     elif config.retries == 0:
         conflict = "set retries above 0"
     if conflict and config.enable_idempotence:
-        raise ConfigError(f"to use the idempotent producer, {conflict}")
+        raise ProducerConfigError(f"to use the idempotent producer, {conflict}")
     return not conflict
 
 
@@ -119,7 +119,7 @@ def _delivery_timeout(config: ProducerConfig) -> int:
     if config.delivery_timeout_ms is None:
         return max(DELIVERY_TIMEOUT_MS, least)
     if config.delivery_timeout_ms < least:
-        raise ConfigError(
+        raise ProducerConfigError(
             "delivery.timeout.ms must be at least linger.ms + request.timeout.ms, which is"
             f" {least}; it is {config.delivery_timeout_ms}"
         )

@@ -6,7 +6,7 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.errors import Error
 
 
-class Acked(NamedTuple):
+class RecordAcked(NamedTuple):
     """A record is in the log, at `offset`; -1 where the answer did not say where."""
 
     record_id: int
@@ -14,7 +14,7 @@ class Acked(NamedTuple):
     offset: int
 
 
-class Failed(NamedTuple):
+class RecordFailed(NamedTuple):
     """A record was given up. `may_be_written`: it may be in the log all the same, or come there."""
 
     record_id: int
@@ -38,4 +38,4 @@ class MetadataWanted(NamedTuple):
     topics: list[str]
 
 
-Event = Acked | Failed | ConnectionStalled | MetadataWanted
+Event = RecordAcked | RecordFailed | ConnectionStalled | MetadataWanted

@@ -30,20 +30,20 @@ from brokertwin.clients.producer_batch import (
 )
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import (
-    Acked,
     ConnectionStalled,
     Event,
-    Failed,
     MetadataWanted,
+    RecordAcked,
+    RecordFailed,
 )
 from brokertwin.clients.transaction_manager import (
-    Input,
+    IdState,
+    ProducerInput,
     Retry,
-    State,
     TransactionalManager,
     TransactionManager,
 )
-from brokertwin.clients.transactions import Transactions
+from brokertwin.clients.transactions import ProducerTransactions
 from brokertwin.state.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -90,7 +90,7 @@ METADATA_IS_STALE = frozenset(
 NO_ANSWER = AnsweredPartition(index=-1, error_code=Error.NETWORK_EXCEPTION)
 
 
-class Outgoing(msgspec.Struct):
+class SenderRequest(msgspec.Struct):
     """A request for the caller to send to `node`, in a version that both sides know.
 
     `body` names the batches by their headers; the caller adds the bytes of `batches`, which are in
@@ -104,8 +104,8 @@ class Outgoing(msgspec.Struct):
     wants_answer: bool = True
 
 
-class _UnderWay(msgspec.Struct):
-    outgoing: Outgoing
+class _SentRequest(msgspec.Struct):
+    outgoing: SenderRequest
     sent: int
 
 
@@ -127,9 +127,9 @@ class Sender:
         self.accumulator = Accumulator(config, jitter)
         self.latencies = NodeLatencies(config.partitioner_availability_timeout_ms)
         self.manager: TransactionManager | None = None
-        self.transactions: Transactions | None = None
+        self.transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
-            self.transactions = Transactions(
+            self.transactions = ProducerTransactions(
                 config.transactional_id,
                 config.transaction_timeout_ms,
                 retry_backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
@@ -148,7 +148,7 @@ class Sender:
             config.max_in_flight_requests_per_connection, reconnect, jitter
         )
         self._cluster = MetadataSnapshot()
-        self._under_way: dict[int, _UnderWay] = {}
+        self._under_way: dict[int, _SentRequest] = {}
         self._incomplete: dict[ProducerBatch, int] = {}
         self.buffered_bytes = 0
         self._is_metadata_wanted = False
@@ -164,7 +164,7 @@ class Sender:
         if self.transactions is not None and self.transactions.is_over:
             return self.transactions.error
         manager = self.manager
-        if manager is None or manager.state is not State.FATAL_ERROR:
+        if manager is None or manager.state is not IdState.FATAL_ERROR:
             return Error.NONE
         return manager.error
 
@@ -196,7 +196,7 @@ class Sender:
 
     # One pass
 
-    def send_pass(self, now: int) -> list[Outgoing]:
+    def send_pass(self, now: int) -> list[SenderRequest]:
         """The requests of one pass."""
         self._give_up_old(now)
         sent = []
@@ -214,7 +214,7 @@ class Sender:
                 sent += self._drain(now, node)
         return sent
 
-    def _follow(self, transactions: Transactions) -> None:
+    def _follow(self, transactions: ProducerTransactions) -> None:
         """Has the transaction's id, gives up what an abort gives up, and tells what went wrong."""
         manager = self.manager
         assert isinstance(manager, TransactionalManager), "a transactional producer"
@@ -231,14 +231,14 @@ class Sender:
                     transactions.doubt_sequences()
                 self._finish(batch, transactions.error or Error.OPERATION_NOT_ATTEMPTED)
 
-    def _prepare_id(self, manager: TransactionManager, now: int) -> list[Outgoing]:
+    def _prepare_id(self, manager: TransactionManager, now: int) -> list[SenderRequest]:
         manager.resolve()
-        if manager.state is State.FATAL_ERROR:
+        if manager.state is IdState.FATAL_ERROR:
             self._abort_all(manager.error)
             return []
-        if manager.state is State.ABORTABLE_ERROR:
+        if manager.state is IdState.ABORTABLE_ERROR:
             self._abort_all(manager.error)
-            manager.move(Input.BATCHES_ABORTED)
+            manager.move(ProducerInput.BATCHES_ABORTED)
         for batch in manager.bump():
             self.accumulator.remove(batch)
             self._finish(batch, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -249,13 +249,13 @@ class Sender:
             if not self._cluster.nodes:
                 self._want_metadata([])
             return []
-        manager.move(Input.ASKED)
+        manager.move(ProducerInput.ASKED)
         body = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_NONE
         )
         return [self._send(now, node, body, [])]
 
-    def _drain(self, now: int, node: int) -> list[Outgoing]:
+    def _drain(self, now: int, node: int) -> list[SenderRequest]:
         batches = self.accumulator.drain(now, node, self._cluster, self._may_drain)
         if not batches:
             return []
@@ -297,12 +297,12 @@ class Sender:
         node: int,
         body: ProduceRequest | InitProducerIdRequest,
         batches: list[ProducerBatch],
-    ) -> Outgoing:
+    ) -> SenderRequest:
         wants_answer = not batches or self._config.acks_code != 0
-        outgoing = Outgoing(self._requests.next_id(), node, body, batches, wants_answer)
+        outgoing = SenderRequest(self._requests.next_id(), node, body, batches, wants_answer)
         if wants_answer:
             self._requests.sent(node, outgoing.request_id, now)
-            self._under_way[outgoing.request_id] = _UnderWay(outgoing, now)
+            self._under_way[outgoing.request_id] = _SentRequest(outgoing, now)
         return outgoing
 
     # Answers
@@ -368,7 +368,7 @@ class Sender:
             self.events.append(ConnectionStalled(node))
             self.disconnected(now, node)
 
-    def _unanswered(self, now: int, outgoing: Outgoing, error: Error) -> None:
+    def _unanswered(self, now: int, outgoing: SenderRequest, error: Error) -> None:
         if not outgoing.batches:
             self._init_answered(now, error, NO_ID)
         for batch in outgoing.batches:
@@ -452,11 +452,11 @@ class Sender:
         may_be_written = batch.is_outcome_unknown or batch.is_on_wire
         for index, record in enumerate(batch.records):
             if error is not Error.NONE:
-                failed = Failed(record.id, batch.topic_partition, error, may_be_written)
+                failed = RecordFailed(record.id, batch.topic_partition, error, may_be_written)
                 self.events.append(failed)
             else:
                 offset = base_offset + index if base_offset >= 0 else -1
-                self.events.append(Acked(record.id, batch.topic_partition, offset))
+                self.events.append(RecordAcked(record.id, batch.topic_partition, offset))
 
     def _want_metadata(self, topics: list[str]) -> None:
         if not self._is_metadata_wanted:

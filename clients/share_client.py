@@ -12,7 +12,7 @@ each others; a record that its member neither accepts nor rejects comes again, t
 
 from typing import Any, ClassVar
 
-from brokertwin.clients.client_loop import Answered, UnderWay, Wanted
+from brokertwin.clients.client_loop import InFlightRequest, PendingRequest, ResponseReceived
 from brokertwin.clients.consumer_client import ConsumerClient, drawn_member_id
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_events import Event
@@ -22,7 +22,12 @@ from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.metadata import MetadataSettings
 from brokertwin.clients.network import Draw, NetworkSettings
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.share_fetcher import Asked, ShareFetcher, ShareRecord, ShareSettings
+from brokertwin.clients.share_fetcher import (
+    LeaderShareRequest,
+    ShareFetcher,
+    ShareRecord,
+    ShareSettings,
+)
 from brokertwin.clients.share_session import AcknowledgeType
 from brokertwin.state.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from brokertwin.state.core.schema import Body
@@ -152,7 +157,7 @@ class ShareClient(ConsumerClient):
         for each in asked:
             is_fetch = isinstance(each.body, ShareFetchRequest)
             api = "SHARE_FETCH" if is_fetch else "SHARE_ACKNOWLEDGE"
-            self._want(Wanted(nodes[each.node], api, each.body, each))
+            self._want(PendingRequest(nodes[each.node], api, each.body, each))
         self._fetcher.needs_metadata |= self.sharing.needs_metadata
         self.sharing.needs_metadata = False
 
@@ -160,17 +165,19 @@ class ShareClient(ConsumerClient):
         times = self.sharing.deadlines()
         return [*super()._deadlines(now), *(time for time in times if time > now)]
 
-    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
+    def _answered(
+        self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
+    ) -> None:
         match request.tag, response:
-            case Asked(), ShareFetchResponse():
+            case LeaderShareRequest(), ShareFetchResponse():
                 self.sharing.fetched(request.tag, response, event.records, now)
-            case Asked(), ShareAcknowledgeResponse():
+            case LeaderShareRequest(), ShareAcknowledgeResponse():
                 self.sharing.acknowledged(request.tag, response, now)
             case _:
                 super()._answered(now, request, response, event)
 
     def _failed(self, now: int, tag: Any) -> None:
-        if isinstance(tag, Asked):
+        if isinstance(tag, LeaderShareRequest):
             self.sharing.failed(tag, now)
         else:
             super()._failed(now, tag)

@@ -43,11 +43,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
-from brokertwin.clients.consumer_events import Event, Failed, ShareAcknowledged
+from brokertwin.clients.consumer_events import ConsumerFailed, Event, ShareAcknowledged
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.share_session import AcknowledgeType, ShareSession
+from brokertwin.clients.share_session import AcknowledgeType, ShareSessionHandler
 from brokertwin.state.core.errors import RETRIABLE, Error, error_of
 from brokertwin.state.share.fetch_bodies import (
     AnsweredPartition,
@@ -99,28 +99,28 @@ class ShareRecord(NamedTuple):
     delivery_count: int
 
 
-class _Come(NamedTuple):
+class _BufferedRecord(NamedTuple):
     """A record that the application has not got: of which session, and when its lock is over."""
 
     record: ShareRecord
     place: Place
-    session: ShareSession
+    session: ShareSessionHandler
     until: int
 
 
-class _Had(NamedTuple):
+class _DeliveredRecord(NamedTuple):
     """A record that the application has got, and where it is to be acknowledged."""
 
     record: ShareRecord
     place: Place
-    session: ShareSession
+    session: ShareSessionHandler
 
 
-class Asked(NamedTuple):
+class LeaderShareRequest(NamedTuple):
     """A request to a leader: in which session, since when, and what it acknowledges."""
 
     node: int
-    session: ShareSession
+    session: ShareSessionHandler
     body: ShareFetchRequest | ShareAcknowledgeRequest
     since: int
     is_last: bool = False
@@ -144,17 +144,17 @@ class ShareFetcher:
     """
 
     def __init__(self, settings: ShareSettings, group_id: str, member_id: str) -> None:
-        self.sessions: dict[int, ShareSession] = {}
-        self.had: dict[tuple[TopicPartition, int], _Had] = {}
+        self.sessions: dict[int, ShareSessionHandler] = {}
+        self.had: dict[tuple[TopicPartition, int], _DeliveredRecord] = {}
         self.lock_ms: int | None = None
         self.events: list[Event] = []
         self.needs_metadata = False
         self.fatal: Error | None = None
         self._settings = settings
         self._ids = group_id, member_id
-        self._come: deque[_Come] = deque()
-        self._renewing: dict[tuple[TopicPartition, int], _Had] = {}
-        self._renewed: list[_Had] = []
+        self._come: deque[_BufferedRecord] = deque()
+        self._renewing: dict[tuple[TopicPartition, int], _DeliveredRecord] = {}
+        self._renewed: list[_DeliveredRecord] = []
         self._names: dict[Place, TopicPartition] = {}
         self._places: dict[TopicPartition, Place] = {}
         self._wants_more = self._tells = self._is_closing = False
@@ -230,7 +230,7 @@ class ShareFetcher:
             record, place, session, until = self._come.popleft()
             if session not in self.sessions.values() or now >= until:
                 continue
-            had = _Had(record, place, session)
+            had = _DeliveredRecord(record, place, session)
             if record.partition in assigned:
                 self.had[record.partition, record.offset] = had
                 taken.append(record)
@@ -247,7 +247,7 @@ class ShareFetcher:
         return [each.record for each in taken]
 
     def _acknowledge(
-        self, partition: TopicPartition, offset: int, kind: AcknowledgeType, had: _Had
+        self, partition: TopicPartition, offset: int, kind: AcknowledgeType, had: _DeliveredRecord
     ) -> None:
         if had.session in self.sessions.values():
             had.session.acknowledged.setdefault(had.place, {})[offset] = kind
@@ -270,7 +270,7 @@ class ShareFetcher:
         snapshot: MetadataSnapshot,
         now: int,
         is_ready: Callable[[int], bool],
-    ) -> list[Asked]:
+    ) -> list[LeaderShareRequest]:
         """What is to be sent to leaders that nothing is under way to.
 
         `is_ready`: whether a broker has a connection that takes a request; asked where one is due.
@@ -279,7 +279,7 @@ class ShareFetcher:
         self._leave_former_leaders(snapshot)
         made = []
         for node in sorted({**self.sessions, **led}, key=lambda node: node == self._asked_last):
-            session = self.sessions.get(node) or ShareSession()
+            session = self.sessions.get(node) or ShareSessionHandler()
             reads = [] if session.renews else self._reads(node, led.get(node, []), now)
             is_last = session.is_open and node not in led and not self._has_of(session)
             is_due = self._tells and self._tell_after.get(node, 0) <= now
@@ -336,7 +336,7 @@ class ShareFetcher:
             return []
         return [self._places[at] for at in led if self._not_before.get(at, 0) <= now]
 
-    def _has_of(self, session: ShareSession) -> bool:
+    def _has_of(self, session: ShareSessionHandler) -> bool:
         """Whether it has records of a session: these would be given back with it."""
         if self._is_closing:
             return False
@@ -344,7 +344,9 @@ class ShareFetcher:
         sessions = [each.session for each in had] + [each.session for each in self._come]
         return any(each is session for each in sessions)
 
-    def _fetch(self, node: int, session: ShareSession, places: list[Place], now: int) -> Asked:
+    def _fetch(
+        self, node: int, session: ShareSessionHandler, places: list[Place], now: int
+    ) -> LeaderShareRequest:
         self.sessions[node], self._asked_last = session, node
         session.is_reading = True
         topics, forgotten = session.fetch(places)
@@ -363,9 +365,11 @@ class ShareFetcher:
             topics=topics,
             forgotten_topics_data=forgotten,
         )
-        return Asked(node, session, body, now)
+        return LeaderShareRequest(node, session, body, now)
 
-    def _acknowledgement(self, node: int, session: ShareSession, is_last: bool, now: int) -> Asked:
+    def _acknowledgement(
+        self, node: int, session: ShareSessionHandler, is_last: bool, now: int
+    ) -> LeaderShareRequest:
         renews, topics = session.renews, session.acknowledge()
         group_id, member_id = self._ids
         body = ShareAcknowledgeRequest(
@@ -375,13 +379,13 @@ class ShareFetcher:
             is_renew_ack=renews,
             topics=topics,
         )
-        return Asked(node, session, body, now, is_last)
+        return LeaderShareRequest(node, session, body, now, is_last)
 
     # Answers
 
     def fetched(
         self,
-        asked: Asked,
+        asked: LeaderShareRequest,
         response: ShareFetchResponse,
         records: Mapping[tuple[str, int], Records],
         now: int,
@@ -407,7 +411,9 @@ class ShareFetcher:
                     self._keep(asked.session, place, answer, come.items if come else (), until)
         self._told(asked, errors)
 
-    def acknowledged(self, asked: Asked, response: ShareAcknowledgeResponse, now: int) -> None:
+    def acknowledged(
+        self, asked: LeaderShareRequest, response: ShareAcknowledgeResponse, now: int
+    ) -> None:
         """The answer to a ShareAcknowledge."""
         if not self._goes_on(asked, error_of(response.error_code), now):
             return
@@ -423,7 +429,7 @@ class ShareFetcher:
         else:
             self._told(asked, errors, now)
 
-    def failed(self, asked: Asked, now: int) -> None:
+    def failed(self, asked: LeaderShareRequest, now: int) -> None:
         """No answer comes."""
         if self.sessions.get(asked.node) is asked.session:
             self._end(asked, Error.NETWORK_EXCEPTION)
@@ -435,7 +441,7 @@ class ShareFetcher:
         if session is not None:
             self._give_up(session, Error.NETWORK_EXCEPTION)
 
-    def _goes_on(self, asked: Asked, error: Error, now: int) -> bool:
+    def _goes_on(self, asked: LeaderShareRequest, error: Error, now: int) -> bool:
         """Whether the session goes on; where it does not its acknowledgements have failed."""
         if self.sessions.get(asked.node) is not asked.session:
             return False
@@ -447,12 +453,12 @@ class ShareFetcher:
         self._end(asked, error)
         if error in FATAL:
             self.fatal = error
-            self.events.append(Failed(error))
+            self.events.append(ConsumerFailed(error))
         elif error not in (Error.SHARE_SESSION_NOT_FOUND, Error.INVALID_SHARE_SESSION_EPOCH):
             self._pause(asked.node, now)
         return False
 
-    def _end(self, asked: Asked, error: Error) -> None:
+    def _end(self, asked: LeaderShareRequest, error: Error) -> None:
         """The session is over for its member."""
         del self.sessions[asked.node]
         for topic in asked.topics:
@@ -461,11 +467,13 @@ class ShareFetcher:
                 self._say(place, each.acknowledgement_batches, error)
         self._give_up(asked.session, error)
 
-    def _give_up(self, session: ShareSession, error: Error) -> None:
+    def _give_up(self, session: ShareSessionHandler, error: Error) -> None:
         for place, offsets in session.acknowledged.items():
             self._ended(self._names[place], sorted(offsets), error)
 
-    def _told(self, asked: Asked, errors: Mapping[Place, Error], again: int | None = None) -> None:
+    def _told(
+        self, asked: LeaderShareRequest, errors: Mapping[Place, Error], again: int | None = None
+    ) -> None:
         """A leader has taken acknowledgements, or has not: of those that it leaves out none.
 
         `again`: the time, where it may be told once more what it could not take yet.
@@ -491,7 +499,7 @@ class ShareFetcher:
 
     def _keep(
         self,
-        session: ShareSession,
+        session: ShareSessionHandler,
         place: Place,
         answer: AnsweredPartition,
         items: Iterable[tuple[int, Any]],
@@ -505,7 +513,7 @@ class ShareFetcher:
                     record = ShareRecord(
                         self._names[place], offset, found[offset], acquired.delivery_count
                     )
-                    self._come.append(_Come(record, place, session, until))
+                    self._come.append(_BufferedRecord(record, place, session, until))
                 else:
                     gaps = session.acknowledged.setdefault(place, {})
                     gaps[offset] = AcknowledgeType.GAP

@@ -44,7 +44,7 @@ Acknowledgements = dict[Place, dict[int, AcknowledgeType]]
 """By partition and offset."""
 
 
-class ShareSession:
+class ShareSessionHandler:
     """A session with one broker.
 
     Attributes:

@@ -17,7 +17,7 @@ LETTERS = ascii_uppercase + ascii_lowercase
 TICK_COLUMNS = 10
 
 
-class Span(NamedTuple):
+class RunSpan(NamedTuple):
     """A time in which somebody ran something; `end` is None while it goes on."""
 
     who: str
@@ -31,7 +31,7 @@ class Timeline:
 
     def __init__(self, began: int) -> None:
         self.began = began
-        self.spans: list[Span] = []
+        self.spans: list[RunSpan] = []
         self._open: dict[tuple[str, str], int] = {}
         self._order: dict[str, None] = {}
 
@@ -52,7 +52,7 @@ class Timeline:
 
     def _close(self, now: int, who: str, what: str) -> None:
         begin = self._open.pop((who, what))
-        self.spans.append(Span(who, what, begin, now))
+        self.spans.append(RunSpan(who, what, begin, now))
 
     def owned(self) -> dict[str, list[str]]:
         """What everybody runs now."""
@@ -60,12 +60,12 @@ class Timeline:
             who: natural(what for owner, what in self._open if owner == who) for who in self._order
         }
 
-    def all_spans(self) -> list[Span]:
+    def all_spans(self) -> list[RunSpan]:
         """Every span, by who and what they are about; those that go on have no end."""
-        going_on = [Span(who, what, begin, None) for (who, what), begin in self._open.items()]
+        going_on = [RunSpan(who, what, begin, None) for (who, what), begin in self._open.items()]
         return sorted([*self.spans, *going_on], key=lambda span: (span.what, span.begin))
 
-    def twice(self) -> list[tuple[Span, Span]]:
+    def twice(self) -> list[tuple[RunSpan, RunSpan]]:
         """Pairs of spans in which two ran the same at the same time."""
         spans = self.all_spans()
         return [
@@ -95,7 +95,7 @@ class Timeline:
         return [*lines, f"{names}; {NOBODY} nobody, {SEVERAL} several at once"]
 
     def _cell(
-        self, spans: Sequence[Span], letters: dict[str, str], begin: float, step: float
+        self, spans: Sequence[RunSpan], letters: dict[str, str], begin: float, step: float
     ) -> str:
         """Who ran it in the middle of a column's time."""
         middle = begin + step / 2

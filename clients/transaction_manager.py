@@ -42,7 +42,7 @@ from brokertwin.state.core.errors import RETRIABLE, Error
 EPOCH_MAX = 2**15 - 1
 
 
-class State(StrEnum):
+class IdState(StrEnum):
     """Where the producer stands with its id."""
 
     UNINITIALIZED = "uninitialized"
@@ -52,7 +52,7 @@ class State(StrEnum):
     FATAL_ERROR = "fatal error"
 
 
-class Input(StrEnum):
+class ProducerInput(StrEnum):
     """What moves it."""
 
     ASKED = "asked"
@@ -64,21 +64,21 @@ class Input(StrEnum):
     FATAL = "fatal"
 
 
-TRANSITIONS: dict[tuple[State, Input], State] = {
-    (State.UNINITIALIZED, Input.ASKED): State.INITIALIZING,
-    (State.INITIALIZING, Input.ID_RECEIVED): State.READY,
-    (State.INITIALIZING, Input.TO_BE_RETRIED): State.UNINITIALIZED,
-    (State.INITIALIZING, Input.NOT_AUTHORIZED): State.ABORTABLE_ERROR,
-    (State.ABORTABLE_ERROR, Input.BATCHES_ABORTED): State.UNINITIALIZED,
-    (State.READY, Input.ID_DROPPED): State.UNINITIALIZED,
-    **{(state, Input.FATAL): State.FATAL_ERROR for state in State},
+TRANSITIONS: dict[tuple[IdState, ProducerInput], IdState] = {
+    (IdState.UNINITIALIZED, ProducerInput.ASKED): IdState.INITIALIZING,
+    (IdState.INITIALIZING, ProducerInput.ID_RECEIVED): IdState.READY,
+    (IdState.INITIALIZING, ProducerInput.TO_BE_RETRIED): IdState.UNINITIALIZED,
+    (IdState.INITIALIZING, ProducerInput.NOT_AUTHORIZED): IdState.ABORTABLE_ERROR,
+    (IdState.ABORTABLE_ERROR, ProducerInput.BATCHES_ABORTED): IdState.UNINITIALIZED,
+    (IdState.READY, ProducerInput.ID_DROPPED): IdState.UNINITIALIZED,
+    **{(state, ProducerInput.FATAL): IdState.FATAL_ERROR for state in IdState},
 }
 
-INIT_ANSWERS: dict[Error, Input] = {
-    Error.NONE: Input.ID_RECEIVED,
-    Error.CLUSTER_AUTHORIZATION_FAILED: Input.NOT_AUTHORIZED,
-    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Input.NOT_AUTHORIZED,
-    **dict.fromkeys(RETRIABLE, Input.TO_BE_RETRIED),
+INIT_ANSWERS: dict[Error, ProducerInput] = {
+    Error.NONE: ProducerInput.ID_RECEIVED,
+    Error.CLUSTER_AUTHORIZATION_FAILED: ProducerInput.NOT_AUTHORIZED,
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ProducerInput.NOT_AUTHORIZED,
+    **dict.fromkeys(RETRIABLE, ProducerInput.TO_BE_RETRIED),
 }
 """What an InitProducerId answer means; every error that is not here is fatal."""
 
@@ -100,7 +100,7 @@ SEQUENCE_ERRORS = frozenset({Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.UNKNOWN_P
 """Errors that say how the broker sees the producer's sequences."""
 
 
-class Refused(NamedTuple):
+class FailedBatch(NamedTuple):
     """A batch's error with what decides over it. `log_start_offset` is -1 where not given."""
 
     batch: ProducerBatch
@@ -139,26 +139,28 @@ class Retry(StrEnum):
     FAIL = "fail"
 
 
-def always(_refused: Refused) -> bool:
+def always(_refused: FailedBatch) -> bool:
     """The rule for what no rule above has taken."""
     return True
 
 
-class Rule(NamedTuple):
+class RetryRule(NamedTuple):
     """A row of `RETRY_RULES`: this error, where this holds, means that."""
 
     error: Error
-    holds: Callable[[Refused], bool]
+    holds: Callable[[FailedBatch], bool]
     action: Retry
 
 
-RETRY_RULES: tuple[Rule, ...] = (
-    Rule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda r: r.waits_for_earlier, Retry.RETRY),
-    Rule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda r: r.follows_the_hole, Retry.BUMP_AND_RETRY),
-    Rule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, always, Retry.RETRY),
-    Rule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_log_unknown, Retry.RETRY),
-    Rule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_renumbered, Retry.RETRY),
-    Rule(Error.UNKNOWN_PRODUCER_ID, always, Retry.BUMP_AND_RETRY),
+RETRY_RULES: tuple[RetryRule, ...] = (
+    RetryRule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda r: r.waits_for_earlier, Retry.RETRY),
+    RetryRule(
+        Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda r: r.follows_the_hole, Retry.BUMP_AND_RETRY
+    ),
+    RetryRule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, always, Retry.RETRY),
+    RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_log_unknown, Retry.RETRY),
+    RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_renumbered, Retry.RETRY),
+    RetryRule(Error.UNKNOWN_PRODUCER_ID, always, Retry.BUMP_AND_RETRY),
 )
 """Errors about sequences: the first row that holds decides. Every other error is retried if it is
 retriable. The last row is two of Kafka's: records that expired, and an id that the broker lost."""
@@ -178,7 +180,7 @@ class TransactionManager:
     def __init__(
         self, rewrites_unanswered: bool = False, reset_pid_on_unresolved: bool = False
     ) -> None:
-        self.state = State.UNINITIALIZED
+        self.state = IdState.UNINITIALIZED
         self.id_and_epoch: IdAndEpoch = NO_ID
         self.error = Error.NONE
         self.retry_at = 0
@@ -193,7 +195,7 @@ class TransactionManager:
         """What is known of one partition."""
         return self._partitions.setdefault(partition, PartitionSequences())
 
-    def move(self, what: Input) -> None:
+    def move(self, what: ProducerInput) -> None:
         """Goes to the next state. Raises KeyError where there is no such transition."""
         self.state = TRANSITIONS[self.state, what]
 
@@ -201,35 +203,35 @@ class TransactionManager:
 
     def wants_id(self, now: int) -> bool:
         """Whether InitProducerId is to be sent."""
-        return self.state is State.UNINITIALIZED and now >= self.retry_at
+        return self.state is IdState.UNINITIALIZED and now >= self.retry_at
 
     def init_answered(self, error: Error, id_and_epoch: IdAndEpoch, retry_at: int) -> None:
         """The answer to InitProducerId; where it is to be sent again, not before `retry_at`."""
-        what = INIT_ANSWERS.get(error, Input.FATAL)
-        self.failed_attempts = 0 if what is Input.ID_RECEIVED else self.failed_attempts + 1
-        self.retry_at = 0 if what is Input.ID_RECEIVED else retry_at
-        if what is Input.ID_RECEIVED:
+        what = INIT_ANSWERS.get(error, ProducerInput.FATAL)
+        self.failed_attempts = 0 if what is ProducerInput.ID_RECEIVED else self.failed_attempts + 1
+        self.retry_at = 0 if what is ProducerInput.ID_RECEIVED else retry_at
+        if what is ProducerInput.ID_RECEIVED:
             self.id_and_epoch = id_and_epoch
-        elif what is not Input.TO_BE_RETRIED:
+        elif what is not ProducerInput.TO_BE_RETRIED:
             self.error = Error.PRODUCER_FENCED if error in FENCED else error
         self.move(what)
 
     def fail_for_good(self, error: Error) -> None:
         """Nothing is sent any more."""
         self.error = error
-        self.move(Input.FATAL)
+        self.move(ProducerInput.FATAL)
 
     def drop_id(self) -> None:
         """A new id is asked for; partitions to be rewritten wait for it."""
         self.id_and_epoch = NO_ID
-        self.move(Input.ID_DROPPED)
+        self.move(ProducerInput.ID_DROPPED)
 
     # Draining
 
     def may_drain(self, batch: ProducerBatch) -> bool:
         """Whether the first batch of its queue may be sent now, and with it the partition."""
         partition = batch.topic_partition
-        if self.state is not State.READY or partition in self._to_rewrite:
+        if self.state is not IdState.READY or partition in self._to_rewrite:
             return False
         sequences = self.sequences(partition)
         if batch.has_sequence:
@@ -260,7 +262,7 @@ class TransactionManager:
 
         A batch whose sequences were forgotten with its producer id is not.
         """
-        refused = Refused(batch, self.sequences(batch.topic_partition), log_start_offset)
+        refused = FailedBatch(batch, self.sequences(batch.topic_partition), log_start_offset)
         if batch not in refused.sequences.in_flight:
             return Retry.FAIL
         for rule in RETRY_RULES:
@@ -305,7 +307,7 @@ class TransactionManager:
             sequences.unresolved = None
             if sequences.is_all_acked:
                 continue
-            if self._resets_id and self.state is State.READY:
+            if self._resets_id and self.state is IdState.READY:
                 self.drop_id()
                 self._partitions.clear()
                 self._to_rewrite.clear()
@@ -318,7 +320,7 @@ class TransactionManager:
         Gives back the batches that fail by it, because they cannot be written once and in order any
         more. After epoch 32767 comes a new id; the rewriting waits for it.
         """
-        if not self._to_rewrite or self.state is not State.READY or self._waits_for_answers():
+        if not self._to_rewrite or self.state is not IdState.READY or self._waits_for_answers():
             return []
         if not self._has_new_id and self.id_and_epoch.epoch == EPOCH_MAX:
             self._has_new_id = True
@@ -355,7 +357,7 @@ class TransactionalManager(TransactionManager):
     def __init__(self, id_and_epoch: IdAndEpoch) -> None:
         super().__init__()
         self.id_and_epoch = id_and_epoch
-        self.state = State.READY
+        self.state = IdState.READY
         self.is_in_doubt = False
 
     def wants_id(self, now: int) -> bool:

@@ -137,7 +137,7 @@ class WrongStateError(RuntimeError):
     """The application asked for what is not possible now; the text says why."""
 
 
-class Request(NamedTuple):
+class TransactionRequest(NamedTuple):
     """A request; to a coordinator, or to any node where `to` is None."""
 
     to: Node | None
@@ -145,7 +145,7 @@ class Request(NamedTuple):
     body: Body
 
 
-class GroupOffsets(msgspec.Struct):
+class PendingOffsets(msgspec.Struct):
     """Offsets that a transaction is to commit for a group, and the member that has read them."""
 
     group_id: str
@@ -155,7 +155,7 @@ class GroupOffsets(msgspec.Struct):
     is_added: bool = False
 
 
-class Transactions:
+class ProducerTransactions:
     """The transactions of one producer. Times in ms.
 
     Attributes:
@@ -179,7 +179,7 @@ class Transactions:
         self._looked_for: tuple[KeyType, str] | None = None
         self._to_add: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
-        self._offsets: list[GroupOffsets] = []
+        self._offsets: list[PendingOffsets] = []
         self._has_begun = self._must_bump = self._is_under_way = False
         self._attempts = 0
         self.retry_at = 0
@@ -206,7 +206,7 @@ class Transactions:
         """Has the transaction commit a group's offsets. Raises WrongStateError."""
         self._expect(TransactionState.IN_TRANSACTION)
         if offsets:
-            self._offsets.append(GroupOffsets(group_id, member, group_instance_id, dict(offsets)))
+            self._offsets.append(PendingOffsets(group_id, member, group_instance_id, dict(offsets)))
 
     def commit(self) -> None:
         """Ends the transaction with all that is in it. Raises WrongStateError."""
@@ -283,7 +283,7 @@ class Transactions:
 
     # Requests
 
-    def next_request(self, now: int, *, is_flushed: bool) -> Request | None:
+    def next_request(self, now: int, *, is_flushed: bool) -> TransactionRequest | None:
         """What is to be asked now; `is_flushed`: no record is without its outcome."""
         if self._is_under_way or now < self.retry_at:
             return None
@@ -291,7 +291,7 @@ class Transactions:
         self._is_under_way = request is not None
         return request
 
-    def _next(self, is_flushed: bool) -> Request | None:
+    def _next(self, is_flushed: bool) -> TransactionRequest | None:
         match self.state:
             case TransactionState.INITIALIZING:
                 return self._to_own("INIT_PRODUCER_ID", self._init_body())
@@ -301,7 +301,7 @@ class Transactions:
                 return self._end_or_bump(committed=False)
         return None
 
-    def _next_of_transaction(self, is_flushed: bool) -> Request | None:
+    def _next_of_transaction(self, is_flushed: bool) -> TransactionRequest | None:
         if self._to_add:
             return self._to_own("ADD_PARTITIONS_TO_TXN", self._add_body(self._to_add))
         if self._offsets:
@@ -310,7 +310,7 @@ class Transactions:
             return self._end_or_bump(committed=True)
         return None
 
-    def _offsets_request(self, group: GroupOffsets) -> Request | None:
+    def _offsets_request(self, group: PendingOffsets) -> TransactionRequest | None:
         pid, epoch = self.id_and_epoch
         if self.rules.is_told_first and not group.is_added:
             body = AddOffsetsToTxnRequest(
@@ -333,7 +333,7 @@ class Transactions:
         self._has_begun = True
         return self._to(KeyType.GROUP, group.group_id, "TXN_OFFSET_COMMIT", commit)
 
-    def _end_or_bump(self, *, committed: bool) -> Request | None:
+    def _end_or_bump(self, *, committed: bool) -> TransactionRequest | None:
         if self._has_begun:
             pid, epoch = self.id_and_epoch
             body = EndTxnRequest(
@@ -377,17 +377,17 @@ class Transactions:
             v3_and_below_topics=list(topics.values()),
         )
 
-    def _to_own(self, api: str, body: Body) -> Request:
+    def _to_own(self, api: str, body: Body) -> TransactionRequest:
         return self._to(KeyType.TRANSACTION, self.transactional_id, api, body)
 
-    def _to(self, kind: KeyType, key: str, api: str, body: Body) -> Request:
+    def _to(self, kind: KeyType, key: str, api: str, body: Body) -> TransactionRequest:
         """The request, or the lookup that comes before it."""
         coordinator = self._coordinators.get((kind, key))
         if coordinator is not None:
-            return Request(coordinator, api, body)
+            return TransactionRequest(coordinator, api, body)
         self._looked_for = kind, key
         lookup = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        return Request(None, "FIND_COORDINATOR", lookup)
+        return TransactionRequest(None, "FIND_COORDINATOR", lookup)
 
     # Answers
 

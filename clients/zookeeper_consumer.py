@@ -29,7 +29,7 @@ from brokertwin.clients.partitions import TopicPartition
 BACKOFF_MS, RETRIES_MAX = 2_000, 4
 
 
-class Create(NamedTuple):
+class CreateNode(NamedTuple):
     """Makes a node; answered with whether there was none."""
 
     path: str
@@ -37,13 +37,13 @@ class Create(NamedTuple):
     is_ephemeral: bool = True
 
 
-class Delete(NamedTuple):
+class DeleteNode(NamedTuple):
     """Removes a node, if it is there."""
 
     path: str
 
 
-class Read(NamedTuple):
+class ReadNode(NamedTuple):
     """A node's data; None where it is not there."""
 
     path: str
@@ -55,26 +55,26 @@ class Children(NamedTuple):
     path: str
 
 
-class Write(NamedTuple):
+class WriteNode(NamedTuple):
     """Sets a node's data, whatever it was."""
 
     path: str
     data: str
 
 
-Operation = Create | Delete | Read | Children | Write
+Operation = CreateNode | DeleteNode | ReadNode | Children | WriteNode
 Result = bool | str | list[str] | None
 Steps = Generator[Operation, Result, bool]
 
 
-class Thread(NamedTuple):
+class ConsumerThread(NamedTuple):
     """A thread of a consumer; they are sorted by these for the assignment."""
 
     consumer: str
     number: int
 
 
-def ranges(threads: list[Thread], partitions: int) -> dict[Thread, list[int]]:
+def ranges(threads: list[ConsumerThread], partitions: int) -> dict[ConsumerThread, list[int]]:
     """What each thread gets of a topic, in runs: the first P mod C threads get one more."""
     quota, extra = divmod(partitions, len(threads))
     given = {}
@@ -94,7 +94,7 @@ class ZookeeperConsumer:
 
     def __init__(self, group: str, name: str, topics: Mapping[str, int]) -> None:
         self.name = name
-        self.owned: dict[TopicPartition, Thread] = {}
+        self.owned: dict[TopicPartition, ConsumerThread] = {}
         self.rebalances = 0
         self._root = f"/consumers/{group}"
         self._topics = dict(topics)
@@ -123,7 +123,7 @@ class ZookeeperConsumer:
 
     def answered(self, now: int, operation: Operation, result: Result) -> None:
         """The result of an operation; that of a commit tells nothing."""
-        if isinstance(operation, Write) or self._steps is None:
+        if isinstance(operation, WriteNode) or self._steps is None:
             return
         self._asked = False
         try:
@@ -147,7 +147,7 @@ class ZookeeperConsumer:
     def commit(self, partition: TopicPartition, offset: int) -> None:
         """Says how far a partition is read."""
         topic, number = partition
-        self._writes.append(Write(f"{self._root}/offsets/{topic}/{number}", str(offset)))
+        self._writes.append(WriteNode(f"{self._root}/offsets/{topic}/{number}", str(offset)))
 
     # A rebalance
 
@@ -168,29 +168,29 @@ class ZookeeperConsumer:
         """Whether it owns its part now."""
         if not self._is_registered:
             said = ",".join(f"{topic}={threads}" for topic, threads in self._topics.items())
-            yield Create(f"{self._root}/ids/{self.name}", said)
+            yield CreateNode(f"{self._root}/ids/{self.name}", said)
             self._is_registered = True
         names = yield Children(f"{self._root}/ids")
-        wanted: dict[str, list[Thread]] = {}
+        wanted: dict[str, list[ConsumerThread]] = {}
         for name in names if isinstance(names, list) else []:
-            said_by = yield Read(f"{self._root}/ids/{name}")
+            said_by = yield ReadNode(f"{self._root}/ids/{name}")
             for part in str(said_by or "").split(","):
                 topic, _, count = part.partition("=")
-                threads = [Thread(name, number) for number in range(int(count or 0))]
+                threads = [ConsumerThread(name, number) for number in range(int(count or 0))]
                 wanted.setdefault(topic, []).extend(threads)
-        mine: dict[TopicPartition, Thread] = {}
+        mine: dict[TopicPartition, ConsumerThread] = {}
         for topic in self._topics:
-            count_said = yield Read(f"/brokers/topics/{topic}")
+            count_said = yield ReadNode(f"/brokers/topics/{topic}")
             count_of = int(count_said) if isinstance(count_said, str) else 0
             for thread, numbers in ranges(
-                wanted.get(topic, []) or [Thread("", 0)], count_of
+                wanted.get(topic, []) or [ConsumerThread("", 0)], count_of
             ).items():
                 if thread.consumer == self.name:
                     mine |= {TopicPartition(topic, number): thread for number in numbers}
         yield from self._release()
         for partition, thread in mine.items():
             owner = f"{thread.consumer}-{thread.number}"
-            if not (yield Create(self._owner(partition), owner)):
+            if not (yield CreateNode(self._owner(partition), owner)):
                 yield from self._release()
                 return False
             self.owned[partition] = thread
@@ -199,7 +199,7 @@ class ZookeeperConsumer:
     def _release(self) -> Steps:
         for partition in list(self.owned):
             del self.owned[partition]
-            yield Delete(self._owner(partition))
+            yield DeleteNode(self._owner(partition))
         return True
 
     def _owner(self, partition: TopicPartition) -> str:

@@ -7,7 +7,7 @@ longer than their lock. Half of the members accept with the next poll, as is Kaf
 import msgspec
 
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_events import Failed
+from brokertwin.clients.consumer_events import ConsumerFailed
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.share_client import ShareClient
 from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
@@ -76,7 +76,7 @@ class ShareActor(Actor):
         self._next_at = now + POLL_MS
         for event in self.client.events():
             self.place.auditor.say(f"{self.name}: {event}")
-            if isinstance(event, Failed):
+            if isinstance(event, ConsumerFailed):
                 self.place.auditor.violate(f"{self.name} ends with {event.error.name}")
         if now < self._keeps_until and not self.is_ending:
             return POLL_MS

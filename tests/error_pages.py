@@ -11,7 +11,7 @@ from brokertwin.recordings.explain.bodies import errors
 from brokertwin.recordings.explain.exchange import explained
 from brokertwin.recordings.explain.partitions import Partitions
 from brokertwin.recordings.explain.story import Entry
-from brokertwin.recordings.formats.pipeline import Reading, read_files
+from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.observed.watching import watch
 from brokertwin.recordings.replay import recording
 from tests.support.audits import CAPTURES, RECORDINGS
@@ -53,7 +53,9 @@ def examples() -> dict[int, str]:
 def _entries() -> Iterator[Entry]:
     """Some lines with each error, told."""
     for name, key in PARTITIONS.items():
-        watched = watch(lambda summary, name=name: read_files(RECORDINGS[name], Reading(), summary))
+        watched = watch(
+            lambda summary, name=name: read_files(RECORDINGS[name], FileReading(), summary)
+        )
         yield from (each for each in Partitions(watched, key).story() if each.refused)
     for path in CAPTURES:
         exchanges = recording.read([path]).exchanges

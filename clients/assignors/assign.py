@@ -23,7 +23,7 @@ class AssignorName(StrEnum):
     COOPERATIVE_STICKY = "cooperative-sticky"
 
 
-class Assignor(NamedTuple):
+class ClientAssignor(NamedTuple):
     """How a leader assigns, and whether members keep what they own while they rebalance."""
 
     assign: Callable[[Group], Assignment]
@@ -31,10 +31,10 @@ class Assignor(NamedTuple):
 
 
 ASSIGNORS = {
-    AssignorName.RANGE: Assignor(assign_range),
-    AssignorName.ROUNDROBIN: Assignor(assign_round_robin),
-    AssignorName.STICKY: Assignor(assign_sticky),
-    AssignorName.COOPERATIVE_STICKY: Assignor(assign_cooperative_sticky, is_cooperative=True),
+    AssignorName.RANGE: ClientAssignor(assign_range),
+    AssignorName.ROUNDROBIN: ClientAssignor(assign_round_robin),
+    AssignorName.STICKY: ClientAssignor(assign_sticky),
+    AssignorName.COOPERATIVE_STICKY: ClientAssignor(assign_cooperative_sticky, is_cooperative=True),
 }
 
 

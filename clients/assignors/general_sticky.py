@@ -15,12 +15,12 @@ from itertools import combinations
 from typing import NamedTuple
 
 from brokertwin.clients.assignors.group import Assignment, Group, partition_hash
-from brokertwin.clients.assignors.owned import NO_GENERATION, Owned
+from brokertwin.clients.assignors.owned import NO_GENERATION, OwnedPartitions
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.java_hashes import JavaMap
 
 
-class Way(NamedTuple):
+class PartitionMove(NamedTuple):
     """A partition's way from one member to another."""
 
     source: str
@@ -35,8 +35,8 @@ class _Movements:
     """Which partitions have moved, from whom to whom, by topic."""
 
     def __init__(self) -> None:
-        self._ways: dict[TopicPartition, Way] = {}
-        self._moved: dict[tuple[str, Way], Partitions] = {}
+        self._ways: dict[TopicPartition, PartitionMove] = {}
+        self._moved: dict[tuple[str, PartitionMove], Partitions] = {}
 
     def move(self, partition: TopicPartition, source: str, target: str) -> None:
         """A partition moves; one that comes back has not moved."""
@@ -48,18 +48,18 @@ class _Movements:
                 del self._moved[partition.topic, former]
             source = former.source
         if source != target:
-            way = self._ways[partition] = Way(source, target)
+            way = self._ways[partition] = PartitionMove(source, target)
             moved = self._moved.setdefault((partition.topic, way), JavaMap(partition_hash))
             moved[partition] = None
 
     def in_its_place(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
         """The partition to move: another of its topic that came the other way goes back first."""
         former = self._ways.get(partition)
-        way = Way(target, source if former is None else former.source)
+        way = PartitionMove(target, source if former is None else former.source)
         return next(iter(self._moved.get((partition.topic, way), ())), partition)
 
 
-def previous_owners(said: dict[str, Owned]) -> dict[TopicPartition, str]:
+def previous_owners(said: dict[str, OwnedPartitions]) -> dict[TopicPartition, str]:
     """Who had a partition in the last generation before the present one."""
     generations = {member: owned.generation for member, owned in said.items()}
     known = [NO_GENERATION if each is None else each for each in generations.values()]
@@ -75,7 +75,7 @@ def previous_owners(said: dict[str, Owned]) -> dict[TopicPartition, str]:
 
 
 def assign_general(
-    group: Group, owned: dict[str, list[TopicPartition]], said: dict[str, Owned]
+    group: Group, owned: dict[str, list[TopicPartition]], said: dict[str, OwnedPartitions]
 ) -> Assignment:
     """What each member gets; `owned` is what it has, `said` what it says."""
     return _General(group, owned, previous_owners(said)).assign()

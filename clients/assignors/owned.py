@@ -11,7 +11,7 @@ from brokertwin.clients.partitions import TopicPartition
 NO_GENERATION = -1
 
 
-class Owned(NamedTuple):
+class OwnedPartitions(NamedTuple):
     """What a member says that it owns, and since which generation; None where it does not say."""
 
     partitions: list[TopicPartition]
@@ -32,7 +32,7 @@ class Claims(NamedTuple):
     are_topics_equal: bool
 
 
-def weigh(group: Group, said: dict[str, Owned]) -> Claims:
+def weigh(group: Group, said: dict[str, OwnedPartitions]) -> Claims:
     """Of two who claim a partition the one of the later generation has it; of one, neither."""
     owned: dict[str, list[TopicPartition]] = {}
     owners: dict[TopicPartition, str] = {}

@@ -17,7 +17,7 @@ members (there, the greatest that the assignor has ever seen).
 
 from brokertwin.clients.assignors.general_sticky import assign_general
 from brokertwin.clients.assignors.group import Assignment, Group, Subscription
-from brokertwin.clients.assignors.owned import Claims, Owned, weigh
+from brokertwin.clients.assignors.owned import Claims, OwnedPartitions, weigh
 from brokertwin.clients.consumer_protocol import decode_generation, decode_previous_assignment
 from brokertwin.clients.partitions import TopicPartition
 
@@ -39,17 +39,21 @@ def assign_cooperative_sticky(group: Group) -> Assignment:
     return assignment
 
 
-def _previous(said: Subscription) -> Owned:
-    return Owned(*decode_previous_assignment(said.user_data)) if said.user_data else Owned([], None)
+def _previous(said: Subscription) -> OwnedPartitions:
+    return (
+        OwnedPartitions(*decode_previous_assignment(said.user_data))
+        if said.user_data
+        else OwnedPartitions([], None)
+    )
 
 
-def _owned(said: Subscription) -> Owned:
+def _owned(said: Subscription) -> OwnedPartitions:
     if said.generation_id is not None or said.user_data is None:
-        return Owned(list(said.owned), said.generation_id)
-    return Owned(list(said.owned), decode_generation(said.user_data))
+        return OwnedPartitions(list(said.owned), said.generation_id)
+    return OwnedPartitions(list(said.owned), decode_generation(said.user_data))
 
 
-def _assign(group: Group, said: dict[str, Owned]) -> tuple[Assignment, Moving]:
+def _assign(group: Group, said: dict[str, OwnedPartitions]) -> tuple[Assignment, Moving]:
     claims = weigh(group, said)
     if claims.are_topics_equal:
         return _EqualTopics(group, claims).assign()

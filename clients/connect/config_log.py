@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.clients.connect.leader import Known
+from brokertwin.clients.connect.leader import KnownConfigs
 from brokertwin.clients.connect.work import TaskId
 
 CONNECTOR, TASK, COMMIT, TARGET_STATE = "connector-", "task-", "commit-", "target-state-"
@@ -63,10 +63,10 @@ class ConfigLog:
         self._target_states: dict[str, str] = {}
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownConfigs:
         """How far it has been read, and how many tasks each connector has."""
         counts = {name: self._counts.get(name, 0) for name in self.connectors}
-        return Known(self.offset, counts)
+        return KnownConfigs(self.offset, counts)
 
     def tasks_of(self, connector: str) -> list[Config]:
         """The configurations of its tasks, in order."""

@@ -20,19 +20,19 @@ class ConversionError(ValueError):
     """A value that the converter can not read; the text says what it would take."""
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A line without its end, and how many bytes it took with it."""
 
     text: bytes
     size: int
 
 
-def lines_of(data: bytes, limit: int) -> list[Line]:
+def lines_of(data: bytes, limit: int) -> list[TextLine]:
     r"""The whole lines at the beginning, at most so many; they end with \n, \r\n or \r.
 
     A \r at the very end waits: \n may follow.
     """
-    found: list[Line] = []
+    found: list[TextLine] = []
     at = 0
     while len(found) < limit:
         ends = [end for end in (data.find(b"\n", at), data.find(b"\r", at)) if end >= 0]
@@ -44,7 +44,7 @@ def lines_of(data: bytes, limit: int) -> list[Line]:
             if end + 1 == len(data):
                 break
             size += data[end + 1 : end + 2] == b"\n"
-        found.append(Line(data[at:end], end + size - at))
+        found.append(TextLine(data[at:end], end + size - at))
         at = end + size
     return found
 

@@ -22,11 +22,11 @@ CONVERTERS = {
 }
 
 
-class ConfigError(ValueError):
+class ConnectorConfigError(ValueError):
     """A connector's configuration that can not be run; the text says what to change."""
 
 
-class Kind(StrEnum):
+class ConnectorKind(StrEnum):
     """By the names of Kafka's connectors."""
 
     SOURCE = "FileStreamSource"
@@ -43,7 +43,7 @@ class FileStream(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    kind: Kind
+    kind: ConnectorKind
     file: str
     topics: tuple[str, ...]
     tasks_max: int = 1
@@ -56,7 +56,7 @@ class FileStream(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def task_count(self) -> int:
         """How many tasks it has."""
-        return 1 if self.kind is Kind.SOURCE else self.tasks_max
+        return 1 if self.kind is ConnectorKind.SOURCE else self.tasks_max
 
     @property
     def group_id(self) -> str:
@@ -69,17 +69,17 @@ def file_stream(config: Mapping[str, str], defaults: Mapping[str, str] | None = 
     known = {**(defaults or {}), **config}
     name = _wanted(known, "name")
     kind = _kind(_wanted(known, "connector.class"))
-    listed = _wanted(known, "topic") if kind is Kind.SOURCE else _wanted(known, "topics")
+    listed = _wanted(known, "topic") if kind is ConnectorKind.SOURCE else _wanted(known, "topics")
     topics = tuple(each.strip() for each in listed.split(",") if each.strip())
     converter = known.get("value.converter", "org.apache.kafka.connect.json.JsonConverter")
     if converter not in CONVERTERS:
         names = " or ".join(CONVERTERS)
-        raise ConfigError(f"{name}: value.converter is {converter}; {names} are known.")
+        raise ConnectorConfigError(f"{name}: value.converter is {converter}; {names} are known.")
     return FileStream(
         name=name,
         kind=kind,
         file=_wanted(known, "file"),
-        topics=topics[:1] if kind is Kind.SOURCE else topics,
+        topics=topics[:1] if kind is ConnectorKind.SOURCE else topics,
         tasks_max=_number(known, "tasks.max", 1),
         batch_size=_number(known, "batch.size", BATCH_SIZE),
         converter=CONVERTERS[converter],
@@ -96,23 +96,27 @@ def task_configs(config: Mapping[str, str]) -> list[dict[str, str]]:
     return [dict(made) for _ in range(stream.task_count)]
 
 
-def _kind(named: str) -> Kind:
+def _kind(named: str) -> ConnectorKind:
     """By a class's name, also in short."""
     short = named.removeprefix(PACKAGE).removesuffix("Connector")
-    if short not in list(Kind):
-        raise ConfigError(f"connector.class is {named}; {' and '.join(Kind)} are known.")
-    return Kind(short)
+    if short not in list(ConnectorKind):
+        raise ConnectorConfigError(
+            f"connector.class is {named}; {' and '.join(ConnectorKind)} are known."
+        )
+    return ConnectorKind(short)
 
 
 def _wanted(config: Mapping[str, str], name: str) -> str:
     value = config.get(name, "").strip()
     if not value:
-        raise ConfigError(f"{config.get('name', 'The connector')} has no {name}.")
+        raise ConnectorConfigError(f"{config.get('name', 'The connector')} has no {name}.")
     return value
 
 
 def _number(config: Mapping[str, str], name: str, default: int) -> int:
     text = config.get(name, str(default))
     if not text.strip().isdigit() or int(text) < 1:
-        raise ConfigError(f"{config.get('name')}: {name} is {text}, not a number of at least 1.")
+        raise ConnectorConfigError(
+            f"{config.get('name')}: {name} is {text}, not a number of at least 1."
+        )
     return int(text)

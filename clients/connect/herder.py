@@ -24,26 +24,31 @@ from brokertwin.clients.connect.config_log import (
     fencing_record,
     task_records,
 )
-from brokertwin.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
+from brokertwin.clients.connect.file_stream import (
+    ConnectorConfigError,
+    ConnectorKind,
+    file_stream,
+    task_configs,
+)
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator
-from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.consumer_coordinator import ClientMemberState
 
 
-class Start(NamedTuple):
+class StartWork(NamedTuple):
     """Begin a connector or a task."""
 
     item: TaskId
     config: Config
 
 
-class Stop(NamedTuple):
+class StopWork(NamedTuple):
     """End it; `stopped` has to follow."""
 
     item: TaskId
 
 
-class Write(NamedTuple):
+class WriteConfigs(NamedTuple):
     """Write these to the config topic, in order."""
 
     records: list[Record]
@@ -64,7 +69,7 @@ class Fence(NamedTuple):
     tasks: list[TaskId]
 
 
-Command = Start | Stop | Write | Fail | Fence
+Command = StartWork | StopWork | WriteConfigs | Fail | Fence
 
 
 class Herder:
@@ -112,7 +117,7 @@ class Herder:
             self.not_fenced(connector)
             return []
         count = self.log.known.task_counts[connector]
-        return [Write([fencing_record(connector, count, generation)])]
+        return [WriteConfigs([fencing_record(connector, count, generation)])]
 
     def not_fenced(self, connector: str) -> None:
         """It is tried again."""
@@ -127,7 +132,7 @@ class Herder:
     def _stop(self, items: Iterable[TaskId]) -> list[Command]:
         wanted = [item for item in items if item not in self._stopping]
         self._stopping.update(wanted)
-        return [Stop(item) for item in wanted]
+        return [StopWork(item) for item in wanted]
 
     def _wanted(self) -> dict[TaskId, Config] | None:
         """What is to run now, with its configuration; None while that is not known."""
@@ -154,8 +159,8 @@ class Herder:
         if not self._is_exact or config is None:
             return False
         try:
-            return file_stream(config).kind is Kind.SOURCE
-        except ConfigError:
+            return file_stream(config).kind is ConnectorKind.SOURCE
+        except ConnectorConfigError:
             return False
 
     def _change(self, wanted: dict[TaskId, Config]) -> list[Command]:
@@ -171,7 +176,7 @@ class Herder:
             if item not in self.running:
                 self.running[item] = config
                 self._begun[item] = self._generation(item)
-                commands.append(Start(item, config))
+                commands.append(StartWork(item, config))
         return commands
 
     def _generation(self, item: TaskId) -> int:
@@ -182,11 +187,11 @@ class Herder:
 
     @property
     def _leads(self) -> bool:
-        return self.coordinator.is_leader and self.coordinator.state is MemberState.STABLE
+        return self.coordinator.is_leader and self.coordinator.state is ClientMemberState.STABLE
 
     def _look_at_generations(self) -> list[Command]:
         """What the leader does before the tasks of a generation may begin."""
-        if self.coordinator.state is not MemberState.STABLE:
+        if self.coordinator.state is not ClientMemberState.STABLE:
             return []  # the leader of the next generation goes on with what it has begun
         if not self.coordinator.is_leader:
             self._fencing.clear()
@@ -214,7 +219,7 @@ class Herder:
             name = item.connector
             try:
                 configs = task_configs(config)
-            except ConfigError as error:
+            except ConnectorConfigError as error:
                 self._failed[item] = config
                 commands.append(Fail(item, str(error)))
                 continue
@@ -222,5 +227,5 @@ class Herder:
                 self._written.pop(name, None)
             elif self._written.get(name) != configs:
                 self._written[name] = configs
-                commands.append(Write(task_records(name, configs)))
+                commands.append(WriteConfigs(task_records(name, configs)))
         return commands

@@ -26,7 +26,7 @@ from brokertwin.clients.connect.eager_assignor import assign_eagerly
 from brokertwin.clients.connect.work import TaskId, work_of
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownConfigs(msgspec.Struct, frozen=True):
     """What a worker has read of the config topic: how far, and the tasks of each connector."""
 
     offset: int = -1
@@ -38,7 +38,7 @@ class Known(msgspec.Struct, frozen=True):
         return work_of(self.task_counts)
 
 
-class Leader:
+class ConnectLeader:
     """A worker as a leader; what it has assigned in earlier generations it remembers."""
 
     def __init__(self, max_delay_ms: int = MAX_DELAY_MS) -> None:
@@ -50,7 +50,7 @@ class Leader:
         protocol: Protocol,
         leader: str,
         members: Mapping[str, bytes],
-        known: Known,
+        known: KnownConfigs,
         *,
         generation: int,
         last_completed: int = NO_GENERATION,
@@ -79,7 +79,7 @@ class Leader:
         now: int,
         base: Assignment,
         said: Mapping[str, WorkerState],
-        known: Known,
+        known: KnownConfigs,
         generation: int,
         last_completed: int,
     ) -> dict[str, Assignment]:

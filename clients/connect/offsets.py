@@ -16,7 +16,7 @@ from brokertwin.clients.connect.file_stream import FileStream
 from brokertwin.clients.connect.work import TaskId
 
 
-class State(StrEnum):
+class WorkStatus(StrEnum):
     """By Kafka's names."""
 
     RUNNING = "RUNNING"
@@ -47,7 +47,7 @@ def position_of(value: bytes | None) -> int:
 
 
 def status_record(
-    item: TaskId, state: State, *, worker_id: str, generation: int, trace: str | None = None
+    item: TaskId, state: WorkStatus, *, worker_id: str, generation: int, trace: str | None = None
 ) -> Record:
     """What became of a connector or a task."""
     kind = "connector" if item.is_connector else "task"

@@ -12,7 +12,7 @@ import msgspec
 
 from brokertwin.clients.connect.connect_protocol import Protocol
 from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS
-from brokertwin.clients.connect.file_stream import ConfigError
+from brokertwin.clients.connect.file_stream import ConnectorConfigError
 from brokertwin.clients.connect.work import TaskId
 
 DEFAULTS_OF_CONNECTORS = ("value.converter", "value.converter.schemas.enable")
@@ -87,7 +87,7 @@ def worker_config(properties: Mapping[str, str]) -> tuple[WorkerConfig, list[str
     try:
         made = msgspec.convert({**given, "of_connectors": known}, WorkerConfig, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"The worker's settings: {error}") from None
+        raise ConnectorConfigError(f"The worker's settings: {error}") from None
     if made.heartbeat_interval_ms >= made.session_timeout_ms:
-        raise ConfigError("heartbeat.interval.ms must be below session.timeout.ms.")
+        raise ConnectorConfigError("heartbeat.interval.ms must be below session.timeout.ms.")
     return made, unknown

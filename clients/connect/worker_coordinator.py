@@ -31,10 +31,10 @@ from brokertwin.clients.connect.connect_protocol import (
     encode_state,
 )
 from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS, NO_GENERATION
-from brokertwin.clients.connect.leader import Known, Leader
+from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_coordinator import JOINED, ConsumerCoordinator, MemberState
+from brokertwin.clients.consumer_coordinator import JOINED, ClassicMembership, ClientMemberState
 from brokertwin.clients.log_client import assign_all
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.apis.join_group import JoinGroupRequest
@@ -67,13 +67,13 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Taken(NamedTuple):
+class RevokedWork(NamedTuple):
     """Work to be stopped; the worker waits with joining until `stopped` says so."""
 
     items: list[TaskId]
 
 
-class WorkerCoordinator(ConsumerCoordinator):
+class WorkerCoordinator(ClassicMembership):
     """One worker.
 
     Attributes:
@@ -87,13 +87,13 @@ class WorkerCoordinator(ConsumerCoordinator):
     def __init__(self, settings: WorkerSettings, subscription: SubscriptionState) -> None:
         super().__init__(settings.membership, subscription)
         self.settings = settings
-        self.known = Known()
+        self.known = KnownConfigs()
         self.assignment: Assignment | None = None
         self.stopping: set[TaskId] = set()
         self.is_ready = False
-        self.taken: list[Taken] = []
-        self._leader = Leader(settings.scheduled_rebalance_max_delay_ms)
-        self._joined_with = Known()
+        self.taken: list[RevokedWork] = []
+        self._leader = ConnectLeader(settings.scheduled_rebalance_max_delay_ms)
+        self._joined_with = KnownConfigs()
         self._completed = NO_GENERATION
         self._rejoin_at: int | None = None
         self._now = 0
@@ -136,7 +136,7 @@ class WorkerCoordinator(ConsumerCoordinator):
     # Reasons to join
 
     def _look_for_reasons(self, now: int) -> None:
-        if self.state is not MemberState.STABLE:
+        if self.state is not ClientMemberState.STABLE:
             return
         is_time = self._rejoin_at is not None and now >= self._rejoin_at
         has_changed = self.known.task_counts != self._joined_with.task_counts
@@ -163,7 +163,7 @@ class WorkerCoordinator(ConsumerCoordinator):
         if wanted:
             self.stopping.update(wanted)
             self._must_prepare = True
-            self.taken.append(Taken(wanted))
+            self.taken.append(RevokedWork(wanted))
 
     # Joining
 
@@ -201,7 +201,7 @@ class WorkerCoordinator(ConsumerCoordinator):
 
     def _take_given(self, now: int) -> None:
         told, self._assignment = self._assignment, None
-        if told is None or self.state is not MemberState.STABLE:
+        if told is None or self.state is not ClientMemberState.STABLE:
             return
         given = decode_assignment(told)
         self._must_prepare = True

@@ -2,7 +2,7 @@
 
 from contextlib import closing
 
-from brokertwin.clients.client_loop import SOFTWARE, Answered, Connected, Disconnected, Send
+from brokertwin.clients.client_loop import SOFTWARE, Connected, Disconnected, ResponseReceived, Send
 from brokertwin.clients.io.security import addresses_to, properties_of, protocol_of
 from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms
 from brokertwin.clients.network import Connect
@@ -35,7 +35,7 @@ def check_access(kafka: ClientProperties, timeout_ms: int = WAIT_MS) -> None:
             for event in network.wait(until - monotonic_ms()):
                 if isinstance(event, Connected):
                     network.do(Send(event.node, 1, "API_VERSIONS", 0, SOFTWARE))
-                elif isinstance(event, Answered):
+                elif isinstance(event, ResponseReceived):
                     return
                 lost += isinstance(event, Disconnected)
         network.wait(0)  # says why, where a broker has said it

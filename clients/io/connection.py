@@ -18,11 +18,11 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
-from brokertwin.clients.client_loop import Answered, Connected, NetworkEvent
+from brokertwin.clients.client_loop import Connected, NetworkEvent, ResponseReceived
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.io.records import decode_records
-from brokertwin.clients.io.sasl import Ask, AuthenticationError, Exchange, exchange
-from brokertwin.clients.io.security import Security
+from brokertwin.clients.io.sasl import Ask, Exchange, SaslAuthenticationError, exchange
+from brokertwin.clients.io.security import ClientSecurity
 from brokertwin.clients.partitions import Node
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
 from brokertwin.gateway.protocol.primitives import MalformedError
@@ -34,7 +34,7 @@ WITH_RECORDS = frozenset({"FETCH", "SHARE_FETCH"})
 CORRELATION_ID = struct.Struct(">i")
 
 
-def answer(node: int, asked: dict[int, tuple[int, int]], frame: bytes) -> Answered:
+def answer(node: int, asked: dict[int, tuple[int, int]], frame: bytes) -> ResponseReceived:
     """What a frame of at least a correlation id says; its request is under way no more.
 
     `asked` has API and version of what is under way. Raises MalformedError where it is not of that.
@@ -47,7 +47,7 @@ def answer(node: int, asked: dict[int, tuple[int, int]], frame: bytes) -> Answer
         version = 0  # the answer of a broker that does not know the version (KIP-511)
     _, body = decode_response(key, version, frame)
     records = _take_records(body) if KAFKA_APIS[key].name in WITH_RECORDS else {}
-    return Answered(node, request_id, body, records)
+    return ResponseReceived(node, request_id, body, records)
 
 
 def _take_records(body: dict[str, Any]) -> Mapping[tuple[str, int], Records]:
@@ -79,7 +79,7 @@ RENEWAL = (0.85, 0.95)
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """How far a connection is."""
 
     CONNECTING = auto()
@@ -88,18 +88,20 @@ class Phase(Enum):
     OPEN = auto()
 
 
-class Connection:
+class ClientConnection:
     """One socket.
 
     Attributes:
         asked: requests that wait for an answer, by correlation id: API and version.
     """
 
-    def __init__(self, node: Node, made: socket.socket, client_id: str, security: Security) -> None:
+    def __init__(
+        self, node: Node, made: socket.socket, client_id: str, security: ClientSecurity
+    ) -> None:
         self.node = node.id
         self.socket = made
         self.asked: dict[int, tuple[int, int]] = {}
-        self.phase = Phase.CONNECTING
+        self.phase = ConnectionPhase.CONNECTING
         self._at = f"{node.host}:{node.port}"
         self._host = node.host
         self._client_id = client_id
@@ -114,7 +116,7 @@ class Connection:
     @property
     def interest(self) -> int:
         """What a selector has to look for."""
-        if self.phase is Phase.CONNECTING:
+        if self.phase is ConnectionPhase.CONNECTING:
             return selectors.EVENT_WRITE
         wants_to_write = bool(self._out) or self._wants_to_shake
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_to_write else 0)
@@ -124,7 +126,7 @@ class Connection:
     @property
     def is_open(self) -> bool:
         """Whether requests may be sent."""
-        return self.phase is Phase.OPEN
+        return self.phase is ConnectionPhase.OPEN
 
     def happened(self, now_ms: int) -> Iterator[NetworkEvent]:
         """Goes on with it: that it is open, and answers.
@@ -134,20 +136,20 @@ class Connection:
             MalformedError: what came is no answer.
             AuthenticationError: the broker does not let the client in.
         """
-        if self.phase is Phase.CONNECTING:
+        if self.phase is ConnectionPhase.CONNECTING:
             self._connected()
-        if self.phase is Phase.SHAKING and self._shaken():
-            self._begin_login(Phase.LOGGING_IN)
+        if self.phase is ConnectionPhase.SHAKING and self._shaken():
+            self._begin_login(ConnectionPhase.LOGGING_IN)
             if self.is_open:
                 yield Connected(self.node)
-        if self.phase in (Phase.LOGGING_IN, Phase.OPEN):
+        if self.phase in (ConnectionPhase.LOGGING_IN, ConnectionPhase.OPEN):
             self._flush()
             yield from self._frames(now_ms)
 
     def _connected(self) -> None:
         if self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise ConnectionError
-        self.phase = Phase.SHAKING
+        self.phase = ConnectionPhase.SHAKING
         if self._security.context is not None:
             self.socket = self._security.context.wrap_socket(
                 self.socket, server_hostname=self._host, do_handshake_on_connect=False
@@ -171,17 +173,17 @@ class Connection:
             raise self._not_trusted(error) from None
         return True
 
-    def _not_trusted(self, error: ssl.SSLError) -> AuthenticationError:
+    def _not_trusted(self, error: ssl.SSLError) -> SaslAuthenticationError:
         reason = getattr(error, "verify_message", None) or (error.reason or str(error)).lower()
-        return AuthenticationError(
+        return SaslAuthenticationError(
             f"TLS with {self._at} failed: {reason.replace('_', ' ').rstrip('.')}.",
             "Check that its listener uses TLS and that ssl.truststore.location has its authority.",
         )
 
-    def _begin_login(self, phase: Phase) -> None:
+    def _begin_login(self, phase: ConnectionPhase) -> None:
         """Where there is a login; else the connection is open."""
         if self._security.login is None:
-            self.phase = Phase.OPEN
+            self.phase = ConnectionPhase.OPEN
             return
         self.phase = phase
         self._exchange = exchange(self._security.login)
@@ -210,7 +212,7 @@ class Connection:
             if lifetime_ms:
                 self._renew_at_ms = now_ms + lifetime_ms * random.uniform(*RENEWAL)
             self._exchange = None
-            self.phase = Phase.OPEN
+            self.phase = ConnectionPhase.OPEN
             self._out += self._held
             self._held.clear()
 
@@ -220,7 +222,7 @@ class Connection:
         """Sends what goes out now, where the session ends soon behind a login. Raises OSError."""
         if self._renew_at_ms is not None and now_ms >= self._renew_at_ms:
             self._renew_at_ms = None
-            self._begin_login(Phase.OPEN)
+            self._begin_login(ConnectionPhase.OPEN)
         (self._held if self._exchange else self._out).extend(SIZE.pack(len(frame)) + frame)
         self._flush()
 

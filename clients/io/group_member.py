@@ -14,8 +14,8 @@ from typing import Generic, Self, TypeVar
 
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_events import Event
-from brokertwin.clients.driver import Clock, Driver, Network
-from brokertwin.clients.io.sasl import AuthenticationError
+from brokertwin.clients.driver import ClientDriver, ClientNetwork, Clock
+from brokertwin.clients.io.sasl import SaslAuthenticationError
 from brokertwin.clients.io.security import Kafka, addresses_to
 from brokertwin.clients.io.sockets import SocketNetwork
 from brokertwin.clients.partitions import TopicPartition
@@ -30,7 +30,7 @@ AnyClient = TypeVar("AnyClient", bound=ConsumerClient)
 Taken = TypeVar("Taken")
 
 
-class GroupMember(Generic[AnyClient]):
+class ClientGroupMember(Generic[AnyClient]):
     """One member, driven by one thread and by its own; a `network` may be given. Times in ms."""
 
     def __init__(
@@ -38,7 +38,7 @@ class GroupMember(Generic[AnyClient]):
         client: AnyClient,
         kafka: Kafka,
         client_id: str,
-        network: Network | None,
+        network: ClientNetwork | None,
         clock: Clock,
     ) -> None:
         self._sockets = None if network else SocketNetwork(kafka, client_id)
@@ -46,11 +46,11 @@ class GroupMember(Generic[AnyClient]):
         self.client.metadata.bootstrap(addresses_to(kafka), clock())
         given = network or self._sockets
         assert given is not None, "there is a network"
-        self._driver = Driver(self.client, given, clock)
+        self._driver = ClientDriver(self.client, given, clock)
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
         self._has_polled = False
-        self._refused: AuthenticationError | None = None
+        self._refused: SaslAuthenticationError | None = None
         self._beats: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -104,7 +104,7 @@ class GroupMember(Generic[AnyClient]):
             elif self._lock.acquire(blocking=False):
                 try:
                     self._driver.turn(0)
-                except AuthenticationError as refused:
+                except SaslAuthenticationError as refused:
                     self._refused = refused
                 finally:
                     self._lock.release()
@@ -123,7 +123,7 @@ class GroupMember(Generic[AnyClient]):
         try:
             self._driver.turn(0)
             self._driver.turn_until(lambda: self.client.is_quiet, timeout_ms)
-        except AuthenticationError:
+        except SaslAuthenticationError:
             """Nobody lets it in any more: its session ends by itself."""
         finally:
             if self._sockets is not None:

@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from brokertwin.clients.metadata import MetadataError, MetadataSettings, ProducerMetadata
-from brokertwin.clients.metadata_wait import Failed, Known, MetadataWait, WaitFor
+from brokertwin.clients.metadata_wait import (
+    MetadataKnown,
+    MetadataUnavailable,
+    MetadataWait,
+    WaitFor,
+)
 from brokertwin.clients.network import NetworkClient, NetworkSettings
 from brokertwin.state.core.errors import Error, error_name
 
@@ -101,7 +106,9 @@ class MetadataShell:
                     return self._metadata.update_version
                 self._wait_until(deadline, f"no update of the metadata within {max_wait_ms} ms")
 
-    def wait_on_metadata(self, topic: str, partition: int | None, max_wait_ms: int) -> Known:
+    def wait_on_metadata(
+        self, topic: str, partition: int | None, max_wait_ms: int
+    ) -> MetadataKnown:
         """Blocks until a topic, and its partition if one is given, is known.
 
         Raises MetadataWaitError where the topic has an error, or time is over, or it is closed.
@@ -114,7 +121,7 @@ class MetadataShell:
             with self._changed:
                 self._wait_for(step)
                 step = wait.resume(self._clock())
-        if isinstance(step, Failed):
+        if isinstance(step, MetadataUnavailable):
             raise MetadataWaitError(step.code, step.message, step.cause)
         return step
 

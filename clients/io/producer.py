@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from brokertwin.clients.consumer_requests import Generation
-from brokertwin.clients.driver import Clock, Driver, Network
+from brokertwin.clients.driver import ClientDriver, ClientNetwork, Clock
 from brokertwin.clients.io.records import encode_batch
 from brokertwin.clients.io.security import Kafka, addresses_to
 from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms, wall_ms
-from brokertwin.clients.messages import Message, size_of
+from brokertwin.clients.messages import ProducerRecord, size_of
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_batch import ProducerBatch
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked, Failed
-from brokertwin.clients.transactions import Transactions, TransactionState, WrongStateError
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
+from brokertwin.clients.transactions import ProducerTransactions, TransactionState, WrongStateError
 from brokertwin.state.core.errors import Error, error_name
 
 INIT_MS = 60_000
@@ -59,18 +59,18 @@ class Producer:
         client_id: str = "brokertwin-producer",
         compression: str = "none",
         may_create_topics: bool = True,
-        network: Network | None = None,
+        network: ClientNetwork | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:
         """Raises ConfigError where settings conflict."""
         self.client = ProducerClient(config, random.random, may_create_topics=may_create_topics)
         self.client.metadata.bootstrap(addresses_to(kafka), clock())
         self._compression = compression
-        self._messages: dict[int, Message] = {}
+        self._messages: dict[int, ProducerRecord] = {}
         self._sockets = None if network else SocketNetwork(kafka, client_id, self._encode)
         given = network or self._sockets
         assert given is not None, "there is a network"
-        self._driver = Driver(self.client, given, clock)
+        self._driver = ClientDriver(self.client, given, clock)
 
     def __enter__(self) -> "Producer":
         return self
@@ -92,7 +92,7 @@ class Producer:
         )
         return metadata.snapshot.partition_count(topic) if known else None
 
-    def send(self, topic: str, message: Message, partition: int | None = None) -> int:
+    def send(self, topic: str, message: ProducerRecord, partition: int | None = None) -> int:
         """Adds a record; gives back its id, by which the events name it.
 
         Waits for the topic's partitions and for room, at most `max.block.ms`; then it raises
@@ -139,20 +139,20 @@ class Producer:
         """Has the transaction commit offsets that a member of the group has read up to."""
         self._transactions.send_offsets(group_id, offsets, member)
 
-    def commit_transaction(self, timeout_ms: int = INIT_MS) -> list[Acked | Failed]:
+    def commit_transaction(self, timeout_ms: int = INIT_MS) -> list[RecordAcked | RecordFailed]:
         """Commits; what became of its records. Raises TransactionError where it can not."""
         self._transactions.commit()
         self._wait_ready(timeout_ms)
         return self._events()
 
-    def abort_transaction(self, timeout_ms: int = INIT_MS) -> list[Acked | Failed]:
+    def abort_transaction(self, timeout_ms: int = INIT_MS) -> list[RecordAcked | RecordFailed]:
         """Aborts; what became of its records. Raises TransactionError where it can not."""
         self._transactions.abort()
         self._wait_ready(timeout_ms)
         return self._events()
 
     @property
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> ProducerTransactions:
         if self.client.transactions is None:
             raise WrongStateError("the producer has no transactional id")
         return self.client.transactions
@@ -168,12 +168,12 @@ class Producer:
         if known.state is not TransactionState.READY:
             raise TransactionError(known.state, known.error)
 
-    def turn(self, timeout_ms: int) -> list[Acked | Failed]:
+    def turn(self, timeout_ms: int) -> list[RecordAcked | RecordFailed]:
         """Sends what is due, waits at most so long; what has become of records."""
         self._driver.turn(timeout_ms)
         return self._events()
 
-    def flush(self, timeout_ms: int) -> list[Acked | Failed]:
+    def flush(self, timeout_ms: int) -> list[RecordAcked | RecordFailed]:
         """Waits until each record is acknowledged or failed, at most so long."""
         self.client.producer.flush()
         self._driver.turn_until(lambda: self.client.producer.is_idle, timeout_ms)
@@ -195,7 +195,7 @@ class Producer:
         if self._sockets is not None:
             self._sockets.close()
 
-    def _events(self) -> list[Acked | Failed]:
+    def _events(self) -> list[RecordAcked | RecordFailed]:
         events = self.client.events()
         for event in events:
             self._messages.pop(event.record_id, None)

@@ -20,7 +20,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote_to_bytes, urlsplit
 
-from brokertwin.clients.io.streams import Instance
+from brokertwin.clients.io.streams import StreamsInstance
 from brokertwin.clients.streams.key_owner import KeyOwner, key_owner, store_owners
 from brokertwin.clients.streams.layout import Layout, TaskId
 from brokertwin.clients.streams.stores import KeyValueStore
@@ -28,10 +28,10 @@ from brokertwin.clients.streams.streams_protocol import AssignmentInfo, HostInfo
 
 ASK_S = 10.0
 TASK = re.compile(rb"\d{1,9}_\d{1,9}")
-Answer = dict[str, Any]
+QueryResult = dict[str, Any]
 
 
-class Question(NamedTuple):
+class StoreQuery(NamedTuple):
     """For a `key`, or where that is None for those `first` to `last`, with None all of them.
 
     `task`: another instance passes the question on, and wants what is there of this task.
@@ -57,7 +57,7 @@ class Question(NamedTuple):
         return f"/stores{path}?{'&'.join(words)}"
 
     @classmethod
-    def of(cls, path: str) -> "Question | None":
+    def of(cls, path: str) -> "StoreQuery | None":
         """None where it is no question."""
         split = urlsplit(path)
         parts = split.path.split("/")[1:]
@@ -76,21 +76,21 @@ class Question(NamedTuple):
             given["task"].decode() if "task" in given else None,
         )
 
-    def told(self) -> Answer:
+    def told(self) -> QueryResult:
         """What every answer says."""
         return {"store": self.store} if self.key is None else self._of_key()
 
-    def _of_key(self) -> Answer:
+    def _of_key(self) -> QueryResult:
         assert self.key is not None
         return {"store": self.store, "key": _text(self.key)}
 
 
-def ask(server: HostInfo, question: Question) -> Answer:
+def ask(server: HostInfo, question: StoreQuery) -> QueryResult:
     """An instance's answer; `error` says why there is none."""
     connection = http.client.HTTPConnection(server.host, server.port, timeout=ASK_S)
     try:
         connection.request("GET", question.path)
-        answer: Answer = json.loads(connection.getresponse().read())
+        answer: QueryResult = json.loads(connection.getresponse().read())
     except (OSError, ValueError, http.client.HTTPException) as error:
         return question.told() | {"error": f"{server} did not respond: {error}"}
     finally:
@@ -105,7 +105,7 @@ def _text(data: bytes) -> str:
 class Questions:
     """A server for one instance. Raises OSError where its address is taken."""
 
-    def __init__(self, instance: Instance, layout: Layout, server: HostInfo) -> None:
+    def __init__(self, instance: StreamsInstance, layout: Layout, server: HostInfo) -> None:
         self._instance = instance
         self._layout = layout
         self._here = server
@@ -118,7 +118,7 @@ class Questions:
         self._http.shutdown()
         self._http.server_close()
 
-    def answer(self, question: Question) -> Answer:
+    def answer(self, question: StoreQuery) -> QueryResult:
         """Where a key is and its value, or a range; `error` where nobody can tell now."""
         told = question.told()
         info = self._newest_info()
@@ -140,8 +140,8 @@ class Questions:
         }
         return self._first_of(question, owner) | told | place
 
-    def _range(self, question: Question, owners: list[KeyOwner]) -> Answer:
-        items: list[Answer] = []
+    def _range(self, question: StoreQuery, owners: list[KeyOwner]) -> QueryResult:
+        items: list[QueryResult] = []
         is_stale = False
         for owner in owners:
             found = self._first_of(question, owner)
@@ -152,7 +152,7 @@ class Questions:
         found = {"items": sorted(items, key=lambda item: str(item["key"]).encode())}
         return found | ({"stale": True} if is_stale else {})
 
-    def _first_of(self, question: Question, owner: KeyOwner) -> Answer:
+    def _first_of(self, question: StoreQuery, owner: KeyOwner) -> QueryResult:
         """What the owner of a task says, or, if that will do, the first with a copy who can."""
         strict = question._replace(task=str(owner.task), may_be_stale=False)
         active = owner.active or self._here
@@ -163,24 +163,24 @@ class Questions:
             found = next((each for each in answers if "error" not in each), refusal)
         return found
 
-    def _ask(self, host: HostInfo, question: Question) -> Answer:
+    def _ask(self, host: HostInfo, question: StoreQuery) -> QueryResult:
         return self._here_of(question) if host == self._here else ask(host, question)
 
-    def _here_of(self, question: Question) -> Answer:
+    def _here_of(self, question: StoreQuery) -> QueryResult:
         """What is here of a task."""
         store = self._store(question)
         if store is None:
             return {"error": f"task {question.task} does not run here now"}
         return self._found(store, question) | ({"stale": True} if question.may_be_stale else {})
 
-    def _found(self, store: KeyValueStore, question: Question) -> Answer:
+    def _found(self, store: KeyValueStore, question: StoreQuery) -> QueryResult:
         if question.key is not None:
             value = store.get(question.key)
             return {"value": None if value is None else _text(value)}
         found = store.range(question.first, question.last)
         return {"items": [{"key": _text(key), "value": _text(value)} for key, value in found]}
 
-    def _store(self, question: Question) -> KeyValueStore | None:
+    def _store(self, question: StoreQuery) -> KeyValueStore | None:
         assert question.task is not None
         wanted = TaskId(*map(int, question.task.split("_")))
         for running in list(self._instance.threads.values()):
@@ -198,12 +198,12 @@ class Questions:
         return newest.assignor.info
 
 
-def _handler(answer: Callable[[Question], Answer]) -> type[BaseHTTPRequestHandler]:
+def _handler(answer: Callable[[StoreQuery], QueryResult]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = ASK_S
 
         def do_GET(self) -> None:
-            question = Question.of(self.path)
+            question = StoreQuery.of(self.path)
             if question is None:
                 self.send_error(404)
                 return

@@ -11,7 +11,7 @@ from typing import Any
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from brokertwin.clients.fetcher import Records
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_batch import ProducerBatch
 from brokertwin.gateway.records.records import LEADER_EPOCH_POSITION
 
@@ -27,7 +27,7 @@ ABORT = 0
 
 def encode_batch(
     batch: ProducerBatch,
-    messages: Mapping[int, Message],
+    messages: Mapping[int, ProducerRecord],
     compression: str = "none",
 ) -> bytes:
     """The bytes of a batch; `messages` by the ids of its records."""
@@ -59,7 +59,7 @@ def decode_records(data: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> 
     batches = MemoryRecords(data)
     begins = sorted((each["firstOffset"], each["producerId"]) for each in aborted or ())
     open_ones: set[int] = set()
-    items: list[tuple[int, Message]] = []
+    items: list[tuple[int, ProducerRecord]] = []
     epochs: list[tuple[int, int]] = []
     for batch in batches:
         epochs.append((batch.next_offset, batch.leader_epoch if batch.magic >= MAGIC else NO_EPOCH))
@@ -76,9 +76,9 @@ def decode_records(data: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> 
     return Records(items, epochs[-1][0], epochs) if epochs else None
 
 
-def _message(record: Any) -> Message:
+def _message(record: Any) -> ProducerRecord:
     key, value = record.key, record.value
-    return Message(
+    return ProducerRecord(
         None if key is None else bytes(key),
         None if value is None else bytes(value),
         record.timestamp,

@@ -23,11 +23,11 @@ SPOKEN = (PLAIN, *MECHANISMS)
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
 
 
-class AuthenticationError(UserError):
+class SaslAuthenticationError(UserError):
     """A broker does not let the client in, or is not who it should be. Trying again is no use."""
 
 
-class Login(NamedTuple):
+class SaslLogin(NamedTuple):
     """Who a client says it is."""
 
     mechanism: str
@@ -52,7 +52,7 @@ Exchange = Generator[Ask, Mapping[str, Any], int]
 where it does not end."""
 
 
-def login_of(properties: Mapping[str, str]) -> Login:
+def login_of(properties: Mapping[str, str]) -> SaslLogin:
     """The login by `sasl.mechanism` and `sasl.jaas.config`. Raises UserError."""
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in SPOKEN:
@@ -67,18 +67,18 @@ def login_of(properties: Mapping[str, str]) -> Login:
             f"sasl.jaas.config has no {' and no '.join(missing)}.",
             "Set sasl.jaas.config in the file of --kafka-config.",
         )
-    return Login(mechanism, options["username"], options["password"])
+    return SaslLogin(mechanism, options["username"], options["password"])
 
 
-def exchange(login: Login) -> Exchange:
+def exchange(login: SaslLogin) -> Exchange:
     """One authentication. Raises AuthenticationError."""
     answer = yield Ask("SASL_HANDSHAKE", HANDSHAKE_VERSION, {"mechanism": login.mechanism})
     if answer["errorCode"] not in (Error.NONE, Error.UNSUPPORTED_SASL_MECHANISM):
         code = answer["errorCode"]
-        raise AuthenticationError(f"The broker refused SASL: {code} {error_name(code)}.")
+        raise SaslAuthenticationError(f"The broker refused SASL: {code} {error_name(code)}.")
     if answer["errorCode"]:
         enabled = ", ".join(sorted(answer["mechanisms"])) or "none"
-        raise AuthenticationError(
+        raise SaslAuthenticationError(
             f"The broker does not support {login.mechanism}; it supports: {enabled}."
         )
     if login.mechanism == PLAIN:
@@ -93,7 +93,7 @@ def exchange(login: Login) -> Exchange:
         answer = yield _authenticate(scram.final_message())
         scram.process_server_final_message(_token(login, answer))
     except (ValueError, KeyError) as error:
-        raise AuthenticationError(
+        raise SaslAuthenticationError(
             f"The broker could not prove that it knows the user {login.username}: {error}."
         ) from None
     return int(answer["sessionLifetimeMs"])
@@ -103,11 +103,11 @@ def _authenticate(message: bytes) -> Ask:
     return Ask("SASL_AUTHENTICATE", AUTHENTICATE_VERSION, {"authBytes": message})
 
 
-def _token(login: Login, answer: Mapping[str, Any]) -> bytes:
+def _token(login: SaslLogin, answer: Mapping[str, Any]) -> bytes:
     """The mechanism's message. Raises AuthenticationError."""
     if answer["errorCode"]:
         said = answer["errorMessage"] or error_name(answer["errorCode"])
-        raise AuthenticationError(
+        raise SaslAuthenticationError(
             f"The broker rejected the login of {login.username}: {said.rstrip('.')}.",
             "Check user, password and sasl.mechanism.",
         )

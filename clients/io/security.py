@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from brokertwin.clients.io.sasl import Login, login_of
+from brokertwin.clients.io.sasl import SaslLogin, login_of
 from brokertwin.errors import UserError
 from brokertwin.gateway.security import key_stores
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
@@ -27,11 +27,11 @@ _CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
-class Security(NamedTuple):
+class ClientSecurity(NamedTuple):
     """What goes before a connection's first request; None where nothing does."""
 
     context: ssl.SSLContext | None = None
-    login: Login | None = None
+    login: SaslLogin | None = None
 
 
 def properties_of(kafka: Kafka) -> ClientProperties:
@@ -44,14 +44,14 @@ def properties_of(kafka: Kafka) -> ClientProperties:
     return ClientProperties(values)
 
 
-def security_of(kafka: Kafka) -> Security:
+def security_of(kafka: Kafka) -> ClientSecurity:
     """TLS and login. Raises UserError where properties are missing, or not of what is spoken."""
     known = properties_of(kafka)
     protocol = protocol_of(known.values)
     context = known.ssl_context() if protocol.has_tls else None
     if context is not None:
         _set_versions(context, known.values.get("ssl.enabled.protocols", ""))
-    return Security(context, login_of(known.values) if protocol.has_sasl else None)
+    return ClientSecurity(context, login_of(known.values) if protocol.has_sasl else None)
 
 
 def overridden(kafka: Kafka, prefix: str) -> Kafka:

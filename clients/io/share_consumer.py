@@ -17,8 +17,8 @@ import random
 from collections.abc import Iterable
 
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.driver import Clock, Network
-from brokertwin.clients.io.group_member import GroupMember
+from brokertwin.clients.driver import ClientNetwork, Clock
+from brokertwin.clients.io.group_member import ClientGroupMember
 from brokertwin.clients.io.security import Kafka
 from brokertwin.clients.io.sockets import monotonic_ms
 from brokertwin.clients.share_client import ShareClient
@@ -26,7 +26,7 @@ from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
 from brokertwin.clients.share_session import AcknowledgeType
 
 
-class ShareConsumer(GroupMember[ShareClient]):
+class ShareConsumer(ClientGroupMember[ShareClient]):
     """One member of a share group. `network` and `clock` may be given; times in ms."""
 
     def __init__(
@@ -38,7 +38,7 @@ class ShareConsumer(GroupMember[ShareClient]):
         *,
         client_rack: str = "",
         client_id: str = "brokertwin-share-consumer",
-        network: Network | None = None,
+        network: ClientNetwork | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:
         config = ConsumerConfig(

@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Any
 
 from brokertwin.clients.client_loop import Action, Disconnected, NetworkEvent, Send
-from brokertwin.clients.io.connection import KEYS, Connection
-from brokertwin.clients.io.sasl import AuthenticationError
+from brokertwin.clients.io.connection import KEYS, ClientConnection
+from brokertwin.clients.io.sasl import SaslAuthenticationError
 from brokertwin.clients.io.security import Kafka, security_of
 from brokertwin.clients.network import Connect
 from brokertwin.clients.partitions import Node
@@ -60,10 +60,10 @@ class SocketNetwork:
         self._client_id = client_id
         self._encode = encode
         self.selector = selectors.DefaultSelector()
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, ClientConnection] = {}
         self._attempts: Counter[int] = Counter()
         self._failed: list[int] = []
-        self._refused: AuthenticationError | None = None
+        self._refused: SaslAuthenticationError | None = None
         self._ear, self._bell = socket.socketpair()
         for end in (self._ear, self._bell):
             end.setblocking(False)
@@ -123,7 +123,7 @@ class SocketNetwork:
         except OSError:
             self._failed.append(node.id)
             return
-        connection = Connection(node, made, self._client_id, self._security)
+        connection = ClientConnection(node, made, self._client_id, self._security)
         self._connections[node.id] = connection
         self.selector.register(made, connection.interest, connection)
 
@@ -133,13 +133,13 @@ class SocketNetwork:
             self.selector.unregister(connection.socket)
             connection.socket.close()
 
-    def _happened(self, connection: Connection) -> Iterator[NetworkEvent]:
+    def _happened(self, connection: ClientConnection) -> Iterator[NetworkEvent]:
         if self._connections.get(connection.node) is not connection:
             return
         was_open = connection.is_open
         try:
             yield from connection.happened(monotonic_ms())
-        except AuthenticationError as refused:
+        except SaslAuthenticationError as refused:
             self._refused = refused
         except (OSError, MalformedError):
             """It is lost."""

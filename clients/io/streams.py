@@ -20,7 +20,7 @@ from functools import partial
 from types import TracebackType
 
 from brokertwin.clients.client_loop import ClientLoop
-from brokertwin.clients.driver import Driver
+from brokertwin.clients.driver import ClientDriver
 from brokertwin.clients.io.records import encode_batch
 from brokertwin.clients.io.security import Kafka, addresses_to
 from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms, wait_for_any
@@ -57,7 +57,7 @@ class RunningThread:
         self._look = look
         self._is_killed = False
         self._refused: str | None = None
-        self._driven: dict[ClientLoop, tuple[SocketNetwork, Driver]] = {}
+        self._driven: dict[ClientLoop, tuple[SocketNetwork, ClientDriver]] = {}
         self._lock = threading.Lock()
         self._has_ended = threading.Event()
         self._beats = threading.Thread(target=self._beat, name=f"{name} heartbeats", daemon=True)
@@ -141,10 +141,10 @@ class RunningThread:
                 client_id = f"{self.stream.name}-{type(client).__name__}"
                 network = SocketNetwork(self._kafka, client_id, encode)
                 client.metadata.bootstrap(addresses_to(self._kafka), monotonic_ms())
-                self._driven[client] = network, Driver(client, network, monotonic_ms)
+                self._driven[client] = network, ClientDriver(client, network, monotonic_ms)
 
 
-class Instance:
+class StreamsInstance:
     """A process of the application.
 
     Attributes:
@@ -169,7 +169,7 @@ class Instance:
         self._kafka = kafka
         self._look = look
 
-    def __enter__(self) -> "Instance":
+    def __enter__(self) -> "StreamsInstance":
         return self
 
     def __exit__(

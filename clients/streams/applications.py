@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.streams.stores import KeyValueStore
 from brokertwin.clients.streams.topology import Topology
 
@@ -36,18 +36,18 @@ def word_count(source: str, sink: str) -> Topology:
     return topology
 
 
-def split(message: Message, stores: Stores) -> Iterable[Message]:
+def split(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
     """A record for each word of a line, with the word in small letters as its key."""
     words = (word for word in WORD.split((message.value or b"").lower()) if word)
-    return [Message(word, word, message.timestamp) for word in words]
+    return [ProducerRecord(word, word, message.timestamp) for word in words]
 
 
-def count(message: Message, stores: Stores) -> Iterable[Message]:
+def count(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
     """One more of a word, and how many that are, as text."""
     word = message.key or b""
     counted = b"%d" % (int(stores[COUNTS].get(word) or 0) + 1)
     stores[COUNTS].put(word, counted)
-    return [Message(word, counted, message.timestamp)]
+    return [ProducerRecord(word, counted, message.timestamp)]
 
 
 def table_join(left: str, right: str, sink: str) -> Topology:
@@ -62,7 +62,7 @@ def table_join(left: str, right: str, sink: str) -> Topology:
     return topology
 
 
-def join(side: str, message: Message, stores: Stores) -> Iterable[Message]:
+def join(side: str, message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
     """A side's newest value is kept; a record without a key counts for nothing, as in Kafka."""
     if message.key is None:
         return []
@@ -71,5 +71,5 @@ def join(side: str, message: Message, stores: Stores) -> Iterable[Message]:
     has = [stores[each].get(message.key) for each in (LEFT, RIGHT)]
     if None not in has:
         both = b",".join(each for each in has if each is not None)
-        return [Message(message.key, both, message.timestamp)]
-    return [Message(message.key, None, message.timestamp)] if None not in had else []
+        return [ProducerRecord(message.key, both, message.timestamp)]
+    return [ProducerRecord(message.key, None, message.timestamp)] if None not in had else []

@@ -17,7 +17,13 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.streams.topology import Sink, Source, SubTopology, Topology, TopologyError
+from brokertwin.clients.streams.topology import (
+    SinkNode,
+    SourceNode,
+    SubTopology,
+    Topology,
+    TopologyError,
+)
 
 
 class TaskId(NamedTuple):
@@ -30,7 +36,7 @@ class TaskId(NamedTuple):
         return f"{self.sub_topology}_{self.partition}"
 
 
-class InternalTopic(msgspec.Struct, frozen=True):
+class AppTopic(msgspec.Struct, frozen=True):
     """A topic that belongs to the application; settings by Kafka's names."""
 
     name: str
@@ -48,7 +54,7 @@ class Layout(msgspec.Struct, frozen=True):
     """
 
     tasks: dict[TaskId, list[TopicPartition]]
-    internal_topics: dict[str, InternalTopic]
+    internal_topics: dict[str, AppTopic]
     changelogs: dict[str, tuple[int, str]]
 
     def stateful(self) -> set[TaskId]:
@@ -71,13 +77,13 @@ class Names:
         """The topic of a store's changes."""
         return f"{self._application_id}-{store}-changelog"
 
-    def topics_of(self, source: Source) -> list[str]:
+    def topics_of(self, source: SourceNode) -> list[str]:
         """What a source reads."""
         if source.is_repartition:
             return [self.repartition(each) for each in source.topics]
         return list(source.topics)
 
-    def topic_of(self, sink: Sink) -> str:
+    def topic_of(self, sink: SinkNode) -> str:
         """Where a sink writes."""
         return self.repartition(sink.topic) if sink.is_repartition else sink.topic
 
@@ -108,14 +114,14 @@ def layout(application_id: str, topology: Topology, counts: Mapping[str, int]) -
                 TopicPartition(topic, partition) for topic in topics if partition < known[topic]
             ]
     internal = {
-        name: InternalTopic(name, known[name], {"cleanup.policy": "delete", "retention.ms": "-1"})
+        name: AppTopic(name, known[name], {"cleanup.policy": "delete", "retention.ms": "-1"})
         for name in sorted(source_topics(application_id, topology)[1])
     }
     changelogs = {s: (sub.number, names.changelog(s)) for sub in subs for s in sub.stores}
     for number, name in changelogs.values():
         count = sum(task.sub_topology == number for task in tasks)
         _check_there(name, counts.get(name) or count, count)
-        internal[name] = InternalTopic(name, count, {"cleanup.policy": "compact"})
+        internal[name] = AppTopic(name, count, {"cleanup.policy": "compact"})
     return Layout(tasks, internal, changelogs)
 
 

@@ -14,7 +14,7 @@ from brokertwin.clients.fetching_client import ReaderClient
 from brokertwin.clients.network import Draw
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.streams.layout import Names, TaskId
-from brokertwin.clients.streams.task import Stores
+from brokertwin.clients.streams.task import TaskStores
 from brokertwin.clients.streams.topology import SubTopology
 
 
@@ -35,13 +35,13 @@ class Restorer:
         names: Names,
     ) -> None:
         self.client = ReaderClient(fetches, draw)
-        self.copies: dict[TaskId, Stores] = {}
+        self.copies: dict[TaskId, TaskStores] = {}
         self.restored = 0
         self._subs = subs
         self._names = names
-        self._restoring: dict[TaskId, Stores] = {}
+        self._restoring: dict[TaskId, TaskStores] = {}
 
-    def begin(self, task: TaskId, stores: Stores) -> None:
+    def begin(self, task: TaskId, stores: TaskStores) -> None:
         """Restores an active task's stores, those of a former copy from where they are."""
         self._restoring[task] = stores
         self._read()
@@ -72,7 +72,7 @@ class Restorer:
         self.copies = {task: self.copies.get(task) or self._stores(task) for task in sorted(wanted)}
         self._read()
 
-    def promote(self, task: TaskId) -> Stores | None:
+    def promote(self, task: TaskId) -> TaskStores | None:
         """The stores of a copy that becomes active, and is followed on; None without one."""
         stores = self.copies.pop(task, None)
         if stores is not None:
@@ -93,10 +93,10 @@ class Restorer:
             self.restored += 1
             by_changelog[at].restore(at, message)
 
-    def _stores(self, task: TaskId) -> Stores:
-        return Stores(self._subs[task.sub_topology], self._names, task.partition)
+    def _stores(self, task: TaskId) -> TaskStores:
+        return TaskStores(self._subs[task.sub_topology], self._names, task.partition)
 
-    def _by_changelog(self) -> dict[TopicPartition, Stores]:
+    def _by_changelog(self) -> dict[TopicPartition, TaskStores]:
         every = [*self._restoring.values(), *self.copies.values()]
         return {at: stores for stores in every for at in stores.changelogs}
 

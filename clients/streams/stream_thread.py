@@ -28,27 +28,27 @@ from enum import StrEnum
 from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_coordinator import (
-    MemberState,
+    ClientMemberState,
 )
 from brokertwin.clients.consumer_events import (
     CommitFailed,
-    Committed,
-    Failed,
-    Lost,
-    Revoked,
+    ConsumerFailed,
+    OffsetsCommitted,
+    PartitionsLost,
+    PartitionsRevoked,
 )
-from brokertwin.clients.messages import Message, size_of
+from brokertwin.clients.messages import ProducerRecord, size_of
 from brokertwin.clients.network import Draw
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
-from brokertwin.clients.producer_events import Failed as RecordFailed
+from brokertwin.clients.producer_events import RecordFailed
 from brokertwin.clients.streams.layout import Names, TaskId, source_topics
 from brokertwin.clients.streams.purger import Purger
 from brokertwin.clients.streams.restorer import Restorer
 from brokertwin.clients.streams.streams_assignor import AssignorError, StreamsAssignor
 from brokertwin.clients.streams.streams_config import StreamsConfig
 from brokertwin.clients.streams.streams_protocol import ACTIVE, HostInfo
-from brokertwin.clients.streams.task import Output, Stores, StreamTask, TaskState
+from brokertwin.clients.streams.task import StreamTask, TaskOutput, TaskState, TaskStores
 from brokertwin.clients.streams.topology import Topology
 from brokertwin.clients.transactions import TransactionState
 from brokertwin.state.core.errors import Error
@@ -126,11 +126,11 @@ class StreamThread:
         self.consumer.coordinator.holds_revoked = True
         self.restorer = Restorer(config.fetches(), draw, self._subs, self._names)
         self._purger = Purger(own, config.repartition_purge_interval_ms, draw)
-        self.messages: dict[int, Message] = {}
+        self.messages: dict[int, ProducerRecord] = {}
         self.tasks: dict[TaskId, StreamTask] = {}
         self.error: str | None = None
         self.restarts = self.worked = 0
-        self._backlog: deque[Output] = deque()
+        self._backlog: deque[TaskOutput] = deque()
         self._revoked: set[TopicPartition] = set()
         self._commit_id: int | None = None
         self._offsets: dict[TopicPartition, int] = {}
@@ -175,7 +175,7 @@ class StreamThread:
         is_running = all(task.state is TaskState.RUNNING for task in self.tasks.values())
         return ThreadState.RUNNING if is_running else ThreadState.PARTITIONS_ASSIGNED
 
-    def stores_of(self, task_id: TaskId, *, may_be_stale: bool) -> Stores | None:
+    def stores_of(self, task_id: TaskId, *, may_be_stale: bool) -> TaskStores | None:
         """The stores of a task that runs here; also one that restores, or a copy (KIP-535)."""
         task = self.tasks.get(task_id)
         if task is not None and (may_be_stale or task.state is TaskState.RUNNING):
@@ -224,15 +224,15 @@ class StreamThread:
         self._queue(self.consumer.poll(now))
         for event in self.consumer.events():
             match event:
-                case Revoked(partitions):
+                case PartitionsRevoked(partitions):
                     self._revoked.update(partitions)
-                case Lost():
+                case PartitionsLost():
                     self._revoked.clear()
                     self._give_up()
-                case Committed(commit_id) | CommitFailed(commit_id):
+                case OffsetsCommitted(commit_id) | CommitFailed(commit_id):
                     if commit_id == self._commit_id:
-                        self._committed(is_stored=isinstance(event, Committed))
-                case Failed(error):
+                        self._committed(is_stored=isinstance(event, OffsetsCommitted))
+                case ConsumerFailed(error):
                     self._die(error.name)
         unsupported = [each.unsupported for each in self._needed if each.unsupported is not None]
         if unsupported:
@@ -241,7 +241,7 @@ class StreamThread:
         if info is not None and info.error_code != AssignorError.NONE:
             self._die(self.assignor.error or AssignorError(info.error_code).name)
 
-    def _queue(self, read: list[tuple[TopicPartition, int, Message]]) -> None:
+    def _queue(self, read: list[tuple[TopicPartition, int, ProducerRecord]]) -> None:
         """To the tasks; what is of none yet is read again when there is one."""
         back: dict[TopicPartition, int] = {}
         for at, offset, message in read:
@@ -373,7 +373,7 @@ class StreamThread:
 
     def _begin_to_commit(self, now: int) -> None:
         is_due = now >= self._commit_at or self._revoked or self.is_closing
-        is_member = self.consumer.coordinator.state is MemberState.STABLE
+        is_member = self.consumer.coordinator.state is ClientMemberState.STABLE
         if not is_member and self._revoked:
             self._committed(is_stored=False)
         if not is_due or self._backlog or not (is_member and self._may_work):

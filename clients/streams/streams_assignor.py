@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from brokertwin.clients.assignors.group import Subscription, group_of
 from brokertwin.clients.assignors.member import MembersAssignor
-from brokertwin.clients.assignors.owned import Owned, weigh
+from brokertwin.clients.assignors.owned import OwnedPartitions, weigh
 from brokertwin.clients.consumer_protocol import (
     assignment_user_data,
     decode_assignment,
@@ -28,7 +28,7 @@ from brokertwin.clients.streams.streams_protocol import (
     encode_assignment_info,
     encode_subscription_info,
 )
-from brokertwin.clients.streams.task_assignor import Thread, assign_tasks
+from brokertwin.clients.streams.task_assignor import AssignableThread, assign_tasks
 from brokertwin.clients.streams.topology import Topology, TopologyError
 from brokertwin.state.core.schema import Uuid
 
@@ -140,7 +140,9 @@ class _Leader:
             for member, said in subscriptions.items()
         }
         group = group_of(counts, subscriptions)
-        owned = {m: Owned(list(s.owned), s.generation_id) for m, s in group.members.items()}
+        owned = {
+            m: OwnedPartitions(list(s.owned), s.generation_id) for m, s in group.members.items()
+        }
         claims = weigh(group, owned)
         self._owned = {
             member: set(partitions) - claims.doubly_claimed
@@ -167,12 +169,12 @@ class _Leader:
             found[member] = encode_assignment(partitions, encode_assignment_info(info))
         return found
 
-    def _thread(self, member: str) -> Thread:
+    def _thread(self, member: str) -> AssignableThread:
         info = self._infos[member]
         owned = self._owned[member]
         active = {task for task, at in self._tasks.items() if owned.intersection(at)}
         standby = {task: sum_ for task, sum_ in info.offset_sums.items() if sum_ != ACTIVE}
-        return Thread(process=info.process_id, active=frozenset(active), standby=standby)
+        return AssignableThread(process=info.process_id, active=frozenset(active), standby=standby)
 
     def _is_free(self, task: TaskId, member: str) -> bool:
         """Whether nobody else has any of a task's partitions still."""

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.streams.layout import Names, TaskId
 from brokertwin.clients.streams.stores import KeyValueStore
-from brokertwin.clients.streams.topology import Processor, Sink, SubTopology
+from brokertwin.clients.streams.topology import Processor, SinkNode, SubTopology
 
 
 class TaskState(StrEnum):
@@ -25,15 +25,15 @@ class TaskState(StrEnum):
     RUNNING = "RUNNING"
 
 
-class Output(NamedTuple):
+class TaskOutput(NamedTuple):
     """A record to be written; to the partition of its key where `partition` is None."""
 
     topic: str
     partition: int | None
-    message: Message
+    message: ProducerRecord
 
 
-class Stores:
+class TaskStores:
     """The stores of a task, active or a copy, with the changelog's partition of each."""
 
     def __init__(self, sub: SubTopology, names: Names, partition: int) -> None:
@@ -43,7 +43,7 @@ class Stores:
             for name, store in self.by_name.items()
         }
 
-    def restore(self, at: TopicPartition, message: Message) -> None:
+    def restore(self, at: TopicPartition, message: ProducerRecord) -> None:
         """A record of a changelog."""
         assert message.key is not None, "a changelog's record has a key"
         self.changelogs[at].restore(message.key, message.value)
@@ -63,12 +63,12 @@ class StreamTask:
         partitions: Iterable[TopicPartition],
         sub: SubTopology,
         names: Names,
-        stores: Stores | None = None,
+        stores: TaskStores | None = None,
     ) -> None:
         self.id = id
         self.partitions = list(partitions)
         self.state = TaskState.CREATED
-        self.stores = stores or Stores(sub, names, id.partition)
+        self.stores = stores or TaskStores(sub, names, id.partition)
         self.processed = 0
         self._sub = sub
         self._names = names
@@ -84,7 +84,7 @@ class StreamTask:
             for name, source in sub.sources().items()
             for topic in names.topics_of(source)
         }
-        self._queues: dict[TopicPartition, deque[tuple[int, Message]]] = {
+        self._queues: dict[TopicPartition, deque[tuple[int, ProducerRecord]]] = {
             at: deque() for at in self.partitions
         }
         self._next: dict[TopicPartition, int] = {}
@@ -98,11 +98,11 @@ class StreamTask:
         """Records of a partition that wait."""
         return len(self._queues[at])
 
-    def add(self, at: TopicPartition, offset: int, message: Message) -> None:
+    def add(self, at: TopicPartition, offset: int, message: ProducerRecord) -> None:
         """A record has been read."""
         self._queues[at].append((offset, message))
 
-    def process(self) -> list[Output]:
+    def process(self) -> list[TaskOutput]:
         """Works on one record; what is to be written, changes of stores first."""
         waiting = [at for at, queue in self._queues.items() if queue]
         at = min(waiting, key=lambda each: (self._queues[each][0][1].timestamp, each))
@@ -111,7 +111,7 @@ class StreamTask:
         self.processed += 1
         outputs = self._flow(self._sources[at.topic], message)
         changes = [
-            Output(log.topic, log.partition, Message(key, value, message.timestamp))
+            TaskOutput(log.topic, log.partition, ProducerRecord(key, value, message.timestamp))
             for log, store in self.stores.changelogs.items()
             for key, value in store.changes
         ]
@@ -119,14 +119,14 @@ class StreamTask:
             store.changes.clear()
         return changes + outputs
 
-    def _flow(self, source: str, message: Message) -> list[Output]:
-        outputs: list[Output] = []
+    def _flow(self, source: str, message: ProducerRecord) -> list[TaskOutput]:
+        outputs: list[TaskOutput] = []
         flowing = deque((child, message) for child in self._children[source])
         while flowing:
             name, given = flowing.popleft()
             node = self._sub.nodes[name]
-            if isinstance(node, Sink):
-                outputs.append(Output(self._names.topic_of(node), None, given))
+            if isinstance(node, SinkNode):
+                outputs.append(TaskOutput(self._names.topic_of(node), None, given))
             elif isinstance(node, Processor):
                 for made in node.process(given, self._used[name]):
                     flowing.extend((child, made) for child in self._children[name])

@@ -24,7 +24,7 @@ Tasks = dict[str, list[TaskId]]
 """Tasks by member id."""
 
 
-class Thread(msgspec.Struct, frozen=True):
+class AssignableThread(msgspec.Struct, frozen=True):
     """A member of the group: what it ran, and the copies that it had with how full they are."""
 
     process: str
@@ -32,10 +32,10 @@ class Thread(msgspec.Struct, frozen=True):
     standby: dict[TaskId, int] = {}
 
 
-Processes = dict[str, dict[str, Thread]]
+Processes = dict[str, dict[str, AssignableThread]]
 """The threads of each process, by their member ids."""
 
-Had = Callable[[Thread], Container[TaskId]]
+Had = Callable[[AssignableThread], Container[TaskId]]
 """What a thread had: as active or as standby tasks."""
 
 
@@ -49,7 +49,7 @@ class TaskAssignment(msgspec.Struct, frozen=True):
 def assign_tasks(
     tasks: Iterable[TaskId],
     stateful: Iterable[TaskId],
-    threads: Mapping[str, Thread],
+    threads: Mapping[str, AssignableThread],
     num_standby_replicas: int,
 ) -> TaskAssignment:
     """Each task is run by one member; copies are as many as there are other processes for them."""
@@ -62,7 +62,7 @@ def assign_tasks(
     )
 
 
-def _by_process(threads: Mapping[str, Thread]) -> Processes:
+def _by_process(threads: Mapping[str, AssignableThread]) -> Processes:
     found: Processes = {}
     for member, thread in sorted(threads.items()):
         found.setdefault(thread.process, {})[member] = thread
@@ -114,11 +114,11 @@ def _active(tasks: list[TaskId], processes: Processes) -> dict[str, list[TaskId]
     return {name: sorted(got) for name, got in given.items()}
 
 
-def _ran(threads: Mapping[str, Thread], task: TaskId) -> bool:
+def _ran(threads: Mapping[str, AssignableThread], task: TaskId) -> bool:
     return any(task in thread.active for thread in threads.values())
 
 
-def _copied(threads: Mapping[str, Thread], task: TaskId) -> int | None:
+def _copied(threads: Mapping[str, AssignableThread], task: TaskId) -> int | None:
     """How full the fullest copy of a process is; None without one."""
     return max((t.standby[task] for t in threads.values() if task in t.standby), default=None)
 
@@ -142,7 +142,11 @@ def _standby(
 
 
 def _preference(
-    threads: Mapping[str, Thread], task: TaskId, given: list[TaskId], name: str, share: int
+    threads: Mapping[str, AssignableThread],
+    task: TaskId,
+    given: list[TaskId],
+    name: str,
+    share: int,
 ) -> tuple[bool, float, str]:
     """Who has it first, up to its threads' share; then who has the fewest."""
     has_it = _copied(threads, task) is not None or _ran(threads, task)

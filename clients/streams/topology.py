@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.streams.stores import KeyValueStore
 
-Process = Callable[[Message, Mapping[str, KeyValueStore]], Iterable[Message]]
+Process = Callable[[ProducerRecord, Mapping[str, KeyValueStore]], Iterable[ProducerRecord]]
 """What a processor does: a record and its stores by name, to the records for those below it."""
 
 
@@ -31,7 +31,7 @@ class TopologyError(ValueError):
     """The topology is wrong, or does not go with the topics; the text says what to change."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class SourceNode(msgspec.Struct, frozen=True):
     """Reads topics; `is_repartition`: an internal one, whose name is made of the application's."""
 
     topics: tuple[str, ...]
@@ -45,7 +45,7 @@ class Processor(msgspec.Struct, frozen=True):
     parents: tuple[str, ...]
 
 
-class Sink(msgspec.Struct, frozen=True):
+class SinkNode(msgspec.Struct, frozen=True):
     """Writes the records of its parents to a topic."""
 
     topic: str
@@ -53,7 +53,7 @@ class Sink(msgspec.Struct, frozen=True):
     is_repartition: bool = False
 
 
-Node = Source | Processor | Sink
+Node = SourceNode | Processor | SinkNode
 
 
 class SubTopology(msgspec.Struct, frozen=True):
@@ -63,13 +63,13 @@ class SubTopology(msgspec.Struct, frozen=True):
     nodes: dict[str, Node]
     stores: dict[str, tuple[str, ...]]
 
-    def sources(self) -> dict[str, Source]:
+    def sources(self) -> dict[str, SourceNode]:
         """Its sources by name."""
-        return {name: node for name, node in self.nodes.items() if isinstance(node, Source)}
+        return {name: node for name, node in self.nodes.items() if isinstance(node, SourceNode)}
 
-    def sinks(self) -> dict[str, Sink]:
+    def sinks(self) -> dict[str, SinkNode]:
         """Its sinks by name."""
-        return {name: node for name, node in self.nodes.items() if isinstance(node, Sink)}
+        return {name: node for name, node in self.nodes.items() if isinstance(node, SinkNode)}
 
     def children(self) -> dict[str, list[str]]:
         """The nodes below each, in the order in which they were added."""
@@ -86,7 +86,7 @@ class SubTopology(msgspec.Struct, frozen=True):
         while to_look_at:
             name = to_look_at.pop()
             node = self.nodes[name]
-            if isinstance(node, Source):
+            if isinstance(node, SourceNode):
                 found.add(name)
             to_look_at += parents_of(node)
         return found
@@ -94,7 +94,7 @@ class SubTopology(msgspec.Struct, frozen=True):
 
 def parents_of(node: Node) -> tuple[str, ...]:
     """The nodes above one; none above a source."""
-    return () if isinstance(node, Source) else node.parents
+    return () if isinstance(node, SourceNode) else node.parents
 
 
 class Topology:
@@ -113,7 +113,7 @@ class Topology:
             other = next((n for n, s in self._sources().items() if topic in s.topics), None)
             if other is not None:
                 raise TopologyError(f"topic {topic} is read by source {other} already")
-        self._add(name, Source(wanted))
+        self._add(name, SourceNode(wanted))
 
     def add_processor(self, name: str, process: Process, parents: Iterable[str]) -> None:
         """Works on what its parents give."""
@@ -131,12 +131,12 @@ class Topology:
 
     def add_sink(self, name: str, topic: str, parents: Iterable[str]) -> None:
         """Writes what its parents give to a topic, each record to the partition of its key."""
-        self._add(name, Sink(topic, self._known(name, parents)))
+        self._add(name, SinkNode(topic, self._known(name, parents)))
 
     def add_repartition(self, name: str, parents: Iterable[str]) -> None:
         """Goes through an internal topic, so that records of one key meet in one task."""
-        self._add(f"{name}-sink", Sink(name, self._known(name, parents), is_repartition=True))
-        self._add(name, Source((name,), is_repartition=True))
+        self._add(f"{name}-sink", SinkNode(name, self._known(name, parents), is_repartition=True))
+        self._add(name, SourceNode((name,), is_repartition=True))
 
     def sub_topologies(self) -> list[SubTopology]:
         """What runs together. Raises TopologyError where nothing is read."""
@@ -162,8 +162,8 @@ class Topology:
         order = list(self._nodes)
         return sorted(groups, key=lambda group: min(order.index(name) for name in group))
 
-    def _sources(self) -> dict[str, Source]:
-        return {name: node for name, node in self._nodes.items() if isinstance(node, Source)}
+    def _sources(self) -> dict[str, SourceNode]:
+        return {name: node for name, node in self._nodes.items() if isinstance(node, SourceNode)}
 
     def _add(self, name: str, node: Node) -> None:
         if name in self._nodes:
@@ -178,6 +178,6 @@ class Topology:
                 f"{name} hangs on {', '.join(unknown) or 'nothing'}: add that first"
             )
         for each in found:
-            if isinstance(self._nodes[each], Sink):
+            if isinstance(self._nodes[each], SinkNode):
                 raise TopologyError(f"{name} hangs on the sink {each}, which gives nothing on")
         return found

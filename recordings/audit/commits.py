@@ -19,7 +19,7 @@ from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.groups import COMMITS
 from brokertwin.recordings.explain.rules import Rule
 from brokertwin.recordings.explain.story import sentence, words
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error, error_name
 
 STALE = frozenset(
@@ -46,7 +46,7 @@ class Commit(NamedTuple):
     topic: str
     partition: int
     offset: int
-    exchange: Exchange
+    exchange: RecordedExchange
 
     @property
     def time(self) -> int:
@@ -79,7 +79,7 @@ def commits(history: History) -> Iterator[Commit | tuple[str, str, int]]:
             yield from _taken(history, exchange, body)
 
 
-def _taken(history: History, exchange: Exchange, body: Any) -> Iterator[Commit]:
+def _taken(history: History, exchange: RecordedExchange, body: Any) -> Iterator[Commit]:
     taken = {
         (bodies.topic_of(topic), partition["partitionIndex"])
         for topic in (exchange.response or {}).get("topics") or ()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from brokertwin.errors import UserError
 from brokertwin.recordings.audit.finding import Evidence, Finding, Severity, counted, names_of
 from brokertwin.recordings.explain.rules import Rule
-from brokertwin.recordings.replay.comparison import FINE, Difference, Verdict
+from brokertwin.recordings.replay.comparison import FINE, CompareVerdict, FieldDifference
 from brokertwin.recordings.replay.report import Compared
 
 KIND = "answer-differs"
@@ -41,9 +41,9 @@ def differing(compared: Sequence[Compared]) -> Iterator[Finding]:
     Raises:
         UserError: so many differ that the recording does not begin with its broker.
     """
-    found: dict[str, list[tuple[Compared, Difference]]] = defaultdict(list)
+    found: dict[str, list[tuple[Compared, FieldDifference]]] = defaultdict(list)
     for each in compared:
-        if each.outcome.verdict is Verdict.DIFFER:
+        if each.outcome.verdict is CompareVerdict.DIFFER:
             found[each.exchange.api].append((each, each.outcome.differences[0]))
     held = sum(each.outcome.verdict in FINE for each in compared)
     count = sum(map(len, found.values()))
@@ -67,7 +67,7 @@ def differing(compared: Sequence[Compared]) -> Iterator[Finding]:
         )
 
 
-def _said(difference: Difference) -> str:
+def _said(difference: FieldDifference) -> str:
     return (
         f"{difference.path} is {_value(difference.expected)}, by the rules {_value(difference.got)}"
     )

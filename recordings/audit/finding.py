@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.explain.rules import RULES, Rule
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error, error_name
 
 
@@ -41,7 +41,7 @@ class Evidence(NamedTuple):
     by: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, exchange: Exchange, said: str = "", by: Iterable[str] = ()) -> "Evidence":
+    def of(cls, exchange: RecordedExchange, said: str = "", by: Iterable[str] = ()) -> "Evidence":
         """That of an exchange."""
         return cls(exchange.id, exchange.time, client_of(exchange), said, tuple(dict.fromkeys(by)))
 
@@ -115,7 +115,7 @@ class Finding(NamedTuple):
         }
 
 
-def client_of(exchange: Exchange) -> str:
+def client_of(exchange: RecordedExchange) -> str:
     """The client id of a request; `?` where it has none."""
     return exchange.header.client_id or "?"
 

@@ -18,7 +18,7 @@ from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.sessions import WINDOW_MS
 from brokertwin.recordings.explain.rules import Rule
 from brokertwin.recordings.explain.story import sentence, words
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error, error_name
 
 STORM = 5
@@ -62,7 +62,7 @@ class Trigger(NamedTuple):
     what: str
     client: str
     member: str
-    exchange: Exchange
+    exchange: RecordedExchange
     reason: str = ""
 
     @property
@@ -83,7 +83,7 @@ class Rebalance(NamedTuple):
 
     group: str
     number: int
-    exchanges: list[Exchange]
+    exchanges: list[RecordedExchange]
     triggers: list[Trigger]
 
 
@@ -100,14 +100,14 @@ class Membership:
     """
 
     def __init__(self) -> None:
-        self.generations: dict[int, list[Exchange]] = defaultdict(list)
+        self.generations: dict[int, list[RecordedExchange]] = defaultdict(list)
         self.lists: dict[int, dict[str, str | None]] = {}
         self.clients: dict[str, str] = {}
         self.told: set[str] = set()
         self.joined: dict[str, str] = {}
         self.left: list[Trigger] = []
 
-    def take(self, exchange: Exchange, body: Any) -> None:
+    def take(self, exchange: RecordedExchange, body: Any) -> None:
         """One request of the group, with its answer."""
         answer = exchange.response or {}
         member = body.get("memberId") or answer.get("memberId") or ""
@@ -133,7 +133,7 @@ class Membership:
             if asked == 0:
                 self.joined[exchange.id] = member
 
-    def _join(self, exchange: Exchange, body: Any, answer: Any, member: str) -> None:
+    def _join(self, exchange: RecordedExchange, body: Any, answer: Any, member: str) -> None:
         if answer.get("errorCode") == Error.MEMBER_ID_REQUIRED:
             self.told.add(member)
         elif answer and not answer["errorCode"]:
@@ -176,10 +176,10 @@ class Membership:
             found.append(self._trigger("joined again", self._member(first), first))
         return found
 
-    def _member(self, exchange: Exchange) -> str:
+    def _member(self, exchange: RecordedExchange) -> str:
         return str((exchange.response or {}).get("memberId") or exchange.body().get("memberId"))
 
-    def _trigger(self, what: str, member: str, exchange: Exchange) -> Trigger:
+    def _trigger(self, what: str, member: str, exchange: RecordedExchange) -> Trigger:
         reason = exchange.body().get("reason") or "" if what == "joined again" else ""
         return Trigger(what, self.clients.get(member, "?"), member, exchange, reason)
 
@@ -280,7 +280,7 @@ def dropped(history: History) -> Iterator[Finding]:
 def refused(history: History) -> Iterator[Finding]:
     """Members that were told that they are none any more, by group and error."""
     found: dict[tuple[str, int], list[Evidence]] = defaultdict(list)
-    holders: dict[tuple[str, str], list[Exchange]] = defaultdict(list)
+    holders: dict[tuple[str, str], list[RecordedExchange]] = defaultdict(list)
     for exchange, body in history.of(*OF_MEMBERS):
         answer, group = exchange.response or {}, str(body.get("groupId"))
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.epochs import APIS, MARKERS, Epochs
 from brokertwin.recordings.explain.story import in_order
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.observed.replication import ReplicationObserver
 
 ANSWERED_MS = 2_000
@@ -18,7 +18,7 @@ ANSWERED_MS = 2_000
 class Asked(NamedTuple):
     """An exchange with its request decoded."""
 
-    exchange: Exchange
+    exchange: RecordedExchange
     body: Any
 
     @property
@@ -44,7 +44,7 @@ class History:
 
     def __init__(
         self,
-        exchanges: Sequence[Exchange],
+        exchanges: Sequence[RecordedExchange],
         observer: ReplicationObserver | None = None,
         until: float = math.inf,
     ) -> None:

@@ -15,7 +15,7 @@ from brokertwin.recordings.audit.commits import Commit, commits
 from brokertwin.recordings.audit.finding import Evidence, Finding, Severity
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.explain.rules import Rule
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 
 GROWTH = 1_000
 """Records by which a lag has to grow to be a finding."""
@@ -52,7 +52,7 @@ class Run:
         self.answered: list[int] = []
         self.told: list[int] = []
 
-    def add(self, exchange: Exchange, high_watermark: int) -> None:
+    def add(self, exchange: RecordedExchange, high_watermark: int) -> None:
         """One more."""
         self.asked.append(exchange.time)
         self.answered.append(exchange.end)
@@ -92,7 +92,7 @@ def runs(history: History) -> dict[tuple[str, int], list[Run]]:
     return found
 
 
-def _told(history: History) -> Iterator[tuple[Exchange, tuple[str, int], int]]:
+def _told(history: History) -> Iterator[tuple[RecordedExchange, tuple[str, int], int]]:
     for exchange, body in history.of("FETCH", "LIST_OFFSETS"):
         answer, is_fetch = exchange.response or {}, exchange.api == "FETCH"
         latest = None if is_fetch else _latest(history, body)

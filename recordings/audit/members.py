@@ -23,7 +23,7 @@ from brokertwin.recordings.audit.groups import BEATS
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.explain.rules import Rule
 from brokertwin.recordings.explain.story import sentence, words
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error
 
 POLL_TIMEOUT = re.compile(r"poll timeout has expired|max\.poll\.interval", re.IGNORECASE)
@@ -62,7 +62,7 @@ class Left(NamedTuple):
 
     group: str
     member: str
-    exchange: Exchange
+    exchange: RecordedExchange
     reason: str
 
 
@@ -70,7 +70,7 @@ class Pending(NamedTuple):
     """A member id that was handed out, and how long it is kept."""
 
     member: str
-    exchange: Exchange
+    exchange: RecordedExchange
     session_timeout_ms: int
 
 
@@ -138,7 +138,7 @@ def came_back(history: History) -> Iterator[Finding]:
 def waiting(history: History) -> Iterator[Finding]:
     """Joins that waited for a member id that was handed out and never used, by group."""
     pending: dict[str, list[Pending]] = defaultdict(list)
-    used: dict[tuple[str, str], Exchange] = {}
+    used: dict[tuple[str, str], RecordedExchange] = {}
     found: dict[str, dict[str, Evidence]] = defaultdict(dict)
     for exchange, body in history.of("JOIN_GROUP"):
         if body.get("memberId"):
@@ -204,7 +204,7 @@ def _left(history: History) -> Iterator[Left]:
                 yield Left(group, member, exchange, each.get("reason") or "")
 
 
-def _joined(history: History) -> Iterator[tuple[str, Exchange, str]]:
+def _joined(history: History) -> Iterator[tuple[str, RecordedExchange, str]]:
     """The members that are new in their group: its id, the request, and the member id."""
     told: set[str] = set()
     for exchange, body in history.of("JOIN_GROUP", *BEATS):
@@ -219,7 +219,7 @@ def _joined(history: History) -> Iterator[tuple[str, Exchange, str]]:
             yield group, exchange, member
 
 
-def _client(exchange: Exchange) -> tuple[str, str]:
+def _client(exchange: RecordedExchange) -> tuple[str, str]:
     return client_of(exchange), exchange.host
 
 

@@ -22,7 +22,7 @@ from brokertwin.recordings.explain.own_clients import is_brokers_own
 from brokertwin.recordings.explain.producers import unexplained
 from brokertwin.recordings.explain.rules import Rule
 from brokertwin.recordings.explain.story import sentence, words
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.logs.producer import SEQUENCE_MAX, sequence_after, sequence_before
 
@@ -77,7 +77,7 @@ class Written(NamedTuple):
     """A batch that was answered without an error."""
 
     batch: Sent
-    exchange: Exchange
+    exchange: RecordedExchange
 
     @property
     def said(self) -> str:
@@ -95,7 +95,7 @@ def given(history: History) -> list[Given]:
 def fenced(history: History) -> Iterator[Finding]:
     """Producers whose epoch was too old, with what raised it as far as the recording shows."""
     found: dict[str, list[Evidence]] = defaultdict(list)
-    held: dict[str, list[tuple[Holder, Exchange]]] = defaultdict(list)
+    held: dict[str, list[tuple[Holder, RecordedExchange]]] = defaultdict(list)
     for asked in history.of(*APIS):
         for holder in _refused(history, asked, FENCING):
             subject = holder.name or _id(holder)
@@ -133,7 +133,7 @@ def _befallen(evidence: Sequence[Evidence]) -> str:
 
 
 def _cause(
-    history: History, evidence: Sequence[Evidence], held: Sequence[tuple[Holder, Exchange]]
+    history: History, evidence: Sequence[Evidence], held: Sequence[tuple[Holder, RecordedExchange]]
 ) -> str:
     """What raised the epoch of a producer that was fenced."""
     by = [name for each in evidence for name in each.by]
@@ -153,7 +153,7 @@ def _cause(
 
 
 def _of_client(
-    history: History, exchange: Exchange, holder: Holder, said: str, by: Iterable[str] = ()
+    history: History, exchange: RecordedExchange, holder: Holder, said: str, by: Iterable[str] = ()
 ) -> Evidence:
     """Evidence of a request; one that a broker made for a producer is its producer's."""
     made = Evidence.of(exchange, said, by)
@@ -165,7 +165,7 @@ def _of_client(
     return made._replace(client=client_of(given[-1].exchange) if given else "")
 
 
-def owned(history: History, exchange: Exchange, body: Any) -> Evidence:
+def owned(history: History, exchange: RecordedExchange, body: Any) -> Evidence:
     """Evidence of a broker's own request: of the client whose producer it is about, or of none."""
     holders = bodies.holders(exchange.api, body) if exchange.api in APIS else []
     holder = holders[0] if len(holders) == 1 else Holder(NO_PRODUCER, -1, None)

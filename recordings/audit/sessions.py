@@ -20,7 +20,7 @@ from brokertwin.recordings.explain.own_clients import is_brokers_own
 from brokertwin.recordings.explain.rules import Rule
 from brokertwin.recordings.explain.sessions import NONE
 from brokertwin.recordings.explain.story import sentence, words
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 
@@ -52,7 +52,7 @@ class Event(NamedTuple):
     """
 
     what: str
-    exchange: Exchange
+    exchange: RecordedExchange
     session: int
     evicted: bool = False
     said: str = ""
@@ -62,9 +62,9 @@ class Event(NamedTuple):
 def events(history: History) -> list[Event]:
     """What happened to the sessions of a recording, in the order of the answers."""
     found: list[Event] = []
-    used: dict[tuple[int, int], Exchange] = {}
-    closed: dict[tuple[int, int], Exchange] = {}
-    opened: dict[int, list[Exchange]] = defaultdict(list)
+    used: dict[tuple[int, int], RecordedExchange] = {}
+    closed: dict[tuple[int, int], RecordedExchange] = {}
+    opened: dict[int, list[RecordedExchange]] = defaultdict(list)
     for exchange, body in history.of("FETCH"):
         answer, broker = exchange.response or {}, exchange.broker
         session, epoch = body.get("sessionId", NONE), body.get("sessionEpoch", FINAL_EPOCH)
@@ -90,11 +90,11 @@ def events(history: History) -> list[Event]:
 
 
 def _lost(
-    exchange: Exchange,
+    exchange: RecordedExchange,
     session: int,
-    used: Exchange | None,
-    closed: Exchange | None,
-    opened: Sequence[Exchange],
+    used: RecordedExchange | None,
+    closed: RecordedExchange | None,
+    opened: Sequence[RecordedExchange],
 ) -> Event:
     """A session that the broker does not know any more."""
     if closed is not None:
@@ -144,7 +144,7 @@ def _participle(what: str) -> str:
 
 def churn(history: History) -> Iterator[Finding]:
     """Clients that open many sessions a minute."""
-    opened: dict[str, list[Exchange]] = defaultdict(list)
+    opened: dict[str, list[RecordedExchange]] = defaultdict(list)
     for event in events(history):
         if event.what == "opened" and not is_brokers_own(event.exchange):
             opened[client_of(event.exchange)].append(event.exchange)

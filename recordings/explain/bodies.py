@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.logs.producer import sequence_after
 from brokertwin.state.observed import topic_ids
 
@@ -100,7 +100,7 @@ def _holder(body: Any, prefix: str) -> Holder:
     )
 
 
-def topic_names(exchanges: Iterable[Exchange]) -> dict[str, str]:
+def topic_names(exchanges: Iterable[RecordedExchange]) -> dict[str, str]:
     """Topic id to name, from every response that has both."""
     found: dict[str, str] = {}
     for each in exchanges:

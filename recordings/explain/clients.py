@@ -12,7 +12,7 @@ from brokertwin.recordings.explain.groups import Groups
 from brokertwin.recordings.explain.producers import Producers
 from brokertwin.recordings.explain.sessions import Sessions
 from brokertwin.recordings.explain.story import Entry, Refused, absent, moment
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.wording import counted
 
@@ -30,7 +30,7 @@ class Clients:
         UserError: the recording has no such client.
     """
 
-    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
+    def __init__(self, exchanges: Sequence[RecordedExchange], key: str) -> None:
         self._exchanges = exchanges
         self._own = sorted(
             (each for each in exchanges if each.header.client_id == key), key=lambda each: each.end
@@ -92,7 +92,7 @@ class Clients:
                 yield from Sessions(self._exchanges, str(session)).story()
 
 
-def _timed(entry: Entry, exchange: Exchange) -> Entry:
+def _timed(entry: Entry, exchange: RecordedExchange) -> Entry:
     """The entry with what a client's log tells of the response: its time, and its error."""
     where = f"broker {exchange.broker}" if exchange.broker >= 0 else "a broker"
     said = f"response of {where} after {exchange.latency_ms:.6g} ms"
@@ -103,7 +103,7 @@ def _timed(entry: Entry, exchange: Exchange) -> Entry:
     return entry._replace(said="; ".join(filter(None, told)))
 
 
-def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
+def _latencies(exchanges: Sequence[RecordedExchange]) -> list[str]:
     """For each API how many requests a client's log has, and how long responses took."""
     lines = []
     for api, count in Counter(each.api for each in exchanges).most_common():
@@ -120,7 +120,7 @@ def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
     return lines
 
 
-def producers_of(exchange: Exchange) -> list[str]:
+def producers_of(exchange: RecordedExchange) -> list[str]:
     """The keys of the producers that an exchange is of."""
     return list(
         dict.fromkeys(
@@ -131,7 +131,7 @@ def producers_of(exchange: Exchange) -> list[str]:
     )
 
 
-def groups_of(exchange: Exchange) -> list[str]:
+def groups_of(exchange: RecordedExchange) -> list[str]:
     """The group that an exchange is of, if there is one."""
     group = exchange.body().get("groupId") if exchange.api in groups.APIS else None
     return [group] if group is not None and exchange.is_recorded else []

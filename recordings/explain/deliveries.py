@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import FINAL_EPOCH
 from brokertwin.state.share.share_partition import RELEASE
@@ -34,7 +34,7 @@ class Acknowledged(NamedTuple):
 
     place: Place
     member: str
-    exchange: Exchange
+    exchange: RecordedExchange
     first: int
     last: float
     outcome: int
@@ -46,7 +46,7 @@ class Given(NamedTuple):
 
     place: Place
     member: str
-    exchange: Exchange
+    exchange: RecordedExchange
     first: int
     last: int
     deliveries: int
@@ -64,13 +64,13 @@ class Before(NamedTuple):
     first: int
     last: int
     given: Given | None
-    released: Exchange | None
+    released: RecordedExchange | None
 
 
 class Deliveries:
     """What has been given and acknowledged, of exchanges in the order of their answers."""
 
-    def __init__(self, asked: Sequence[tuple[Exchange, Any]]) -> None:
+    def __init__(self, asked: Sequence[tuple[RecordedExchange, Any]]) -> None:
         self._given: dict[Place, list[Given]] = defaultdict(list)
         self._released: dict[tuple[int, str, str], list[Acknowledged]] = defaultdict(list)
         for exchange, body in asked:
@@ -116,7 +116,9 @@ class Deliveries:
                 return
         yield from ((begin, end, None) for begin, end in open_stretches)
 
-    def _release(self, former: Given, first: int, last: int, again: Exchange) -> Exchange | None:
+    def _release(
+        self, former: Given, first: int, last: int, again: RecordedExchange
+    ) -> RecordedExchange | None:
         """The request by which a member gave records back, between two deliveries of them.
 
         Its answer may come after the fetch's that it made possible.
@@ -130,7 +132,7 @@ class Deliveries:
         return None
 
 
-def given(exchange: Exchange, body: Any) -> Iterator[Given]:
+def given(exchange: RecordedExchange, body: Any) -> Iterator[Given]:
     """The records that a ShareFetch's answer lets its member have."""
     for topic in (exchange.response or {}).get("responses") or ():
         for part in topic["partitions"]:
@@ -146,7 +148,7 @@ def given(exchange: Exchange, body: Any) -> Iterator[Given]:
                 )
 
 
-def acknowledged(exchange: Exchange, body: Any) -> Iterator[Acknowledged]:
+def acknowledged(exchange: RecordedExchange, body: Any) -> Iterator[Acknowledged]:
     """What a request says of records, and what was answered to that.
 
     The end of a session gives back all that the member has: its topic is "".
@@ -177,7 +179,7 @@ def acknowledged(exchange: Exchange, body: Any) -> Iterator[Acknowledged]:
         yield Acknowledged(place, member, exchange, 0, math.inf, RELEASE, Error.NONE)
 
 
-def _place(exchange: Exchange, body: Any, topic: str, partition: int) -> Place:
+def _place(exchange: RecordedExchange, body: Any, topic: str, partition: int) -> Place:
     return Place(exchange.broker, str(body.get("groupId")), topic, partition)
 
 

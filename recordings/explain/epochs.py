@@ -19,7 +19,7 @@ from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.bodies import NO_PRODUCER, Holder
 from brokertwin.recordings.explain.own_clients import is_brokers_own
 from brokertwin.recordings.explain.story import clock, in_order, words
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error
 
 Client = tuple[str | None, str]
@@ -53,14 +53,14 @@ class Given(NamedTuple):
     producer_id: int
     epoch: int
     name: str | None
-    exchange: Exchange
+    exchange: RecordedExchange
     former: int = -1
 
 
 class Begun(NamedTuple):
     """The request that began a transaction, and the epoch in which it did."""
 
-    exchange: Exchange
+    exchange: RecordedExchange
     epoch: int
 
 
@@ -82,11 +82,11 @@ class Abort(NamedTuple):
     producer_id: int
     epoch: int
     name: str | None
-    marker: Exchange
+    marker: RecordedExchange
     coordinator: int | None
     began: Begun | None
     timeout_ms: int | None
-    asked: Exchange | None
+    asked: RecordedExchange | None
     is_timeout: bool
 
     @property
@@ -114,8 +114,8 @@ class _Requests(NamedTuple):
     """The requests of one producer, in the order of their responses."""
 
     begun: list[Begun]
-    ended: list[Exchange]
-    aborting: list[Exchange]
+    ended: list[RecordedExchange]
+    aborting: list[RecordedExchange]
 
 
 class Epochs:
@@ -132,7 +132,7 @@ class Epochs:
     """
 
     def __init__(
-        self, exchanges: Iterable[Exchange], asked: Sequence[tuple[Exchange, Any]]
+        self, exchanges: Iterable[RecordedExchange], asked: Sequence[tuple[RecordedExchange, Any]]
     ) -> None:
         self.given: dict[int, list[Given]] = defaultdict(list)
         self.names: dict[int, str] = {}
@@ -140,9 +140,9 @@ class Epochs:
         self._ids: dict[str, list[Given]] = defaultdict(list)
         self._ids_of: dict[str, set[int]] = defaultdict(set)
         self._own: dict[tuple[str, Client], list[Given]] = defaultdict(list)
-        self._written: dict[tuple[str, str], list[Exchange]] = defaultdict(list)
-        self._used: dict[tuple[str, Client], dict[Holder, Exchange]] = defaultdict(dict)
-        self._first: dict[int, Exchange] = {}
+        self._written: dict[tuple[str, str], list[RecordedExchange]] = defaultdict(list)
+        self._used: dict[tuple[str, Client], dict[Holder, RecordedExchange]] = defaultdict(dict)
+        self._first: dict[int, RecordedExchange] = {}
         self._timeouts: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._requests: dict[int, _Requests] = defaultdict(lambda: _Requests([], [], []))
         self._spans: dict[int, tuple[int, int]] = {}
@@ -159,7 +159,7 @@ class Epochs:
             if exchange.api == MARKERS:
                 self._take_markers(exchange, body)
 
-    def holder(self, exchange: Exchange, name: str | None) -> Holder:
+    def holder(self, exchange: RecordedExchange, name: str | None) -> Holder:
         """The producer of a request that has a transactional id and no batch headers.
 
         Its epoch is the one that the same client had when a Produce of the connection succeeded
@@ -185,7 +185,7 @@ class Epochs:
                 held = each
         return Holder(held.producer_id, held.epoch, name)
 
-    def _used_by(self, exchange: Exchange, name: str | None) -> Holder:
+    def _used_by(self, exchange: RecordedExchange, name: str | None) -> Holder:
         """The producer that earlier requests of a transactional id name.
 
         The epoch is that of the client's own requests if all of them have the same.
@@ -201,7 +201,7 @@ class Epochs:
         }
         return Holder(ids.pop() if len(ids) == 1 else NO_PRODUCER, -1, name)
 
-    def owner(self, abort: Abort) -> Exchange | None:
+    def owner(self, abort: Abort) -> RecordedExchange | None:
         """A request of the client whose transaction was aborted; None if not recorded."""
         epoch = abort.began.epoch if abort.began is not None else -1
         found = [e.exchange for e in self.given[abort.producer_id] if e.epoch == epoch]
@@ -213,7 +213,7 @@ class Epochs:
         ]
         return found[0] if found else None
 
-    def newer(self, holder: Holder, exchange: Exchange) -> list[Given]:
+    def newer(self, holder: Holder, exchange: RecordedExchange) -> list[Given]:
         """The epochs above a refused producer's that were given before its refusal."""
         found = [
             each
@@ -231,7 +231,7 @@ class Epochs:
             if each.exchange.time < timed_out.marker.time or not _is_same(each.exchange, exchange)
         ]
 
-    def timed_out(self, holder: Holder, exchange: Exchange) -> Abort | None:
+    def timed_out(self, holder: Holder, exchange: RecordedExchange) -> Abort | None:
         """The time-out of a transaction of this epoch before a request; None if there is none."""
         return next(
             (
@@ -245,7 +245,7 @@ class Epochs:
             None,
         )
 
-    def overdue(self, holder: Holder, exchange: Exchange) -> tuple[int, int] | None:
+    def overdue(self, holder: Holder, exchange: RecordedExchange) -> tuple[int, int] | None:
         """How long the transaction was open at a request, and its limit, in ms; None if within."""
         begun = self._open(self._requests[holder.producer_id], exchange.time)
         timeout_ms = self._timeout_of(self.names.get(holder.producer_id), exchange.time)
@@ -254,7 +254,7 @@ class Epochs:
         open_ms = exchange.time - begun.exchange.time
         return (open_ms, timeout_ms) if open_ms > timeout_ms else None
 
-    def _take(self, exchange: Exchange, body: Any) -> None:
+    def _take(self, exchange: RecordedExchange, body: Any) -> None:
         answer: Any = exchange.response or {}
         code = answer.get("errorCode", Error.NONE)
         is_init = exchange.api == "INIT_PRODUCER_ID"
@@ -271,7 +271,9 @@ class Epochs:
                     self._used[holder.name, _client(exchange)].setdefault(holder, exchange)
             self._note(self._requests[holder.producer_id], exchange, body, holder)
 
-    def _note(self, requests: _Requests, exchange: Exchange, body: Any, holder: Holder) -> None:
+    def _note(
+        self, requests: _Requests, exchange: RecordedExchange, body: Any, holder: Holder
+    ) -> None:
         """Note whether a request began or ended a transaction, or asked for its abort."""
         code = (exchange.response or {}).get("errorCode", Error.NONE)
         is_init, name = exchange.api == "INIT_PRODUCER_ID", body.get("transactionalId")
@@ -289,7 +291,7 @@ class Epochs:
             if exchange.api == "PRODUCE" and name:
                 self._written[name, exchange.connection].append(exchange)
 
-    def _give(self, exchange: Exchange, body: Any, answer: Any) -> None:
+    def _give(self, exchange: RecordedExchange, body: Any, answer: Any) -> None:
         producer_id, epoch = answer.get("producerId", NO_PRODUCER), answer.get("producerEpoch", -1)
         name = body.get("transactionalId")
         if producer_id != NO_PRODUCER and epoch >= 0:
@@ -303,7 +305,7 @@ class Epochs:
                 self._ids_of[name].add(producer_id)
                 self._own[name, _client(exchange)].append(made)
 
-    def _holders(self, exchange: Exchange, body: Any) -> Iterator[Holder]:
+    def _holders(self, exchange: RecordedExchange, body: Any) -> Iterator[Holder]:
         """The producers of a request, by transactional id if it has nothing else."""
         if exchange.api == MARKERS:
             return
@@ -315,7 +317,7 @@ class Epochs:
             found = [Holder(producer_id, -1, name) for producer_id in self._ids_of[name]]
         yield from (each for each in found if each.producer_id != NO_PRODUCER)
 
-    def _take_markers(self, exchange: Exchange, body: Any) -> None:
+    def _take_markers(self, exchange: RecordedExchange, body: Any) -> None:
         for marker in body.get("markers") or ():
             producer_id, epoch = marker["producerId"], marker["producerEpoch"]
             known = self.aborts[producer_id]
@@ -323,7 +325,7 @@ class Epochs:
                 known.append(self._abort(producer_id, epoch, exchange))
             insort(self._requests[producer_id].ended, exchange, key=_end)
 
-    def _abort(self, producer_id: int, epoch: int, marker: Exchange) -> Abort:
+    def _abort(self, producer_id: int, epoch: int, marker: RecordedExchange) -> Abort:
         requests, name = self._requests[producer_id], self.names.get(producer_id)
         sender = MARKER_SENDER.fullmatch(marker.header.client_id or "")
         coordinator = int(sender[1]) if sender is not None else None
@@ -362,16 +364,16 @@ class Epochs:
         return begin <= first and last <= end
 
 
-def epochs_of(exchanges: Sequence[Exchange]) -> Epochs:
+def epochs_of(exchanges: Sequence[RecordedExchange]) -> Epochs:
     """The epochs of a recording."""
     return Epochs(exchanges, in_order(exchanges, APIS | {MARKERS}))
 
 
-def _client(exchange: Exchange) -> Client:
+def _client(exchange: RecordedExchange) -> Client:
     return exchange.header.client_id, exchange.host
 
 
-def _is_same(one: Exchange, other: Exchange) -> bool:
+def _is_same(one: RecordedExchange, other: RecordedExchange) -> bool:
     return _client(one) == _client(other)
 
 
@@ -379,11 +381,11 @@ def _given_at(given: Given) -> int:
     return given.exchange.end
 
 
-def _end(exchange: Exchange) -> int:
+def _end(exchange: RecordedExchange) -> int:
     return exchange.end
 
 
-def _time(exchange: Exchange) -> int:
+def _time(exchange: RecordedExchange) -> int:
     return exchange.time
 
 
@@ -394,7 +396,7 @@ def _is_first(requests: _Requests, epoch: int) -> bool:
     return bool(requests.ended) and requests.ended[-1].end >= requests.begun[-1].exchange.end
 
 
-def _is_taken(exchange: Exchange, body: Any, holder: Holder) -> bool:
+def _is_taken(exchange: RecordedExchange, body: Any, holder: Holder) -> bool:
     """Whether a broker has taken something into a transaction of a producer."""
     checked = {
         each.get("transactionalId")

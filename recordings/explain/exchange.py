@@ -9,10 +9,10 @@ from brokertwin.recordings.explain.groups import Groups
 from brokertwin.recordings.explain.producers import Producers
 from brokertwin.recordings.explain.sessions import Sessions
 from brokertwin.recordings.explain.story import Entry, Refused
-from brokertwin.recordings.replay.recording import Exchange, id_of
+from brokertwin.recordings.replay.recording import RecordedExchange, id_of
 
 
-def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
+def explained(exchanges: Sequence[RecordedExchange], place: str) -> list[Entry]:
     """The exchange as the stories of its group, producers and fetch session tell it, each once.
 
     Args:

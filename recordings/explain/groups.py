@@ -20,7 +20,7 @@ from brokertwin.recordings.explain.story import (
     words,
 )
 from brokertwin.recordings.formats.coordinator_lines import Logged
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.groups.topology_topics import Status
 from brokertwin.wording import counted
@@ -48,7 +48,7 @@ class Committed(NamedTuple):
     """An offset that a broker has taken, and the request that brought it."""
 
     offset: int
-    exchange: Exchange
+    exchange: RecordedExchange
 
 
 class Groups:
@@ -64,16 +64,16 @@ class Groups:
     """
 
     def __init__(
-        self, exchanges: Sequence[Exchange], key: str, logged: Sequence[Logged] = ()
+        self, exchanges: Sequence[RecordedExchange], key: str, logged: Sequence[Logged] = ()
     ) -> None:
         self.key = key
         self.generation = -1
         self.offsets: dict[tuple[str, int], Committed] = {}
-        self._begun: Exchange | None = None
-        self._members: dict[str, Exchange] = {}
-        self._gone: dict[str, Exchange] = {}
+        self._begun: RecordedExchange | None = None
+        self._members: dict[str, RecordedExchange] = {}
+        self._gone: dict[str, RecordedExchange] = {}
         self._reasons: dict[str, str] = {}
-        self._left: Exchange | None = None
+        self._left: RecordedExchange | None = None
         self._told: set[tuple[str, int, str]] = set()
         asked = in_order(exchanges, APIS)
         if not asked:  # a text log may have no responses
@@ -117,7 +117,7 @@ class Groups:
             for (topic, partition), committed in sorted(self.offsets.items())
         ]
 
-    def _entry(self, exchange: Exchange, body: Any) -> Entry | None:
+    def _entry(self, exchange: RecordedExchange, body: Any) -> Entry | None:
         response = exchange.response
         codes = dict.fromkeys(bodies.errors(response))
         refused = [Refused(code, self._because(code, body, exchange)) for code in codes]
@@ -129,7 +129,7 @@ class Groups:
         return Entry.of(exchange, _said(exchange, body, self._names), notes, refused)
 
     def _changed(
-        self, exchange: Exchange, body: Any, response: Any, is_refused: bool
+        self, exchange: RecordedExchange, body: Any, response: Any, is_refused: bool
     ) -> Iterable[str]:
         """Takes what an answer changes; gives back what is worth saying of it."""
         if exchange.api in COMMITS:
@@ -155,7 +155,7 @@ class Groups:
                     self.offsets.pop((name, partition["partitionIndex"]), None)
                     yield f"the offset of {place} is deleted"
 
-    def _join(self, exchange: Exchange, body: Any, response: Any) -> Iterable[str]:
+    def _join(self, exchange: RecordedExchange, body: Any, response: Any) -> Iterable[str]:
         member, generation = response.get("memberId", ""), response.get("generationId", -1)
         if generation > self.generation:
             new = [
@@ -181,7 +181,7 @@ class Groups:
         self._members[member] = exchange
         self._gone.pop(member, None)
 
-    def _leave(self, member: str, exchange: Exchange) -> None:
+    def _leave(self, member: str, exchange: RecordedExchange) -> None:
         was_there = self._members.pop(member, None) is not None
         if not self._members:
             self._left = None  # nobody is left to join again
@@ -189,7 +189,7 @@ class Groups:
             self._left = exchange
         self._gone[member] = exchange
 
-    def _beat(self, exchange: Exchange, body: Any, response: Any) -> Iterable[str]:
+    def _beat(self, exchange: RecordedExchange, body: Any, response: Any) -> Iterable[str]:
         member = body.get("memberId") or response.get("memberId") or ""
         epoch, asked = response.get("memberEpoch", -1), body.get("memberEpoch", -1)
         if asked < 0:
@@ -208,7 +208,7 @@ class Groups:
         self._told = {each for each in self._told if each[0] != member}
         self._told |= {(member, *each) for each in told}
 
-    def _commit(self, exchange: Exchange, body: Any, response: Any) -> Iterable[str]:
+    def _commit(self, exchange: RecordedExchange, body: Any, response: Any) -> Iterable[str]:
         """Takes committed offsets; says where one goes back."""
         taken = {
             (bodies.topic_of(topic), partition["partitionIndex"])
@@ -230,7 +230,7 @@ class Groups:
                         f" ({words(former.exchange)}) to {offset}"
                     )
 
-    def _because(self, code: int, body: Any, exchange: Exchange) -> str:
+    def _because(self, code: int, body: Any, exchange: RecordedExchange) -> str:
         if exchange.api in deliveries.APIS:
             return self._shared.because(code, exchange, body)
         member = body.get("memberId") or ""
@@ -272,7 +272,7 @@ class Groups:
             return f"The recording has no answer that let a member {member or 'without an id'} in."
         return ""
 
-    def _logged_reason(self, generation: int, exchange: Exchange) -> str:
+    def _logged_reason(self, generation: int, exchange: RecordedExchange) -> str:
         """The coordinator's reason for the rebalance that ends a generation, and its line."""
         found = [
             f"{each.rebalance[1]} ({each.place})"
@@ -281,7 +281,7 @@ class Groups:
         ]
         return found[-1] if found else ""
 
-    def _rebalance_at(self, exchange: Exchange) -> Exchange | None:
+    def _rebalance_at(self, exchange: RecordedExchange) -> RecordedExchange | None:
         """What began the rebalance of which an answer speaks: a leave, or a join that waits."""
         waiting = [
             each for each in self._joins if each.time <= exchange.end and each.end >= exchange.time
@@ -321,7 +321,7 @@ def named(topic: Any, names: Mapping[str, str]) -> str:
     return names.get(found, found)
 
 
-def _said(exchange: Exchange, body: Any, names: Mapping[str, str]) -> str:
+def _said(exchange: RecordedExchange, body: Any, names: Mapping[str, str]) -> str:
     """A request in words."""
     member = body.get("memberId") or ""
     found = [f"member {member}"] if member else []

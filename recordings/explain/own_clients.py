@@ -3,7 +3,7 @@
 import re
 
 from brokertwin.recordings.explain.bodies import follower_of
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 
 OWN_IDS = re.compile(
     r"broker-\d+-(fetcher-\d+|txn-marker-sender|to-controller\S*)"
@@ -26,7 +26,7 @@ OWN_APIS = frozenset(
 """The APIs that brokers and controllers call among themselves."""
 
 
-def is_brokers_own(exchange: Exchange) -> bool:
+def is_brokers_own(exchange: RecordedExchange) -> bool:
     """Whether a broker or a controller made the request, and not a client."""
     if exchange.api in OWN_APIS or OWN_IDS.fullmatch(exchange.header.client_id or ""):
         return True

@@ -12,7 +12,7 @@ from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.bodies import Holder, Sent
 from brokertwin.recordings.explain.epochs import APIS, MARKERS, Abort, Epochs
 from brokertwin.recordings.explain.story import Entry, Refused, absent, in_order, sentence, words
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import BATCHES_KEPT, SEQUENCE_MAX, sequence_before
 
@@ -23,7 +23,7 @@ class Given(NamedTuple):
     """An epoch of a producer, and the exchange that gave it."""
 
     epoch: int
-    exchange: Exchange
+    exchange: RecordedExchange
 
     @property
     def words(self) -> str:
@@ -35,7 +35,7 @@ class Kept(NamedTuple):
     """A batch that is in the log."""
 
     batch: Sent
-    exchange: Exchange
+    exchange: RecordedExchange
 
 
 class Producers:
@@ -49,7 +49,7 @@ class Producers:
         UserError: the recording has no such producer.
     """
 
-    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
+    def __init__(self, exchanges: Sequence[RecordedExchange], key: str) -> None:
         self.ids: set[int] = set()
         self.topics = bodies.topic_names(exchanges)
         self.names: set[str] = set()
@@ -57,7 +57,7 @@ class Producers:
         self.batches: dict[tuple[str, int, int], deque[Kept]] = defaultdict(
             lambda: deque(maxlen=BATCHES_KEPT)
         )
-        self._fencing: dict[str, Exchange] = {}
+        self._fencing: dict[str, RecordedExchange] = {}
         self._asked = in_order(exchanges, APIS | {MARKERS})
         self._of_epochs = Epochs(exchanges, self._asked)
         self._find(key)
@@ -113,7 +113,7 @@ class Producers:
             shown = {names.get(i) or name or str(i) for i, name in known}
             raise absent("producer", key, sorted(shown - {str(bodies.NO_PRODUCER)}))
 
-    def _entry(self, exchange: Exchange, body: Any) -> Entry | None:
+    def _entry(self, exchange: RecordedExchange, body: Any) -> Entry | None:
         mine = [each for each in holders_of(exchange, body) if self._is_mine(each)]
         if not mine:
             return None
@@ -156,14 +156,14 @@ class Producers:
         topic = bodies.topic_of(part)
         return self.topics.get(topic, topic)
 
-    def _aborted(self, exchange: Exchange) -> Entry | None:
+    def _aborted(self, exchange: RecordedExchange) -> Entry | None:
         """Entry of an abort by the coordinator itself; None for markers that a request led to."""
         found = self._aborts_by(exchange)
         if not found:
             return None
         return Entry.of(exchange, "; ".join(sorted(each.words for each in found)), [], [])
 
-    def _aborts_by(self, exchange: Exchange) -> list[Abort]:
+    def _aborts_by(self, exchange: RecordedExchange) -> list[Abort]:
         return [
             each
             for producer_id in sorted(self.ids)
@@ -174,7 +174,7 @@ class Producers:
     def _is_mine(self, holder: Holder) -> bool:
         return holder.producer_id in self.ids or holder.name in self.names
 
-    def _note_epoch(self, exchange: Exchange, asked: Holder, notes: list[str]) -> None:
+    def _note_epoch(self, exchange: RecordedExchange, asked: Holder, notes: list[str]) -> None:
         """Takes the epoch that an answer gives: of InitProducerId, and of EndTxn from 5 on."""
         answer = exchange.response or {}
         is_init = exchange.api == "INIT_PRODUCER_ID"
@@ -190,7 +190,9 @@ class Producers:
         if is_init:
             self._fencing.pop(asked.name or "", None)
 
-    def _of_batch(self, batch: Sent, exchange: Exchange, notes: list[str]) -> Refused | None:
+    def _of_batch(
+        self, batch: Sent, exchange: RecordedExchange, notes: list[str]
+    ) -> Refused | None:
         """What became of a batch; a success is kept."""
         kept = self.batches[batch.topic, batch.partition, batch.producer_id]
         if batch.error:
@@ -204,7 +206,7 @@ class Producers:
             kept.append(Kept(batch, exchange))
         return None
 
-    def _because_of_batch(self, batch: Sent, kept: deque[Kept], exchange: Exchange) -> str:
+    def _because_of_batch(self, batch: Sent, kept: deque[Kept], exchange: RecordedExchange) -> str:
         last = kept[-1] if kept else None
         place = f"{batch.topic}-{batch.partition}"
         if last is not None and last.batch.epoch > batch.epoch:
@@ -235,7 +237,7 @@ class Producers:
             f" {missing} records in between are not in the log."
         )
 
-    def _because(self, code: int, asked: Holder, exchange: Exchange) -> str:
+    def _because(self, code: int, asked: Holder, exchange: RecordedExchange) -> str:
         """What an error about an epoch, or about a transaction that has ended, comes of."""
         is_commit = exchange.api == "END_TXN" and bool(exchange.body().get("committed"))
         is_ended = code == Error.INVALID_TXN_STATE and is_commit
@@ -263,7 +265,7 @@ class Producers:
         return unexplained(self._of_epochs, asked, exchange)
 
 
-def unexplained(epochs: Epochs, asked: Holder, exchange: Exchange) -> str:
+def unexplained(epochs: Epochs, asked: Holder, exchange: RecordedExchange) -> str:
     """Explain a refusal if no response with a newer epoch is recorded."""
     overdue = epochs.overdue(asked, exchange)
     if overdue is not None:
@@ -280,7 +282,7 @@ def unexplained(epochs: Epochs, asked: Holder, exchange: Exchange) -> str:
     )
 
 
-def holders_of(exchange: Exchange, body: Any) -> list[Holder]:
+def holders_of(exchange: RecordedExchange, body: Any) -> list[Holder]:
     """The producers of a request; for InitProducerId also the one that it gets."""
     if exchange.api not in APIS | {MARKERS}:
         return []
@@ -303,7 +305,7 @@ def said_of_batch(batch: Sent) -> str:
     )
 
 
-def _said(exchange: Exchange, body: Any, asked: Holder) -> str:
+def _said(exchange: RecordedExchange, body: Any, asked: Holder) -> str:
     """A request in words, with its result."""
     said = f"{asked.name}" if asked.name else "no transactional id"
     if asked.producer_id != bodies.NO_PRODUCER:

@@ -10,7 +10,7 @@ from typing import Any
 
 from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.story import Entry, Refused, absent, in_order, words
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 
@@ -30,7 +30,7 @@ class Sessions:
         UserError: the recording has no such session.
     """
 
-    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
+    def __init__(self, exchanges: Sequence[RecordedExchange], key: str) -> None:
         fetches = [(each, body) for each, body in in_order(exchanges, ["FETCH"]) if each.response]
         known = {each.response["sessionId"] for each, body in fetches if _opens(each, body)}
         known |= {body.get("sessionId", NONE) for _, body in fetches} - {NONE}
@@ -38,8 +38,8 @@ class Sessions:
             raise absent("fetch session", key, sorted(known))
         self.id = int(key)
         self.epoch = INITIAL_EPOCH
-        self.used: Exchange | None = None
-        self._closed: Exchange | None = None
+        self.used: RecordedExchange | None = None
+        self._closed: RecordedExchange | None = None
         self._opened_since: Counter[str] = Counter()
         self._fetches = fetches
 
@@ -54,7 +54,7 @@ class Sessions:
             return []
         return [f"session {self.id} is in epoch {self.epoch}, used last by {words(self.used)}"]
 
-    def _entry(self, exchange: Exchange, body: Any) -> Entry | None:
+    def _entry(self, exchange: RecordedExchange, body: Any) -> Entry | None:
         response, opens = exchange.response, _opens(exchange, body)
         if opens and response.get("sessionId") == self.id:
             self.epoch, self.used = next_epoch(INITIAL_EPOCH), exchange
@@ -72,7 +72,7 @@ class Sessions:
         refused = [Refused(code) for code in codes]
         return Entry.of(exchange, _said(body), notes, refused) if notes or refused else None
 
-    def _taken(self, exchange: Exchange, body: Any, response: Any) -> Iterator[str]:
+    def _taken(self, exchange: RecordedExchange, body: Any, response: Any) -> Iterator[str]:
         """Takes a request that the broker took; gives back what it changed."""
         epoch = body.get("sessionEpoch", INITIAL_EPOCH)
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
@@ -105,7 +105,7 @@ class Sessions:
         )
 
 
-def _opens(exchange: Exchange, body: Any) -> bool:
+def _opens(exchange: RecordedExchange, body: Any) -> bool:
     """Whether a request asks for a new session, and gets one."""
     asks = body.get("sessionEpoch", FINAL_EPOCH) == INITIAL_EPOCH
     return bool(asks and exchange.response.get("sessionId", NONE) != NONE)

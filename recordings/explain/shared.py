@@ -6,7 +6,7 @@ from typing import Any
 from brokertwin.recordings.explain import bodies, deliveries
 from brokertwin.recordings.explain.deliveries import Acknowledged, Before, Deliveries, Given
 from brokertwin.recordings.explain.story import words
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 from brokertwin.state.share.share_partition import REJECT, RELEASE
@@ -24,14 +24,14 @@ class Shared:
     """
 
     def __init__(
-        self, exchanges: Sequence[Exchange], asked: Sequence[tuple[Exchange, Any]]
+        self, exchanges: Sequence[RecordedExchange], asked: Sequence[tuple[RecordedExchange, Any]]
     ) -> None:
         self._names = bodies.topic_names(exchanges)
         self._seen = Deliveries(asked)
-        self._sessions: dict[tuple[int, str], Exchange] = {}
-        self._closed: dict[tuple[int, str], Exchange] = {}
+        self._sessions: dict[tuple[int, str], RecordedExchange] = {}
+        self._closed: dict[tuple[int, str], RecordedExchange] = {}
 
-    def notes(self, exchange: Exchange, body: Any) -> Iterator[str]:
+    def notes(self, exchange: RecordedExchange, body: Any) -> Iterator[str]:
         """Takes a ShareFetch or a ShareAcknowledge; gives back what is worth saying of it."""
         for each in deliveries.acknowledged(exchange, body):
             if each.outcome in SAID and not each.error and each.place.topic:
@@ -42,7 +42,7 @@ class Shared:
         if not (exchange.response or {}).get("errorCode"):
             yield from self._session(exchange, body)
 
-    def because(self, code: int, exchange: Exchange, body: Any) -> str:
+    def because(self, code: int, exchange: RecordedExchange, body: Any) -> str:
         """What an error comes of, in this recording; "" where it says nothing."""
         if code == Error.INVALID_RECORD_STATE:
             refused = [
@@ -68,7 +68,7 @@ class Shared:
             return "The recording has no answer that opened it."
         return ""
 
-    def _session(self, exchange: Exchange, body: Any) -> Iterator[str]:
+    def _session(self, exchange: RecordedExchange, body: Any) -> Iterator[str]:
         key, epoch = (exchange.broker, str(body.get("memberId"))), body.get("shareSessionEpoch")
         if epoch == INITIAL_EPOCH:
             self._sessions[key] = exchange

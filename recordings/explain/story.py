@@ -10,7 +10,7 @@ import msgspec
 from brokertwin.errors import UserError
 from brokertwin.recordings.explain.error_pages import page_of
 from brokertwin.recordings.explain.rules import RULES, Rule
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import error_name
 
 KNOWN_SHOWN = 8
@@ -67,7 +67,9 @@ class Entry(NamedTuple):
     refused: list[Refused]
 
     @classmethod
-    def of(cls, exchange: Exchange, said: str, notes: list[str], refused: list[Refused]) -> "Entry":
+    def of(
+        cls, exchange: RecordedExchange, said: str, notes: list[str], refused: list[Refused]
+    ) -> "Entry":
         """That of an exchange."""
         return cls(
             exchange.id,
@@ -130,7 +132,9 @@ class Subject(Protocol):
         """What a broker knows at the end of the story, in lines."""
 
 
-def in_order(exchanges: Iterable[Exchange], apis: Collection[str]) -> list[tuple[Exchange, Any]]:
+def in_order(
+    exchanges: Iterable[RecordedExchange], apis: Collection[str]
+) -> list[tuple[RecordedExchange, Any]]:
     """The answered exchanges of these APIs with their requests, in the order of the answers."""
     answered = [each for each in exchanges if each.is_recorded and each.api in apis]
     return [(each, each.body()) for each in sorted(answered, key=lambda each: each.end)]
@@ -146,7 +150,7 @@ def absent(what: str, key: str, known: Iterable[object], place: str = "recording
     )
 
 
-def words(exchange: Exchange) -> str:
+def words(exchange: RecordedExchange) -> str:
     """`client second's INIT_PRODUCER_ID at 12:00:03.120 (orders.jsonl:12)`."""
     client = exchange.header.client_id or "?"
     return f"client {client}'s {exchange.api} at {clock(exchange.time)} ({exchange.id})"

@@ -16,7 +16,7 @@ from brokertwin.recordings.explain import bodies
 from brokertwin.recordings.explain.epochs import MARKERS
 from brokertwin.recordings.explain.producers import Producers, holders_of
 from brokertwin.recordings.explain.story import Entry, words
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error
 
 
@@ -38,10 +38,10 @@ class Transaction(msgspec.Struct):
     number: int
     producer_id: int
     epoch: int
-    began: Exchange
+    began: RecordedExchange
     partitions: Counter[tuple[str, int]]
     groups: dict[str, None]
-    ended: Exchange | None = None
+    ended: RecordedExchange | None = None
     became: str = ""
     why: str = ""
 
@@ -76,7 +76,7 @@ class Transactions(Producers):
         UserError: the recording has no such producer, or it has no transactional id.
     """
 
-    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
+    def __init__(self, exchanges: Sequence[RecordedExchange], key: str) -> None:
         super().__init__(exchanges, key)
         if not self.names:
             raise UserError(
@@ -94,13 +94,13 @@ class Transactions(Producers):
         last = self.told[-1] if self.told else None
         return last if last is not None and last.ended is None else None
 
-    def _entry(self, exchange: Exchange, body: Any) -> Entry | None:
+    def _entry(self, exchange: RecordedExchange, body: Any) -> Entry | None:
         entry = super()._entry(exchange, body)
         if entry is None:
             return None
         return entry._replace(notes=[*self._follow(exchange, body, entry), *entry.notes])
 
-    def _follow(self, exchange: Exchange, body: Any, entry: Entry) -> Iterator[str]:
+    def _follow(self, exchange: RecordedExchange, body: Any, entry: Entry) -> Iterator[str]:
         """Takes what an answer changes; gives back what is worth saying of it."""
         codes = {each.code for each in entry.refused}
         if exchange.api == MARKERS:
@@ -121,13 +121,13 @@ class Transactions(Producers):
         elif not codes:
             yield from self._offsets(exchange, str(body.get("groupId") or ""))
 
-    def _init(self, exchange: Exchange, codes: set[int]) -> Iterator[str]:
+    def _init(self, exchange: RecordedExchange, codes: set[int]) -> Iterator[str]:
         if not codes:
             yield from self._end(exchange, "aborted", is_asked=False)
         elif Error.CONCURRENT_TRANSACTIONS in codes and self._open is not None:
             yield f"transaction {self._open.number} is open: it has to be aborted first"
 
-    def _end(self, exchange: Exchange, became: str, is_asked: bool = True) -> Iterator[str]:
+    def _end(self, exchange: RecordedExchange, became: str, is_asked: bool = True) -> Iterator[str]:
         known = self._open
         if known is None:
             if is_asked:
@@ -137,7 +137,7 @@ class Transactions(Producers):
         by = "" if is_asked else ", by whoever came next"
         yield f"transaction {known.number} is {became} after {known.lasted_ms} ms{by}"
 
-    def _begin(self, exchange: Exchange) -> Iterator[str]:
+    def _begin(self, exchange: RecordedExchange) -> Iterator[str]:
         if self._open is None:
             holders = holders_of(exchange, exchange.body())
             mine = next((h for h in holders if self._is_mine(h)), bodies.Holder(-1, -1, None))
@@ -148,14 +148,16 @@ class Transactions(Producers):
             self.told.append(made)
             yield f"transaction {number} begins"
 
-    def _take(self, exchange: Exchange, place: tuple[str, int], batches: int = 0) -> Iterator[str]:
+    def _take(
+        self, exchange: RecordedExchange, place: tuple[str, int], batches: int = 0
+    ) -> Iterator[str]:
         yield from self._begin(exchange)
         taken = self.told[-1].partitions
         if place not in taken:
             yield f"takes in {place[0]}-{place[1]}"
         taken[place] += batches
 
-    def _taken(self, exchange: Exchange, body: Any) -> Iterator[str]:
+    def _taken(self, exchange: RecordedExchange, body: Any) -> Iterator[str]:
         """Batches in the log; those of newer clients take their partitions in (KIP-890)."""
         batches = list(bodies.sent(body, exchange.response))
         for each in batches:
@@ -168,7 +170,7 @@ class Transactions(Producers):
                 if not part["errorCode"]:
                     yield from self._take(exchange, (self._topic(topic), part["index"]))
 
-    def _offsets(self, exchange: Exchange, group: str) -> Iterator[str]:
+    def _offsets(self, exchange: RecordedExchange, group: str) -> Iterator[str]:
         yield from self._begin(exchange)
         if group not in self.told[-1].groups:
             self.told[-1].groups[group] = None

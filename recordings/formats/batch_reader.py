@@ -26,7 +26,7 @@ from kafka.record import MemoryRecords
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S
-from brokertwin.recordings.formats.batches import Headers, TopicPartition
+from brokertwin.recordings.formats.batches import BatchPartition, Headers
 from brokertwin.state.core.errors import error_name
 from brokertwin.state.core.records import Batch
 
@@ -52,7 +52,7 @@ _NO_LEADER_YET = (
 
 def read(
     client: ClientProperties,
-    offsets: Mapping[TopicPartition, set[int]],
+    offsets: Mapping[BatchPartition, set[int]],
     on_partition: Callable[[], None] = lambda: None,
 ) -> Headers:
     """The headers of the batches that begin at some offsets, where they are still there.
@@ -99,15 +99,15 @@ def _manager(client: ClientProperties) -> Iterator[KafkaConnectionManager]:
 class _Reader:
     def __init__(self, manager: KafkaConnectionManager) -> None:
         self._manager = manager
-        self._leaders: dict[TopicPartition, int] = {}
+        self._leaders: dict[BatchPartition, int] = {}
 
-    def exists(self, place: TopicPartition) -> bool:
+    def exists(self, place: BatchPartition) -> bool:
         """Whether there is such a partition; finds its leader."""
         if place not in self._leaders:
             self._find_leaders(place.topic)
         return place in self._leaders
 
-    def batches(self, place: TopicPartition, wanted: set[int]) -> Iterator[Batch]:
+    def batches(self, place: BatchPartition, wanted: set[int]) -> Iterator[Batch]:
         """The batches that begin at the wanted offsets."""
         position, last = min(wanted), max(wanted)
         while position <= last:
@@ -126,7 +126,7 @@ class _Reader:
                     yield _header(batch)
             position = read[-1].next_offset
 
-    def _fetch(self, place: TopicPartition, position: int) -> Any:
+    def _fetch(self, place: BatchPartition, position: int) -> Any:
         asked = FetchRequest.FetchTopic.FetchPartition(
             partition=place.partition, fetch_offset=position, partition_max_bytes=FETCH_BYTES
         )
@@ -139,7 +139,7 @@ class _Reader:
         )
         return self._ask(place, request, lambda answer: answer.responses[0].partitions[0])
 
-    def _earliest(self, place: TopicPartition) -> int:
+    def _earliest(self, place: BatchPartition) -> int:
         asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
             partition_index=place.partition, timestamp=EARLIEST
         )
@@ -148,7 +148,7 @@ class _Reader:
         partition = self._ask(place, request, lambda answer: answer.topics[0].partitions[0])
         return int(partition.offset)
 
-    def _ask(self, place: TopicPartition, request: Any, pick: Callable[[Any], Any]) -> Any:
+    def _ask(self, place: BatchPartition, request: Any, pick: Callable[[Any], Any]) -> Any:
         """The partition's part of its leader's answer, whoever that is by now."""
         deadline = time.monotonic() + LEADER_WAIT_S
         while True:
@@ -179,7 +179,7 @@ class _Reader:
                 name = error_name(found.error_code)
                 raise UserError(f"Could not read topic {topic}: {found.error_code} {name}.")
             for partition in found.partitions:
-                place = TopicPartition(topic, partition.partition_index)
+                place = BatchPartition(topic, partition.partition_index)
                 self._leaders[place] = partition.leader_id
 
     def _send(self, request: Any, node: int | None) -> Any:

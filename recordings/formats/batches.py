@@ -40,14 +40,14 @@ class Missing(StrEnum):
     OTHER_SIZE = "another size in the topic"
 
 
-class TopicPartition(NamedTuple):
+class BatchPartition(NamedTuple):
     """A partition by its topic's name, or by the topic's id where that is all there is."""
 
     topic: str
     partition: int
 
 
-Headers = dict[TopicPartition, list[Batch]]
+Headers = dict[BatchPartition, list[Batch]]
 """What replicas hold: after a truncation there may be several batches at one offset."""
 
 
@@ -106,9 +106,9 @@ class Needs:
     """
 
     def __init__(self) -> None:
-        self.offsets: dict[TopicPartition, set[int]] = defaultdict(set)
+        self.offsets: dict[BatchPartition, set[int]] = defaultdict(set)
         self.names: dict[str, str] = {METADATA_TOPIC_ID: "__cluster_metadata"}
-        self._by_id: dict[TopicPartition, set[int]] = defaultdict(set)
+        self._by_id: dict[BatchPartition, set[int]] = defaultdict(set)
 
     def add(self, document: Document) -> None:
         """Look at one more document; a body of another shape has nothing to say."""
@@ -132,7 +132,7 @@ class Needs:
         """No more documents come: names are put in the place of ids."""
         for place, offsets in self._by_id.items():
             name = self.names.get(place.topic, place.topic)
-            self.offsets[TopicPartition(name, place.partition)] |= offsets
+            self.offsets[BatchPartition(name, place.partition)] |= offsets
         self._by_id.clear()
 
 
@@ -186,11 +186,11 @@ class Completion:
         self,
         topic: _SentTopic,
         partition: _SentPartition,
-        answers: dict[TopicPartition, _AnsweredPartition],
+        answers: dict[BatchPartition, _AnsweredPartition],
         time: int,
     ) -> Batch | None:
         """The header of a partition's batch; counts it, or why there is none."""
-        place = TopicPartition(topic.name or topic.topic_id, partition.index)
+        place = BatchPartition(topic.name or topic.topic_id, partition.index)
         found = self._find(place, partition.records_size_in_bytes, answers.get(place), time)
         if isinstance(found, Missing):
             self.missing[found] += 1
@@ -199,7 +199,7 @@ class Completion:
         return found
 
     def _find(
-        self, place: TopicPartition, size: int | None, answer: _AnsweredPartition | None, time: int
+        self, place: BatchPartition, size: int | None, answer: _AnsweredPartition | None, time: int
     ) -> Batch | Missing:
         if answer is None:
             return Missing.NOT_ANSWERED
@@ -207,7 +207,7 @@ class Completion:
             return Missing.REFUSED
         if self._stored is None:
             return Missing.NOT_ASKED
-        named = TopicPartition(self._names.get(place.topic, place.topic), place.partition)
+        named = BatchPartition(self._names.get(place.topic, place.topic), place.partition)
         if named not in self._stored:
             return Missing.NOT_READ
         batches = self._stored[named].get(answer.base_offset, [])
@@ -219,8 +219,8 @@ class Completion:
         return min(fitting, key=lambda batch: abs(batch.max_timestamp - time))
 
 
-def _by_offset(headers: Headers) -> dict[TopicPartition, dict[int, list[Batch]]]:
-    found: dict[TopicPartition, dict[int, list[Batch]]] = {}
+def _by_offset(headers: Headers) -> dict[BatchPartition, dict[int, list[Batch]]]:
+    found: dict[BatchPartition, dict[int, list[Batch]]] = {}
     for place, batches in headers.items():
         by_offset = found.setdefault(place, {})
         for batch in batches:
@@ -238,10 +238,10 @@ def _as_sent(batch: Batch) -> Batch:
     return msgspec.structs.replace(batch, base_offset=0, partition_leader_epoch=-1)
 
 
-def _answers(response: msgspec.Raw) -> Iterator[tuple[TopicPartition, _AnsweredPartition]]:
+def _answers(response: msgspec.Raw) -> Iterator[tuple[BatchPartition, _AnsweredPartition]]:
     """The answers of a Produce by topic, or its id from version 13 on, and partition."""
     if bytes(response) in (b"", b"null"):
         return
     for topic in _answer_decoder.decode(response).responses:
         for partition in topic.partition_responses:
-            yield TopicPartition(topic.name or topic.topic_id, partition.index), partition
+            yield BatchPartition(topic.name or topic.topic_id, partition.index), partition

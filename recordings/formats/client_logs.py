@@ -15,7 +15,7 @@ import msgspec
 
 from brokertwin.recordings.formats import java_text
 from brokertwin.recordings.formats.documents import NOT_ANSWERED, Document, raw
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.access.redaction import may_hold_credentials
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
@@ -117,7 +117,9 @@ class Exchanges:
         self._pending: dict[tuple[str, int, int], Document] = {}
         self._done: dict[tuple[str, int], Document] = {}
 
-    def take(self, line: Line, place: str, text: bytes, time: int) -> Iterator[Document] | None:
+    def take(
+        self, line: SourceLine, place: str, text: bytes, time: int
+    ) -> Iterator[Document] | None:
         """What a line completes; None if it is no request or response of a client."""
         if not MARKS.search(text):
             return None
@@ -136,7 +138,7 @@ class Exchanges:
         yield from self._done.values()
         yield from self._pending.values()
 
-    def _pair(self, line: Line, place: str, found: _Message, time: int) -> Iterator[Document]:
+    def _pair(self, line: SourceLine, place: str, found: _Message, time: int) -> Iterator[Document]:
         key = found.connection, found.key, found.number
         if not found.is_response:
             former = self._pending.pop(key, None)
@@ -159,7 +161,7 @@ class Exchanges:
             yield done
 
 
-def _document(line: Line, place: str, found: _Message, time: int) -> Document:
+def _document(line: SourceLine, place: str, found: _Message, time: int) -> Document:
     return Document(
         place=place,
         source=line.file,

@@ -22,7 +22,7 @@ LAG_MAX_MS = 2_000
 """How much later than the log's own time a container runtime may stamp a line."""
 
 
-class Clock:
+class LineClock:
     """Reads the times of one log's lines, in their order.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.formats.coordinator_lines import Logged
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.access.redaction import may_hold_credentials, redact_exchange
 from brokertwin.state.core.events import Kind, RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
@@ -105,7 +105,7 @@ class Texts(IntEnum):
     """Debug logs of clients and brokers, too, which lack bodies or responses."""
 
 
-class Left(NamedTuple):
+class UnpairedDocuments(NamedTuple):
     """A line, or an entry, that became no document.
 
     Attributes:
@@ -117,7 +117,7 @@ class Left(NamedTuple):
         logged: what it tells of a group, if it is of the coordinator's log.
     """
 
-    line: Line
+    line: SourceLine
     reason: str
     detail: str = ""
     api: str = ""

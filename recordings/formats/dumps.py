@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.formats.batches import Headers, TopicPartition
-from brokertwin.recordings.formats.lines import Line, lines_of
+from brokertwin.recordings.formats.batches import BatchPartition, Headers
+from brokertwin.recordings.formats.lines import SourceLine, lines_of
 from brokertwin.state.core.records import Batch
 
 DUMPED_FILE = re.compile(rb"Dumping .*?([^/\\]+)-(\d+)[/\\]\d+\.log")
@@ -25,7 +25,7 @@ FIELD = re.compile(rb"(\w+): (\S+)")
 TABLE_NAME = re.compile(r"(?:broker-\d+\.)?(.+)-(\d+)\.tsv")
 TABLE_START = b"baseOffset\t"
 
-_Found = tuple[TopicPartition, Batch]
+_Found = tuple[BatchPartition, Batch]
 
 
 def read(paths: Iterable[Path]) -> Headers:
@@ -41,7 +41,9 @@ def read(paths: Iterable[Path]) -> Headers:
         if first is None:
             continue
         is_table = first.text.startswith(TABLE_START)
-        parse: Callable[[Line, Iterator[Line]], Iterator[_Found]] = _table if is_table else _printed
+        parse: Callable[[SourceLine, Iterator[SourceLine]], Iterator[_Found]] = (
+            _table if is_table else _printed
+        )
         count = 0
         try:
             for place, batch in parse(first, lines):
@@ -59,14 +61,14 @@ _HINT = (
 )
 
 
-def _table(first: Line, lines: Iterator[Line]) -> Iterator[_Found]:
+def _table(first: SourceLine, lines: Iterator[SourceLine]) -> Iterator[_Found]:
     named = TABLE_NAME.fullmatch(first.file)
     if named is None:
         raise UserError(
             f"{first.file} does not name its partition.",
             "Name a table of batches after its partition: orders-0.tsv.",
         )
-    place = TopicPartition(named[1], int(named[2]))
+    place = BatchPartition(named[1], int(named[2]))
     names = first.text.decode().rstrip("\r\n").split("\t")
     for line in lines:
         values = dict(zip(names, line.text.decode().rstrip("\r\n").split("\t"), strict=True))
@@ -88,8 +90,8 @@ def _table(first: Line, lines: Iterator[Line]) -> Iterator[_Found]:
         )
 
 
-def _printed(first: Line, lines: Iterator[Line]) -> Iterator[_Found]:
-    place: TopicPartition | None = None
+def _printed(first: SourceLine, lines: Iterator[SourceLine]) -> Iterator[_Found]:
+    place: BatchPartition | None = None
     batch: Batch | None = None
     for line in [first, *lines]:
         if line.text.startswith(b"Dumping "):
@@ -97,7 +99,7 @@ def _printed(first: Line, lines: Iterator[Line]) -> Iterator[_Found]:
             if batch is not None and place is not None:
                 yield place, batch
             batch = None
-            place = TopicPartition(named[1].decode(), int(named[2])) if named else None
+            place = BatchPartition(named[1].decode(), int(named[2])) if named else None
         elif line.text.startswith(b"baseOffset: ") and place is not None:
             if batch is not None:
                 yield place, batch

@@ -17,7 +17,7 @@ _OFFSETS = (
 )
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """A kind of line.
 
     Attributes:
@@ -139,11 +139,11 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
         ),
     ),
 )
-KINDS = tuple(Kind(name, hint, re.compile(b"|".join(forms))) for name, hint, forms in _FORMS)
+KINDS = tuple(FileKind(name, hint, re.compile(b"|".join(forms))) for name, hint, forms in _FORMS)
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 
-def kind_of(text: bytes) -> Kind | None:
+def kind_of(text: bytes) -> FileKind | None:
     """The kind of a line that is no exchange; None if it is not known."""
     start = text[:LINE_BYTES_MAX].rstrip()
     return next((kind for kind in KINDS if kind.form.search(start)), None)

@@ -29,11 +29,11 @@ import msgspec
 from brokertwin.recordings.formats.documents import (
     NOT_ANSWERED,
     Document,
-    Left,
+    UnpairedDocuments,
     UnreadableError,
     raw,
 )
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.schema import Int16, Int32
@@ -79,7 +79,7 @@ class Wrapped(NamedTuple):
     `unit_ms` is how exact the time is, `label` names a container or pod around it.
     """
 
-    line: Line
+    line: SourceLine
     time: int | None
     session: str
     entry: bytes
@@ -88,7 +88,7 @@ class Wrapped(NamedTuple):
 
 
 class _Request(NamedTuple):
-    line: Line
+    line: SourceLine
     time: int
     entry: _Entry
     label: str
@@ -101,7 +101,7 @@ class Pairs:
         self._pending: dict[tuple[str, int], _Request] = {}
         self._done: dict[tuple[str, int], _Request] = {}
 
-    def take(self, wrapped: Wrapped) -> Iterator[Document | Left]:
+    def take(self, wrapped: Wrapped) -> Iterator[Document | UnpairedDocuments]:
         """What the entry completes.
 
         Raises:
@@ -132,7 +132,9 @@ class Pairs:
         for session, correlation_id in list(self._pending):
             yield self._unanswered((session, correlation_id))
 
-    def _request(self, wrapped: Wrapped, time: int, entry: _Entry) -> Iterator[Document | Left]:
+    def _request(
+        self, wrapped: Wrapped, time: int, entry: _Entry
+    ) -> Iterator[Document | UnpairedDocuments]:
         key = (wrapped.session, entry.header.correlation_id)
         before = self._pending.get(key)
         if before is None and _is_unanswered_produce(entry):
@@ -150,7 +152,7 @@ class Pairs:
         elif len(self._pending) > PENDING_MAX:
             yield self._unanswered(next(iter(self._pending)))
 
-    def _answer(self, wrapped: Wrapped, time: int, entry: _Entry) -> Document | Left:
+    def _answer(self, wrapped: Wrapped, time: int, entry: _Entry) -> Document | UnpairedDocuments:
         key = (wrapped.session, entry.header.correlation_id)
         request = self._pending.pop(key, None)
         if request is None:
@@ -200,8 +202,8 @@ class Pairs:
         )
 
 
-def _left(wrapped: Wrapped, reason: str, api: str) -> Left:
-    return Left(wrapped.line, reason, api=api, is_dead=False)
+def _left(wrapped: Wrapped, reason: str, api: str) -> UnpairedDocuments:
+    return UnpairedDocuments(wrapped.line, reason, api=api, is_dead=False)
 
 
 def _is_by_another_filter(before: _Request, wrapped: Wrapped, time: int, entry: _Entry) -> bool:

@@ -19,7 +19,7 @@ LINES_BETWEEN_REPORTS = 500
 COMPRESSED = re.compile(r"\.(?:gz|bz2|xz|zst|lz4|zip)$")
 
 
-class Line(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of input: the name of its file, its number from 1, its bytes."""
 
     file: str
@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 def read_lines(
     files: Iterable[Path], on_bytes: Callable[[int], None] = lambda _: None
-) -> Iterator[Line]:
+) -> Iterator[SourceLine]:
     """The lines of files and of standard input (`-`), one after the other.
 
     Compressed files are decompressed. Empty lines are left out.
@@ -51,7 +51,7 @@ def lines_of(
     name: str,
     on_bytes: Callable[[int], None] = lambda _: None,
     on_cut: Callable[[], None] = lambda: None,
-) -> Iterator[Line]:
+) -> Iterator[SourceLine]:
     """The lines of one file that are not empty; those of an archive have its member's name, too.
 
     Args:
@@ -78,7 +78,7 @@ def lines_of(
                 for number, text in enumerate(_counted(raw, lines, on_bytes), 1):
                     is_unfinished = is_cut and not text.endswith(b"\n")
                     if text.strip() and not is_unfinished:
-                        yield Line(file, number, text)
+                        yield SourceLine(file, number, text)
     except unpacked.ERRORS as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"Cannot read {path}: {reason}.") from None

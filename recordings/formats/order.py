@@ -62,7 +62,7 @@ class Seen:
         return True
 
 
-class Arrivals:
+class ArrivalOrder:
     """Gives times that keep the order of each connection.
 
     A client numbers its requests: a lower correlation id in a later line is an earlier request of
@@ -82,14 +82,14 @@ class Arrivals:
         return kept
 
 
-class Turn(NamedTuple):
+class OrderTurn(NamedTuple):
     """A request's place among those of its connection."""
 
     connection: int
     correlation_id: int
 
 
-class Entry(NamedTuple):
+class OrderedLine(NamedTuple):
     """A document to be sorted.
 
     Attributes:
@@ -108,7 +108,7 @@ class Entry(NamedTuple):
     document: bytes
 
 
-FIRST = Turn(0, 0)
+FIRST = OrderTurn(0, 0)
 T = TypeVar("T")
 
 
@@ -149,7 +149,7 @@ class Sorter:
 
     def __init__(self, run_bytes: int = RUN_BYTES) -> None:
         self._run_bytes = run_bytes
-        self._held: list[Entry] = []
+        self._held: list[OrderedLine] = []
         self._held_bytes = 0
         self._count = 0
         self._spans: list[tuple[int, int]] = []
@@ -169,9 +169,11 @@ class Sorter:
         if self._file is not None:
             self._file.close()
 
-    def add(self, time: int, document: bytes, is_marked: bool = False, turn: Turn = FIRST) -> None:
+    def add(
+        self, time: int, document: bytes, is_marked: bool = False, turn: OrderTurn = FIRST
+    ) -> None:
         """Take one more document."""
-        self._held.append(Entry(time, self._count, is_marked, *turn, document))
+        self._held.append(OrderedLine(time, self._count, is_marked, *turn, document))
         self._held_bytes += len(document)
         self._count += 1
         if self._held_bytes >= self._run_bytes:
@@ -181,11 +183,11 @@ class Sorter:
         """How many documents there are."""
         return self._count
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[OrderedLine]:
         """All documents, in order."""
         return in_turn(self._sorted(), lambda each: each.time, lambda each: each[3:5])
 
-    def _sorted(self) -> Iterator[Entry]:
+    def _sorted(self) -> Iterator[OrderedLine]:
         """All documents by time and place."""
         self._held.sort()
         if self._file is None:
@@ -206,7 +208,7 @@ class Sorter:
         self._held, self._held_bytes = [], 0
 
 
-def _run(descriptor: int, start: int, end: int) -> Iterator[Entry]:
+def _run(descriptor: int, start: int, end: int) -> Iterator[OrderedLine]:
     """The entries of one run, read piece by piece."""
     held = b""
     while start < end or held:
@@ -216,7 +218,7 @@ def _run(descriptor: int, start: int, end: int) -> Iterator[Entry]:
             need += size
             if len(held) >= need:
                 document = held[_HEAD.size : need]
-                yield Entry(time, place, is_marked, connection, number, document)
+                yield OrderedLine(time, place, is_marked, connection, number, document)
                 held = held[need:]
                 continue
         piece = os.pread(descriptor, min(max(READ_BYTES, need), end - start), start)

@@ -16,13 +16,13 @@ from brokertwin.recordings.formats.documents import (
     NOT_ANSWERED,
     Document,
     Fields,
-    Left,
     Texts,
+    UnpairedDocuments,
     redacted,
 )
-from brokertwin.recordings.formats.lines import Line, lines_of, names_of, spooled
-from brokertwin.recordings.formats.order import LAST, Arrivals, Seen, Sorter, Turn
-from brokertwin.recordings.formats.readers import Origin, Reader, dead_letter
+from brokertwin.recordings.formats.lines import SourceLine, lines_of, names_of, spooled
+from brokertwin.recordings.formats.order import LAST, ArrivalOrder, OrderTurn, Seen, Sorter
+from brokertwin.recordings.formats.readers import FormatReader, Origin, dead_letter
 from brokertwin.recordings.formats.summary import Summary
 
 FETCH = 1
@@ -35,7 +35,7 @@ REPEATED = "a copy of a line that came before"
 TOPIC_ID = re.compile(rb'"topicId":"([^"]{22})"')
 
 
-class Reading(NamedTuple):
+class FileReading(NamedTuple):
     """How logs are read.
 
     Attributes:
@@ -68,7 +68,7 @@ def zone_of(name: str) -> tzinfo:
 
 def read_files(
     paths: Sequence[Path],
-    reading: Reading,
+    reading: FileReading,
     summary: Summary,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Document]:
@@ -86,7 +86,7 @@ def read_files(
 def _read_file(
     path: Path,
     name: str,
-    reading: Reading,
+    reading: FileReading,
     is_qualified: bool,
     seen: Seen,
     summary: Summary,
@@ -96,13 +96,13 @@ def _read_file(
     origin = Origin(name, reading.zone, is_qualified, reading.texts)
 
     def again() -> Iterator[Document]:
-        reader = Reader(origin)
+        reader = FormatReader(origin)
         return _read(reader, lines_of(path, name), Summary())
 
     def cut() -> None:
-        summary.leave(Left(Line(name, 0, b""), CUT_FILE, is_dead=False))
+        summary.leave(UnpairedDocuments(SourceLine(name, 0, b""), CUT_FILE, is_dead=False))
 
-    reader = Reader(origin)
+    reader = FormatReader(origin)
     brokers = Brokers(path, name, again)
     for document in _read(reader, lines_of(path, name, on_bytes, cut), summary, seen):
         if document.broker is None and reading.broker is not None:
@@ -124,23 +124,23 @@ def _read_file(
 
 
 def read_lines(
-    lines: Iterable[Line], name: str, reading: Reading, summary: Summary
+    lines: Iterable[SourceLine], name: str, reading: FileReading, summary: Summary
 ) -> Iterator[Document]:
     """The documents in the rows of a topic, without credentials."""
-    for document in _read(Reader(Origin(name, reading.zone)), iter(lines), summary):
+    for document in _read(FormatReader(Origin(name, reading.zone)), iter(lines), summary):
         if document.broker is None:
             document.broker = reading.broker
         yield document
 
 
 def _read(
-    reader: Reader, lines: Iterator[Line], summary: Summary, seen: Seen | None = None
+    reader: FormatReader, lines: Iterator[SourceLine], summary: Summary, seen: Seen | None = None
 ) -> Iterator[Document]:
     """The documents in lines, without credentials; copies of lines are left out if `seen`."""
     for found in reader.read(summary.counted(lines)):
         if isinstance(found, Document):
             if seen is not None and found.is_from_log and not seen.is_new(found):
-                summary.leave(Left(_line_of(found), REPEATED, is_dead=False))
+                summary.leave(UnpairedDocuments(_line_of(found), REPEATED, is_dead=False))
                 continue
             try:
                 document = redacted(found)
@@ -153,14 +153,14 @@ def _read(
             summary.leave(found)
 
 
-def _line_of(document: Document) -> Line:
+def _line_of(document: Document) -> SourceLine:
     number = document.place.rpartition(":")[2]
-    return Line(document.source, int(number) if number.isdigit() else 0, b"")
+    return SourceLine(document.source, int(number) if number.isdigit() else 0, b"")
 
 
 def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Needs:
     """Put documents into a sorter, and note what of the topics is needed to complete them."""
-    arrivals = Arrivals()
+    arrivals = ArrivalOrder()
     needs = Needs()
     topic_ids: set[bytes] = set()
     for document in documents:
@@ -172,7 +172,7 @@ def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Nee
         connection = origin, document.broker, document.connection
         number = document.header.correlation_id if document.is_request else LAST
         time = arrivals.time(connection, document.time, number)
-        turn = Turn(hash(connection), number)
+        turn = OrderTurn(hash(connection), number)
         sorter.add(time, document.encoded(), key == PRODUCE, turn)
     needs.close()
     known = {topic_id.encode() for topic_id in needs.names}

@@ -26,19 +26,19 @@ from brokertwin.recordings.formats import (
     request_log,
     text_requests,
 )
-from brokertwin.recordings.formats.clock import Clock
+from brokertwin.recordings.formats.clock import LineClock
 from brokertwin.recordings.formats.documents import (
     NO_REQUEST,
     NOT_ANSWERED,
     OTHER,
     Document,
     Fields,
-    Left,
     Texts,
+    UnpairedDocuments,
     UnreadableError,
 )
 from brokertwin.recordings.formats.kinds import kind_of
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.stamps import Stamp, stamps
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
 from brokertwin.state.core.schema import Int32, Int64
@@ -100,7 +100,7 @@ _fields_decoder = msgspec.json.Decoder(Fields)
 
 _ENDED = msgspec.json.encode(Kind.DISCONNECT)
 
-Made = Iterator[Document | Left]
+Made = Iterator[Document | UnpairedDocuments]
 Key = tuple[object, ...]
 """Where a continuation is looked for: names around the line, and the path in a wrapper."""
 
@@ -120,7 +120,7 @@ class _Around(NamedTuple):
         depth: how many wrappers there are.
     """
 
-    line: Line
+    line: SourceLine
     key: Key
     head: bytes = b""
     stamps: tuple[Stamp, ...] = ()
@@ -156,7 +156,7 @@ class _Open:
         return text.startswith(b"{") and _is_object(text)
 
 
-class Reader:
+class FormatReader:
     """Reads the lines of one file, in order.
 
     Args:
@@ -165,10 +165,10 @@ class Reader:
 
     def __init__(self, source: Origin) -> None:
         self._source = source
-        self._clock = Clock(source.zone)
+        self._clock = LineClock(source.zone)
         self._pairs = kroxylicious.Pairs()
         self._open: dict[Key, _Open] = {}
-        self._partial: dict[Key, tuple[Line, bytes, bytearray]] = {}
+        self._partial: dict[Key, tuple[SourceLine, bytes, bytearray]] = {}
         self._clients = client_logs.Exchanges()
         self._heading = ""
         self._place = ""
@@ -179,7 +179,7 @@ class Reader:
         """Names of time zones in the log that are not known."""
         return self._clock.unknown_zones
 
-    def read(self, lines: Iterator[Line]) -> Made:
+    def read(self, lines: Iterator[SourceLine]) -> Made:
         """What the lines become; each line is in one document or is left with a reason."""
         for line in lines:
             yield from self._guarded(line, self._take(line))
@@ -191,13 +191,13 @@ class Reader:
         yield from self._pairs.rest()
         yield from self._clients.rest()
 
-    def _guarded(self, line: Line, made: Made) -> Made:
+    def _guarded(self, line: SourceLine, made: Made) -> Made:
         try:
             yield from made
         except _ERRORS as error:
             yield dead_letter(line, error)
 
-    def _take(self, line: Line) -> Made:
+    def _take(self, line: SourceLine) -> Made:
         text = line.text.rstrip(b"\r\n")
         if len(text) > WRAPPED_BYTES_MAX:
             raise _too_large(len(text))
@@ -206,7 +206,7 @@ class Reader:
         heading = layouts.heading_of(text) if text.startswith(b"==> ") else None
         if heading is not None:
             self._heading = heading
-            yield Left(line, OTHER, is_dead=False)
+            yield UnpairedDocuments(line, OTHER, is_dead=False)
             return
         frame = layouts.unframed(text)
         key = (frame.label, frame.stream)
@@ -328,7 +328,7 @@ class Reader:
             yield from self._entry(around._replace(head=part.head + part.json[:mark]), bare)
             return
         if "reason" in fields and bytes(fields.get("request", b"null")) == b"null":
-            yield Left(line, NOT_READ, is_dead=False)
+            yield UnpairedDocuments(line, NOT_READ, is_dead=False)
         elif bytes(fields.get("kind", b"")) == _ENDED:
             yield self._ended(line, part.json)
         elif "totalTimeMs" not in fields and ("requestHeader" in fields or fields.keys() <= KNOWN):
@@ -345,7 +345,7 @@ class Reader:
         before = set(self._open)
         opened = frozenset(key[2:] for key in before if key[:2] == stream)
         given = stamps(around.head + part.head)
-        made: list[tuple[Key, Document | Left]] = []
+        made: list[tuple[Key, Document | UnpairedDocuments]] = []
         is_entry = False
         for found in layouts.inner(value, opened):
             is_entry = True
@@ -400,13 +400,15 @@ class Reader:
             made.label = around.label
         return iter((made,))
 
-    def _left(self, around: _Around, part: "_Part") -> Left:
+    def _left(self, around: _Around, part: "_Part") -> UnpairedDocuments:
         """A line that is no exchange; one of a group's coordinator with what it tells."""
         mark = part.json.find(request_log.MARK)
         if mark >= 0:
             request_log.start_of(part.json, mark)  # raises if it is text
         kind = kind_of(part.json)
-        left = Left(around.line, kind.name if kind is not None else OTHER, is_dead=False)
+        left = UnpairedDocuments(
+            around.line, kind.name if kind is not None else OTHER, is_dead=False
+        )
         found = coordinator_lines.FORM.search(part.json)
         if found is None:
             return left
@@ -416,14 +418,14 @@ class Reader:
         told = coordinator_lines.logged(place, part.json, time) if time is not None else None
         return left._replace(logged=told)
 
-    def _placed(self, line: Line) -> str:
+    def _placed(self, line: SourceLine) -> str:
         """The id of an exchange: file and line; a further one of the line has a number."""
         place = f"{line.file}:{line.number}"
         self._count = self._count + 1 if place == self._place else 1
         self._place = place
         return place if self._count == 1 else f"{place}.{self._count}"
 
-    def _captured(self, line: Line, text: bytes, fields: Fields) -> Document:
+    def _captured(self, line: SourceLine, text: bytes, fields: Fields) -> Document:
         captured = _captured_decoder.decode(text)
         if captured.kind != Kind.REQUEST:
             raise UnreadableError(
@@ -440,7 +442,7 @@ class Reader:
         _check(document)
         return document
 
-    def _ended(self, line: Line, text: bytes) -> Document:
+    def _ended(self, line: SourceLine, text: bytes) -> Document:
         ended = _ended_decoder.decode(text)
         if not ended.connection:
             raise UnreadableError(Reason.MISSING_FIELD, "a connection ends that has no name")
@@ -449,7 +451,7 @@ class Reader:
 
     def _document(
         self,
-        line: Line,
+        line: SourceLine,
         said: _Captured | _Ended,
         asked: tuple[RequestHeader, msgspec.Raw],
         response: msgspec.Raw,
@@ -540,7 +542,7 @@ def _is_complete(text: bytes) -> bool:
     return start is not None and layouts.Scan().end_in(text, start.at) is not None
 
 
-def _distinct(made: Sequence[tuple[Key, Document | Left]]) -> list[Document]:
+def _distinct(made: Sequence[tuple[Key, Document | UnpairedDocuments]]) -> list[Document]:
     """The documents in a wrapper; what another field has, too, counts once."""
     found: dict[tuple[object, ...], Key] = {}
     kept = []
@@ -553,22 +555,22 @@ def _distinct(made: Sequence[tuple[Key, Document | Left]]) -> list[Document]:
     return kept
 
 
-def _is_left(made: Document | Left, is_dead_too: bool) -> bool:
-    return isinstance(made, Left) and (is_dead_too or not made.is_dead)
+def _is_left(made: Document | UnpairedDocuments, is_dead_too: bool) -> bool:
+    return isinstance(made, UnpairedDocuments) and (is_dead_too or not made.is_dead)
 
 
 def _too_large(size: int) -> UnreadableError:
     return UnreadableError(Reason.TOO_LARGE, f"{size} bytes; at most {EVENT_BYTES_MAX} are read")
 
 
-def _abandoned(opened: _Open) -> Left:
+def _abandoned(opened: _Open) -> UnpairedDocuments:
     """A text that does not go on as JSON does; if it holds no entry, it is another log line."""
     text = bytes(opened.text)
     if opened.is_request or request_log.MARK in text or kroxylicious.ENTRY_START.search(text):
-        return Left(opened.around.line, CUT, "the JSON of the entry has no end")
+        return UnpairedDocuments(opened.around.line, CUT, "the JSON of the entry has no end")
     if opened.around.depth or not text.lstrip().startswith(b"{"):
-        return Left(opened.around.line, OTHER, is_dead=False)
-    return Left(opened.around.line, Reason.NOT_JSON, "Input data was truncated")
+        return UnpairedDocuments(opened.around.line, OTHER, is_dead=False)
+    return UnpairedDocuments(opened.around.line, Reason.NOT_JSON, "Input data was truncated")
 
 
 def _check(document: Document) -> None:
@@ -579,9 +581,9 @@ def _check(document: Document) -> None:
         raise UnreadableError(Reason.WRONG_TYPE, "Expected `object` or null - at `$.response`")
 
 
-def dead_letter(line: Line, error: Exception) -> Left:
+def dead_letter(line: SourceLine, error: Exception) -> UnpairedDocuments:
     """A line that cannot be read, and why."""
     if isinstance(error, UnreadableError):
-        return Left(line, error.reason, error.detail)
+        return UnpairedDocuments(line, error.reason, error.detail)
     refusal = refusal_of(error)
-    return Left(line, refusal.reason, refusal.detail)
+    return UnpairedDocuments(line, refusal.reason, refusal.detail)

@@ -18,12 +18,12 @@ import msgspec
 from brokertwin.recordings.formats.documents import (
     Document,
     Fields,
-    Left,
+    UnpairedDocuments,
     UnreadableError,
     api_name,
     raw,
 )
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.older_names import renamed
 from brokertwin.state.core.events import RequestHeader
 
@@ -66,7 +66,9 @@ def start_of(text: bytes, mark: int) -> int:
     raise UnreadableError("cut", "the line has no whole JSON object")
 
 
-def document_of(line: Line, place: str, text: bytes, time: int) -> Document | Left:
+def document_of(
+    line: SourceLine, place: str, text: bytes, time: int
+) -> Document | UnpairedDocuments:
     """The document of a completed request.
 
     Args:
@@ -84,7 +86,9 @@ def document_of(line: Line, place: str, text: bytes, time: int) -> Document | Le
     check_duration("totalTimeMs", duration)
     header = completed.request_header
     if _is_empty(completed.request):
-        return Left(line, NOT_LOGGED, api=api_name(header.request_api_key), is_dead=False)
+        return UnpairedDocuments(
+            line, NOT_LOGGED, api=api_name(header.request_api_key), is_dead=False
+        )
     rest = _fields_decoder.decode(text)
     for name in KNOWN:
         rest.pop(name, None)

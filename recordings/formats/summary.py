@@ -9,12 +9,12 @@ from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.documents import (
     OTHER,
     Document,
-    Left,
+    UnpairedDocuments,
     is_controllers,
     listener_of,
 )
 from brokertwin.recordings.formats.kinds import BY_NAME
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 
 EXAMPLES_SHOWN = 5
 NEEDED = (
@@ -47,9 +47,9 @@ class Summary:
     nameless_topic_ids: int = 0
     controllers: set[str] = field(default_factory=set)
     logged: list[Logged] = field(default_factory=list)
-    on_dead: Callable[[Left], None] = lambda _: None
+    on_dead: Callable[[UnpairedDocuments], None] = lambda _: None
 
-    def counted(self, lines: Iterator[Line]) -> Iterator[Line]:
+    def counted(self, lines: Iterator[SourceLine]) -> Iterator[SourceLine]:
         """The lines, counted."""
         for line in lines:
             self.lines += 1
@@ -61,7 +61,7 @@ class Summary:
         if is_controllers(document.header, bytes(document.request)):
             self.controllers.add(listener_of(document))
 
-    def leave(self, left: Left) -> None:
+    def leave(self, left: UnpairedDocuments) -> None:
         """Count a line that became none."""
         if left.logged is not None:
             self.logged.append(left.logged)
@@ -101,6 +101,6 @@ def nothing_read(summary: Summary) -> UserError:
     return NothingRecordedError(f"No exchange was read: {what}.", NEEDED)
 
 
-def place_of(line: Line) -> str:
+def place_of(line: SourceLine) -> str:
     """File and line."""
     return f"{line.file}:{line.number}"

@@ -20,11 +20,11 @@ from brokertwin.recordings.formats.documents import (
     NOT_ANSWERED,
     Document,
     Fields,
-    Left,
+    UnpairedDocuments,
     UnreadableError,
     raw,
 )
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.older_names import Names, rename, renamed
 from brokertwin.recordings.formats.request_log import host_of
 from brokertwin.state.access.redaction import may_hold_credentials
@@ -135,7 +135,7 @@ _BEFORE_MESSAGES: dict[str, tuple[Names, Names]] = {
 """By API: names in requests and responses of releases whose protocol had no message schemas yet."""
 
 
-def document_of(line: Line, place: str, text: str, time: int) -> Document | Left:
+def document_of(line: SourceLine, place: str, text: str, time: int) -> Document | UnpairedDocuments:
     """The request in a line, with its response if the line has it.
 
     Raises:
@@ -146,7 +146,7 @@ def document_of(line: Line, place: str, text: str, time: int) -> Document | Left
         raise UnreadableError(CUT, "the header of the request has no end")
     key = _KEYS.get(found["api"])
     if key is None:
-        return Left(line, NO_API, api=found["api"], is_dead=False)
+        return UnpairedDocuments(line, NO_API, api=found["api"], is_dead=False)
     request, at = _body(key, text, found.end())
     response: Any = None
     if text.startswith(_RESPONSE, at):

@@ -16,9 +16,9 @@ from brokertwin.kafka_io.job_exchanges import JobExchanges
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.placement import Placement
 from brokertwin.kafka_io.topic_reader import read_all
-from brokertwin.recordings.formats.documents import Document, Left
-from brokertwin.recordings.formats.lines import Line
-from brokertwin.recordings.formats.pipeline import Reading, Source, read_lines
+from brokertwin.recordings.formats.documents import Document, UnpairedDocuments
+from brokertwin.recordings.formats.lines import SourceLine
+from brokertwin.recordings.formats.pipeline import FileReading, Source, read_lines
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.state.core.events import Event, Kind, Refusal, decode_event
 
@@ -40,7 +40,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 class _Placed(NamedTuple):
     """An exchange, its line number being the offset, and the request as it was sent."""
 
-    line: Line
+    line: SourceLine
     event: Event
     answer: _Answer | None
 
@@ -50,7 +50,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def of_topic(
-    client: ClientProperties, topic: str, reading: Reading, observe: Observe = lambda _: None
+    client: ClientProperties, topic: str, reading: FileReading, observe: Observe = lambda _: None
 ) -> Source:
     """What `capture --topic` wrote.
 
@@ -63,7 +63,7 @@ def of_topic(
 
     def documents(summary: Summary) -> Iterator[Document]:
         lines = (
-            Line(f"{topic}/{row.partition}", row.offset, row.value)
+            SourceLine(f"{topic}/{row.partition}", row.offset, row.value)
             for row in read_all(client, topic, None, observe)
             if row.value
         )
@@ -99,7 +99,7 @@ def of_job(
                 "Select one with --cluster.",
             )
         mine = [each for each in found if each.event.cluster == wanted]
-        return read_lines(_lines(mine), prefix, Reading(), summary)
+        return read_lines(_lines(mine), prefix, FileReading(), summary)
 
     return documents
 
@@ -110,19 +110,19 @@ def _placed(
     """What clients did, each id once, at the time that the job took; the rest is counted."""
     seen: set[str] = set()
     for row in given.requests:
-        line = Line(f"{prefix}.requests/{row.partition}", row.offset, row.value or b"")
+        line = SourceLine(f"{prefix}.requests/{row.partition}", row.offset, row.value or b"")
         event = decode_event(line.text)
         if isinstance(event, Refusal):
-            summary.leave(Left(line, event.reason, event.detail))
+            summary.leave(UnpairedDocuments(line, event.reason, event.detail))
             continue
         answer = given.answers.get(event.id)
         told = _answer_decoder.decode(answer) if answer else None
         if event.kind not in (Kind.REQUEST, Kind.DISCONNECT):
-            summary.leave(Left(line, OTHER_KIND, event.kind, is_dead=False))
+            summary.leave(UnpairedDocuments(line, OTHER_KIND, event.kind, is_dead=False))
         elif event.id in seen:
-            summary.leave(Left(line, REPEATED, event.id, is_dead=False))
+            summary.leave(UnpairedDocuments(line, REPEATED, event.id, is_dead=False))
         elif told is not None and bytes(told.error):
-            summary.leave(Left(line, NO_ANSWER, is_dead=False))
+            summary.leave(UnpairedDocuments(line, NO_ANSWER, is_dead=False))
         else:
             seen.add(event.id)
             if event.cluster in placements:
@@ -130,7 +130,7 @@ def _placed(
             yield _Placed(line, event, told)
 
 
-def _lines(found: list[_Placed]) -> Iterator[Line]:
+def _lines(found: list[_Placed]) -> Iterator[SourceLine]:
     """The same as lines of a capture."""
     latest: dict[str, int] = {}
     for line, event, answer in found:

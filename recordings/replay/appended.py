@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.replay.choices import named_topics
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.schema import ZERO_UUID
 
 PRODUCE, LIST_OFFSETS = 0, 2
 NONE = -1
 
 
-class Header(NamedTuple):
+class BatchHeader(NamedTuple):
     """What a recorded batch is known by; `base_offset` is None where the answer does not say it."""
 
     base_offset: int | None
@@ -43,8 +43,8 @@ class Appended:
         exchanges: the history.
     """
 
-    def __init__(self, exchanges: Iterable[Exchange]) -> None:
-        self._headers: dict[tuple[str, int], list[Header]] = defaultdict(list)
+    def __init__(self, exchanges: Iterable[RecordedExchange]) -> None:
+        self._headers: dict[tuple[str, int], list[BatchHeader]] = defaultdict(list)
         known = list(exchanges)
         names = {topic_id: name for one in known for name, topic_id in named_topics(one)}
         for exchange in known:
@@ -52,7 +52,7 @@ class Appended:
                 for topic, partition, header in _headers(exchange):
                     self._headers[names.get(topic, topic), partition].append(header)
 
-    def unknown(self, exchange: Exchange, response: Any) -> list[tuple[str, str, Any]]:
+    def unknown(self, exchange: RecordedExchange, response: Any) -> list[tuple[str, str, Any]]:
         """What a ListOffsets answer names that nobody has written: path, what was expected, it."""
         if exchange.header.request_api_key != LIST_OFFSETS or not isinstance(response, dict):
             return []
@@ -78,7 +78,7 @@ class Appended:
         return any(header.is_named_by(within) for header in headers)
 
 
-def _is_segment(headers: list[Header], within: dict[str, Any]) -> bool:
+def _is_segment(headers: list[BatchHeader], within: dict[str, Any]) -> bool:
     """Whether a sealed segment ends with a recorded batch and has another one's greatest time."""
     ends = {h.base_offset + h.last_offset_delta for h in headers if h.base_offset is not None}
     is_open = any(header.base_offset is None for header in headers)
@@ -86,7 +86,7 @@ def _is_segment(headers: list[Header], within: dict[str, Any]) -> bool:
     return within["maxTimestamp"] in times and (is_open or within["lastOffset"] in ends)
 
 
-def _headers(exchange: Exchange) -> Iterator[tuple[str, int, Header]]:
+def _headers(exchange: RecordedExchange) -> Iterator[tuple[str, int, BatchHeader]]:
     """Topic name or id, partition and header of each batch that was not refused."""
     answers = {
         (_topic_of(topic), partition.get("index")): partition
@@ -106,7 +106,7 @@ def _headers(exchange: Exchange) -> Iterator[tuple[str, int, Header]]:
                 times = batch.get("baseTimestamp", NONE), batch.get("maxTimestamp", NONE)
                 yield (
                     *place,
-                    Header(offset, delta, *(times if append_time < 0 else [append_time] * 2)),
+                    BatchHeader(offset, delta, *(times if append_time < 0 else [append_time] * 2)),
                 )
                 offset = None if offset is None else offset + delta + 1
 

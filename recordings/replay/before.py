@@ -17,7 +17,7 @@ from brokertwin.recordings.replay.choices import (
     JOIN_GROUP,
     METADATA,
 )
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 
 LIST_GROUPS, LIST_TRANSACTIONS = 16, 66
 TOPIC, GROUP, TRANSACTION = "topic", "group", "transaction"
@@ -33,21 +33,21 @@ MAKE_GROUPS = frozenset({8, JOIN_GROUP, 28, 68, 76, 88})
 """API keys of commits, joins and heartbeats of the new protocols: a group may begin with each."""
 
 
-class Before:
+class EarlierState:
     """Tells what a history has made from what was there before it.
 
     Args:
         exchanges: the history.
     """
 
-    def __init__(self, exchanges: Iterable[Exchange]) -> None:
+    def __init__(self, exchanges: Iterable[RecordedExchange]) -> None:
         self._made: dict[tuple[str, str], int] = {}
         for exchange in exchanges:
             for made in _made(exchange):
                 first = self._made.get(made, exchange.time)
                 self._made[made] = min(first, exchange.time)
 
-    def without(self, exchange: Exchange, expected: Any, got: Any) -> Any:
+    def without(self, exchange: RecordedExchange, expected: Any, got: Any) -> Any:
         """The recorded answer, without the entries from before that the machine's does not have.
 
         Both are prepared: their lists are maps by key. The very same answer comes back where
@@ -70,20 +70,20 @@ class Before:
         kept = type(listed)({key: entry for key, entry in listed.items() if key not in old})
         return {**expected, field: kept}
 
-    def _has(self, exchange: Exchange, kind: str, name: str) -> bool:
+    def _has(self, exchange: RecordedExchange, kind: str, name: str) -> bool:
         """Whether the history has made it by the time of the answer."""
         made = self._made.get((kind, name))
         return made is not None and made <= exchange.end
 
 
-def _is_of_all(exchange: Exchange) -> bool:
+def _is_of_all(exchange: RecordedExchange) -> bool:
     if exchange.header.request_api_key != METADATA:
         return True
     topics = exchange.body().get("topics")
     return topics is None or (not topics and exchange.version == 0)
 
 
-def _made(exchange: Exchange) -> Iterator[tuple[str, str]]:
+def _made(exchange: RecordedExchange) -> Iterator[tuple[str, str]]:
     """The topics, groups and transactional ids that an exchange may have made."""
     key, body, response = exchange.header.request_api_key, exchange.body(), exchange.response
     if key in MAKE_GROUPS:

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.replay.appended import Appended
-from brokertwin.recordings.replay.before import Before
+from brokertwin.recordings.replay.before import EarlierState
 from brokertwin.recordings.replay.findings import has_findings, with_recorded_words
 from brokertwin.recordings.replay.freedoms import INSIDE, Freedom
 from brokertwin.recordings.replay.masking import masked
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.records import Batch
 from brokertwin.state.logs import control_batches
@@ -73,7 +73,7 @@ RECORD_SET = frozenset({"records", "recordsSizeInBytes", "batches"})
 """Fields of a record set. Kafka's request log has its size alone, other logs nothing of it."""
 
 
-class Verdict(StrEnum):
+class CompareVerdict(StrEnum):
     """What the comparison of one exchange says."""
 
     AGREE = "agree"
@@ -85,13 +85,13 @@ class Verdict(StrEnum):
     NOT_RECORDED = "not recorded"
 
 
-AGREEING = frozenset({Verdict.AGREE, Verdict.AGREE_INSIDE})
+AGREEING = frozenset({CompareVerdict.AGREE, CompareVerdict.AGREE_INSIDE})
 
-FINE = AGREEING | {Verdict.SILENT, Verdict.LOST}
+FINE = AGREEING | {CompareVerdict.SILENT, CompareVerdict.LOST}
 """A Produce with acks 0 has no answer that could be wrong; one may be lost with its connection."""
 
 
-class Difference(NamedTuple):
+class FieldDifference(NamedTuple):
     """Where two answers differ; `path` is like `topics[orders].partitions[0].errorCode`."""
 
     path: str
@@ -99,7 +99,7 @@ class Difference(NamedTuple):
     got: Any
 
 
-class Answer(msgspec.Struct, frozen=True, rename="camel"):
+class ModelResponse(msgspec.Struct, frozen=True, rename="camel"):
     """What the machine said to a request: a response, or the reason why there is none.
 
     A response of None is that of a Produce with acks 0; `closes_connection` tells that it was
@@ -117,29 +117,31 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
         return self.error is not None and self.error.get("reason") in UNSUPPORTED
 
 
-class Outcome(NamedTuple):
+class ComparisonOutcome(NamedTuple):
     """The verdict on one exchange, the differences that it rests on, and the freedoms it used."""
 
-    verdict: Verdict
-    differences: list[Difference]
+    verdict: CompareVerdict
+    differences: list[FieldDifference]
     used: frozenset[Freedom] = frozenset()
 
 
 PREPARED_MAX = 1000
 """Answers that are kept in the form in which they are compared."""
 
-NO_ANSWER = Outcome(Verdict.DIFFER, [Difference("response", "an answer", "none")])
+NO_ANSWER = ComparisonOutcome(
+    CompareVerdict.DIFFER, [FieldDifference("response", "an answer", "none")]
+)
 
 
-LOST = Outcome(Verdict.LOST, [])
+LOST = ComparisonOutcome(CompareVerdict.LOST, [])
 
 
-def decode_answer(document: bytes) -> Answer:
+def decode_answer(document: bytes) -> ModelResponse:
     """The answer in a row of `responses`."""
     return _answer_decoder.decode(document)
 
 
-_answer_decoder = msgspec.json.Decoder(Answer)
+_answer_decoder = msgspec.json.Decoder(ModelResponse)
 _json = msgspec.json.Encoder()
 
 
@@ -150,15 +152,15 @@ class Comparer:
         exchanges: every exchange that may be asked for.
     """
 
-    def __init__(self, exchanges: Mapping[str, Exchange]) -> None:
+    def __init__(self, exchanges: Mapping[str, RecordedExchange]) -> None:
         self._exchanges = exchanges
         self._prepared: dict[tuple[int, bool, bytes], Any] = {}
-        self._outcomes: dict[str, tuple[Answer, Outcome]] = {}
+        self._outcomes: dict[str, tuple[ModelResponse, ComparisonOutcome]] = {}
         self._appended = Appended(exchanges.values())
-        self._before = Before(exchanges.values())
+        self._before = EarlierState(exchanges.values())
         self._is_followed = followed(exchanges.values())
 
-    def compare(self, exchange_id: str, answer: Answer | None) -> Outcome:
+    def compare(self, exchange_id: str, answer: ModelResponse | None) -> ComparisonOutcome:
         """The verdict on the machine's answer; None stands for no answer at all.
 
         The last answer to an exchange is known again: a search asks once more when it takes it.
@@ -171,33 +173,37 @@ class Comparer:
             self._outcomes[exchange_id] = answer, outcome
         return outcome
 
-    def _compare(self, exchange_id: str, answer: Answer | None) -> Outcome:
+    def _compare(self, exchange_id: str, answer: ModelResponse | None) -> ComparisonOutcome:
         exchange = self._exchanges[exchange_id]
         if answer is not None and answer.is_unsupported:
-            return Outcome(Verdict.UNSUPPORTED, [])
+            return ComparisonOutcome(CompareVerdict.UNSUPPORTED, [])
         if not exchange.is_recorded:
-            return Outcome(Verdict.NOT_RECORDED, [])
+            return ComparisonOutcome(CompareVerdict.NOT_RECORDED, [])
         if answer is None:
             return NO_ANSWER
         if answer.error is not None:
             detail = f"{answer.error.get('reason')}: {answer.error.get('detail')}"
-            return Outcome(Verdict.DIFFER, [Difference("response", "an answer", detail)])
+            return ComparisonOutcome(
+                CompareVerdict.DIFFER, [FieldDifference("response", "an answer", detail)]
+            )
         if exchange.response is None and answer.response is None:
             return self._silent(exchange, answer)
         outcome = self._response(exchange, answer.response)
-        if outcome.verdict is Verdict.DIFFER:
+        if outcome.verdict is CompareVerdict.DIFFER:
             return outcome
         unknown = self._appended.unknown(exchange, answer.response)
         if unknown:
-            return Outcome(Verdict.DIFFER, [Difference(*one) for one in unknown])
+            return ComparisonOutcome(
+                CompareVerdict.DIFFER, [FieldDifference(*one) for one in unknown]
+            )
         used = outcome.used | ({Freedom.RECORDS_ERROR} if has_findings(exchange) else set())
-        return Outcome(_verdict_of(used), [], used)
+        return ComparisonOutcome(_verdict_of(used), [], used)
 
-    def _response(self, exchange: Exchange, response: Any) -> Outcome:
+    def _response(self, exchange: RecordedExchange, response: Any) -> ComparisonOutcome:
         """The verdict on the answer's fields; one that is the same to the letter has no other."""
         recorded, said = _json.encode(exchange.response), _json.encode(response)
         if recorded == said:
-            return Outcome(Verdict.AGREE, [])
+            return ComparisonOutcome(CompareVerdict.AGREE, [])
         expected = self._of(exchange, exchange.response, recorded)
         with_words = with_recorded_words(exchange, response, said)
         is_same = with_words is response
@@ -207,7 +213,7 @@ class Comparer:
         used = outcome.used | ({Freedom.BEFORE} if known is not expected else set())
         return outcome._replace(used=used)
 
-    def _of(self, exchange: Exchange, response: Any, encoded: bytes) -> Any:
+    def _of(self, exchange: RecordedExchange, response: Any, encoded: bytes) -> Any:
         """An answer, prepared; of many that are the same to the letter only the first one is."""
         keys = _free_order(exchange)
         place = (exchange.header.request_api_key, keys is ALL_OFFSETS, encoded)
@@ -217,18 +223,20 @@ class Comparer:
             self._prepared[place] = prepared(exchange, response)
         return self._prepared[place]
 
-    def _silent(self, exchange: Exchange, answer: Answer) -> Outcome:
+    def _silent(self, exchange: RecordedExchange, answer: ModelResponse) -> ComparisonOutcome:
         """A request without an answer; that the machine refused it would show in its connection."""
         if answer.closes_connection and exchange.id in self._is_followed:
-            return Outcome(Verdict.DIFFER, [Difference("connection", "stays open", "is closed")])
-        return Outcome(Verdict.SILENT, [])
+            return ComparisonOutcome(
+                CompareVerdict.DIFFER, [FieldDifference("connection", "stays open", "is closed")]
+            )
+        return ComparisonOutcome(CompareVerdict.SILENT, [])
 
 
-def _verdict_of(used: AbstractSet[Freedom]) -> Verdict:
-    return Verdict.AGREE_INSIDE if used & INSIDE else Verdict.AGREE
+def _verdict_of(used: AbstractSet[Freedom]) -> CompareVerdict:
+    return CompareVerdict.AGREE_INSIDE if used & INSIDE else CompareVerdict.AGREE
 
 
-def followed(exchanges: Iterable[Exchange]) -> frozenset[str]:
+def followed(exchanges: Iterable[RecordedExchange]) -> frozenset[str]:
     """The exchanges whose connection was open afterwards: a later request on it was answered."""
     open_after: set[str] = set()
     found = set()
@@ -240,29 +248,29 @@ def followed(exchanges: Iterable[Exchange]) -> frozenset[str]:
     return frozenset(found)
 
 
-def prepared(exchange: Exchange, response: Any) -> Any:
+def prepared(exchange: RecordedExchange, response: Any) -> Any:
     """An answer without its masked fields, and with its free lists as maps."""
     keys = _free_order(exchange)
     value = masked(response)
     return _keyed(value, keys) if keys else value
 
 
-def _free_order(exchange: Exchange) -> Mapping[str, tuple[str, ...]] | None:
+def _free_order(exchange: RecordedExchange) -> Mapping[str, tuple[str, ...]] | None:
     """The lists of an answer that are maps in Kafka; None where it has none."""
     if exchange.header.request_api_key == OFFSET_FETCH and _asks_for_all(exchange.body()):
         return ALL_OFFSETS
     return FREE_ORDER.get(exchange.header.request_api_key)
 
 
-def compare(expected: Any, got: Any) -> Outcome:
+def compare(expected: Any, got: Any) -> ComparisonOutcome:
     """The verdict on two prepared answers."""
     if _json.encode(expected) == _json.encode(got):
-        return Outcome(Verdict.AGREE, [])
+        return ComparisonOutcome(CompareVerdict.AGREE, [])
     walk = _Walk()
     walk.compare("", expected, got)
     if walk.differences:
-        return Outcome(Verdict.DIFFER, walk.differences)
-    return Outcome(_verdict_of(walk.used), [], frozenset(walk.used))
+        return ComparisonOutcome(CompareVerdict.DIFFER, walk.differences)
+    return ComparisonOutcome(_verdict_of(walk.used), [], frozenset(walk.used))
 
 
 def _asks_for_all(body: Any) -> bool:
@@ -319,7 +327,7 @@ class _Walk:
     """Collects the differences between two values, leaf by leaf."""
 
     def __init__(self) -> None:
-        self.differences: list[Difference] = []
+        self.differences: list[FieldDifference] = []
         self.used: set[Freedom] = set()
 
     def compare(self, path: str, expected: Any, got: Any) -> None:
@@ -328,7 +336,7 @@ class _Walk:
         elif isinstance(expected, list) and isinstance(got, list):
             self._lists(path, expected, got)
         elif not _is_same(expected, got):
-            self.differences.append(Difference(path or "response", expected, got))
+            self.differences.append(FieldDifference(path or "response", expected, got))
 
     def _dicts(self, path: str, expected: dict[str, Any], got: dict[str, Any]) -> None:
         if END_MARKER in got and END_MARKER not in expected:

@@ -7,10 +7,15 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.recordings.replay.comparison import FINE, Answer, Difference, Verdict
+from brokertwin.recordings.replay.comparison import (
+    FINE,
+    CompareVerdict,
+    FieldDifference,
+    ModelResponse,
+)
 from brokertwin.recordings.replay.earlier import Earlier
 from brokertwin.recordings.replay.freedoms import counted
-from brokertwin.recordings.replay.recording import Exchange, Recording
+from brokertwin.recordings.replay.recording import RecordedExchange, Recording
 from brokertwin.recordings.replay.report import (
     Compared,
     agreed_by,
@@ -18,7 +23,7 @@ from brokertwin.recordings.replay.report import (
     counts_by_api,
     error_name,
 )
-from brokertwin.recordings.replay.schedule import Schedule
+from brokertwin.recordings.replay.schedule import DeliverySchedule
 from brokertwin.recordings.replay.touched import chosen_answers, masked_answers
 
 ORDERED = ("moved", "held", "late", "lost", "queued", "unexplained")
@@ -48,7 +53,7 @@ def verdict_document(one: Compared) -> dict[str, Any]:
     }
 
 
-def difference_document(difference: Difference) -> dict[str, Any]:
+def difference_document(difference: FieldDifference) -> dict[str, Any]:
     """Path and values; errors have their names beside their codes."""
     document = {
         "path": difference.path,
@@ -63,7 +68,9 @@ def difference_document(difference: Difference) -> dict[str, Any]:
 
 
 def answer_documents(
-    exchanges: Sequence[Exchange], answers: Mapping[str, Answer], apis: frozenset[str]
+    exchanges: Sequence[RecordedExchange],
+    answers: Mapping[str, ModelResponse],
+    apis: frozenset[str],
 ) -> list[dict[str, Any]]:
     """Each exchange of the APIs named: id, API and our answer."""
     return [
@@ -78,7 +85,7 @@ def answer_documents(
     ]
 
 
-def answer_fields(answer: Answer | None) -> dict[str, Any]:
+def answer_fields(answer: ModelResponse | None) -> dict[str, Any]:
     """`response`, or `error` where the machine refused; nothing where it did not answer."""
     if answer is None:
         return {}
@@ -88,7 +95,7 @@ def answer_fields(answer: Answer | None) -> dict[str, Any]:
 def comparison_document(
     recording: Recording,
     compared: Sequence[Compared],
-    schedule: Schedule,
+    schedule: DeliverySchedule,
     earlier: Sequence[Earlier],
 ) -> dict[str, Any]:
     """All that a comparison says: counts, what does not agree, freedoms and the order taken."""
@@ -97,7 +104,7 @@ def comparison_document(
     return {
         "agree": agreeing(compared),
         "of": len(compared),
-        "verdicts": {verdict: verdicts[verdict] for verdict in Verdict},
+        "verdicts": {verdict: verdicts[verdict] for verdict in CompareVerdict},
         "apis": {
             api: {verdict: count for verdict, count in counts.items() if count}
             for api, counts in counts_by_api(compared).items()

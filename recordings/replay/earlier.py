@@ -21,7 +21,7 @@ from brokertwin.recordings.replay.choices import (
     TopicIds,
 )
 from brokertwin.recordings.replay.picks import NOWHERE
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Choices, Event, RequestHeader
 
@@ -45,7 +45,9 @@ class Earlier(msgspec.Struct, frozen=True):
     document: bytes
 
 
-def earlier_requests(exchanges: Sequence[Exchange], cluster: str, part: str = "") -> list[Earlier]:
+def earlier_requests(
+    exchanges: Sequence[RecordedExchange], cluster: str, part: str = ""
+) -> list[Earlier]:
     """The requests that come before the first exchange, in order; `part` begins their ids."""
     if not exchanges:
         return []
@@ -75,7 +77,7 @@ def lacking(found: Sequence[Earlier], cell: Cell) -> list[Earlier]:
 _Request = tuple[str, int, RequestHeader, dict[str, Any], Choices | None]
 
 
-def _producer_ids(exchanges: Sequence[Exchange]) -> Iterator[_Request]:
+def _producer_ids(exchanges: Sequence[RecordedExchange]) -> Iterator[_Request]:
     """A block of producer ids for each broker whose first InitProducerId got an id."""
     seen: set[int] = set()
     for exchange in exchanges:
@@ -89,7 +91,9 @@ def _producer_ids(exchanges: Sequence[Exchange]) -> Iterator[_Request]:
             yield f"producer ids of broker {exchange.broker}", exchange.broker, header, body, None
 
 
-def _internal_topics(exchanges: Sequence[Exchange], topic_ids: TopicIds) -> Iterator[_Request]:
+def _internal_topics(
+    exchanges: Sequence[RecordedExchange], topic_ids: TopicIds
+) -> Iterator[_Request]:
     """The internal topic of each kind of coordinator that the first request for it has found."""
     seen: set[int] = set()
     for exchange in exchanges:
@@ -108,7 +112,7 @@ def _internal_topics(exchanges: Sequence[Exchange], topic_ids: TopicIds) -> Iter
             yield f"topic {name}", exchange.broker, header, body, chosen
 
 
-def _coordinator_asked_for(exchange: Exchange) -> int | None:
+def _coordinator_asked_for(exchange: RecordedExchange) -> int | None:
     """The key type of a request that a coordinator is looked up by, or that only one answers."""
     if exchange.header.request_api_key in COMMITS:
         return GROUP

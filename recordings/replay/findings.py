@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.errors import Error
 
 PRODUCE = 0
@@ -26,7 +26,7 @@ WORDS = ("recordErrors", "errorMessage")
 _Place = tuple[Any, Any]
 
 
-def has_findings(exchange: Exchange) -> bool:
+def has_findings(exchange: RecordedExchange) -> bool:
     """Whether the answer says what the broker found in the bytes of a batch."""
     return any(
         partition.get("errorCode") == Error.CORRUPT_MESSAGE or partition.get("recordErrors")
@@ -34,7 +34,7 @@ def has_findings(exchange: Exchange) -> bool:
     )
 
 
-def request_with_findings(exchange: Exchange) -> msgspec.Raw:
+def request_with_findings(exchange: RecordedExchange) -> msgspec.Raw:
     """The request, with what the edge would have told of its bytes."""
     if not has_findings(exchange):
         return exchange.request
@@ -50,7 +50,7 @@ def request_with_findings(exchange: Exchange) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(body))
 
 
-def with_recorded_words(exchange: Exchange, response: Any, encoded: bytes) -> Any:
+def with_recorded_words(exchange: RecordedExchange, response: Any, encoded: bytes) -> Any:
     """The machine's answer, or where records are refused a copy with the words that were recorded.
 
     Args:
@@ -82,7 +82,7 @@ def _seen(said: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
     return seen
 
 
-def _answered(exchange: Exchange, response: Any) -> dict[_Place, dict[str, Any]]:
+def _answered(exchange: RecordedExchange, response: Any) -> dict[_Place, dict[str, Any]]:
     """The partitions of a Produce answer by topic and number; none of another API."""
     if exchange.header.request_api_key != PRODUCE or response is None:
         return {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from brokertwin.recordings.replay.comparison import Answer, decode_answer
+from brokertwin.recordings.replay.comparison import ModelResponse, decode_answer
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check
 from brokertwin.state.core import outputs
@@ -31,7 +31,7 @@ def run(
     on_progress: Callable[[int], None] = lambda _: None,
     on_violation: Callable[[str], None] | None = None,
     cell: Cell | None = None,
-) -> dict[str, Answer]:
+) -> dict[str, ModelResponse]:
     """Hand the events to a cell.
 
     Args:
@@ -47,7 +47,7 @@ def run(
         The answer to each request, by its id.
     """
     cell = cell or Cell(settings)
-    answers: dict[str, Answer] = {}
+    answers: dict[str, ModelResponse] = {}
     known: set[str] = set()
     for offset, document in enumerate(documents):
         answers.update(answers_in(cell.handle(document, Position(0, offset))))
@@ -61,7 +61,7 @@ def run(
     return answers
 
 
-def answers_in(rows: Sequence[Output]) -> dict[str, Answer]:
+def answers_in(rows: Sequence[Output]) -> dict[str, ModelResponse]:
     """The answers among a cell's output rows, by the request's id."""
     return {
         row.id: decode_answer(row.value)

@@ -17,8 +17,8 @@ from brokertwin.kafka_io.placement import Placement
 from brokertwin.kafka_io.topic_reader import Row, read_all
 from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.recordings.replay import local
-from brokertwin.recordings.replay.plan import Plan
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.plan import ReplayPlan
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.recordings.replay.schedule import in_order_of_arrival
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Refusal, decode_event
@@ -28,7 +28,7 @@ from brokertwin.state.core.settings import BrokerSettings, CellSettings
 _encoder = msgspec.json.Encoder()
 
 
-class Given(NamedTuple):
+class JobChoices(NamedTuple):
     """What a job's only cell was given.
 
     Attributes:
@@ -42,7 +42,7 @@ class Given(NamedTuple):
     positions: list[Position]
 
 
-def given(client: ClientProperties, prefix: str, cluster: str | None) -> Given | str:
+def given(client: ClientProperties, prefix: str, cluster: str | None) -> JobChoices | str:
     """Read what a job was given; the reason, as a clause, where it is not all there.
 
     Args:
@@ -67,7 +67,7 @@ def given(client: ClientProperties, prefix: str, cluster: str | None) -> Given |
         return f"the first {rows[0].offset:,} events are no longer in its topic"
     mine = [row for row in rows if row.key == key]
     positions = [Position(row.partition, row.offset) for row in mine]
-    return Given(placed, list(_at_the_cells_time(mine, placed)), positions)
+    return JobChoices(placed, list(_at_the_cells_time(mine, placed)), positions)
 
 
 def _at_the_cells_time(rows: Iterable[Row], placed: Placement) -> Iterable[bytes]:
@@ -82,11 +82,11 @@ def _at_the_cells_time(rows: Iterable[Row], placed: Placement) -> Iterable[bytes
 
 
 def plan(
-    was: Given,
-    exchanges: Sequence[Exchange],
+    was: JobChoices,
+    exchanges: Sequence[RecordedExchange],
     broker_settings: BrokerSettings,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> Plan:
+) -> ReplayPlan:
     """What the job's cell decides of its events: their answers are those of the plan's schedule.
 
     Args:
@@ -98,11 +98,11 @@ def plan(
     settings = settings_of(was.placed, broker_settings)
     schedule, cell = in_order_of_arrival(exchanges), Cell(settings)
     schedule.answers = local.run(was.documents, settings, on_progress, cell=cell)
-    return Plan(schedule, [], was.documents, settings, None, cell)
+    return ReplayPlan(schedule, [], was.documents, settings, None, cell)
 
 
 def records(
-    was: Given,
+    was: JobChoices,
     broker_settings: BrokerSettings,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Output]:

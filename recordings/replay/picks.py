@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.replay import local
-from brokertwin.recordings.replay.comparison import Answer, Difference, decode_answer
+from brokertwin.recordings.replay.comparison import FieldDifference, ModelResponse, decode_answer
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster.image import topic_by_name
 from brokertwin.state.core import outputs
@@ -64,7 +64,7 @@ def decided_with_picks(
     documents: Sequence[bytes],
     cell: Cell,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> tuple[dict[str, Answer], dict[str, list[Difference]]]:
+) -> tuple[dict[str, ModelResponse], dict[str, list[FieldDifference]]]:
     """Hand the events to a cell, and hold the ids that it would have picked against the broker's.
 
     Args:
@@ -76,7 +76,7 @@ def decided_with_picks(
         The answer to each request, as the engine `local` gives it, and the exchanges whose own ids
         are not as the broker's; both by id.
     """
-    answers: dict[str, Answer] = {}
+    answers: dict[str, ModelResponse] = {}
     picks: list[tuple[str, list[Pick]]] = []
     for offset, document in enumerate(documents):
         event = _decoder.decode(document)
@@ -87,7 +87,7 @@ def decided_with_picks(
     return answers, differing(picks)
 
 
-def differing(picks: Iterable[tuple[str, Sequence[Pick]]]) -> dict[str, list[Difference]]:
+def differing(picks: Iterable[tuple[str, Sequence[Pick]]]) -> dict[str, list[FieldDifference]]:
     """What is wrong with the ids that the machine gives: exchange to its differences.
 
     Args:
@@ -109,7 +109,7 @@ class _Given:
         self._chosen: dict[str, set[Any]] = defaultdict(set)
         self._own: dict[str, set[Any]] = defaultdict(set)
 
-    def difference(self, pick: Pick) -> Difference | None:
+    def difference(self, pick: Pick) -> FieldDifference | None:
         """What is wrong with an id, if anything is; it is given from now on."""
         chosen, own = self._chosen[pick.field], self._own[pick.field]
         is_known = pick.chosen in chosen
@@ -120,9 +120,9 @@ class _Given:
             return None
         if is_known:
             expected = f"{pick.chosen} again, without a choice"
-            return Difference(pick.field, expected, pick.own)
+            return FieldDifference(pick.field, expected, pick.own)
         expected = f"an id that nobody has, without a choice ({pick.chosen})"
-        return Difference(pick.field, expected, pick.own) if is_taken else None
+        return FieldDifference(pick.field, expected, pick.own) if is_taken else None
 
 
 def own_picks(cell: Cell, event: Event, choices: Choices) -> Iterator[Pick]:
@@ -158,7 +158,7 @@ def _answer(cell: Cell, event: Event) -> Any:
     for one in (plain, later):
         for row in cell.handle(_encoder.encode(one), NOWHERE):
             if row.topic == outputs.RESPONSES and row.id == event.id and row.value:
-                answer: Answer = decode_answer(row.value)
+                answer: ModelResponse = decode_answer(row.value)
                 return answer.response
     return None
 

@@ -11,13 +11,13 @@ from brokertwin.recordings.replay.kept import KeptState
 from brokertwin.recordings.replay.local import cell_settings
 from brokertwin.recordings.replay.picks import NOWHERE, decided_with_picks
 from brokertwin.recordings.replay.recording import Recording
-from brokertwin.recordings.replay.schedule import Events, Schedule, in_order_of_arrival
-from brokertwin.recordings.replay.search import LIMITS, Limits, Search
+from brokertwin.recordings.replay.schedule import DeliverySchedule, Events, in_order_of_arrival
+from brokertwin.recordings.replay.search import LIMITS, Search, SearchLimits
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 
 
-class Plan(NamedTuple):
+class ReplayPlan(NamedTuple):
     """What an engine runs: the events in order, and the settings of the cell that takes them.
 
     `documents` begin with those of `earlier`: what the broker had before the recording began.
@@ -25,7 +25,7 @@ class Plan(NamedTuple):
     search has handled them all in this very order.
     """
 
-    schedule: Schedule
+    schedule: DeliverySchedule
     earlier: list[Earlier]
     documents: list[bytes]
     settings: CellSettings
@@ -50,11 +50,11 @@ def plan(
     cluster: str,
     broker_settings: BrokerSettings,
     is_compared: bool,
-    limits: Limits = LIMITS,
+    limits: SearchLimits = LIMITS,
     on_progress: Callable[[int], None] = lambda _: None,
     is_answered: bool = True,
     begins: KeptState | None = None,
-) -> Plan:
+) -> ReplayPlan:
     """Put the events of a recording in order.
 
     Args:
@@ -74,7 +74,7 @@ def plan(
     brokers = sorted({exchange.broker for exchange in exchanges} | set(known))
     settings = cell_settings(cluster, brokers, broker_settings)
     if not exchanges:
-        return Plan(Schedule([], 0), [], [], settings, begins)
+        return ReplayPlan(DeliverySchedule([], 0), [], [], settings, begins)
     part = f"{begins.exchanges}/" if begins is not None else ""
     cell = _cell(settings, begins)
     earlier = lacking(earlier_requests(exchanges, cluster, part), cell)
@@ -92,7 +92,7 @@ def plan(
     if is_compared and is_answered and schedule.answers is None:
         found = decided_with_picks(documents, _cell(settings, begins))
         schedule.answers, schedule.ids = found
-    return Plan(schedule, earlier, documents, settings, begins, ends)
+    return ReplayPlan(schedule, earlier, documents, settings, begins, ends)
 
 
 def _cell(settings: CellSettings, begins: KeptState | None) -> Cell:

@@ -29,12 +29,12 @@ from brokertwin.recordings.formats.documents import (
     clusters_own,
     controllers_listeners,
 )
-from brokertwin.recordings.formats.order import LAST, Arrivals, in_turn
-from brokertwin.recordings.formats.pipeline import Reading, Source, completed, read_files
+from brokertwin.recordings.formats.order import LAST, ArrivalOrder, in_turn
+from brokertwin.recordings.formats.pipeline import FileReading, Source, completed, read_files
 from brokertwin.recordings.formats.summary import Summary, nothing_read, place_of
 from brokertwin.state.core.events import Kind, RequestHeader
 
-DEFAULT_READING = Reading()
+DEFAULT_READING = FileReading()
 
 THE_BROKER = 1
 """The broker of documents that do not say it."""
@@ -43,7 +43,7 @@ NOTICED_MS = 50
 """How long a broker may take until it has noticed that a connection has ended."""
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class RecordedExchange(msgspec.Struct, frozen=True):
     """A request and what the real broker answered; or the end of a connection.
 
     Attributes:
@@ -111,14 +111,14 @@ class Recording(NamedTuple):
     connections, in order, too. `logged` are the lines about groups in Kafka's server.log.
     """
 
-    exchanges: list[Exchange]
+    exchanges: list[RecordedExchange]
     broken: list[Broken]
     left_out: Mapping[str, int] = MappingProxyType({})
-    ends: Sequence[Exchange] = ()
+    ends: Sequence[RecordedExchange] = ()
     logged: Sequence[Logged] = ()
 
     @property
-    def events(self) -> list[Exchange]:
+    def events(self) -> list[RecordedExchange]:
         """Exchanges and ends of connections in one order."""
         return list(heapq.merge(self.exchanges, self.ends, key=lambda each: each.time))
 
@@ -152,7 +152,7 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def read(
-    paths: Sequence[Path], reading: Reading = DEFAULT_READING, batches: Headers | None = None
+    paths: Sequence[Path], reading: FileReading = DEFAULT_READING, batches: Headers | None = None
 ) -> Recording:
     """Read files into one history.
 
@@ -203,7 +203,7 @@ def read_from(
 
 def of_documents(documents: Iterable[Document], completion: Completion) -> Recording:
     """One history of documents that have been read, Produce requests with their batch headers."""
-    exchanges: list[Exchange] = []
+    exchanges: list[RecordedExchange] = []
     broken: list[Broken] = []
     left_out = Counter[str]()
     documents = list(documents)
@@ -227,9 +227,9 @@ def of_documents(documents: Iterable[Document], completion: Completion) -> Recor
     return Recording(requests, broken, left_out, ends)
 
 
-def _end(document: Document) -> Exchange:
+def _end(document: Document) -> RecordedExchange:
     header, request = NO_REQUEST
-    return Exchange(
+    return RecordedExchange(
         id=document.place,
         time=document.time,
         end=document.time + NOTICED_MS,
@@ -259,9 +259,9 @@ def is_answered(line: bytes) -> bool:
         return False
 
 
-def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
+def merge(exchanges: Sequence[RecordedExchange]) -> list[RecordedExchange]:
     """The exchanges of several files, each in the order of its lines, as one history."""
-    arrivals = Arrivals()
+    arrivals = ArrivalOrder()
     keyed = [
         (arrivals.time(exchange.connection, exchange.time, exchange.turn), place, exchange)
         for place, exchange in enumerate(exchanges)
@@ -277,12 +277,12 @@ def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
     ]
 
 
-def _exchange(line: _Line, document: Document) -> Exchange:
+def _exchange(line: _Line, document: Document) -> RecordedExchange:
     """Raises msgspec.ValidationError for an answer that is none."""
     response = None
     if not isinstance(line.response, msgspec.UnsetType):
         response = msgspec.json.decode(line.response)
-    return Exchange(
+    return RecordedExchange(
         id=document.place,
         time=line.time,
         # `time` is a whole ms, the answer's is a fraction: the end is the ms after it.

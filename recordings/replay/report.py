@@ -20,16 +20,16 @@ from brokertwin.recordings.replay.comparison import (
     AGREEING,
     FINE,
     LOST,
-    Answer,
     Comparer,
-    Difference,
-    Outcome,
-    Verdict,
+    CompareVerdict,
+    ComparisonOutcome,
+    FieldDifference,
+    ModelResponse,
 )
 from brokertwin.recordings.replay.earlier import Earlier
 from brokertwin.recordings.replay.freedoms import Freedom, counted
-from brokertwin.recordings.replay.recording import Broken, Exchange
-from brokertwin.recordings.replay.schedule import Schedule
+from brokertwin.recordings.replay.recording import Broken, RecordedExchange
+from brokertwin.recordings.replay.schedule import DeliverySchedule
 from brokertwin.recordings.replay.timing import TOLERANCES, Tolerances, slowest_ms
 from brokertwin.recordings.replay.touched import chosen_answers, masked_answers
 from brokertwin.state.core.errors import Error
@@ -40,7 +40,7 @@ DIFFERENCES_SHOWN = 10
 LINES_SHOWN = 8
 """Lines of one exchange's differences that are printed."""
 
-RARE = (Verdict.SILENT, Verdict.LOST, Verdict.NOT_RECORDED)
+RARE = (CompareVerdict.SILENT, CompareVerdict.LOST, CompareVerdict.NOT_RECORDED)
 """Verdicts that have a column only where they are given."""
 
 TIME = "responseTime"
@@ -54,15 +54,15 @@ BROKEN_SHOWN = 5
 class Compared(NamedTuple):
     """One exchange, the machine's answer, and the verdict on it."""
 
-    exchange: Exchange
-    answer: Answer | None
-    outcome: Outcome
+    exchange: RecordedExchange
+    answer: ModelResponse | None
+    outcome: ComparisonOutcome
 
 
 def compare_all(
-    exchanges: Sequence[Exchange],
-    schedule: Schedule,
-    answers: Mapping[str, Answer],
+    exchanges: Sequence[RecordedExchange],
+    schedule: DeliverySchedule,
+    answers: Mapping[str, ModelResponse],
     apis: frozenset[str],
 ) -> list[Compared]:
     """The verdict on each exchange of the APIs named; on all where none is named.
@@ -83,7 +83,7 @@ def compare_all(
         if outcome.verdict not in FINE:
             compared.append(Compared(exchange, answer, outcome))
         elif exchange.id in schedule.ids:
-            outcome = Outcome(Verdict.DIFFER, schedule.ids[exchange.id])
+            outcome = ComparisonOutcome(CompareVerdict.DIFFER, schedule.ids[exchange.id])
             compared.append(Compared(exchange, answer, outcome))
         elif exchange.id in schedule.unexplained:
             compared.append(Compared(exchange, answer, _untimely(exchange, answer)))
@@ -93,17 +93,17 @@ def compare_all(
     return compared
 
 
-def _untimely(exchange: Exchange, answer: Answer | None) -> Outcome:
+def _untimely(exchange: RecordedExchange, answer: ModelResponse | None) -> ComparisonOutcome:
     """The difference of the recorded answer at another time; both in ms after the request."""
     given = None if answer is None else answer.response_time
     got = "later" if given is None else f"after {given - exchange.time} ms"
     expected = f"after {exchange.end - exchange.time} ms"
-    return Outcome(Verdict.DIFFER, [Difference(TIME, expected, got)])
+    return ComparisonOutcome(CompareVerdict.DIFFER, [FieldDifference(TIME, expected, got)])
 
 
-def counts_by_api(compared: Sequence[Compared]) -> dict[str, Counter[Verdict]]:
+def counts_by_api(compared: Sequence[Compared]) -> dict[str, Counter[CompareVerdict]]:
     """How often each verdict was given, by API, in the order of their names."""
-    counts: dict[str, Counter[Verdict]] = defaultdict(Counter)
+    counts: dict[str, Counter[CompareVerdict]] = defaultdict(Counter)
     for one in compared:
         counts[one.exchange.api][one.outcome.verdict] += 1
     return dict(sorted(counts.items()))
@@ -120,7 +120,7 @@ def is_fine(compared: Sequence[Compared]) -> bool:
 
 
 def show_summary(
-    console: Console, exchanges: Sequence[Exchange], answers: Mapping[str, Answer]
+    console: Console, exchanges: Sequence[RecordedExchange], answers: Mapping[str, ModelResponse]
 ) -> None:
     """Print how many requests were run and answered."""
     known = [answers[exchange.id] for exchange in exchanges if exchange.id in answers]
@@ -133,7 +133,7 @@ def show_summary(
 def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
     """Print the table by API and the first differences."""
     console.print(_table(compared))
-    differing = [one for one in compared if one.outcome.verdict is Verdict.DIFFER]
+    differing = [one for one in compared if one.outcome.verdict is CompareVerdict.DIFFER]
     for one in differing[:DIFFERENCES_SHOWN]:
         for line in diff_lines(one):
             console.print(line, soft_wrap=True, highlight=False)
@@ -174,16 +174,16 @@ def last_line(compared: Sequence[Compared]) -> str:
     """`agree A of N`, and how many of the others have no answer that could agree."""
     counts = Counter(one.outcome.verdict for one in compared)
     parts = [f"agree {agreeing(compared)} of {len(compared)}"]
-    if counts[Verdict.SILENT]:
-        parts.append(f"{counts[Verdict.SILENT]} say nothing (acks 0)")
-    if counts[Verdict.LOST]:
-        parts.append(f"{counts[Verdict.LOST]} lost with their connection")
+    if counts[CompareVerdict.SILENT]:
+        parts.append(f"{counts[CompareVerdict.SILENT]} say nothing (acks 0)")
+    if counts[CompareVerdict.LOST]:
+        parts.append(f"{counts[CompareVerdict.LOST]} lost with their connection")
     return ", ".join(parts)
 
 
 def show_slowness(
     console: Console,
-    exchanges: Sequence[Exchange],
+    exchanges: Sequence[RecordedExchange],
     compared: Sequence[Compared],
     tolerances: Tolerances,
 ) -> None:
@@ -207,7 +207,7 @@ def show_last_line(console: Console, compared: Sequence[Compared]) -> None:
     console.print(last_line(compared), highlight=False, soft_wrap=True)
 
 
-def show_schedule(console: Console, schedule: Schedule) -> None:
+def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
     """Print how the order of events differs from the order of arrival."""
     parts = [
         f"{len(schedule.queued)} requests queued behind an answer on their connection",
@@ -295,7 +295,12 @@ def _short(value: Any) -> str:
 
 
 def _table(compared: Sequence[Compared]) -> Table:
-    columns = [Verdict.AGREE, Verdict.DIFFER, Verdict.UNSUPPORTED, Verdict.AGREE_INSIDE]
+    columns = [
+        CompareVerdict.AGREE,
+        CompareVerdict.DIFFER,
+        CompareVerdict.UNSUPPORTED,
+        CompareVerdict.AGREE_INSIDE,
+    ]
     given = {one.outcome.verdict for one in compared}
     columns += [verdict for verdict in RARE if verdict in given]
     table = Table(show_footer=True, box=box.SIMPLE)

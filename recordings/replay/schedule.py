@@ -29,14 +29,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.replay.comparison import Answer, Difference
+from brokertwin.recordings.replay.comparison import FieldDifference, ModelResponse
 from brokertwin.recordings.replay.findings import request_with_findings
 from brokertwin.recordings.replay.freedoms import Freedom
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 from brokertwin.state.core.events import Choices, Event, Kind
 
 
-class Step(NamedTuple):
+class DeliveryStep(NamedTuple):
     """One event of a schedule.
 
     Attributes:
@@ -50,7 +50,7 @@ class Step(NamedTuple):
     time: int
 
 
-class Schedule(msgspec.Struct):
+class DeliverySchedule(msgspec.Struct):
     """Steps in order, and what in them differs from the order of arrival.
 
     Attributes:
@@ -70,7 +70,7 @@ class Schedule(msgspec.Struct):
         used: for the sake of which exchanges, by id, which of these freedoms was taken.
     """
 
-    steps: list[Step]
+    steps: list[DeliveryStep]
     final_time: int
     held: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
@@ -79,12 +79,12 @@ class Schedule(msgspec.Struct):
     queued: frozenset[str] = frozenset()
     unexplained: frozenset[str] = frozenset()
     is_exhausted: bool = False
-    ids: dict[str, list[Difference]] = {}
-    answers: dict[str, Answer] | None = None
+    ids: dict[str, list[FieldDifference]] = {}
+    answers: dict[str, ModelResponse] | None = None
     used: dict[str, frozenset[Freedom]] = {}
 
 
-class Change(NamedTuple):
+class ScheduleChange(NamedTuple):
     """What an attempt changes for the sake of one exchange.
 
     Attributes:
@@ -111,7 +111,7 @@ class Events:
 
     def __init__(
         self,
-        exchanges: Sequence[Exchange],
+        exchanges: Sequence[RecordedExchange],
         choices: Sequence[Choices | None],
         cluster: str,
         part: str = "",
@@ -173,7 +173,7 @@ class Events:
             Event(id=f"tick/{time}", cluster=self._cluster, time=time, kind=Kind.TICK)
         )
 
-    def of(self, schedule: Schedule) -> list[bytes]:
+    def of(self, schedule: DeliverySchedule) -> list[bytes]:
         """All events of a schedule in their order, the final tick included."""
         completed = schedule.held | schedule.late
         documents = [
@@ -185,7 +185,7 @@ class Events:
         return [*documents, self.tick(schedule.final_time)]
 
 
-def in_order_of_arrival(exchanges: Sequence[Exchange]) -> Schedule:
+def in_order_of_arrival(exchanges: Sequence[RecordedExchange]) -> DeliverySchedule:
     """The schedule without any search: every request when it arrives."""
-    steps = [Step(exchange.kind, exchange.id, exchange.time) for exchange in exchanges]
-    return Schedule(steps, final_time=max(exchange.end for exchange in exchanges))
+    steps = [DeliveryStep(exchange.kind, exchange.id, exchange.time) for exchange in exchanges]
+    return DeliverySchedule(steps, final_time=max(exchange.end for exchange in exchanges))

@@ -1,13 +1,13 @@
 """Finds a schedule that explains the recorded answers.
 
 The history is walked moment by moment (`walk.py`). Where an exchange has come to its end without
-its answer, changes are tried that the rules of `schedule.py` allow (`Change`): requests that
-overlap with it and touch the same topics or groups go behind it, a change of metadata is read or a
-transaction's markers are written after it, requests without an answer are lost. What none of them
+its answer, changes are tried that the rules of `schedule.py` allow (`ScheduleChange`): requests
+that overlap with it and touch the same topics or groups go behind it, a change of metadata is read
+or a transaction's markers are written after it, requests without an answer are lost. What none of them
 explains is handled as it arrives, and is a difference.
 
 This is the search for a linearization (Wing and Gong), kept small: nothing is reordered without a
-difference that asks for it, and `Limits` bounds what is tried.
+difference that asks for it, and `SearchLimits` bounds what is tried.
 """
 
 from collections import defaultdict
@@ -23,8 +23,8 @@ from brokertwin.recordings.replay.overlap import (
     unanswered_tails,
 )
 from brokertwin.recordings.replay.picks import differing
-from brokertwin.recordings.replay.recording import Exchange
-from brokertwin.recordings.replay.schedule import Change, Events, Schedule
+from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.schedule import DeliverySchedule, Events, ScheduleChange
 from brokertwin.recordings.replay.timing import TOLERANCES, Tolerances
 from brokertwin.recordings.replay.walk import Decided, Walk
 from brokertwin.state.cell.cell import Cell
@@ -34,7 +34,7 @@ MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
 """API keys of requests whose effect on the brokers may come later than their answer."""
 
 
-class Limits(NamedTuple):
+class SearchLimits(NamedTuple):
     """What the search may spend, and how far its times may be from the recorded ones.
 
     Attributes:
@@ -51,7 +51,7 @@ class Limits(NamedTuple):
     moments_per_exchange: int = 8
 
 
-LIMITS = Limits()
+LIMITS = SearchLimits()
 
 
 class Search:
@@ -72,11 +72,11 @@ class Search:
 
     def __init__(
         self,
-        exchanges: Sequence[Exchange],
+        exchanges: Sequence[RecordedExchange],
         events: Events,
         comparer: Comparer,
         cell: Cell,
-        limits: Limits = LIMITS,
+        limits: SearchLimits = LIMITS,
         on_progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.cell: Cell | None = None
@@ -97,7 +97,7 @@ class Search:
             limits.lookback_moments,
         )
 
-    def run(self) -> Schedule:
+    def run(self) -> DeliverySchedule:
         """The schedule, with everything in it that is not the order of arrival."""
         walk, at = self._walk, 0
         while at < len(walk.moments):
@@ -136,7 +136,7 @@ class Search:
         walk.restore(start)
         return start
 
-    def _attempt(self, failed: int, change: Change, at: int) -> int | None:
+    def _attempt(self, failed: int, change: ScheduleChange, at: int) -> int | None:
         """Walks again with a change made; None, and nothing changed, if that does not help."""
         walk = self._walk
         start = min(walk.arrival[index] for part in change for index in part)
@@ -158,7 +158,7 @@ class Search:
             return None
         return horizon + 1
 
-    def _changes(self, failed: int) -> Iterator[Change]:
+    def _changes(self, failed: int) -> Iterator[ScheduleChange]:
         """What may explain `failed`, in the order of trying."""
         seen = [
             index
@@ -177,22 +177,22 @@ class Search:
             and self._exchanges[index].connection != self._exchanges[failed].connection
             and failed not in self._decided.after.get(index, ())
         )[: self._limits.moved_together]
-        yield from (Change(moved=latest[:count]) for count in range(1, len(latest) + 1))
-        yield from (Change(moved=(index,)) for index in latest[1:])
+        yield from (ScheduleChange(moved=latest[:count]) for count in range(1, len(latest) + 1))
+        yield from (ScheduleChange(moved=(index,)) for index in latest[1:])
         for index in seen:
             is_recent = self._exchanges[index].end + self._limits.tolerances.late >= start
             may_be_late = self._exchanges[index].header.request_api_key in MAY_BE_LATE
             if is_recent and may_be_late and failed not in self._decided.late.get(index, ()):
-                yield Change(late=(index,))
+                yield ScheduleChange(late=(index,))
         yield from self._losses(set(seen))
 
-    def _losses(self, seen: set[int]) -> Iterator[Change]:
+    def _losses(self, seen: set[int]) -> Iterator[ScheduleChange]:
         for tail in self._tails:
             if not seen.intersection(tail):
                 continue
             for place in range(min(len(tail), self._limits.moved_together)):
                 if self._is_refused(tail[place]):
-                    yield Change(lost=tuple(tail[place:]))
+                    yield ScheduleChange(lost=tuple(tail[place:]))
 
     def _is_refused(self, index: int) -> bool:
         """Whether the machine itself closes the connection of a request instead of taking it.
@@ -212,7 +212,7 @@ class Search:
 
     # --- The result ---------------------------------------------------------------------------
 
-    def _schedule(self) -> Schedule:
+    def _schedule(self) -> DeliverySchedule:
         walk = self._walk
         answered_at = {self._exchanges[index].id: at for index, _, at in walk.answers}
         completed = frozenset(s.exchange_id for s, _ in walk.steps if s.kind is Kind.COMPLETE)
@@ -231,7 +231,7 @@ class Search:
             and answered_at[self._exchanges[previous].id] == at
         }
         moved, held = delayed.keys() - queued, completed - late_metadata
-        return Schedule(
+        return DeliverySchedule(
             steps=[step for step, _ in walk.steps],
             final_time=walk.final_time(),
             held=held,

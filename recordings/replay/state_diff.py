@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from brokertwin.sinks.state_rows import IDENTITY, Columns, Kind, Row, is_internal, rows
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """An item that is not the same in two states.
 
     Attributes:
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
 def changes(
     before: Columns, after: Columns, kinds: Iterable[Kind], all_items: bool = False
-) -> list[Change]:
+) -> list[StateChange]:
     """The items of these kinds that differ between two states of a cell, in order.
 
     Args:
@@ -58,7 +58,7 @@ def _by_name(kind: Kind, columns: Columns, all_items: bool) -> Mapping[tuple[Any
     }
 
 
-def _change(kind: Kind, was: Row | None, now: Row | None) -> Change | None:
+def _change(kind: Kind, was: Row | None, now: Row | None) -> StateChange | None:
     some: Row = now if now is not None else was or {}
     item = {name: some[name] for name in IDENTITY[kind]}
     fields = {
@@ -67,5 +67,5 @@ def _change(kind: Kind, was: Row | None, now: Row | None) -> Change | None:
         if name not in item and (was is None or now is None or was[name] != now[name])
     }
     if was is None or now is None:
-        return Change(kind, item, "added" if was is None else "removed", fields)
-    return Change(kind, item, "changed", fields) if fields else None
+        return StateChange(kind, item, "added" if was is None else "removed", fields)
+    return StateChange(kind, item, "changed", fields) if fields else None

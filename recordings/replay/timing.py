@@ -11,7 +11,7 @@ their own: `Tolerances` says how much.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 WAITING = frozenset({FETCH, 11, 14, 78})
@@ -54,13 +54,13 @@ class Tolerances(NamedTuple):
 TOLERANCES = Tolerances()
 
 
-def resolution_ms(exchanges: Sequence[Exchange]) -> int:
+def resolution_ms(exchanges: Sequence[RecordedExchange]) -> int:
     """How exact the recorded times are: 1000 for a log that tells whole seconds, else 1 ms."""
     times = [time for exchange in exchanges for time in (exchange.time, exchange.end)]
     return SECOND_MS if all(time % SECOND_MS == 0 for time in times) else 1
 
 
-def has_replicas(exchanges: Sequence[Exchange]) -> bool:
+def has_replicas(exchanges: Sequence[RecordedExchange]) -> bool:
     """Whether the recorded cluster has several brokers, so that partitions may have replicas."""
     if len({exchange.broker for exchange in exchanges}) > 1:
         return True
@@ -68,7 +68,7 @@ def has_replicas(exchanges: Sequence[Exchange]) -> bool:
     return any(isinstance(each, dict) and len(each.get("brokers", ())) > 1 for each in answers)
 
 
-def may_wait(exchange: Exchange, is_replicated: bool) -> bool:
+def may_wait(exchange: RecordedExchange, is_replicated: bool) -> bool:
     """Whether the broker may have had this request wait.
 
     Args:
@@ -82,14 +82,14 @@ def may_wait(exchange: Exchange, is_replicated: bool) -> bool:
     return is_replicated and (is_produce or key in REPLICATED)
 
 
-def slowest_ms(exchanges: Sequence[Exchange]) -> int:
+def slowest_ms(exchanges: Sequence[RecordedExchange]) -> int:
     """How long the answer took that came last among those that wait for nothing; 0 without any."""
     is_replicated = has_replicas(exchanges)
     plain = (e for e in exchanges if e.is_recorded and not may_wait(e, is_replicated))
     return max((each.end - each.time for each in plain), default=0)
 
 
-class Times:
+class ExchangeTimes:
     """What the times of one exchange allow.
 
     Args:
@@ -101,8 +101,8 @@ class Times:
 
     def __init__(
         self,
-        exchange: Exchange,
-        previous: Exchange | None,
+        exchange: RecordedExchange,
+        previous: RecordedExchange | None,
         tolerances: Tolerances,
         is_replicated: bool = False,
     ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from brokertwin.recordings.replay.choices import choices_of
 from brokertwin.recordings.replay.masking import MASKED
-from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.replay.recording import RecordedExchange
 
 CHOSEN = {
     "session_id": "session ids",
@@ -22,7 +22,7 @@ CHOSEN = {
 """Choice to what the report calls it."""
 
 
-def masked_answers(exchanges: Iterable[Exchange]) -> Counter[str]:
+def masked_answers(exchanges: Iterable[RecordedExchange]) -> Counter[str]:
     """Recorded answers that have a field, for each field that is not compared."""
     counts = Counter(dict.fromkeys(MASKED, 0))
     for exchange in exchanges:
@@ -30,7 +30,7 @@ def masked_answers(exchanges: Iterable[Exchange]) -> Counter[str]:
     return counts
 
 
-def chosen_answers(exchanges: Sequence[Exchange]) -> Counter[str]:
+def chosen_answers(exchanges: Sequence[RecordedExchange]) -> Counter[str]:
     """Recorded answers that an id was taken from, for each kind of ids."""
     counts = Counter(dict.fromkeys(CHOSEN.values(), 0))
     for choices in choices_of(exchanges):

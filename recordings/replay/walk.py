@@ -12,19 +12,29 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.replay.comparison import Answer, Comparer, Verdict, decode_answer
+from brokertwin.recordings.replay.comparison import (
+    Comparer,
+    CompareVerdict,
+    ModelResponse,
+    decode_answer,
+)
 from brokertwin.recordings.replay.picks import NOWHERE, Pick
-from brokertwin.recordings.replay.recording import Exchange
-from brokertwin.recordings.replay.schedule import Change, Events, Step
-from brokertwin.recordings.replay.timing import Times, Tolerances, has_replicas, resolution_ms
-from brokertwin.recordings.replay.walking import Kept, WalkingCell
+from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.schedule import DeliveryStep, Events, ScheduleChange
+from brokertwin.recordings.replay.timing import (
+    ExchangeTimes,
+    Tolerances,
+    has_replicas,
+    resolution_ms,
+)
+from brokertwin.recordings.replay.walking import KeptWalk, WalkingCell
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs, waiting
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.outputs import Output
 
 
-class Moment(NamedTuple):
+class HistoryMoment(NamedTuple):
     """When an exchange, by its place in the history, arrives or ends; in ms since 1970."""
 
     time: int
@@ -32,14 +42,14 @@ class Moment(NamedTuple):
     exchange: int
 
 
-def moments_of(exchanges: Sequence[Exchange]) -> list[Moment]:
+def moments_of(exchanges: Sequence[RecordedExchange]) -> list[HistoryMoment]:
     """Arrivals and ends in order; at one time arrivals come first, so that they overlap."""
-    moments = [Moment(e.time, False, index) for index, e in enumerate(exchanges)]
-    moments += [Moment(e.end, True, index) for index, e in enumerate(exchanges)]
+    moments = [HistoryMoment(e.time, False, index) for index, e in enumerate(exchanges)]
+    moments += [HistoryMoment(e.end, True, index) for index, e in enumerate(exchanges)]
     return sorted(moments)
 
 
-def previous_on_connection(exchanges: Sequence[Exchange]) -> list[int | None]:
+def previous_on_connection(exchanges: Sequence[RecordedExchange]) -> list[int | None]:
     """For each exchange the place of the one before on its connection; None for the first."""
     latest: dict[str, int] = {}
     previous: list[int | None] = []
@@ -58,7 +68,7 @@ class Wait(NamedTuple):
 
 
 class _Snapshot(NamedTuple):
-    cell: Kept
+    cell: KeptWalk
     pending: tuple[int, ...]
     waits: dict[int, Wait]
     unread: tuple[int, ...]
@@ -70,11 +80,11 @@ class Tail(NamedTuple):
     """What a failed attempt puts back."""
 
     at: int
-    cell: Kept
+    cell: KeptWalk
     pending: list[int]
     waits: dict[int, Wait]
     unread: list[int]
-    steps: list[tuple[Step, int]]
+    steps: list[tuple[DeliveryStep, int]]
     answers: list[tuple[int, bool, int]]
     snapshots: dict[int, _Snapshot]
 
@@ -97,7 +107,7 @@ class Decided:
         self.lost_for: set[int] = set()
         self.forced: set[int] = set()
 
-    def make(self, change: Change, sake: int) -> None:
+    def make(self, change: ScheduleChange, sake: int) -> None:
         """Add a change for the sake of an exchange."""
         for index in change.moved:
             self.after[index].add(sake)
@@ -106,7 +116,7 @@ class Decided:
         self.lost.update(change.lost)
         self.lost_for.update([sake] if change.lost else [])
 
-    def unmake(self, change: Change, sake: int) -> None:
+    def unmake(self, change: ScheduleChange, sake: int) -> None:
         """Take it back."""
         for index in change.moved:
             self.after[index].discard(sake)
@@ -145,7 +155,7 @@ class Walk:
 
     def __init__(
         self,
-        exchanges: Sequence[Exchange],
+        exchanges: Sequence[RecordedExchange],
         events: Events,
         comparer: Comparer,
         cell: Cell,
@@ -167,14 +177,14 @@ class Walk:
         is_replicated = has_replicas(exchanges)
         told = tolerances.told_in(resolution_ms(exchanges))
         self._times = [
-            Times(exchange, None if at is None else exchanges[at], told, is_replicated)
+            ExchangeTimes(exchange, None if at is None else exchanges[at], told, is_replicated)
             for exchange, at in zip(exchanges, self.previous, strict=True)
         ]
         self.at = 0
-        self.steps: list[tuple[Step, int]] = []
+        self.steps: list[tuple[DeliveryStep, int]] = []
         self.answers: list[tuple[int, bool, int]] = []
         self.answered: dict[int, bool] = {}
-        self.said: dict[int, Answer] = {}
+        self.said: dict[int, ModelResponse] = {}
         self.picks: dict[int, list[Pick]] = {}
         self.snapshots: dict[int, _Snapshot] = {}
         self._cell = WalkingCell(cell)
@@ -330,7 +340,7 @@ class Walk:
     def _try(self, index: int, now: int) -> bool:
         """Handles a request; takes it back unless it waits or is answered as recorded."""
         if index in self._decided.lost:
-            self._note({index: Answer()})
+            self._note({index: ModelResponse()})
             return True
         exchange_id = self.exchanges[index].id
         is_late = bool(self._decided.late.get(index))
@@ -341,13 +351,13 @@ class Walk:
         own = answers.pop(index, None)
         kind = self.exchanges[index].kind
         if kind is not Kind.REQUEST:
-            own = Answer()
+            own = ModelResponse()
         if own is not None and not self._is_right(index, own):
             self._cell.go_back(before)
             self._waits = waits
             self._tried[index] = self._version
             return False
-        self.steps.append((Step(kind, exchange_id, now), self.at))
+        self.steps.append((DeliveryStep(kind, exchange_id, now), self.at))
         self.picks[index] = picks
         if is_late:
             self._unread.append(index)
@@ -360,7 +370,7 @@ class Walk:
                 self._waits[index] = Wait(waited.deadline, False)
         return True
 
-    def _handle(self, document: bytes, now: int) -> dict[int, Answer]:
+    def _handle(self, document: bytes, now: int) -> dict[int, ModelResponse]:
         """Handles an event; waits that would end with a wrong answer are held before it."""
         while True:
             before = self._cell.kept()
@@ -395,7 +405,7 @@ class Walk:
             before, waits = self._cell.kept(), dict(self._waits)
             answers = self._handle(self._events.completion(exchange_id, now), now)
             if index in answers and self._is_right(index, answers[index]):
-                self.steps.append((Step(Kind.COMPLETE, exchange_id, now), self.at))
+                self.steps.append((DeliveryStep(Kind.COMPLETE, exchange_id, now), self.at))
                 self._note(answers)
             else:
                 self._cell.go_back(before)
@@ -430,7 +440,7 @@ class Walk:
     def _complete_late(self, index: int, now: int) -> None:
         exchange_id = self.exchanges[index].id
         answers = self._handle(self._events.completion(exchange_id, now), now)
-        self.steps.append((Step(Kind.COMPLETE, exchange_id, now), self.at))
+        self.steps.append((DeliveryStep(Kind.COMPLETE, exchange_id, now), self.at))
         self._note(answers)
 
     def _hold(self, index: int, now: int) -> None:
@@ -445,11 +455,11 @@ class Walk:
 
     # --- Answers ------------------------------------------------------------------------------
 
-    def _is_right(self, index: int, answer: Answer) -> bool:
+    def _is_right(self, index: int, answer: ModelResponse) -> bool:
         is_open = index not in self._decided.forced and index not in self.answered
         return not is_open or self._agrees(index, answer)
 
-    def _agrees(self, index: int, answer: Answer) -> bool:
+    def _agrees(self, index: int, answer: ModelResponse) -> bool:
         """Whether an answer is the recorded one, and does not come long before it."""
         wait, time = self._waits.get(index), answer.response_time
         if time is not None and answer.error is None:
@@ -457,16 +467,16 @@ class Walk:
             if self._times[index].is_too_early(time, is_expired):
                 return False
         outcome = self._comparer.compare(self.exchanges[index].id, answer)
-        return outcome.verdict is not Verdict.DIFFER
+        return outcome.verdict is not CompareVerdict.DIFFER
 
-    def _answers_in(self, rows: Sequence[Output]) -> dict[int, Answer]:
+    def _answers_in(self, rows: Sequence[Output]) -> dict[int, ModelResponse]:
         return {
             self.index_of[row.id]: decode_answer(row.value)
             for row in rows
             if row.topic == outputs.RESPONSES and row.value and row.id in self.index_of
         }
 
-    def _note(self, answers: dict[int, Answer]) -> None:
+    def _note(self, answers: dict[int, ModelResponse]) -> None:
         self._version += 1
         for index, answer in answers.items():
             self.said[index] = answer

@@ -16,7 +16,7 @@ from brokertwin.state.core.tables import Tables
 EVENTS_SINCE = 16
 
 
-class Kept(NamedTuple):
+class KeptWalk(NamedTuple):
     """A moment: a cell that nobody changes, and the events that it has had since."""
 
     base: Cell
@@ -39,7 +39,7 @@ class WalkingCell:
 
     def __init__(self, cell: Cell) -> None:
         self._live: Cell | None = cell
-        self._kept: Kept | None = None
+        self._kept: KeptWalk | None = None
 
     @property
     def tables(self) -> Tables:
@@ -58,7 +58,7 @@ class WalkingCell:
         """What an event causes."""
         rows = self._now().handle(document, NOWHERE)
         if self._kept is not None:
-            self._kept = Kept(self._kept.base, (*self._kept.since, document))
+            self._kept = KeptWalk(self._kept.base, (*self._kept.since, document))
         return rows
 
     def changing(self) -> Cell:
@@ -67,13 +67,13 @@ class WalkingCell:
         self._kept = None
         return cell
 
-    def kept(self) -> Kept:
+    def kept(self) -> KeptWalk:
         """The state as it is, to go back to."""
         if self._kept is None or len(self._kept.since) >= EVENTS_SINCE:
-            self._kept = Kept(self._now().copy())
+            self._kept = KeptWalk(self._now().copy())
         return self._kept
 
-    def go_back(self, kept: Kept) -> None:
+    def go_back(self, kept: KeptWalk) -> None:
         """Be as it was when this was kept."""
         self._live, self._kept = None, kept
 

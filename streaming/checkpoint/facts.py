@@ -36,7 +36,7 @@ CHANGES = {
 """What changes a fact, where anything does."""
 
 
-class Facts(msgspec.Struct, rename="camel"):
+class JobFacts(msgspec.Struct, rename="camel"):
     """What was true when the checkpoint was made.
 
     Attributes:
@@ -89,7 +89,7 @@ def check(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str 
 
 def settle(
     checkpoint: Path, settings: Settings, cells: list[str], topic_id: str, incarnation: int = 0
-) -> Facts:
+) -> JobFacts:
     """Write the facts of a new checkpoint, or check those of an existing one.
 
     Args:
@@ -105,7 +105,7 @@ def settle(
     """
     former = read(checkpoint)
     if former is None:
-        former = Facts(
+        former = JobFacts(
             format=FORMAT,
             state_version=STATE_VERSION,
             prefix=settings.prefix,
@@ -128,7 +128,7 @@ def settle(
     return facts
 
 
-def read(checkpoint: Path) -> Facts | None:
+def read(checkpoint: Path) -> JobFacts | None:
     """The facts of a checkpoint; None where there is none yet.
 
     Raises:
@@ -139,7 +139,7 @@ def read(checkpoint: Path) -> Facts | None:
     if file is None:
         return None
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Facts)
+        return msgspec.json.decode(file.read_bytes(), type=JobFacts)
     except msgspec.MsgspecError as error:
         raise UserError(
             f"Cannot read {file}: {error}.",
@@ -147,7 +147,7 @@ def read(checkpoint: Path) -> Facts | None:
         ) from None
 
 
-def write(checkpoint: Path, facts: Facts) -> None:
+def write(checkpoint: Path, facts: JobFacts) -> None:
     """Write the facts: to another name first, so that a crash leaves the former file."""
     checkpoint.mkdir(parents=True, exist_ok=True)
     fresh = checkpoint / f".{FILE_NAME}.new"
@@ -236,7 +236,7 @@ def is_held(checkpoint: Path) -> bool | None:
     return False
 
 
-def check_version(checkpoint: Path, former: Facts) -> None:
+def check_version(checkpoint: Path, former: JobFacts) -> None:
     """Raises UserError where a later version has written a checkpoint, or one too long ago."""
     if not can_upgrade(former.state_version):
         raise UserError(
@@ -254,7 +254,7 @@ def check_version(checkpoint: Path, former: Facts) -> None:
         )
 
 
-def _check_brokers(checkpoint: Path, former: Facts, settings: Settings) -> None:
+def _check_brokers(checkpoint: Path, former: JobFacts, settings: Settings) -> None:
     """A cluster keeps its brokers: logs and coordinators lie on them."""
     for cluster in settings.clusters:
         was = former.brokers.get(cluster, [1] if cluster in former.groups else None)
@@ -274,7 +274,7 @@ def listed(brokers: list[int]) -> str:
 
 
 def _check(
-    checkpoint: Path, former: Facts, settings: Settings, cells: list[str], topic_id: str | None
+    checkpoint: Path, former: JobFacts, settings: Settings, cells: list[str], topic_id: str | None
 ) -> None:
     """Compare what was with what is asked for. Raises UserError at the first difference."""
     check_version(checkpoint, former)

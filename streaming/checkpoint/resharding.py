@@ -15,13 +15,13 @@ from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.cell.resharding import resharded
 from brokertwin.state.core.events import Event, Kind, decode_event
-from brokertwin.streaming.checkpoint.facts import Facts
+from brokertwin.streaming.checkpoint.facts import JobFacts
 from brokertwin.wording import counted
 
 DRAIN = "Stop the gateways, let `brokertwin run --available-now` end, take a snapshot of that."
 
 
-def cut_anew(former: Facts, cells: Cells, count: int) -> Cells:
+def cut_anew(former: JobFacts, cells: Cells, count: int) -> Cells:
     """The state of all clusters, each in so many cells.
 
     Args:
@@ -46,7 +46,7 @@ def cut_anew(former: Facts, cells: Cells, count: int) -> Cells:
     return found
 
 
-def names(former: Facts, count: int) -> list[str]:
+def names(former: JobFacts, count: int) -> list[str]:
     """The names of all cells, where each cluster has so many. Raises UserError."""
     return [
         name
@@ -55,7 +55,7 @@ def names(former: Facts, count: int) -> list[str]:
     ]
 
 
-def loads(former: Facts, cells: list[str]) -> dict[str, int]:
+def loads(former: JobFacts, cells: list[str]) -> dict[str, int]:
     """What is to be expected of the load of new cells: a cluster's, shared out evenly to its own.
 
     Args:

@@ -22,7 +22,7 @@ from brokertwin.sinks.stored_states import in_this_version
 from brokertwin.state.cell.cell import STATE_VERSION, state_columns
 from brokertwin.state.core.tables import Tables
 from brokertwin.streaming.checkpoint import facts, garbage, resharding, store_writer
-from brokertwin.streaming.checkpoint.facts import Facts
+from brokertwin.streaming.checkpoint.facts import JobFacts
 from brokertwin.streaming.checkpoint.snapshots import CONFIGURATION
 from brokertwin.streaming.checkpoint.store_files import NotReadable
 from brokertwin.streaming.job.clock import now_ms
@@ -31,7 +31,7 @@ Columns = Mapping[str, bytes]
 Cells = dict[str, dict[str, bytes]]
 
 
-class Wanted(NamedTuple):
+class RestoreTarget(NamedTuple):
     """What the new job is to be, where it is not as the snapshot's.
 
     Attributes:
@@ -51,13 +51,13 @@ class Restored(NamedTuple):
     """A checkpoint that was made, and what the snapshot was."""
 
     snapshot: Snapshot
-    facts: Facts
+    facts: JobFacts
 
 
-AS_IT_WAS = Wanted()
+AS_IT_WAS = RestoreTarget()
 
 
-def restore(path: Path, checkpoint: Path, wanted: Wanted = AS_IT_WAS) -> Restored:
+def restore(path: Path, checkpoint: Path, wanted: RestoreTarget = AS_IT_WAS) -> Restored:
     """Make a checkpoint of a snapshot; it is there whole, or not at all.
 
     Args:
@@ -75,7 +75,7 @@ def restore(path: Path, checkpoint: Path, wanted: Wanted = AS_IT_WAS) -> Restore
     version = snapshot.state_version
     stored = {name: (version, columns) for name, columns in snapshot_store.read_cells(path).items()}
     cells = in_this_version(f"the snapshot {path}", stored)
-    former = msgspec.convert(snapshot.facts, Facts)
+    former = msgspec.convert(snapshot.facts, JobFacts)
     if wanted.prefix not in (None, former.prefix):
         _check_leaves_nothing(former, cells)
     new = _facts(snapshot, former, wanted)
@@ -96,7 +96,7 @@ def restore(path: Path, checkpoint: Path, wanted: Wanted = AS_IT_WAS) -> Restore
     return Restored(snapshot, new)
 
 
-def _facts(snapshot: Snapshot, former: Facts, wanted: Wanted) -> Facts:
+def _facts(snapshot: Snapshot, former: JobFacts, wanted: RestoreTarget) -> JobFacts:
     """What the new checkpoint fixes; where its topic is not known yet the first `run` finds it."""
     prefix = wanted.prefix or former.prefix
     shuffle_partitions = wanted.shuffle_partitions or former.shuffle_partitions
@@ -123,7 +123,7 @@ def _write(
     path: Path,
     cells: Cells,
     snapshot: Snapshot,
-    new: Facts,
+    new: JobFacts,
     offsets: store_writer.Offsets,
 ) -> None:
     """Raises NotReadable where the snapshot is of another state store."""
@@ -134,7 +134,7 @@ def _write(
         )
         for name, columns in cells.items()
     }
-    plan = store_writer.Plan(
+    plan = store_writer.StorePlan(
         configuration=msgspec.json.decode(files[CONFIGURATION], type=dict[str, str]),
         schema=files["schema"],
         operators=files["operators"],
@@ -146,7 +146,7 @@ def _write(
     facts.write(fresh, new)
 
 
-def _offsets(snapshot: Snapshot, new: Facts) -> store_writer.Offsets:
+def _offsets(snapshot: Snapshot, new: JobFacts) -> store_writer.Offsets:
     """Where the new job begins to read."""
     topic = full_name(new.prefix, REQUESTS)
     if topic in snapshot.source_offsets:
@@ -171,7 +171,7 @@ def _check_place(checkpoint: Path) -> None:
         )
 
 
-def _check_leaves_nothing(former: Facts, cells: Cells) -> None:
+def _check_leaves_nothing(former: JobFacts, cells: Cells) -> None:
     """Refuse other topics where the state names what lies in the former ones."""
     for name, columns in cells.items():
         tables, cluster = Tables(columns), cluster_of(name)
@@ -202,7 +202,7 @@ def told(columns: Columns, key: str) -> object:
     return msgspec.msgpack.decode(columns["waiting"] or b"\x80").get(key)
 
 
-def command(restored: Facts, checkpoint: Path) -> str:
+def command(restored: JobFacts, checkpoint: Path) -> str:
     """What starts the job on a restored checkpoint."""
     words = ["brokertwin", "run", "--prefix", restored.prefix, "--checkpoint", str(checkpoint)]
     for cluster, brokers in restored.brokers.items():

@@ -111,7 +111,7 @@ def parse_every(text: str) -> Every:
     return Every(seconds=int(number) * seconds)
 
 
-class Due:
+class DueSnapshot:
     """When the next snapshot, or check, is due; without a new micro-batch none is.
 
     Args:
@@ -159,7 +159,7 @@ class Beside(threading.Thread):
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._checkpoint, self._act = checkpoint, act
-        self._due = Due(every, checkpoint_log.committed(checkpoint), time.monotonic())
+        self._due = DueSnapshot(every, checkpoint_log.committed(checkpoint), time.monotonic())
         self._has_stopped = threading.Event()
 
     def run(self) -> None:

@@ -17,7 +17,7 @@ from brokertwin.sinks.stored_states import Cells, Stored, in_this_version
 from brokertwin.state.cell.cell import STATE_VERSION, Meta, state_columns
 from brokertwin.state.core.waiting import NO_DEADLINE
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, spark_state, store_files
-from brokertwin.streaming.checkpoint.facts import Facts
+from brokertwin.streaming.checkpoint.facts import JobFacts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def _read(
     return stored
 
 
-def _from_files(checkpoint: Path, batch: int, known: Facts) -> Stored:
+def _from_files(checkpoint: Path, batch: int, known: JobFacts) -> Stored:
     """Raises store_files.NotReadable."""
     states = store_files.read_states(checkpoint, batch, known.groups.values())
     return {name: of_row(states[group]) for name, group in known.groups.items() if group in states}

@@ -46,7 +46,7 @@ Offsets = Mapping[str, Mapping[str, int]]
 """Topic, then partition, to the offset of the first row after a batch."""
 
 
-class Plan(NamedTuple):
+class StorePlan(NamedTuple):
     """What a checkpoint has beside the states.
 
     Attributes:
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
     shuffle_partitions: int
 
 
-def write(checkpoint: Path, states: Mapping[int, bytes], plan: Plan) -> None:
+def write(checkpoint: Path, states: Mapping[int, bytes], plan: StorePlan) -> None:
     """Write a checkpoint into an empty directory.
 
     Args:

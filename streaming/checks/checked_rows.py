@@ -97,7 +97,7 @@ def responses(rows: Iterable[Row], requests: Iterable[Row]) -> list[Flat]:
     return found
 
 
-class Logs:
+class RowLogs:
     """What comes next: in a log, of a producer, of a group's commits."""
 
     def __init__(self) -> None:
@@ -155,12 +155,12 @@ class Logs:
                 del self._sequences[key]
 
 
-def records(rows: Iterable[Row], logs: Logs | None = None) -> list[Flat]:
+def records(rows: Iterable[Row], logs: RowLogs | None = None) -> list[Flat]:
     """The history, each record with what is wrong between it and those before.
 
     `logs` is what was before the first row, and then what is after the last.
     """
-    logs, found = logs or Logs(), []
+    logs, found = logs or RowLogs(), []
     for row in distinct(rows):
         entry = _document(row)
         record: Flat = entry.get("record") or {}

@@ -67,7 +67,7 @@ class TopicRows:
         self._positions[outputs.REQUESTS] = dict(before)
         self._asked: OrderedDict[str, Flat] = OrderedDict()
         self._seen: OrderedDict[tuple[str, str, int], None] = OrderedDict()
-        self._logs = checked_rows.Logs()
+        self._logs = checked_rows.RowLogs()
         self._newest = 0
 
     def look(self) -> dict[str, list[Flat]]:

@@ -92,7 +92,7 @@ def _run_a_job(settings: Settings, scratch: Path, bootstrap: str, archive: Path)
             producer.flush()
             started = session.spark_session(own, java_options=options)
             try:
-                stop = runner.Stop(own.stop_timeout_s)
+                stop = runner.StopReason(own.stop_timeout_s)
                 runner.run(prepared, stop, available_now=True, session=started)
             finally:
                 started.stop()

@@ -35,14 +35,14 @@ RETRY_MS = 1_000
 """When a tick is tried again that Kafka did not take."""
 
 
-class Timer(msgspec.Struct, rename="camel"):
+class JobTimer(msgspec.Struct, rename="camel"):
     """The value of a row of `timers`; its key is the cell. `deadline` is in ms since 1970."""
 
     cluster: str
     deadline: int
 
 
-class Deadlines:
+class TimerDeadlines:
     """The outstanding deadline of each cell; a new one takes the former's place."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Deadlines:
         return due
 
 
-class Clock(threading.Thread):
+class JobClock(threading.Thread):
     """Reads `timers` and writes ticks until `stop`.
 
     Args:
@@ -108,8 +108,10 @@ class Clock(threading.Thread):
         self._requests = full_name(prefix, REQUESTS)
         self._cells = {cell: placed for placed in placements.values() for cell in placed.cells}
         self._skew_ms = skew_ms
-        self._deadlines = Deadlines()
-        self._known = Deadlines()  # beside the others: `timers` may have former ones of the cells
+        self._deadlines = TimerDeadlines()
+        self._known = (
+            TimerDeadlines()
+        )  # beside the others: `timers` may have former ones of the cells
         for cell, deadline in (known or {}).items():
             self._known.set(cell, deadline)
         self._unread: set[int] = set()
@@ -156,7 +158,7 @@ class Clock(threading.Thread):
         if row.value is None or cell not in self._cells:
             return
         try:
-            timer = msgspec.json.decode(row.value, type=Timer)
+            timer = msgspec.json.decode(row.value, type=JobTimer)
         except msgspec.MsgspecError:
             return
         self._deadlines.set(cell, timer.deadline)

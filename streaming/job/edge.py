@@ -18,7 +18,7 @@ import msgspec
 
 from brokertwin.kafka_io.placement import Placement
 from brokertwin.recordings.formats.documents import clusters_own, is_controllers
-from brokertwin.recordings.formats.order import Arrivals
+from brokertwin.recordings.formats.order import ArrivalOrder
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.output_rows import Refused
 from brokertwin.state.cell.requests import api_of
@@ -88,7 +88,7 @@ def by_time(events: Iterable[tuple[str, Sendable]]) -> list[Sendable]:
     They are ordered by time, ties by file and line. Requests of one connection keep their order,
     whatever their times say: Kafka answers them one after the other.
     """
-    arrivals = Arrivals()
+    arrivals = ArrivalOrder()
     keyed = [
         (arrivals.time((file, event.connection), event.time), place, event)
         for place, (file, event) in enumerate(events)
@@ -97,7 +97,7 @@ def by_time(events: Iterable[tuple[str, Sendable]]) -> list[Sendable]:
     return [event for _, _, event in keyed]
 
 
-class Edge:
+class JobEdge:
     """Makes events for the clusters of a job.
 
     Args:

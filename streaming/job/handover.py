@@ -20,9 +20,9 @@ from brokertwin.kafka_io.topic_reader import consumer, first_and_end, partitions
 from brokertwin.kafka_io.topic_writer import NewRow
 from brokertwin.kafka_io.topics import full_name
 from brokertwin.recordings.replay import report
-from brokertwin.recordings.replay.comparison import Answer, Verdict, decode_answer
-from brokertwin.recordings.replay.plan import Plan, plan
-from brokertwin.recordings.replay.recording import Exchange, Recording
+from brokertwin.recordings.replay.comparison import CompareVerdict, ModelResponse, decode_answer
+from brokertwin.recordings.replay.plan import ReplayPlan, plan
+from brokertwin.recordings.replay.recording import RecordedExchange, Recording
 from brokertwin.recordings.replay.report import Compared
 from brokertwin.recordings.replay.schedule import Events
 from brokertwin.state.configs import broker_config
@@ -45,9 +45,9 @@ class Handover(NamedTuple):
         placed: the job's cluster.
     """
 
-    exchanges: list[Exchange]
-    refused: list[tuple[Exchange, Refusal]]
-    planned: Plan | None
+    exchanges: list[RecordedExchange]
+    refused: list[tuple[RecordedExchange, Refusal]]
+    planned: ReplayPlan | None
     placed: Placement
 
     def rows(self) -> Iterator[NewRow]:
@@ -63,7 +63,7 @@ class Handover(NamedTuple):
         steps = self.planned.schedule.steps if self.planned is not None else ()
         return {step.exchange_id for step in steps if step.kind is Kind.REQUEST}
 
-    def compared(self, answers: Mapping[str, Answer]) -> list[Compared]:
+    def compared(self, answers: Mapping[str, ModelResponse]) -> list[Compared]:
         """The verdict on each request that the job has answered and the real broker had, too.
 
         Times are not compared: a job answers when its micro-batch comes.
@@ -73,7 +73,7 @@ class Handover(NamedTuple):
         schedule = msgspec.structs.replace(self.planned.schedule, unexplained=frozenset())
         known = [one for one in self.exchanges if one.id in answers or one.id in schedule.lost]
         found = report.compare_all(known, schedule, answers, frozenset())
-        return [one for one in found if one.outcome.verdict is not Verdict.NOT_RECORDED]
+        return [one for one in found if one.outcome.verdict is not CompareVerdict.NOT_RECORDED]
 
 
 class _Identified(msgspec.Struct):
@@ -92,8 +92,8 @@ def prepare(
     """
     ends = [each for each in history.ends if each.broker in placed.brokers]
     events = Events(history.exchanges, [None] * len(history.exchanges), placed.cluster)
-    taken: list[Exchange] = []
-    refused: list[tuple[Exchange, Refusal]] = []
+    taken: list[RecordedExchange] = []
+    refused: list[tuple[RecordedExchange, Refusal]] = []
     for exchange in history.exchanges:
         refusal = _refusal(exchange, placed, events)
         if refusal is None:
@@ -112,7 +112,7 @@ def prepare(
     return Handover(taken, refused, planned, placed)
 
 
-def _refusal(exchange: Exchange, placed: Placement, events: Events) -> Refusal | None:
+def _refusal(exchange: RecordedExchange, placed: Placement, events: Events) -> Refusal | None:
     if exchange.broker not in placed.brokers:
         detail = f"broker {exchange.broker} is not one of {placed.brokers}"
         return Refusal(Reason.UNKNOWN_BROKER, detail)
@@ -142,7 +142,7 @@ def ends(client: ClientProperties, prefix: str) -> dict[int, int]:
         return {n: first_and_end(reader, TopicPartition(topic, n))[1] for n in partitions}
 
 
-def all_answers(client: ClientProperties, prefix: str) -> dict[str, Answer]:
+def all_answers(client: ClientProperties, prefix: str) -> dict[str, ModelResponse]:
     """What the job has answered so far, by request id; of a repeated id the last."""
     rows = read_all(client, full_name(prefix, outputs.RESPONSES))
     return {row.id: decode_answer(row.value) for row in rows if row.value}
@@ -155,7 +155,7 @@ def wait_for_answers(
     wanted: set[str],
     patience_s: float,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> dict[str, Answer]:
+) -> dict[str, ModelResponse]:
     """What the job answers from now on, by request id.
 
     Args:
@@ -171,7 +171,7 @@ def wait_for_answers(
     """
     topic = full_name(prefix, outputs.RESPONSES)
     position = dict(first)
-    found: dict[str, Answer] = {}
+    found: dict[str, ModelResponse] = {}
     heard = time.monotonic()
     while len(found) < len(wanted):
         before = len(found)

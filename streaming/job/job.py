@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Job:
+class StreamingJob:
     """Everything that the query is made of.
 
     Attributes:
@@ -121,7 +121,7 @@ def cell_settings(
 
 
 def start_query(
-    session: "SparkSession", job: Job, rows_max: int, count: Count | None = None
+    session: "SparkSession", job: StreamingJob, rows_max: int, count: Count | None = None
 ) -> "StreamingQuery":
     """Start the query on the job's checkpoint.
 
@@ -144,7 +144,7 @@ def start_query(
     )
 
 
-def _requests(session: "SparkSession", job: Job, rows_max: int) -> "DataFrame":
+def _requests(session: "SparkSession", job: StreamingJob, rows_max: int) -> "DataFrame":
     """The topic `requests`, each row with its grouping key."""
     from pyspark.sql import functions as f
 
@@ -178,7 +178,7 @@ def _grouping_key(cells: Mapping[int, CellSettings]) -> "Column":
     return f.coalesce(known, -1 - f.col("partition"))
 
 
-def _outputs(requests: "DataFrame", job: Job, count: Count | None) -> "DataFrame":
+def _outputs(requests: "DataFrame", job: StreamingJob, count: Count | None) -> "DataFrame":
     """The stateful pass."""
     from pyspark.sql.streaming.state import GroupStateTimeout
 

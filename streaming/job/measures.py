@@ -70,7 +70,7 @@ def accumulator(context: "SparkContext") -> "Accumulator[Counts]":
     return context.accumulator({}, Param())
 
 
-class Progress(msgspec.Struct, frozen=True):
+class QueryProgress(msgspec.Struct, frozen=True):
     """Where a job stands after a micro-batch.
 
     Attributes:
@@ -100,14 +100,14 @@ class Progress(msgspec.Struct, frozen=True):
         return {**values, "fetch_sessions": self.fetch_sessions._asdict(), **self.tallies._asdict()}
 
 
-def progress_of(reported: Mapping[str, object], counts: Counts) -> Progress:
+def progress_of(reported: Mapping[str, object], counts: Counts) -> QueryProgress:
     """Put together what Spark reports (StreamingQueryProgress, as a dict) and the counts."""
     report = msgspec.convert(reported, _Reported)
     lag = 0
     for source in report.sources:
         ends, latest = source.of("end_offset"), source.of("latest_offset")
         lag += sum(latest[partition] - ends.get(partition, 0) for partition in latest)
-    return Progress(
+    return QueryProgress(
         batch=report.batch_id,
         events=report.num_input_rows,
         seconds=report.duration_ms.get("triggerExecution", 0) / 1000,

@@ -52,7 +52,7 @@ _bases = KeptBases()
 """What this worker has read of large columns."""
 
 
-class GroupState(Protocol):
+class OperatorGroupState(Protocol):
     """What is used of pyspark.sql.streaming.state.GroupState."""
 
     @property
@@ -67,7 +67,7 @@ class GroupState(Protocol):
         """Write the state row."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class OperatorEvent(msgspec.Struct, frozen=True):
     """A row of the request topic."""
 
     position: Position
@@ -75,7 +75,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 Frames = Iterable["pd.DataFrame"]
-GroupFunction = Callable[[tuple[Any, ...], Frames, GroupState], Iterator["pd.DataFrame"]]
+GroupFunction = Callable[[tuple[Any, ...], Frames, OperatorGroupState], Iterator["pd.DataFrame"]]
 
 
 Count = Callable[[Counts], None]
@@ -92,7 +92,7 @@ def group_function(cells: dict[int, CellSettings], count: Count | None = None) -
     some_cell = next(iter(encoded.values()))
 
     def handle_group(
-        key: tuple[Any, ...], frames: Frames, state: GroupState
+        key: tuple[Any, ...], frames: Frames, state: OperatorGroupState
     ) -> "Iterator[pd.DataFrame]":
         begun_ns = time.process_time_ns()
         encoded_settings = encoded.get(int(key[0]))
@@ -115,10 +115,10 @@ def _decode_settings(encoded: bytes) -> CellSettings:
     return msgspec.msgpack.decode(encoded, type=CellSettings)
 
 
-def collect(frames: Frames) -> list[Event]:
+def collect(frames: Frames) -> list[OperatorEvent]:
     """All rows of a group, in the order of partition and offset."""
     events = [
-        Event(Position(partition, offset, timestamp, key), value)
+        OperatorEvent(Position(partition, offset, timestamp, key), value)
         for frame in frames
         for partition, offset, timestamp, key, value in zip(
             *(frame[column].tolist() for column in INPUT_COLUMNS), strict=True
@@ -129,7 +129,7 @@ def collect(frames: Frames) -> list[Event]:
 
 
 def handle_cell(
-    settings: CellSettings, events: list[Event], state: GroupState, counts: Counts
+    settings: CellSettings, events: list[OperatorEvent], state: OperatorGroupState, counts: Counts
 ) -> Iterator[Output]:
     """Hand a cell its events and write its state; what is measured of it goes into `counts`.
 
@@ -162,7 +162,7 @@ def _measure(cell: Cell, state_bytes: int, counts: Counts) -> None:
         counts[measures.of_cell(measure, cell.settings.name)] = value
 
 
-def _columns_of(state: GroupState) -> dict[str, bytes] | None:
+def _columns_of(state: OperatorGroupState) -> dict[str, bytes] | None:
     if not state.exists:
         return None
     version, *columns = state.get
@@ -179,7 +179,7 @@ def _columns_of(state: GroupState) -> dict[str, bytes] | None:
     return found
 
 
-def _refusal_of(event: Event, home: int) -> Refusal | None:
+def _refusal_of(event: OperatorEvent, home: int) -> Refusal | None:
     """Why a row with a cell's key is not the cell's, if so."""
     if event.position.partition != home:
         return Refusal(
@@ -193,7 +193,7 @@ def _refusal_of(event: Event, home: int) -> Refusal | None:
 
 
 def handle_strays(
-    some_cell: CellSettings, cells: set[bytes], events: list[Event]
+    some_cell: CellSettings, cells: set[bytes], events: list[OperatorEvent]
 ) -> Iterator[Output]:
     """Refuse rows that belong to no cell: no key, or one that no cell has."""
     clusters = {_decode_settings(encoded).cluster for encoded in cells}
@@ -204,7 +204,7 @@ def handle_strays(
         yield from refused(settings, document, event.position, refusal)
 
 
-def _stray_refusal(event: Event, cluster: str, clusters: set[str]) -> Refusal:
+def _stray_refusal(event: OperatorEvent, cluster: str, clusters: set[str]) -> Refusal:
     if cluster and cluster not in clusters:
         return Refusal(
             Reason.UNKNOWN_CLUSTER,

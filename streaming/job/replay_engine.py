@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.replay.comparison import Answer, decode_answer
+from brokertwin.recordings.replay.comparison import ModelResponse, decode_answer
 from brokertwin.settings import Settings
 from brokertwin.state.core import outputs
 from brokertwin.state.core.settings import CellSettings
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from brokertwin.kafka_io.kafka_clients import ClientProperties
-    from brokertwin.streaming.job.job import Job
+    from brokertwin.streaming.job.job import StreamingJob
 
 FLUSH_S = 60.0
 RUN_NAME_BYTES = 4
@@ -36,7 +36,7 @@ def run(
     settings: Settings,
     on_progress: Callable[[int], None] = lambda _: None,
     session: "SparkSession | None" = None,
-) -> dict[str, Answer]:
+) -> dict[str, ModelResponse]:
     """Hand the events to a job of their own and read its answers.
 
     Args:
@@ -64,7 +64,7 @@ def run(
             return answers_of(job)
 
 
-def answers_of(job: "Job") -> dict[str, Answer]:
+def answers_of(job: "StreamingJob") -> dict[str, ModelResponse]:
     """What the job has answered so far, by request id."""
     from brokertwin.kafka_io.topic_reader import read_all, without_repeats
     from brokertwin.kafka_io.topics import full_name
@@ -88,7 +88,7 @@ def _own_settings(settings: Settings, cell: CellSettings, directory: Path) -> Se
     )
 
 
-def with_cell(job: "Job", cell: CellSettings) -> "Job":
+def with_cell(job: "StreamingJob", cell: CellSettings) -> "StreamingJob":
     """The job, its cell told the same as that of the engine `local`."""
     cells = {
         key: msgspec.structs.replace(
@@ -102,7 +102,7 @@ def with_cell(job: "Job", cell: CellSettings) -> "Job":
     return replace(job, cells=cells)
 
 
-def produce(job: "Job", cluster: str, documents: Sequence[bytes]) -> None:
+def produce(job: "StreamingJob", cluster: str, documents: Sequence[bytes]) -> None:
     """Write the events in order. Raises UserError where Kafka does not take them."""
     from brokertwin.kafka_io.topic_writer import NewRow, write_all
     from brokertwin.kafka_io.topics import REQUESTS, full_name
@@ -112,22 +112,22 @@ def produce(job: "Job", cluster: str, documents: Sequence[bytes]) -> None:
 
 
 def _run_to_the_end(
-    job: "Job", session: "SparkSession | None", on_progress: Callable[[int], None]
+    job: "StreamingJob", session: "SparkSession | None", on_progress: Callable[[int], None]
 ) -> None:
     from brokertwin.streaming.job import runner
-    from brokertwin.streaming.job.measures import Progress
+    from brokertwin.streaming.job.measures import QueryProgress
     from brokertwin.streaming.job.session import spark_session
 
     done = 0
 
-    def observe(progress: Progress) -> None:
+    def observe(progress: QueryProgress) -> None:
         nonlocal done
         done += progress.events
         on_progress(done)
 
     used = session or spark_session(job.settings)
     try:
-        stop = runner.Stop(job.settings.stop_timeout_s)
+        stop = runner.StopReason(job.settings.stop_timeout_s)
         ended = runner.run(job, stop, available_now=True, observe=observe, session=used)
     except runner.QueryFailed as failed:
         raise UserError(f"The streaming query failed: {failed}") from None

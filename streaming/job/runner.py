@@ -34,8 +34,8 @@ from brokertwin.streaming.checkpoint import (
     torn_logs,
 )
 from brokertwin.streaming.job import job, measures
-from brokertwin.streaming.job.clock import Clock, now_ms
-from brokertwin.streaming.job.measures import Counts, Progress, progress_of
+from brokertwin.streaming.job.clock import JobClock, now_ms
+from brokertwin.streaming.job.measures import Counts, QueryProgress, progress_of
 from brokertwin.streaming.job.read_ahead import ReadAhead, reading_ahead
 from brokertwin.streaming.job.session import spark_session, stop_query
 
@@ -60,7 +60,7 @@ SLEEPING_POLLS = 3
 UNPLANNED_POLLS = 30
 """And so often without a planned batch before it counts as one whose Kafka does not answer."""
 
-Observer = Callable[[Progress], None]
+Observer = Callable[[QueryProgress], None]
 """Is told where the job stands after each micro-batch."""
 
 
@@ -69,7 +69,7 @@ class QueryFailed(Exception):
 
 
 @dataclass
-class Stop:
+class StopReason:
     """How a run is told to end.
 
     Attributes:
@@ -102,7 +102,7 @@ class Ended:
 @contextmanager
 def prepared(
     settings: Settings, broker_settings: BrokerSettings, say: Callable[[str], None] = lambda _: None
-) -> Iterator[job.Job]:
+) -> Iterator[job.StreamingJob]:
     """Everything that comes before the query; the checkpoint is held inside.
 
     Checks the topics that are there and the checkpoint, creates the topics that are missing, and
@@ -137,7 +137,7 @@ def prepared(
             for each in placed
             for name in each.cells
         }
-        yield job.Job(settings, client, by_key)
+        yield job.StreamingJob(settings, client, by_key)
 
 
 def _upgrade(checkpoint: Path, say: Callable[[str], None]) -> None:
@@ -179,8 +179,8 @@ def _check_events_are_there(
 
 
 def run(
-    prepared_job: job.Job,
-    stop: Stop,
+    prepared_job: job.StreamingJob,
+    stop: StopReason,
     available_now: bool = False,
     observe: Observer = lambda _: None,
     session: "SparkSession | None" = None,
@@ -225,7 +225,7 @@ def ended(checkpoint: Path) -> Ended:
 
 
 @contextmanager
-def _clock(prepared_job: job.Job) -> Iterator[Clock | None]:
+def _clock(prepared_job: job.StreamingJob) -> Iterator[JobClock | None]:
     """The clock while the query runs; with recorded times there is none."""
     settings = prepared_job.settings
     if settings.event_time == "recorded":
@@ -234,7 +234,7 @@ def _clock(prepared_job: job.Job) -> Iterator[Clock | None]:
     placed = {p.cluster: p for p in job.placements(settings)}
     known = state_reader.outstanding(settings.checkpoint_dir)
     skew_ms = settings.event_time_max_skew_ms
-    clock = Clock(prepared_job.client, settings.prefix, placed, skew_ms, known)
+    clock = JobClock(prepared_job.client, settings.prefix, placed, skew_ms, known)
     clock.start()
     try:
         yield clock
@@ -277,8 +277,8 @@ class _Run:
 
     session: "SparkSession"
     query: "StreamingQuery"
-    job: job.Job
-    clock: Clock | None
+    job: job.StreamingJob
+    clock: JobClock | None
     ahead: ReadAhead
     counts: Callable[[], Counts]
     observe: Observer
@@ -328,7 +328,7 @@ class _Run:
         )
 
 
-def _watch(running: _Run, stop: Stop, available_now: bool) -> None:
+def _watch(running: _Run, stop: StopReason, available_now: bool) -> None:
     next_check = time.monotonic()
     while not stop.wanted.is_set():
         running.check()
@@ -390,7 +390,9 @@ def is_at_end(client: ClientProperties, settings: Settings) -> bool:
     return all(done.get(partition, 0) >= end for partition, end in ends.items())
 
 
-def has_nothing_to_do(prepared_job: job.Job, session: "Callable[[], SparkSession]") -> bool:
+def has_nothing_to_do(
+    prepared_job: job.StreamingJob, session: "Callable[[], SparkSession]"
+) -> bool:
     """Whether an `available_now` run would end where it began, without a micro-batch.
 
     Args:

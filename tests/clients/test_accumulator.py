@@ -3,9 +3,9 @@
 import dataclasses
 
 from brokertwin.clients.accumulator import Accumulator
-from brokertwin.clients.metadata_snapshot import PartitionMetadata
+from brokertwin.clients.metadata_snapshot import PartitionInfo
 from brokertwin.clients.partitions import Node
-from brokertwin.clients.producer_batch import BATCH_OVERHEAD, ProducerBatch, Record
+from brokertwin.clients.producer_batch import BATCH_OVERHEAD, PendingRecord, ProducerBatch
 from brokertwin.clients.producer_config import ProducerConfig, checked
 from tests.support.producers import A, B, snapshot
 
@@ -16,8 +16,8 @@ def accumulator(**config: int) -> Accumulator:
     return Accumulator(checked(ProducerConfig(**config)), jitter=lambda: 0.5)
 
 
-def record(size: int = 100) -> Record:
-    return Record(1, size, 0)
+def record(size: int = 100) -> PendingRecord:
+    return PendingRecord(1, size, 0)
 
 
 def drained(queues: Accumulator, now: int = 0) -> list[ProducerBatch]:
@@ -91,8 +91,8 @@ def test_a_retry_waits_longer_each_time_unless_the_leader_has_changed() -> None:
     assert queues.ready(1000, CLUSTER).nodes == [1]
 
 
-def led_since(epoch: int) -> PartitionMetadata:
-    return PartitionMetadata(A, 0, 1, epoch)
+def led_since(epoch: int) -> PartitionInfo:
+    return PartitionInfo(A, 0, 1, epoch)
 
 
 def test_one_request_takes_one_batch_of_each_partition() -> None:

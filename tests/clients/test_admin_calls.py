@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from brokertwin.clients.admin_calls import (
+    AdminOutcome,
     LeaderRequest,
-    PartitionOutcome,
     PendingAdminCall,
     delete_records,
 )
 from brokertwin.clients.backoff import retry_backoff
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.state.apis.delete_records import (
     DeletedPartition,
@@ -29,7 +29,7 @@ OFFSET = 7
 
 def snapshot(leaders: dict[TopicPartition, int] | None = None) -> MetadataSnapshot:
     partitions = {
-        each: PartitionMetadata(each, 0, leader, 3)
+        each: PartitionInfo(each, 0, leader, 3)
         for each, leader in (LEADERS if leaders is None else leaders).items()
     }
     nodes = {each: Node(each, "localhost", 9092) for each in (1, 2, 3)}
@@ -138,9 +138,9 @@ def test_timeout_ends_the_open_partitions() -> None:
     caller.now += TIMEOUT_MS
     assert caller.requests() == []
     assert caller.call.is_done
-    assert caller.call.results[T1] == PartitionOutcome(Error.REQUEST_TIMED_OUT)
+    assert caller.call.results[T1] == AdminOutcome(Error.REQUEST_TIMED_OUT)
     caller.respond(second)
-    assert caller.call.results[T1] == PartitionOutcome(Error.REQUEST_TIMED_OUT)
+    assert caller.call.results[T1] == AdminOutcome(Error.REQUEST_TIMED_OUT)
 
 
 def test_call_without_partitions_is_done_at_once() -> None:

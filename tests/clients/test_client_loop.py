@@ -2,20 +2,20 @@
 
 import pytest
 
-from brokertwin.clients.client_loop import Answered, Connected, Disconnected, Send
+from brokertwin.clients.client_loop import Connected, Disconnected, ResponseReceived, Send
 from brokertwin.clients.consumer_client import COORDINATOR_NODE, ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import (
-    MemberState,
+    ClientMemberState,
 )
 from brokertwin.clients.consumer_events import (
-    Assigned,
+    PartitionsAssigned,
 )
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.network import Connect
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
-from brokertwin.clients.producer_events import Acked, Failed
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
 from brokertwin.state.core.errors import Error
 from tests.support.bench_network import BenchNetwork, World
 
@@ -42,15 +42,15 @@ def test_what_a_producer_sends_two_members_read_once() -> None:
     send(made, producer, 12)
     made.run(8_000)
     told = producer.events()
-    assert [type(event) for event in told] == [Acked] * 12
+    assert [type(event) for event in told] == [RecordAcked] * 12
     read = made.read[first] + made.read[second]
     assert sorted((at.partition, offset) for at, offset, _ in read) == sorted(
         (event.topic_partition.partition, event.offset)
         for event in told
-        if isinstance(event, Acked)
+        if isinstance(event, RecordAcked)
     )
     assert first.subscription.assigned + second.subscription.assigned
-    assert {first.coordinator.state, second.coordinator.state} == {MemberState.STABLE}
+    assert {first.coordinator.state, second.coordinator.state} == {ClientMemberState.STABLE}
 
 
 def test_a_member_that_leaves_commits_and_the_next_reads_on() -> None:
@@ -86,10 +86,10 @@ def test_cut_connections_lose_nothing() -> None:
     made.run(5_000)
     told = producer.events()
     assert told
-    assert all(isinstance(event, Acked) for event in told)
+    assert all(isinstance(event, RecordAcked) for event in told)
     read = [(at, offset) for at, offset, _ in made.read[member]]
     assert sorted(read) == sorted(
-        (event.topic_partition, event.offset) for event in told if isinstance(event, Acked)
+        (event.topic_partition, event.offset) for event in told if isinstance(event, RecordAcked)
     )
 
 
@@ -102,7 +102,7 @@ def test_a_broker_that_is_away_is_tried_again() -> None:
     assert producer.events() == []
     made.networks[producer].is_down.clear()
     made.run(3_000)
-    assert [type(event) for event in producer.events()] == [Acked]
+    assert [type(event) for event in producer.events()] == [RecordAcked]
 
 
 def test_the_coordinator_has_a_connection_of_its_own() -> None:
@@ -110,7 +110,7 @@ def test_the_coordinator_has_a_connection_of_its_own() -> None:
     member = made.consumer("billing", TOPIC)
     made.run(3_000)
     assert made.networks[member].nodes == [-1, 1, COORDINATOR_NODE - 1]
-    assert [event for event in member.events() if isinstance(event, Assigned)]
+    assert [event for event in member.events() if isinstance(event, PartitionsAssigned)]
 
 
 def test_a_partition_without_a_leader_waits_and_a_topic_that_is_missing_counts_none() -> None:
@@ -118,7 +118,7 @@ def test_a_partition_without_a_leader_waits_and_a_topic_that_is_missing_counts_n
     member = made.consumer("billing", TOPIC)
     made.run(3_000)
     assert member.metadata.counts() == {TOPIC: 0}
-    assert member.coordinator.state is MemberState.STABLE
+    assert member.coordinator.state is ClientMemberState.STABLE
     made.bench.topic(TOPIC, PARTITIONS)
     made.run(310_000)
     assert len(member.subscription.assigned) == PARTITIONS
@@ -149,7 +149,7 @@ def greeted(made: ConsumerClient, body: dict[str, object], now: int = NOW) -> li
     (hello,) = made.turn(now).actions
     assert isinstance(hello, Send)
     assert (hello.api, hello.version) == ("API_VERSIONS", 4)
-    made.take(now, Answered(-1, hello.request_id, body))
+    made.take(now, ResponseReceived(-1, hello.request_id, body))
     return [action for action in made.turn(now).actions if isinstance(action, Send)]
 
 
@@ -220,14 +220,14 @@ def test_a_producer_gives_up_a_connection_without_answers() -> None:
     network = made.networks[producer]
     send(made, producer, 1)
     made.run(500)
-    assert [type(event) for event in producer.events()] == [Acked]
+    assert [type(event) for event in producer.events()] == [RecordAcked]
     network.is_mute = True
     send(made, producer, 1)
     made.run(2_600)
     network.is_mute = False
     made.run(1_000)
     assert network.asked["PRODUCE"] >= 2
-    assert [type(event) for event in producer.events()] == [Acked]
+    assert [type(event) for event in producer.events()] == [RecordAcked]
 
 
 def test_records_that_cannot_be_sent_fail_after_the_delivery_time_out() -> None:
@@ -237,7 +237,7 @@ def test_records_that_cannot_be_sent_fail_after_the_delivery_time_out() -> None:
     send(made, producer, 1)
     made.run(2_500)
     (failed,) = producer.events()
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, RecordFailed)
     assert (failed.error, failed.may_be_written) == (Error.REQUEST_TIMED_OUT, False)
 
 
@@ -255,10 +255,10 @@ def throttle(network: BenchNetwork, throttle_ms: int, monkeypatch: pytest.Monkey
     """Each answer says so from now on."""
     told = network._answer
 
-    def throttled(event_id: str) -> Answered:
+    def throttled(event_id: str) -> ResponseReceived:
         answered = told(event_id)
         body = {**answered.body, "throttleTimeMs": throttle_ms}
-        return Answered(answered.node, answered.request_id, body, answered.records)
+        return ResponseReceived(answered.node, answered.request_id, body, answered.records)
 
     monkeypatch.setattr(network, "_answer", throttled)
 
@@ -280,7 +280,7 @@ def test_a_broker_that_throttles_is_sent_nothing_until_that_is_over(
     assert network.asked["PRODUCE"] - before == 2
     monkeypatch.undo()
     made.run(3_000)
-    assert [type(event) for event in producer.events()] == [Acked] * 11
+    assert [type(event) for event in producer.events()] == [RecordAcked] * 11
 
 
 def test_a_handshake_may_throttle_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,4 +293,4 @@ def test_a_handshake_may_throttle_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert network.asked == {"API_VERSIONS": 1}
     monkeypatch.undo()
     made.run(3_000)
-    assert [type(event) for event in producer.events()] == [Acked]
+    assert [type(event) for event in producer.events()] == [RecordAcked]

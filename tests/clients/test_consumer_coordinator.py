@@ -9,13 +9,13 @@ from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.assignors.member import ConsumersOwn
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import (
-    ConsumerCoordinator,
-    MemberState,
+    ClassicMembership,
+    ClientMemberState,
 )
 from brokertwin.clients.consumer_events import (
     CommitFailed,
-    Failed,
-    Revoked,
+    ConsumerFailed,
+    PartitionsRevoked,
 )
 from brokertwin.clients.consumer_requests import offset_fetch
 from brokertwin.clients.partitions import TopicPartition
@@ -78,7 +78,7 @@ def test_example_10_a_member_finds_joins_twice_and_syncs() -> None:
     assert member is not None
     seen = []
     began = net.now
-    while member.coordinator.state is not MemberState.STABLE and net.now - began < SESSION_MS:
+    while member.coordinator.state is not ClientMemberState.STABLE and net.now - began < SESSION_MS:
         seen += [api for api in sent(member) if api != "HEARTBEAT"]
         net._request(member)
         net._answer(member)
@@ -157,7 +157,9 @@ def test_example_12_eager_members_give_everything_back_and_cooperative_ones_what
 def test_example_13_who_does_not_poll_leaves_and_finds_its_partitions_lost() -> None:
     net, (first, second) = group_of(2)
     polled = net.now
-    while first.coordinator.state is MemberState.STABLE and net.now - polled < 2 * REBALANCE_MS:
+    while (
+        first.coordinator.state is ClientMemberState.STABLE and net.now - polled < 2 * REBALANCE_MS
+    ):
         net.wait(500)
         first.coordinator.tick(net.now)
         net._send(first)
@@ -195,7 +197,7 @@ def test_example_14_what_was_read_is_stored_before_the_member_joins_again() -> N
 
 def test_example_15_a_commit_while_the_member_joins_fails_with_27() -> None:
     net, (first,) = group_of(1)
-    first.coordinator.state = MemberState.PREPARING_REBALANCE
+    first.coordinator.state = ClientMemberState.PREPARING_REBALANCE
     commit = first.coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, waits=True)
     assert first.coordinator.events == [CommitFailed(commit, Error.REBALANCE_IN_PROGRESS)]
 
@@ -231,13 +233,13 @@ def test_a_commit_that_waits_is_tried_again_in_its_time(waits: bool) -> None:
 @pytest.mark.parametrize(
     ("error", "state"),
     [
-        (Error.UNKNOWN_MEMBER_ID, MemberState.UNJOINED),
-        (Error.ILLEGAL_GENERATION, MemberState.UNJOINED),
-        (Error.OFFSET_METADATA_TOO_LARGE, MemberState.STABLE),
+        (Error.UNKNOWN_MEMBER_ID, ClientMemberState.UNJOINED),
+        (Error.ILLEGAL_GENERATION, ClientMemberState.UNJOINED),
+        (Error.OFFSET_METADATA_TOO_LARGE, ClientMemberState.STABLE),
     ],
 )
 def test_who_is_told_by_a_commit_that_it_is_no_member_joins_again(
-    error: Error, state: MemberState
+    error: Error, state: ClientMemberState
 ) -> None:
     net, (first,) = group_of(1)
     number, request = commit_sent(net, first, waits=False)
@@ -275,12 +277,12 @@ def test_example_16_an_answer_to_an_earlier_generation_resets_nothing() -> None:
     (beat,) = [each for each in coordinator.take() if each.api == "HEARTBEAT"]
     coordinator.generation = coordinator.generation._replace(id=7)
     coordinator.answered(net.now, beat.id, HeartbeatResponse(error_code=Error.UNKNOWN_MEMBER_ID))
-    assert coordinator.state is MemberState.STABLE
+    assert coordinator.state is ClientMemberState.STABLE
     net.wait(HEARTBEAT_MS)
     coordinator.tick(net.now)
     (beat,) = [each for each in coordinator.take() if each.api == "HEARTBEAT"]
     coordinator.answered(net.now, beat.id, HeartbeatResponse(error_code=Error.ILLEGAL_GENERATION))
-    assert coordinator.state is MemberState.UNJOINED
+    assert coordinator.state is ClientMemberState.UNJOINED
     assert coordinator.generation.member_id != ""
 
 
@@ -307,12 +309,12 @@ def test_example_18_a_coordinator_that_is_another_is_looked_for() -> None:
     coordinator.answered(net.now, beat.id, HeartbeatResponse(error_code=Error.NOT_COORDINATOR))
     coordinator.tick(net.now)
     assert [outgoing.api for outgoing in coordinator.take()] == ["FIND_COORDINATOR"]
-    assert coordinator.state is MemberState.STABLE
+    assert coordinator.state is ClientMemberState.STABLE
 
 
 def test_example_19_a_leader_waits_for_the_topics_that_others_want() -> None:
     subscription = SubscriptionState([TOPIC])
-    coordinator = ConsumerCoordinator(config(), subscription)
+    coordinator = ClassicMembership(config(), subscription)
     coordinator.poll(0, {})
     (find,) = coordinator.take()
     found = FindCoordinatorResponse(coordinators=[Coordinator(key=GROUP, node_id=1)])
@@ -337,12 +339,12 @@ def test_example_20_range_is_not_cooperative() -> None:
 
 
 def test_a_group_that_it_may_not_read_is_the_end() -> None:
-    coordinator = ConsumerCoordinator(config(), SubscriptionState([TOPIC]))
+    coordinator = ClassicMembership(config(), SubscriptionState([TOPIC]))
     coordinator.poll(0, {})
     (find,) = coordinator.take()
     refused = Coordinator(key=GROUP, error_code=Error.GROUP_AUTHORIZATION_FAILED)
     coordinator.answered(0, find.id, FindCoordinatorResponse(coordinators=[refused]))
-    assert coordinator.events == [Failed(Error.GROUP_AUTHORIZATION_FAILED)]
+    assert coordinator.events == [ConsumerFailed(Error.GROUP_AUTHORIZATION_FAILED)]
     coordinator.poll(10_000, {TOPIC: 1})
     assert coordinator.take() == []
 
@@ -370,4 +372,4 @@ def test_what_the_application_is_told_names_the_partitions() -> None:
     net, (first,) = group_of(1)
     assigned = first.subscription.assigned
     first.coordinator.close(net.now)
-    assert first.coordinator.events[-1] == Revoked(assigned)
+    assert first.coordinator.events[-1] == PartitionsRevoked(assigned)

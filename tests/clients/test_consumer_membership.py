@@ -14,12 +14,12 @@ from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import GroupProtocol
 from brokertwin.clients.consumer_events import (
-    Assigned,
     Event,
-    Lost,
-    Revoked,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
 )
-from brokertwin.clients.consumer_membership import ConsumerMembership, Phase
+from brokertwin.clients.consumer_membership import ConsumerMembership, MembershipPhase
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.apis.offset_fetch import (
     GroupOffsets,
@@ -49,14 +49,16 @@ def member(made: World, **config: Any) -> ConsumerClient:
     return made.consumer("billing", TOPIC, group_protocol=GroupProtocol.CONSUMER, **config)
 
 
-def phase(client: ConsumerClient) -> Phase:
+def phase(client: ConsumerClient) -> MembershipPhase:
     assert isinstance(client.coordinator, ConsumerMembership)
     return client.coordinator.phase
 
 
 def kinds(events: list[Event]) -> list[str]:
     return [
-        type(event).__name__ for event in events if isinstance(event, Assigned | Revoked | Lost)
+        type(event).__name__
+        for event in events
+        if isinstance(event, PartitionsAssigned | PartitionsRevoked | PartitionsLost)
     ]
 
 
@@ -71,10 +73,10 @@ def asked(made: World, client: ClientLoop) -> int:
 def test_example_27_a_member_joins_with_its_own_id_and_acknowledges() -> None:
     made = world()
     client = member(made)
-    assert phase(client) is Phase.JOINING
+    assert phase(client) is MembershipPhase.JOINING
     made.run(1_500)
-    assert (phase(client), owned(client)) == (Phase.STABLE, [0, 1, 2, 3])
-    assert kinds(client.events()) == ["Assigned"]
+    assert (phase(client), owned(client)) == (MembershipPhase.STABLE, [0, 1, 2, 3])
+    assert kinds(client.events()) == ["PartitionsAssigned"]
     assert client.coordinator.generation.id > 0
     assert len(client.coordinator.generation.member_id) == 22
     before = asked(made, client)
@@ -97,7 +99,7 @@ def test_example_28_the_second_gets_what_the_first_has_given_back_and_stored() -
     made.run(3_000)
     assert sorted(owned(first) + owned(second)) == [0, 1, 2, 3]
     assert (len(owned(first)), len(owned(second))) == (2, 2)
-    assert kinds(first.events()) == ["Revoked", "Assigned"]
+    assert kinds(first.events()) == ["PartitionsRevoked", "Assigned"]
     assert made.read[second] == []
 
 
@@ -108,11 +110,11 @@ def test_example_29_who_does_not_poll_leaves_and_comes_back_with_the_same_id() -
     member_id = client.coordinator.generation.member_id
     made.stalled.add(client)
     made.run(4_000)
-    assert phase(client) is Phase.STALE
+    assert phase(client) is MembershipPhase.STALE
     made.stalled.clear()
     client.events()
     made.run(2_000)
-    assert kinds(client.events()) == ["Lost", "Assigned"]
+    assert kinds(client.events()) == ["PartitionsLost", "Assigned"]
     assert (owned(client), client.coordinator.generation.member_id) == ([0, 1, 2, 3], member_id)
 
 
@@ -127,8 +129,8 @@ def test_example_30_a_member_that_was_away_for_a_session_is_fenced_and_joins_ane
     made.networks[client].is_down.clear()
     client.events()
     made.run(4_000)
-    assert kinds(client.events()) == ["Lost", "Assigned"]
-    assert phase(client) is Phase.STABLE
+    assert kinds(client.events()) == ["PartitionsLost", "Assigned"]
+    assert phase(client) is MembershipPhase.STABLE
 
 
 def test_example_31_a_static_member_goes_and_comes_back_to_what_it_had() -> None:
@@ -182,7 +184,7 @@ def test_a_leaving_member_is_gone_at_once() -> None:
     first.close(made.now)
     made.run(2_500)
     assert owned(second) == [0, 1, 2, 3]
-    assert phase(first) is Phase.LEAVING
+    assert phase(first) is MembershipPhase.LEAVING
 
 
 # Losses

@@ -10,7 +10,7 @@ from brokertwin.clients.fetch_session import (
     FetchRequestData,
     FetchSessionHandler,
     PartitionData,
-    Verdict,
+    ResponseCheck,
 )
 from brokertwin.clients.partitions import TopicIdPartition, TopicPartition
 from brokertwin.state.core.errors import Error
@@ -56,7 +56,7 @@ class Client:
         error: Error = Error.NONE,
         throttle_ms: int = 0,
         topic_ids: dict[str, str] | None = None,
-    ) -> Verdict:
+    ) -> ResponseCheck:
         topics = []
         for name in names:
             topic, partition = tp(name)

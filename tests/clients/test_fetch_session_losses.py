@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brokertwin.clients.fetch_session import PartitionData, Verdict
+from brokertwin.clients.fetch_session import PartitionData, ResponseCheck
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.fetch.fetch_session import EVICTION_MS
@@ -97,7 +97,7 @@ class Lossy:
                 self.client.wanted[partition] = PartitionData(0, 0, 1 << 20, topic_id)
         self.unheard.clear()
 
-    def exchange(self, loss: Loss | None = None, poll: Poll = Poll.AT_ONCE) -> Verdict | None:
+    def exchange(self, loss: Loss | None = None, poll: Poll = Poll.AT_ONCE) -> ResponseCheck | None:
         """One request of the client; what it makes of the answer, if it gets one."""
         if loss is Loss.EVICTION:
             self.evict()

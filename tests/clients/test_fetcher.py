@@ -3,7 +3,7 @@
 from typing import Any
 
 from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Records
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.apis.list_offsets import ListedPartition, ListedTopic, ListOffsetsResponse
@@ -16,7 +16,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def snapshot(leader: int | None = 1) -> MetadataSnapshot:
-    partitions = {p: PartitionMetadata(p, 0, leader, 5, (1,), (1,), ()) for p in (T0, T1)}
+    partitions = {p: PartitionInfo(p, 0, leader, 5, (1,), (1,), ()) for p in (T0, T1)}
     return MetadataSnapshot(nodes={1: Node(1, "localhost", 9092)}, partitions=partitions)
 
 

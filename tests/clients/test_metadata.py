@@ -9,9 +9,9 @@ from brokertwin.clients.metadata import (
     ClusterChanged,
     Metadata,
     MetadataError,
+    MetadataRules,
     MetadataSettings,
     RequestAndVersion,
-    Rules,
     VersionAdvanced,
 )
 from brokertwin.clients.partitions import Node, TopicPartition
@@ -241,7 +241,9 @@ def test_example_21_the_bootstrap_asks_at_once_and_once_was_an_update_itself() -
     assert today.time_to_next_update(1000) == 0
     assert today.update_version == 1
     assert today.snapshot.nodes == {-1: Node(-1, "localhost", 9092), -2: Node(-2, "other", 9093)}
-    seed = Metadata(MetadataSettings(refresh_backoff=constant_backoff(), rules=Rules.KAFKA_0_10))
+    seed = Metadata(
+        MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
+    )
     seed.bootstrap([("localhost", 9092)], 1000)
     assert (seed.update_version, seed.time_to_next_update(1000)) == (1, 300_000)
 

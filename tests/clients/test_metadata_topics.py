@@ -4,7 +4,12 @@ import pytest
 
 from brokertwin.clients.backoff import constant_backoff
 from brokertwin.clients.metadata import MetadataError, MetadataSettings, ProducerMetadata
-from brokertwin.clients.metadata_wait import Failed, Known, MetadataWait, WaitFor
+from brokertwin.clients.metadata_wait import (
+    MetadataKnown,
+    MetadataUnavailable,
+    MetadataWait,
+    WaitFor,
+)
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.apis.metadata import (
     BrokerMetadata,
@@ -128,9 +133,9 @@ def test_a_sender_waits_once_and_the_next_message_does_not() -> None:
     wait = MetadataWait(metadata, "a", None, MAX_BLOCK_MS)
     assert wait.start(1000) == WaitFor(version=1, remaining_ms=60_000)
     update(metadata, answer("a"), now=1500)
-    assert wait.resume(1500) == Known(partition_count=3, waited_ms=500)
+    assert wait.resume(1500) == MetadataKnown(partition_count=3, waited_ms=500)
     again = MetadataWait(metadata, "a", 2, MAX_BLOCK_MS)
-    assert again.start(2000) == Known(partition_count=3, waited_ms=0)
+    assert again.start(2000) == MetadataKnown(partition_count=3, waited_ms=0)
 
 
 def test_example_15_a_partition_that_there_is_not_times_out() -> None:
@@ -144,7 +149,7 @@ def test_example_15_a_partition_that_there_is_not_times_out() -> None:
         update(metadata, answer("a"), now=now)
         step = wait.resume(now)
     update(metadata, answer("a"), now=MAX_BLOCK_MS)
-    assert wait.resume(MAX_BLOCK_MS) == Failed(
+    assert wait.resume(MAX_BLOCK_MS) == MetadataUnavailable(
         Error.REQUEST_TIMED_OUT,
         "partition 5 of topic 'a', which has 3, is not in the metadata after 60000 ms",
     )
@@ -157,7 +162,7 @@ def test_a_wait_for_more_partitions_ends_when_they_come() -> None:
     wait = MetadataWait(metadata, "a", 5, MAX_BLOCK_MS)
     wait.start(0)
     update(metadata, answer("a", partitions=6), now=300)
-    assert wait.resume(300) == Known(6, 300)
+    assert wait.resume(300) == MetadataKnown(6, 300)
 
 
 def test_a_wake_up_without_a_new_version_waits_on() -> None:
@@ -173,7 +178,7 @@ def test_a_time_out_has_the_topics_own_error_as_its_cause() -> None:
     wait.start(0)
     update(metadata, answer("a", error=Error.UNKNOWN_TOPIC_OR_PARTITION), now=100)
     assert isinstance(wait.resume(100), WaitFor)
-    assert wait.resume(200) == Failed(
+    assert wait.resume(200) == MetadataUnavailable(
         Error.REQUEST_TIMED_OUT,
         "topic 'a' is not in the metadata after 200 ms",
         Error.UNKNOWN_TOPIC_OR_PARTITION,
@@ -187,9 +192,11 @@ def test_an_error_of_the_topic_ends_the_wait(error: Error) -> None:
     wait.start(0)
     update(metadata, answer("a", error=error), now=100)
     failed = wait.resume(100)
-    assert isinstance(failed, Failed) and failed.code == error
+    assert isinstance(failed, MetadataUnavailable) and failed.code == error
     at_once = MetadataWait(metadata, "a", None, MAX_BLOCK_MS).start(200)
-    assert isinstance(at_once, Failed if error is Error.INVALID_TOPIC_EXCEPTION else WaitFor)
+    assert isinstance(
+        at_once, MetadataUnavailable if error is Error.INVALID_TOPIC_EXCEPTION else WaitFor
+    )
 
 
 def test_closing_and_a_fatal_error_end_the_wait() -> None:
@@ -198,7 +205,7 @@ def test_closing_and_a_fatal_error_end_the_wait() -> None:
     wait.start(0)
     metadata.fatal_error = MetadataError(Error.UNSUPPORTED_VERSION)
     failed = wait.resume(10)
-    assert isinstance(failed, Failed) and failed.code == Error.UNSUPPORTED_VERSION
+    assert isinstance(failed, MetadataUnavailable) and failed.code == Error.UNSUPPORTED_VERSION
     metadata.close()
     closed = wait.resume(20)
-    assert isinstance(closed, Failed) and closed.message == "the producer was closed"
+    assert isinstance(closed, MetadataUnavailable) and closed.message == "the producer was closed"

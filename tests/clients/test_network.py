@@ -3,13 +3,13 @@
 from brokertwin.clients.metadata import (
     Metadata,
     MetadataError,
+    MetadataRules,
     MetadataSettings,
     ProducerMetadata,
-    Rules,
 )
 from brokertwin.clients.network import (
     Connect,
-    Lost,
+    LostConnections,
     NetworkClient,
     NetworkSettings,
     RecoveryStrategy,
@@ -178,9 +178,9 @@ def test_overdue_answers_and_connections_are_given_up() -> None:
     client.sent(0, 7, NOW)
     client.ready(client.metadata.snapshot.nodes[1], NOW)
     assert client.expire(NOW + 8_000) == ([], [])
-    assert client.expire(NOW + 8_001) == Lost([1], [])
+    assert client.expire(NOW + 8_001) == LostConnections([1], [])
     assert client.expire(NOW + 30_000) == ([], [])
-    assert client.expire(NOW + 30_001) == Lost([0], [7])
+    assert client.expire(NOW + 30_001) == LostConnections([0], [7])
 
 
 def test_rebootstrap_begins_again_with_the_configured_addresses() -> None:
@@ -259,7 +259,7 @@ def test_a_lost_connection_does_not_end_the_time() -> None:
 
 
 def test_clients_of_0_10_know_no_throttling() -> None:
-    settings = MetadataSettings(rules=Rules.KAFKA_0_10)
+    settings = MetadataSettings(rules=MetadataRules.KAFKA_0_10)
     client = NetworkClient(ProducerMetadata(settings), first)
     client.throttled(0, "PRODUCE", 9, 300, NOW)
     assert client.poll_delay_ms(0, NOW) == 0

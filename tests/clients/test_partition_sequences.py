@@ -8,8 +8,8 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_batch import (
     NO_SEQUENCE,
     IdAndEpoch,
+    PendingRecord,
     ProducerBatch,
-    Record,
     split,
 )
 from brokertwin.state.logs.producer import SEQUENCE_MAX, sequence_after
@@ -19,7 +19,7 @@ ID = IdAndEpoch(7, 0)
 
 
 def batch(count: int, size: int = 50) -> ProducerBatch:
-    records = [Record(number, size, number) for number in range(count)]
+    records = [PendingRecord(number, size, number) for number in range(count)]
     return ProducerBatch(topic_partition=TopicPartition("t", 0), created=0, records=records)
 
 
@@ -139,7 +139,7 @@ def test_the_parts_of_a_split_batch_are_the_batch(
     start: int, sizes: list[int], size_max: int
 ) -> None:
     big = batch(0)
-    big.records = [Record(number, size, 0) for number, size in enumerate(sizes)]
+    big.records = [PendingRecord(number, size, 0) for number, size in enumerate(sizes)]
     big.number(ID, start)
     parts = split(big, size_max)
     assert len(parts) > 1

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from brokertwin.clients.metadata import Rules
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata import MetadataRules
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.node_latencies import NodeLatencies
 from brokertwin.clients.partitioner import Partitioner
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked, Failed
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
 from brokertwin.state.core.errors import Error
 from tests.support.bench_network import World
 
@@ -21,7 +21,7 @@ BATCH = 1_000
 
 def snapshot(*leaders: int | None, nodes: tuple[int, ...] = (1,)) -> MetadataSnapshot:
     partitions = {
-        TopicPartition(TOPIC, at): PartitionMetadata(TopicPartition(TOPIC, at), 0, leader, 0)
+        TopicPartition(TOPIC, at): PartitionInfo(TopicPartition(TOPIC, at), 0, leader, 0)
         for at, leader in enumerate(leaders)
     }
     known = {node: Node(node, "localhost", 9091 + node) for node in nodes}
@@ -36,7 +36,7 @@ def draws(*numbers: float) -> Iterator[float]:
 def partitioner(
     *numbers: float,
     queued: dict[int, int] | None = None,
-    rules: Rules = Rules.TODAY,
+    rules: MetadataRules = MetadataRules.TODAY,
     **more: object,
 ) -> Partitioner:
     config = ProducerConfig(batch_size=BATCH, **more)  # type: ignore[arg-type]
@@ -162,7 +162,7 @@ def test_who_is_away_gets_no_more_records_after_the_availability_time_out(
 
 
 def test_the_seeds_era_goes_round() -> None:
-    chooser, cluster = partitioner(rules=Rules.KAFKA_0_10), snapshot(1, None, 1)
+    chooser, cluster = partitioner(rules=MetadataRules.KAFKA_0_10), snapshot(1, None, 1)
     found = [chooser.partition(TOPIC, None, cluster) for _ in range(4)]
     assert found == [0, 2, 0, 2]
 
@@ -187,7 +187,7 @@ def test_a_record_waits_for_metadata_and_then_for_room() -> None:
     assert producer.offer(made.now, TOPIC, None, 30, partition=0) == 3
     producer.producer.flush()
     made.run(500)
-    assert [type(event) for event in producer.events()] == [Acked] * 3
+    assert [type(event) for event in producer.events()] == [RecordAcked] * 3
     assert producer.offer(made.now, TOPIC, None, 900, partition=0) == 4
 
 
@@ -200,7 +200,7 @@ def test_a_record_greater_than_the_buffer_fails_at_once() -> None:
     assert producer.offer(made.now, TOPIC, None, 3 * BATCH) == 1
     made.turn()
     (failed,) = producer.events()
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, RecordFailed)
     assert failed.error is Error.MESSAGE_TOO_LARGE
 
 

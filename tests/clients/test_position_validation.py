@@ -8,7 +8,7 @@ from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Reco
 from brokertwin.clients.fetching_client import ReaderClient
 from brokertwin.clients.metadata import Metadata, RequestAndVersion
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.position_validation import PositionValidator, Question
+from brokertwin.clients.position_validation import PositionValidator, ValidationRequest
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.apis.metadata import (
     BrokerMetadata,
@@ -41,7 +41,7 @@ class Reader:
         self.subscription.assign([T0])
         self.fetcher = Fetcher(FetchSettings(), self.subscription)
         self.metadata = Metadata()
-        self.questions: list[Question] = []
+        self.questions: list[ValidationRequest] = []
         self.led_by(leader, epoch)
 
     @property
@@ -90,7 +90,7 @@ class Reader:
         return [offset for _, offset, _ in self.fetcher.take()]
 
 
-def _said(question: Question) -> tuple[int, int, int]:
+def _said(question: ValidationRequest) -> tuple[int, int, int]:
     (topic,) = question.request.topics
     (asked,) = topic.partitions
     assert (topic.topic, asked.partition) == T0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from brokertwin.clients.fetcher import Fetcher, FetchSettings, Records
-from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.core.errors import Error
@@ -18,8 +18,7 @@ LEADER, NEARBY = 1, 3
 
 def snapshot(*offline: int) -> MetadataSnapshot:
     partitions = {
-        each: PartitionMetadata(each, 0, LEADER, 5, (1, 2, 3), (1, 2, 3), offline)
-        for each in (T0, T1)
+        each: PartitionInfo(each, 0, LEADER, 5, (1, 2, 3), (1, 2, 3), offline) for each in (T0, T1)
     }
     nodes = {each: Node(each, "localhost", 9092) for each in (1, 2, 3)}
     return MetadataSnapshot(nodes=nodes, partitions=partitions)

@@ -3,8 +3,8 @@
 import pytest
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.producer_events import ConnectionStalled, Failed, MetadataWanted
-from brokertwin.clients.transaction_manager import State
+from brokertwin.clients.producer_events import ConnectionStalled, MetadataWanted, RecordFailed
+from brokertwin.clients.transaction_manager import IdState
 from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.cluster.image import LeaderIdAndEpoch
 from brokertwin.state.core.errors import Error
@@ -74,7 +74,7 @@ def test_after_a_fatal_error_everything_fails() -> None:
     bench.send()
     bench.send()
     bench.answer(0, Error.CLUSTER_AUTHORIZATION_FAILED)
-    assert bench.manager.state is State.FATAL_ERROR
+    assert bench.manager.state is IdState.FATAL_ERROR
     bench.send()
     assert bench.failed() == dict.fromkeys((1, 2, 3), Error.CLUSTER_AUTHORIZATION_FAILED)
     assert bench.producer.is_idle
@@ -144,7 +144,7 @@ def test_a_closed_connection_is_a_retriable_error_and_leaves_the_outcome_open() 
     bench.now = 30_000
     bench.poll()
     assert bench.failed() == {1: Error.REQUEST_TIMED_OUT}
-    assert [e.may_be_written for e in bench.events if isinstance(e, Failed)] == [True]
+    assert [e.may_be_written for e in bench.events if isinstance(e, RecordFailed)] == [True]
 
 
 def test_a_batch_refused_every_time_is_certainly_not_written() -> None:
@@ -155,7 +155,7 @@ def test_a_batch_refused_every_time_is_certainly_not_written() -> None:
     bench.poll(100)
     bench.answer(1, Error.NOT_ENOUGH_REPLICAS)
     assert bench.failed() == {1: Error.NOT_ENOUGH_REPLICAS}
-    assert [e.may_be_written for e in bench.events if isinstance(e, Failed)] == [False]
+    assert [e.may_be_written for e in bench.events if isinstance(e, RecordFailed)] == [False]
 
 
 def test_a_request_without_answer_closes_its_connection() -> None:

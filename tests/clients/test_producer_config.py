@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokertwin.clients.producer import Producer
-from brokertwin.clients.producer_config import ConfigError, ProducerConfig, checked
+from brokertwin.clients.producer import ProducerMachine
+from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError, checked
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ from brokertwin.clients.producer_config import ConfigError, ProducerConfig, chec
     ],
 )
 def test_settings_that_conflict_are_refused(config: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        Producer(ProducerConfig(**config), jitter=lambda: 0.5)
+    with pytest.raises(ProducerConfigError, match=says):
+        ProducerMachine(ProducerConfig(**config), jitter=lambda: 0.5)
 
 
 @pytest.mark.parametrize(

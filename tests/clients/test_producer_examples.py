@@ -1,9 +1,9 @@
 """The worked examples 17 to 24 of the idempotent producer, with their numbers."""
 
 from brokertwin.clients.accumulator import Accumulator
-from brokertwin.clients.producer_batch import IdAndEpoch, ProducerBatch, Record
+from brokertwin.clients.producer_batch import IdAndEpoch, PendingRecord, ProducerBatch
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.transaction_manager import EPOCH_MAX, Retry, State
+from brokertwin.clients.transaction_manager import EPOCH_MAX, IdState, Retry
 from brokertwin.state.apis.init_producer_id import InitProducerIdResponse
 from brokertwin.state.core.errors import Error
 from tests.support.producers import PRODUCER_ID, A, B, OnWire, ProducerBench
@@ -129,7 +129,7 @@ def test_example_23_after_the_greatest_epoch_comes_a_new_id() -> None:
     bench.ready(epoch=EPOCH_MAX)
     bench.send()
     bench.answer(0, OUT_OF_ORDER)
-    assert bench.manager.state is State.INITIALIZING
+    assert bench.manager.state is IdState.INITIALIZING
     assert not bench.manager.id_and_epoch.is_valid
     assert len(bench.inits()) == 2
     assert bench.poll(100) == []
@@ -141,7 +141,7 @@ def test_example_23_after_the_greatest_epoch_comes_a_new_id() -> None:
 
 def queued(sequence: int) -> ProducerBatch:
     return ProducerBatch(
-        topic_partition=A, created=0, records=[Record(1, 50, 0)], base_sequence=sequence
+        topic_partition=A, created=0, records=[PendingRecord(1, 50, 0)], base_sequence=sequence
     )
 
 

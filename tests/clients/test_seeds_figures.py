@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from brokertwin.clients.backoff import constant_backoff
-from brokertwin.clients.client_loop import Action, Answered, Connected, NetworkEvent, Send
+from brokertwin.clients.client_loop import Action, Connected, NetworkEvent, ResponseReceived, Send
 from brokertwin.clients.consumer_client import ConsumerClient
-from brokertwin.clients.driver import Driver
-from brokertwin.clients.metadata import MetadataSettings, Rules
+from brokertwin.clients.driver import ClientDriver
+from brokertwin.clients.metadata import MetadataRules, MetadataSettings
 from brokertwin.clients.network import Connect
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
@@ -61,7 +61,7 @@ class SlowNetwork:
             takes_ms = ANSWER_MS
             if isinstance(event, Connected):
                 takes_ms = CONNECT_MS
-            elif isinstance(event, Answered) and event.request_id not in self._under_way:
+            elif isinstance(event, ResponseReceived) and event.request_id not in self._under_way:
                 takes_ms = 0  # ApiVersions: the seed's clients do not ask
             self._due.append((now + takes_ms, event))
         come = [event for due, event in self._due if due <= now]
@@ -69,7 +69,7 @@ class SlowNetwork:
         for event in come:
             if isinstance(event, Connected):
                 self._connecting.discard(CONNECTS[event.node])
-            elif isinstance(event, Answered):
+            elif isinstance(event, ResponseReceived):
                 self._under_way.pop(event.request_id, None)
         self._note()
         return come
@@ -89,11 +89,11 @@ class TwoMessages:
         self.timeline = Timeline(self.bench.now)
         self.timeline.note(self.bench.now, "application", [])
         self.network = SlowNetwork(self.bench, self.timeline)
-        rules = MetadataSettings(refresh_backoff=constant_backoff(), rules=Rules.KAFKA_0_10)
+        rules = MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
         config = ProducerConfig(linger_ms=0, acks="1", enable_idempotence=False)
         self.client = ProducerClient(config, lambda: 0.5, metadata=rules)
         self.client.metadata.bootstrap([("localhost", FIRST_PORT)], self.bench.now)
-        self._driver = Driver(self.client, self.network, lambda: self.bench.now)
+        self._driver = ClientDriver(self.client, self.network, lambda: self.bench.now)
 
     def wait(self, milliseconds: int) -> None:
         until = self.bench.now + milliseconds

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from brokertwin.clients.consumer_events import Failed, ShareAcknowledged
+from brokertwin.clients.consumer_events import ConsumerFailed, ShareAcknowledged
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.share_client import ShareClient
 from brokertwin.clients.share_fetcher import (
     RECORD_LIMIT,
-    Asked,
+    LeaderShareRequest,
     ShareFetcher,
     ShareRecord,
     ShareSettings,
@@ -210,7 +210,7 @@ def test_example_56_a_session_with_a_leader_of_nothing_any_more_is_closed() -> N
     snapshot = world.known()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
 
-    def asked(*assigned: TopicPartition) -> list[Asked]:
+    def asked(*assigned: TopicPartition) -> list[LeaderShareRequest]:
         return sharing.requests(assigned, snapshot, world.now, lambda _: True)
 
     sharing.poll([], world.now)
@@ -281,7 +281,7 @@ def test_example_58_a_leader_that_could_not_take_a_commit_yet_is_told_again(
     sharing.acknowledge(AT, 0, RELEASE)
     sharing.commit()
 
-    def told(now: int) -> list[Asked]:
+    def told(now: int) -> list[LeaderShareRequest]:
         return sharing.requests([AT], snapshot, now, lambda _: True)
 
     (asked,) = told(world.now)
@@ -392,7 +392,7 @@ def test_a_group_that_it_may_not_read_ends_it() -> None:
     (asked,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
     refused = ShareFetchResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     sharing.fetched(asked, refused, {}, world.now)
-    assert sharing.events == [Failed(Error.GROUP_AUTHORIZATION_FAILED)]
+    assert sharing.events == [ConsumerFailed(Error.GROUP_AUTHORIZATION_FAILED)]
     assert sharing.requests([AT], world.known(), world.now, lambda _: True) == []
 
 

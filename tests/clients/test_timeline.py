@@ -1,6 +1,6 @@
 """Who runs what over time, as a table and a picture."""
 
-from brokertwin.clients.timeline import Span, Timeline, natural
+from brokertwin.clients.timeline import RunSpan, Timeline, natural
 
 
 def told() -> Timeline:
@@ -15,9 +15,9 @@ def told() -> Timeline:
 
 def test_what_goes_on_has_no_end() -> None:
     assert told().all_spans() == [
-        Span("a", "t-0", 1_000, None),
-        Span("a", "t-1", 1_000, 4_000),
-        Span("b", "t-1", 5_000, 8_000),
+        RunSpan("a", "t-0", 1_000, None),
+        RunSpan("a", "t-1", 1_000, 4_000),
+        RunSpan("b", "t-1", 5_000, 8_000),
     ]
     assert told().owned() == {"a": ["t-0"], "b": []}
 

@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokertwin.clients.consumer_events import Failed
+from brokertwin.clients.consumer_events import ConsumerFailed
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.state.core.errors import Error
@@ -126,4 +126,4 @@ def test_example_45_a_coordinator_ends_a_member_whose_pattern_is_none() -> None:
     made = world("orders")
     member = made.consumer("g", pattern="orders(", **MODERN)
     settled(made)
-    assert member.events() == [Failed(Error.INVALID_REGULAR_EXPRESSION)]
+    assert member.events() == [ConsumerFailed(Error.INVALID_REGULAR_EXPRESSION)]

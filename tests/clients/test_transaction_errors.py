@@ -11,7 +11,11 @@ from brokertwin.clients.transaction_rules import (
     TransactionRules,
     rules_of,
 )
-from brokertwin.clients.transactions import Request, Transactions, TransactionState
+from brokertwin.clients.transactions import (
+    ProducerTransactions,
+    TransactionRequest,
+    TransactionState,
+)
 from brokertwin.state.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
 from brokertwin.state.apis.end_txn import EndTxnResponse
 from brokertwin.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse
@@ -69,13 +73,15 @@ def answer(api: str, *errors: Error) -> Body:
     return EndTxnResponse(error_code=error)
 
 
-def next_request(transactions: Transactions, *, is_flushed: bool = True) -> Request:
+def next_request(
+    transactions: ProducerTransactions, *, is_flushed: bool = True
+) -> TransactionRequest:
     request = transactions.next_request(A_DAY, is_flushed=is_flushed)
     assert request is not None
     return request
 
 
-def go_on(transactions: Transactions, until: str) -> None:
+def go_on(transactions: ProducerTransactions, until: str) -> None:
     """Answers what is asked until a request of this API is under way."""
     for _ in range(9):
         request = next_request(transactions)
@@ -85,9 +91,9 @@ def go_on(transactions: Transactions, until: str) -> None:
     raise AssertionError(f"{until} is not asked")
 
 
-def asked(rules: TransactionRules, api: str, end: str = "commit") -> Transactions:
+def asked(rules: TransactionRules, api: str, end: str = "commit") -> ProducerTransactions:
     """Transactions whose request of this API is under way."""
-    transactions = Transactions("t", 60_000)
+    transactions = ProducerTransactions("t", 60_000)
     transactions.offer(rules)
     transactions.init()
     if api in (INIT, FIND):

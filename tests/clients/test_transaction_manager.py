@@ -4,15 +4,15 @@ import pytest
 
 from brokertwin.clients.partition_sequences import PartitionSequences
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.producer_batch import IdAndEpoch, ProducerBatch, Record
+from brokertwin.clients.producer_batch import IdAndEpoch, PendingRecord, ProducerBatch
 from brokertwin.clients.transaction_manager import (
     RETRY_RULES,
     SEQUENCE_ERRORS,
     TRANSITIONS,
-    Input,
-    Refused,
+    FailedBatch,
+    IdState,
+    ProducerInput,
     Retry,
-    State,
     TransactionManager,
 )
 from brokertwin.state.core.errors import RETRIABLE, Error
@@ -24,14 +24,14 @@ UNKNOWN_ID = Error.UNKNOWN_PRODUCER_ID
 
 def ready() -> TransactionManager:
     manager = TransactionManager()
-    manager.move(Input.ASKED)
+    manager.move(ProducerInput.ASKED)
     manager.init_answered(Error.NONE, IdAndEpoch(4000, 0), retry_at=0)
     return manager
 
 
 def drained(manager: TransactionManager, count: int = 1) -> list[ProducerBatch]:
     batches = [
-        ProducerBatch(topic_partition=A, created=0, records=[Record(number, 50, 0)])
+        ProducerBatch(topic_partition=A, created=0, records=[PendingRecord(number, 50, 0)])
         for number in range(count)
     ]
     for batch in batches:
@@ -42,57 +42,57 @@ def drained(manager: TransactionManager, count: int = 1) -> list[ProducerBatch]:
 @pytest.mark.parametrize(
     ("error", "state", "reason"),
     [
-        (Error.NONE, State.READY, Error.NONE),
-        (Error.COORDINATOR_LOAD_IN_PROGRESS, State.UNINITIALIZED, Error.NONE),
-        (Error.NOT_COORDINATOR, State.UNINITIALIZED, Error.NONE),
-        (Error.COORDINATOR_NOT_AVAILABLE, State.UNINITIALIZED, Error.NONE),
-        (Error.NETWORK_EXCEPTION, State.UNINITIALIZED, Error.NONE),
+        (Error.NONE, IdState.READY, Error.NONE),
+        (Error.COORDINATOR_LOAD_IN_PROGRESS, IdState.UNINITIALIZED, Error.NONE),
+        (Error.NOT_COORDINATOR, IdState.UNINITIALIZED, Error.NONE),
+        (Error.COORDINATOR_NOT_AVAILABLE, IdState.UNINITIALIZED, Error.NONE),
+        (Error.NETWORK_EXCEPTION, IdState.UNINITIALIZED, Error.NONE),
         (
             Error.CLUSTER_AUTHORIZATION_FAILED,
-            State.ABORTABLE_ERROR,
+            IdState.ABORTABLE_ERROR,
             Error.CLUSTER_AUTHORIZATION_FAILED,
         ),
         (
             Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            State.ABORTABLE_ERROR,
+            IdState.ABORTABLE_ERROR,
             Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
-        (Error.INVALID_PRODUCER_EPOCH, State.FATAL_ERROR, Error.PRODUCER_FENCED),
-        (Error.PRODUCER_FENCED, State.FATAL_ERROR, Error.PRODUCER_FENCED),
-        (Error.UNSUPPORTED_VERSION, State.FATAL_ERROR, Error.UNSUPPORTED_VERSION),
-        (Error.UNKNOWN_SERVER_ERROR, State.FATAL_ERROR, Error.UNKNOWN_SERVER_ERROR),
+        (Error.INVALID_PRODUCER_EPOCH, IdState.FATAL_ERROR, Error.PRODUCER_FENCED),
+        (Error.PRODUCER_FENCED, IdState.FATAL_ERROR, Error.PRODUCER_FENCED),
+        (Error.UNSUPPORTED_VERSION, IdState.FATAL_ERROR, Error.UNSUPPORTED_VERSION),
+        (Error.UNKNOWN_SERVER_ERROR, IdState.FATAL_ERROR, Error.UNKNOWN_SERVER_ERROR),
     ],
 )
 def test_what_an_answer_to_init_producer_id_leads_to(
-    error: Error, state: State, reason: Error
+    error: Error, state: IdState, reason: Error
 ) -> None:
     manager = TransactionManager()
-    manager.move(Input.ASKED)
+    manager.move(ProducerInput.ASKED)
     manager.init_answered(error, IdAndEpoch(4000, 0), retry_at=100)
     assert (manager.state, manager.error) == (state, reason)
     assert manager.wants_id(99) is False
-    assert manager.wants_id(100) is (state is State.UNINITIALIZED)
+    assert manager.wants_id(100) is (state is IdState.UNINITIALIZED)
 
 
 def test_the_table_has_a_row_for_every_case_of_a_sequence_error() -> None:
     assert {rule.error for rule in RETRY_RULES} == SEQUENCE_ERRORS
     last = {rule.error: rule for rule in RETRY_RULES}
     (batch,) = drained(ready())
-    anything = Refused(batch, PartitionSequences(), log_start_offset=0)
+    anything = FailedBatch(batch, PartitionSequences(), log_start_offset=0)
     assert all(rule.holds(anything) for rule in last.values())
 
 
 def test_a_fatal_error_is_for_good() -> None:
-    leaving = {what for state, what in TRANSITIONS if state is State.FATAL_ERROR}
-    assert leaving == {Input.FATAL}
+    leaving = {what for state, what in TRANSITIONS if state is IdState.FATAL_ERROR}
+    assert leaving == {ProducerInput.FATAL}
 
 
 def test_one_request_for_an_id_is_under_way_at_a_time() -> None:
     manager = TransactionManager()
-    manager.move(Input.ASKED)
+    manager.move(ProducerInput.ASKED)
     assert not manager.wants_id(10**9)
     with pytest.raises(KeyError):
-        manager.move(Input.ASKED)
+        manager.move(ProducerInput.ASKED)
 
 
 def test_45_with_an_earlier_batch_missing_is_retried() -> None:
@@ -177,7 +177,7 @@ def test_new_batches_wait_while_a_former_epoch_is_in_flight() -> None:
     other = TopicPartition("orders", 1)
     manager.request_bump(other)
     manager.bump()
-    new = ProducerBatch(topic_partition=A, created=0, records=[Record(9, 50, 0)])
+    new = ProducerBatch(topic_partition=A, created=0, records=[PendingRecord(9, 50, 0)])
     assert not manager.may_drain(new)
     manager.completed(old, base_offset=0)
     assert manager.may_drain(new)
@@ -187,16 +187,16 @@ def test_new_batches_wait_while_a_former_epoch_is_in_flight() -> None:
 
 def test_by_the_rule_of_kafka_2_the_whole_id_goes() -> None:
     manager = TransactionManager(reset_pid_on_unresolved=True)
-    manager.move(Input.ASKED)
+    manager.move(ProducerInput.ASKED)
     manager.init_answered(Error.NONE, IdAndEpoch(4000, 0), retry_at=0)
     (expired,) = drained(manager)
     other = ProducerBatch(
-        topic_partition=TopicPartition("orders", 1), created=0, records=[Record(1, 50, 0)]
+        topic_partition=TopicPartition("orders", 1), created=0, records=[PendingRecord(1, 50, 0)]
     )
     manager.drained(other)
     manager.failed(expired, Error.REQUEST_TIMED_OUT, is_given_up=True)
     manager.resolve()
-    assert manager.state is State.UNINITIALIZED
+    assert manager.state is IdState.UNINITIALIZED
     assert not manager.id_and_epoch.is_valid
     assert manager.decide(other, Error.LEADER_NOT_AVAILABLE, -1) is Retry.FAIL
 

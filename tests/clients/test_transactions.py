@@ -15,9 +15,9 @@ from brokertwin.clients.client_loop import SPOKEN
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
-from brokertwin.clients.producer_config import ConfigError, ProducerConfig, checked
-from brokertwin.clients.producer_events import Acked, Failed
-from brokertwin.clients.transactions import Transactions, TransactionState, WrongStateError
+from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError, checked
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
+from brokertwin.clients.transactions import ProducerTransactions, TransactionState, WrongStateError
 from brokertwin.state.core.errors import Error
 from tests.support.bench_network import World, records_of
 from tests.support.examples import examples
@@ -52,7 +52,7 @@ def producer(made: World, name: str = "t", **config: Any) -> ProducerClient:
     return client
 
 
-def of(client: ProducerClient) -> Transactions:
+def of(client: ProducerClient) -> ProducerTransactions:
     assert client.transactions is not None
     return client.transactions
 
@@ -103,7 +103,7 @@ def test_example_1_what_is_committed_is_there_and_what_is_aborted_is_not(level: 
     asked = made.networks[client].asked
     bumps = 2 if level == 2 else 0
     assert (of(client).id_and_epoch.epoch, asked["END_TXN"]) == (bumps, 2)
-    assert {type(event) for event in client.events()} == {Acked}
+    assert {type(event) for event in client.events()} == {RecordAcked}
 
 
 def test_example_2_commit_sends_what_lingers(level: int) -> None:
@@ -211,7 +211,7 @@ def test_example_8_records_before_an_abort_are_not_sent(level: int) -> None:
     of(client).abort()
     until(made, client, State.READY)
     (failed,) = client.events()
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, RecordFailed)
     assert (failed.record_id, failed.may_be_written) == (sent[0], False)
     assert made.networks[client].asked["PRODUCE"] == 0
 
@@ -368,7 +368,7 @@ def test_nothing_is_sent_outside_of_a_transaction(level: int) -> None:
 
 
 def test_settings_that_conflict() -> None:
-    with pytest.raises(ConfigError, match=r"transactional\.id"):
+    with pytest.raises(ProducerConfigError, match=r"transactional\.id"):
         checked(ProducerConfig(transactional_id="t", enable_idempotence=False))
 
 

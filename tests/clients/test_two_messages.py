@@ -11,12 +11,12 @@ import msgspec
 
 from brokertwin.clients.backoff import constant_backoff
 from brokertwin.clients.metadata import (
+    MetadataRules,
     MetadataSettings,
     ProducerMetadata,
     RequestAndVersion,
-    Rules,
 )
-from brokertwin.clients.metadata_wait import Known, MetadataWait, WaitFor
+from brokertwin.clients.metadata_wait import MetadataKnown, MetadataWait, WaitFor
 from brokertwin.clients.network import (
     Connect,
     NetworkClient,
@@ -33,7 +33,7 @@ MAX_BLOCK_MS = 60_000
 IN_FLIGHT = 2**31 - 1
 M1, M2 = TopicPartition("test", 0), TopicPartition("test", 2)
 
-SEED = MetadataSettings(refresh_backoff=constant_backoff(), rules=Rules.KAFKA_0_10)
+SEED = MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
 
 
 class SenderPass(NamedTuple):
@@ -122,7 +122,7 @@ def test_the_two_messages_of_the_seed() -> None:
     led = {found.partition: found.leader_id for found in metadata.snapshot.by_topic["test"]}
     assert led == {TopicPartition("test", partition): 0 for partition in range(3)}
     assert not metadata.is_update_requested
-    assert wait.resume(15_628) == Known(partition_count=3, waited_ms=519)
+    assert wait.resume(15_628) == MetadataKnown(partition_count=3, waited_ms=519)
     # 15.629 nothing is due for a while
     assert producer.poll(producer.sender(15_628), 15_628) == ([], 299_839, 30_000)
 
@@ -150,7 +150,7 @@ def test_the_two_messages_of_the_seed() -> None:
 
     # 16.706 m2: no wait, no metadata request; the sender is woken for a new batch of test-2
     again = MetadataWait(metadata, "test", None, MAX_BLOCK_MS)
-    assert again.start(16_706) == Known(partition_count=3, waited_ms=0)
+    assert again.start(16_706) == MetadataKnown(partition_count=3, waited_ms=0)
     producer.queue.append(M2)
     turn = producer.sender(16_706)
     assert turn == ([0], 0)
@@ -182,7 +182,7 @@ def test_what_is_different_today() -> None:
     sent = poll.actions[0].sent
     assert (names(sent), sent.is_partial) == (["test"], True)
     producer.answer_metadata(sent, 0, 15_467)
-    assert wait.resume(15_467) == Known(partition_count=3, waited_ms=358)
+    assert wait.resume(15_467) == MetadataKnown(partition_count=3, waited_ms=358)
     # a partial answer does not restart the 300 s
     assert producer.poll(producer.sender(15_628), 15_628).metadata_timeout_ms == 289_472
     assert metadata.last_seen_leader_epochs.get(M1) == 0

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.consumer_events import (
     CommitFailed,
-    Lost,
+    PartitionsLost,
 )
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.zookeeper_consumer import Thread, ranges
+from brokertwin.clients.zookeeper_consumer import ConsumerThread, ranges
 from brokertwin.simulation.zookeeper import SESSION_MS, Zoo
 from tests.support.bench_network import World
 from tests.support.examples import examples
 from tests.support.sources import ROOT
 
 TOPIC = "orders"
-A, B = Thread("a", 0), Thread("b", 0)
+A, B = ConsumerThread("a", 0), ConsumerThread("b", 0)
 SETTLED_MS = 12_000
 
 
@@ -58,7 +58,7 @@ def test_example_33_each_computes_range_for_itself() -> None:
     ],
 )
 def test_the_first_threads_get_one_more(
-    partitions: int, threads: list[Thread], expected: dict[Thread, list[int]]
+    partitions: int, threads: list[ConsumerThread], expected: dict[ConsumerThread, list[int]]
 ) -> None:
     assert ranges(threads, partitions) == expected
 
@@ -155,7 +155,7 @@ def test_example_35_by_the_group_protocol_its_commit_is_refused() -> None:
     made.run(2_000)
     kinds = [type(event) for event in paused.events()]
     assert CommitFailed in kinds
-    assert Lost in kinds
+    assert PartitionsLost in kinds
     group = {"groupId": "billing", "topics": [{"name": TOPIC, "partitionIndexes": [at.partition]}]}
     answer = made.bench.request("OFFSET_FETCH", 9, {"groups": [group]})
     assert answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] == 50

@@ -10,7 +10,7 @@ from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.finding import Finding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.reading import read
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from tests.support.requestlogs import RUNS, SINGLE, logs_of
 from tests.support.sources import ROOT
 
@@ -22,7 +22,7 @@ RECORDINGS: dict[str, tuple[Path, ...]] = {
     "single": (SINGLE,),
     "kroxylicious": (KROXYLICIOUS,),
 }
-READING = {"kroxylicious": Reading(broker=1)}
+READING = {"kroxylicious": FileReading(broker=1)}
 
 
 class Audited(NamedTuple):
@@ -39,7 +39,7 @@ def whole(name: str) -> Audited:
 
 
 def _audited(paths: Sequence[Path], name: str) -> Audited:
-    history = read(paths, READING.get(name, Reading())).history
+    history = read(paths, READING.get(name, FileReading())).history
     return Audited(history, findings(history))
 
 

@@ -93,7 +93,7 @@ def test_the_newest_snapshot_is_read_or_that_of_a_batch_or_a_time(tmp_path: Path
 
 def logs_of_batches(checkpoint: Path, **begun_ms: int) -> None:
     """What Spark writes of its batches, planned and committed."""
-    facts.write(checkpoint, facts.Facts(1, 4, "p", 1, {"a": 0}, 1, "id", 2))
+    facts.write(checkpoint, facts.JobFacts(1, 4, "p", 1, {"a": 0}, 1, "id", 2))
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir()
     for batch, ms in begun_ms.items():

@@ -13,13 +13,26 @@ from contextlib import closing
 from functools import partial
 
 from brokertwin.clients.connect.config_log import Config, ConfigLog, Record, connector_record
-from brokertwin.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
-from brokertwin.clients.connect.herder import Command, Fail, Fence, Herder, Start, Stop, Write
-from brokertwin.clients.connect.offsets import State, status_record
+from brokertwin.clients.connect.file_stream import (
+    ConnectorConfigError,
+    ConnectorKind,
+    file_stream,
+    task_configs,
+)
+from brokertwin.clients.connect.herder import (
+    Command,
+    Fail,
+    Fence,
+    Herder,
+    StartWork,
+    StopWork,
+    WriteConfigs,
+)
+from brokertwin.clients.connect.offsets import WorkStatus, status_record
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_config import Support, WorkerConfig
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
-from brokertwin.clients.driver import Driver
+from brokertwin.clients.driver import ClientDriver
 from brokertwin.clients.io.connect.fencing import Fencing
 from brokertwin.clients.io.connect.logs import create_topics, read_places
 from brokertwin.clients.io.connect.standalone import task_run
@@ -30,9 +43,9 @@ from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.io.security import Kafka, addresses_to, overridden
 from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms
 from brokertwin.clients.log_client import LogClient
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Failed
+from brokertwin.clients.producer_events import RecordFailed
 from brokertwin.state.core.errors import error_name
 
 TURN_MS = 50
@@ -92,7 +105,7 @@ class DistributedWorker:
             closing(SocketNetwork(self._kafka, client_id)) as network,
             Producer(self._kafka, ProducerConfig(), client_id=client_id) as producer,
         ):
-            driver = Driver(client, network, monotonic_ms)
+            driver = ClientDriver(client, network, monotonic_ms)
             while not is_over():
                 self._turn(client, driver, herder, producer)
                 look(self.threads)
@@ -104,7 +117,9 @@ class DistributedWorker:
             driver.turn(0)
             driver.turn_until(lambda: client.is_quiet, LEAVE_MS)
 
-    def _turn(self, client: LogClient, driver: Driver, herder: Herder, producer: Producer) -> None:
+    def _turn(
+        self, client: LogClient, driver: ClientDriver, herder: Herder, producer: Producer
+    ) -> None:
         for _, offset, message in client.poll(driver.now):
             self.log.take(offset, message.key, message.value)
         herder.coordinator.known = self.log.known
@@ -118,43 +133,43 @@ class DistributedWorker:
                 self._do(herder.fenced(connector, generation), herder, driver, producer)
             else:
                 herder.not_fenced(connector)
-                self._tell(producer, herder, TaskId(connector, 0), State.FAILED, error)
+                self._tell(producer, herder, TaskId(connector, 0), WorkStatus.FAILED, error)
         producer.turn(0)
         driver.turn(TURN_MS)
 
     def _do(
-        self, commands: Iterable[Command], herder: Herder, driver: Driver, producer: Producer
+        self, commands: Iterable[Command], herder: Herder, driver: ClientDriver, producer: Producer
     ) -> None:
         for command in commands:
             match command:
-                case Start(item, config):
+                case StartWork(item, config):
                     self.threads.start(item, self._run_of(item, config))
-                    self._tell(producer, herder, item, State.RUNNING)
-                case Stop(item):
+                    self._tell(producer, herder, item, WorkStatus.RUNNING)
+                case StopWork(item):
                     self.threads.stop(item)
-                case Write(records):
+                case WriteConfigs(records):
                     self._write(driver, producer, records)
                 case Fail(item, reason):
-                    self._tell(producer, herder, item, State.FAILED, reason)
+                    self._tell(producer, herder, item, WorkStatus.FAILED, reason)
                 case Fence(connector, generation, tasks):
                     self._fencing.begin(connector, generation, tasks)
 
-    def _write_given(self, driver: Driver, producer: Producer) -> None:
+    def _write_given(self, driver: ClientDriver, producer: Producer) -> None:
         """What it was given and the topic has not, or has otherwise."""
         other = {n: c for n, c in self._given.items() if self.log.connectors.get(n) != c}
         records = [connector_record(name, config) for name, config in other.items()]
         self._write(driver, producer, records)
 
-    def _write(self, driver: Driver, producer: Producer, records: Iterable[Record]) -> None:
+    def _write(self, driver: ClientDriver, producer: Producer, records: Iterable[Record]) -> None:
         """To the config topic; while that takes long the worker stays a member."""
         topic = self._config.config_storage_topic
         for record in records:
-            producer.send(topic, Message(*record), 0)
+            producer.send(topic, ProducerRecord(*record), 0)
         until, told = driver.now + WRITE_MS, producer.flush(TURN_MS)
         while not producer.is_idle and driver.now < until:
             driver.turn(0)
             told += producer.flush(TURN_MS)
-        failed = [each for each in told if isinstance(each, Failed)]
+        failed = [each for each in told if isinstance(each, RecordFailed)]
         if failed:
             code = failed[0].error
             raise TaskError(f"could not write to {topic}: {code} {error_name(code)}")
@@ -163,18 +178,18 @@ class DistributedWorker:
         for item in self.threads.ended():
             self._told_failed.discard(item)
             herder.stopped(item)
-            self._tell(producer, herder, item, State.UNASSIGNED)
+            self._tell(producer, herder, item, WorkStatus.UNASSIGNED)
         for item, trace in list(self.threads.failed.items()):
             if item not in self._told_failed:
                 self._told_failed.add(item)
-                self._tell(producer, herder, item, State.FAILED, trace)
+                self._tell(producer, herder, item, WorkStatus.FAILED, trace)
 
     def _tell(
         self,
         producer: Producer,
         herder: Herder,
         item: TaskId,
-        state: State,
+        state: WorkStatus,
         trace: str | None = None,
     ) -> None:
         """In the status topic, without waiting for it."""
@@ -182,16 +197,16 @@ class DistributedWorker:
         record = status_record(
             item, state, worker_id=self.worker_id, generation=generation, trace=trace
         )
-        producer.send(self._config.status_storage_topic, Message(*record))
+        producer.send(self._config.status_storage_topic, ProducerRecord(*record))
 
     def _run_of(self, item: TaskId, config: Config) -> Run | None:
         if item.is_connector:
             return None
         try:
             stream = file_stream(config, self._config.of_connectors)
-        except ConfigError as error:
+        except ConnectorConfigError as error:
             return partial(_refuse, str(error))
-        if self._is_exact and stream.kind is Kind.SOURCE:
+        if self._is_exact and stream.kind is ConnectorKind.SOURCE:
             transactional_id = self._config.transactional_id(item)
             kafka = overridden(self._kafka, "producer.")
             generation = self.log.generations[item.connector]
@@ -214,7 +229,11 @@ class DistributedWorker:
         return log.generations.get(connector) == generation
 
     def _end(
-        self, herder: Herder, driver: Driver, producer: Producer, look: Callable[[Threads], None]
+        self,
+        herder: Herder,
+        driver: ClientDriver,
+        producer: Producer,
+        look: Callable[[Threads], None],
     ) -> None:
         """Ends what runs; for so long the worker stays a member."""
         for item in list(herder.running):

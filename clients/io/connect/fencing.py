@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_config import WorkerConfig
 from brokertwin.clients.io.producer import Producer, TransactionError
-from brokertwin.clients.io.sasl import AuthenticationError
+from brokertwin.clients.io.sasl import SaslAuthenticationError
 from brokertwin.clients.io.security import Kafka
 from brokertwin.clients.producer_config import ProducerConfig
 
@@ -46,7 +46,7 @@ class Fencing:
         try:
             for task in tasks:
                 self._fence(self._config.transactional_id(task))
-        except (TransactionError, AuthenticationError) as error:
+        except (TransactionError, SaslAuthenticationError) as error:
             self._ended.put((connector, generation, str(error)))
         else:
             self._ended.put((connector, generation, None))

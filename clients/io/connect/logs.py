@@ -11,11 +11,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from brokertwin.clients.connect.worker_config import WorkerConfig
-from brokertwin.clients.driver import Driver
+from brokertwin.clients.driver import ClientDriver
 from brokertwin.clients.io.security import Kafka, addresses_to, properties_of
 from brokertwin.clients.io.sockets import SocketNetwork, monotonic_ms
 from brokertwin.clients.log_client import LogClient
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 
 READ_MS = 60_000
 CREATE_S = 30.0
@@ -26,14 +26,14 @@ class ReadError(Exception):
     """A topic could not be read to its end in time."""
 
 
-def read_whole(kafka: Kafka, topic: str, *, is_committed: bool = False) -> Iterator[Message]:
+def read_whole(kafka: Kafka, topic: str, *, is_committed: bool = False) -> Iterator[ProducerRecord]:
     """All messages of a topic up to its end as of now. Raises ReadError."""
     return (message for _, message in read_places(kafka, topic, is_committed=is_committed))
 
 
 def read_places(
     kafka: Kafka, topic: str, *, is_committed: bool = False, timeout_ms: int = READ_MS
-) -> Iterator[tuple[int, Message]]:
+) -> Iterator[tuple[int, ProducerRecord]]:
     """The same with their offsets. Raises ReadError."""
     client = LogClient(
         frozenset([topic]), random.random, isolation_level=int(is_committed), fetch_max_wait_ms=100
@@ -41,7 +41,7 @@ def read_places(
     until = monotonic_ms() + timeout_ms
     client.metadata.bootstrap(addresses_to(kafka), monotonic_ms())
     with closing(SocketNetwork(kafka, "brokertwin-connect")) as network:
-        driver = Driver(client, network, monotonic_ms)
+        driver = ClientDriver(client, network, monotonic_ms)
         while not client.is_at_end:
             left = until - driver.now
             if left <= 0:

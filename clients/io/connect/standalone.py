@@ -8,10 +8,15 @@ from functools import partial
 from pathlib import Path
 
 from brokertwin.clients.connect.config_log import Config
-from brokertwin.clients.connect.file_stream import FileStream, Kind, file_stream, task_configs
+from brokertwin.clients.connect.file_stream import (
+    ConnectorKind,
+    FileStream,
+    file_stream,
+    task_configs,
+)
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_config import WorkerConfig
-from brokertwin.clients.io.connect.stores import FileStore, Store
+from brokertwin.clients.io.connect.stores import OffsetFileStore, Store
 from brokertwin.clients.io.connect.tasks import run_sink, run_source
 from brokertwin.clients.io.connect.threads import Run, Threads
 from brokertwin.clients.io.security import Kafka, overridden
@@ -20,7 +25,7 @@ from brokertwin.clients.io.security import Kafka, overridden
 def task_run(kafka: Kafka, config: WorkerConfig, stream: FileStream, store: Store) -> Run:
     """What a task does in its thread."""
     interval_ms = config.offset_flush_interval_ms
-    if stream.kind is Kind.SINK:
+    if stream.kind is ConnectorKind.SINK:
         return partial(run_sink, overridden(kafka, "consumer."), stream, interval_ms)
     return partial(run_source, overridden(kafka, "producer."), stream, store, interval_ms)
 
@@ -36,7 +41,7 @@ class StandaloneWorker:
         self.threads = Threads(name)
         self._kafka = kafka
         self._config = config
-        self._store = FileStore(Path(config.offset_storage_file_filename))
+        self._store = OffsetFileStore(Path(config.offset_storage_file_filename))
         self._work: dict[TaskId, FileStream] = {}
         for connector in connectors:
             for at, task in enumerate(task_configs(connector)):

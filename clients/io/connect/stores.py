@@ -15,7 +15,7 @@ from brokertwin.clients.connect.offsets import offset_key, offset_record, positi
 from brokertwin.clients.io.connect.logs import read_whole
 from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.io.security import Kafka
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 
 
 class Store(Protocol):
@@ -28,7 +28,7 @@ class Store(Protocol):
         """Keeps one; the ids of the records that have to be acknowledged for it."""
 
 
-class FileStore:
+class OffsetFileStore:
     """Positions in a file. For several threads."""
 
     def __init__(self, path: Path) -> None:
@@ -74,4 +74,4 @@ class TopicStore:
 
     def store(self, producer: Producer, stream: FileStream, position: int) -> list[int]:
         """Sends it, in the producer's transaction where there is one."""
-        return [producer.send(self._topic, Message(*offset_record(stream, position)))]
+        return [producer.send(self._topic, ProducerRecord(*offset_record(stream, position)))]

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from brokertwin.clients.connect.converters import Line, decode_value, encode_value, lines_of
+from brokertwin.clients.connect.converters import TextLine, decode_value, encode_value, lines_of
 from brokertwin.clients.connect.file_stream import FileStream
 from brokertwin.clients.connect.submitted_records import SubmittedRecords
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_events import (
-    Failed as MembershipFailed,
+    ConsumerFailed,
 )
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.io.connect.logs import create_topic
@@ -30,9 +30,9 @@ from brokertwin.clients.io.consumer import Consumer
 from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.io.security import Kafka
 from brokertwin.clients.io.sockets import monotonic_ms
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked, Failed
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
 from brokertwin.state.core.errors import error_name
 
 READ_BYTES = 1 << 20
@@ -46,7 +46,7 @@ class LineReader:
         self._path = path
         self._fetched = b""
 
-    def read(self, limit: int) -> list[Line]:
+    def read(self, limit: int) -> list[TextLine]:
         """Lines that are whole by now, at most so many. Raises OSError."""
         lines = lines_of(self._fetched, limit)
         if not lines:
@@ -109,7 +109,7 @@ def run_source(
     reader = LineReader(Path(stream.file), store.position(stream))
     submitted: SubmittedRecords[int] = SubmittedRecords()
 
-    def settle(told: list[Acked | Failed]) -> None:
+    def settle(told: list[RecordAcked | RecordFailed]) -> None:
         _raise_failed(told)
         for event in told:
             submitted.acked(event.record_id)
@@ -121,7 +121,7 @@ def run_source(
             lines = reader.read(stream.batch_size)
             for line in lines:
                 position += line.size
-                value = Message(None, encode_value(line.text, stream))
+                value = ProducerRecord(None, encode_value(line.text, stream))
                 submitted.submit(producer.send(stream.topics[0], value), position)
             moved(len(lines))
             settle(producer.turn(0 if lines else IDLE_MS))
@@ -137,7 +137,7 @@ def _store(
     store: Store,
     stream: FileStream,
     submitted: SubmittedRecords[int],
-    settle: Callable[[list[Acked | Failed]], None],
+    settle: Callable[[list[RecordAcked | RecordFailed]], None],
 ) -> None:
     position = submitted.committable()
     if position is not None and store.store(producer, stream, position):
@@ -175,15 +175,17 @@ def run_exactly_once(
                 continue
             producer.begin_transaction()
             for line in lines:
-                producer.send(stream.topics[0], Message(None, encode_value(line.text, stream)))
+                producer.send(
+                    stream.topics[0], ProducerRecord(None, encode_value(line.text, stream))
+                )
             store.store(producer, stream, reader.position)
             _raise_failed(producer.commit_transaction())
             moved(len(lines))
 
 
-def _raise_failed(told: list[Acked | Failed]) -> None:
+def _raise_failed(told: list[RecordAcked | RecordFailed]) -> None:
     for event in told:
-        if isinstance(event, Failed):
+        if isinstance(event, RecordFailed):
             at = event.topic_partition
             raise TaskError(f"{at.topic}-{at.partition}: {error_name(event.error)}")
 
@@ -211,7 +213,7 @@ def run_sink(
             if read or events:
                 moved(len(read))
             for event in events:
-                if isinstance(event, MembershipFailed):
+                if isinstance(event, ConsumerFailed):
                     raise TaskError(f"{stream.group_id}: {error_name(event.error)}")
     finally:
         consumer.close()

@@ -14,7 +14,7 @@ from brokertwin.clients.connect.connect_protocol import (
 )
 from brokertwin.clients.connect.cooperative_assignor import ClusterAssignment, CooperativeAssignor
 from brokertwin.clients.connect.eager_assignor import assign_eagerly
-from brokertwin.clients.connect.leader import Known, Leader
+from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
 from brokertwin.clients.connect.work import TaskId, work_of
 
 TWO_AND_TWO = work_of({"sink": 2, "source": 2})
@@ -143,13 +143,15 @@ def test_example_7_a_leader_that_is_behind_assigns_nothing(protocol: Protocol) -
         "w1": encode_state(WorkerState("http://w1", 4), protocol),
         "w2": encode_state(WorkerState("http://w2", 7), protocol),
     }
-    known = Known(4, {"sink": 1})
-    given = Leader().assign(0, protocol, "w1", said, known, generation=1)
+    known = KnownConfigs(4, {"sink": 1})
+    given = ConnectLeader().assign(0, protocol, "w1", said, known, generation=1)
     for data in given.values():
         got = decode_assignment(data)
         assert got.error == AssignmentError.CONFIG_MISMATCH
         assert (got.config_offset, got.leader_url, got.assigned) == (7, "http://w1", ())
-    given = Leader().assign(0, protocol, "w1", said, Known(9, {"sink": 1}), generation=1)
+    given = ConnectLeader().assign(
+        0, protocol, "w1", said, KnownConfigs(9, {"sink": 1}), generation=1
+    )
     assert {decode_assignment(data).config_offset for data in given.values()} == {9}
 
 

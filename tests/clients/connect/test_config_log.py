@@ -13,10 +13,22 @@ from brokertwin.clients.connect.converters import (
     encode_value,
     lines_of,
 )
-from brokertwin.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
-from brokertwin.clients.connect.herder import Command, Fence, Herder, Start, Stop, Write
+from brokertwin.clients.connect.file_stream import (
+    ConnectorConfigError,
+    ConnectorKind,
+    file_stream,
+    task_configs,
+)
+from brokertwin.clients.connect.herder import (
+    Command,
+    Fence,
+    Herder,
+    StartWork,
+    StopWork,
+    WriteConfigs,
+)
 from brokertwin.clients.connect.offsets import (
-    State,
+    WorkStatus,
     offset_record,
     position_of,
     status_record,
@@ -25,7 +37,7 @@ from brokertwin.clients.connect.submitted_records import SubmittedRecords
 from brokertwin.clients.connect.work import TaskId
 from brokertwin.clients.connect.worker_config import worker_config
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
-from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.subscription_state import SubscriptionState
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -98,7 +110,7 @@ def test_a_source_has_one_task_and_a_sink_as_many_as_are_wanted() -> None:
     assert len(task_configs(SINK)) == 2
     stream = file_stream(SINK, {"value.converter": STRING})
     assert (stream.kind, stream.topics, stream.converter) == (
-        *(Kind.SINK, ("orders", "payments"), "string"),
+        *(ConnectorKind.SINK, ("orders", "payments"), "string"),
     )
     assert stream.group_id == "connect-copy"
     assert file_stream(SOURCE).has_schemas
@@ -116,7 +128,7 @@ def test_a_source_has_one_task_and_a_sink_as_many_as_are_wanted() -> None:
     ],
 )
 def test_what_can_not_be_run_is_said(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConnectorConfigError, match=said):
         file_stream({**SINK, **changes})
 
 
@@ -129,13 +141,13 @@ def test_a_task_begins_when_its_configuration_is_read_and_again_when_it_changes(
     changed = {**SINK, "file": "other.txt"}
     for offset, record in enumerate(task_records("copy", [changed]), 3):
         log.take(offset, *record)
-    assert herder.tick() == [Start(item, changed)]
+    assert herder.tick() == [StartWork(item, changed)]
     for offset, record in enumerate(task_records("copy", [SINK]), 5):
         log.take(offset, *record)
-    assert herder.tick() == [Stop(item)]
+    assert herder.tick() == [StopWork(item)]
     assert herder.tick() == []
     herder.stopped(item)
-    assert herder.tick() == [Start(item, SINK)]
+    assert herder.tick() == [StartWork(item, SINK)]
 
 
 # Generations of source tasks (KIP-618)
@@ -151,13 +163,13 @@ def herder_of(log: ConfigLog, *, leads: bool) -> Herder:
     coordinator = WorkerCoordinator(WorkerSettings(group_id="g"), SubscriptionState())
     items = (TaskId("lines", 0), TaskId("lines", 1))
     coordinator.assignment = Assignment(config_offset=log.offset, assigned=items)
-    coordinator.state, coordinator.is_leader = MemberState.STABLE, leads
+    coordinator.state, coordinator.is_leader = ClientMemberState.STABLE, leads
     return Herder(coordinator, log, is_exact=True)
 
 
 def take_written(herder: Herder, commands: list[Command]) -> None:
     """The leader's word comes back in the config topic."""
-    [write] = [each for each in commands if isinstance(each, Write)]
+    [write] = [each for each in commands if isinstance(each, WriteConfigs)]
     for record in write.records:
         herder.log.take(herder.log.offset, *record)
 
@@ -171,11 +183,11 @@ def test_example_21_the_leader_fences_a_generation_before_the_next_may_begin() -
     assert leader.tick() == []
     take_written(leader, [write])
     items = [TaskId("lines", 0), TaskId("lines", 1)]
-    assert [each.item for each in follower.tick() if isinstance(each, Start)] == items
+    assert [each.item for each in follower.tick() if isinstance(each, StartWork)] == items
     assert (log.fenced_counts, log.pending_fencing) == ({"lines": 2}, set())
 
     committed(log, 1)
-    assert sorted(follower.tick()) == [Stop(item) for item in items]
+    assert sorted(follower.tick()) == [StopWork(item) for item in items]
     for item in items:
         follower.stopped(item)
     assert follower.tick() == []
@@ -183,17 +195,17 @@ def test_example_21_the_leader_fences_a_generation_before_the_next_may_begin() -
     assert leader.tick() == []
     leader.not_fenced("lines")
     assert leader.tick() == [Fence("lines", log.generations["lines"], items)]
-    leader.coordinator.state = MemberState.PREPARING_REBALANCE
+    leader.coordinator.state = ClientMemberState.PREPARING_REBALANCE
     assert leader.fenced("lines", log.generations["lines"]) == []
-    leader.coordinator.state = MemberState.STABLE
+    leader.coordinator.state = ClientMemberState.STABLE
     assert leader.tick() == [Fence("lines", log.generations["lines"], items)]
     written = leader.fenced("lines", log.generations["lines"])
-    leader.coordinator.state = MemberState.PREPARING_REBALANCE
+    leader.coordinator.state = ClientMemberState.PREPARING_REBALANCE
     assert leader.tick() == []
-    leader.coordinator.state = MemberState.STABLE
+    leader.coordinator.state = ClientMemberState.STABLE
     assert leader.tick() == []  # what it wrote it has only not read yet
     take_written(leader, written)
-    assert [each.item for each in follower.tick() if isinstance(each, Start)] == items[:1]
+    assert [each.item for each in follower.tick() if isinstance(each, StartWork)] == items[:1]
 
 
 def test_a_record_of_fencing_counts_for_its_generation_alone() -> None:
@@ -216,13 +228,13 @@ def test_tasks_begin_anew_with_each_generation_also_where_nothing_else_changes()
     leader = herder_of(log, leads=True)
     take_written(leader, leader.tick())
     item = TaskId("lines", 0)
-    assert [type(each) for each in leader.tick()] == [Start]
+    assert [type(each) for each in leader.tick()] == [StartWork]
     committed(log, 1)
     [write] = leader.fenced("lines", log.generations["lines"])
     take_written(leader, [write])
-    assert leader.tick() == [Stop(item)]
+    assert leader.tick() == [StopWork(item)]
     leader.stopped(item)
-    assert [type(each) for each in leader.tick()] == [Start]
+    assert [type(each) for each in leader.tick()] == [StartWork]
 
 
 def test_one_task_after_one_needs_no_fencing_and_sinks_and_others_none_at_all() -> None:
@@ -236,7 +248,7 @@ def test_one_task_after_one_needs_no_fencing_and_sinks_and_others_none_at_all() 
     assert (log.fenced_counts, log.pending_fencing) == ({"lines": 1}, {"copy"})
     plain = Herder(leader.coordinator, log)
     committed(log, 2)
-    assert {type(each) for each in plain.tick()} == {Start}
+    assert {type(each) for each in plain.tick()} == {StartWork}
 
 
 def test_example_17_an_offset_waits_for_the_records_before_it() -> None:
@@ -288,10 +300,10 @@ def test_positions_and_states_in_kafkas_own_json() -> None:
     stream = file_stream(SOURCE)
     assert offset_record(stream, 12) == (b'["lines",{"filename":"in.txt"}]', b'{"position":12}')
     assert (position_of(b'{"position":12}'), position_of(None)) == (12, 0)
-    told = status_record(TaskId("lines", 0), State.RUNNING, worker_id="w:1", generation=3)
+    told = status_record(TaskId("lines", 0), WorkStatus.RUNNING, worker_id="w:1", generation=3)
     body = b'{"state":"RUNNING","trace":null,"worker_id":"w:1","generation":3}'
     assert told == (b"status-task-lines-0", body)
-    assert status_record(TaskId("lines"), State.FAILED, worker_id="w:1", generation=3)[0] == (
+    assert status_record(TaskId("lines"), WorkStatus.FAILED, worker_id="w:1", generation=3)[0] == (
         b"status-connector-lines"
     )
 
@@ -313,5 +325,5 @@ def test_a_workers_settings_have_kafkas_names() -> None:
     assert known.of_connectors == {"value.converter": STRING}
     assert known.transactional_id(TaskId("lines", 0)) == "g-lines-0"
     for wrong in ({"session.timeout.ms": "long"}, {"heartbeat.interval.ms": "10000"}):
-        with pytest.raises(ConfigError):
+        with pytest.raises(ConnectorConfigError):
             worker_config(wrong)

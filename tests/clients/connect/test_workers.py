@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from brokertwin.clients.connect.connect_protocol import Protocol
 from brokertwin.clients.connect.work import TaskId
-from brokertwin.clients.consumer_coordinator import MemberState
+from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.timeline import Timeline
 from tests.support.connect_world import (
     DELAY_MS,
@@ -140,9 +140,11 @@ def test_example_12_a_worker_that_wakes_up_too_late_stops_before_it_joins() -> N
     world.wait(SESSION_MS + DELAY_MS + 5_000)
     assert late.running
     world.pause(late)
-    while late.coordinator.state is MemberState.STABLE or late.running:
+    while late.coordinator.state is ClientMemberState.STABLE or late.running:
         world.turn(50)
-        assert not (late.running and late.coordinator.state is MemberState.PREPARING_REBALANCE)
+        assert not (
+            late.running and late.coordinator.state is ClientMemberState.PREPARING_REBALANCE
+        )
     world.settle()
     assert world.violations == []
 
@@ -210,7 +212,7 @@ def test_a_worker_that_was_joining_when_its_session_ended_stops_before_it_joins(
     (late,) = world.workers
     world.stop_ms = 3_000
     world.start()
-    while late.coordinator.state is not MemberState.PREPARING_REBALANCE:
+    while late.coordinator.state is not ClientMemberState.PREPARING_REBALANCE:
         world.turn(5)
     network = world.world.networks[late.client]
     for node in network.nodes:

@@ -12,9 +12,9 @@ from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.consumer_config import GroupProtocol
 from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.io.records import COMPRESSION
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.producer_events import Acked
+from brokertwin.clients.producer_events import RecordAcked
 from brokertwin.gateway.answers import Address
 from tests.gateway.test_group_clients import ConfluentMember, PythonMember, poll_until
 from tests.support.batches import START
@@ -189,9 +189,9 @@ def test_what_our_producer_writes_others_read(bootstrap: str) -> None:
         with Producer(bootstrap, ProducerConfig(), compression=compression) as producer:
             assert producer.partitions_of(topic, 30_000) == PARTITIONS
             for value, partition in sent.items():
-                producer.send(topic, Message(value, value, START), partition)
+                producer.send(topic, ProducerRecord(value, value, START), partition)
             told = producer.flush(30_000)
-            assert [type(event) for event in told] == [Acked] * len(sent)
+            assert [type(event) for event in told] == [RecordAcked] * len(sent)
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
     )
@@ -208,7 +208,7 @@ def copy(member: OurMember, producer: Producer, sink: str) -> list[bytes]:
     read = poll_until([member], bool)
     producer.begin_transaction()
     for place in read:
-        producer.send(sink, Message(None, place))
+        producer.send(sink, ProducerRecord(None, place))
     consumed = member.consumer.client.subscription.all_consumed()
     generation = member.coordinator.generation
     producer.send_offsets_to_transaction(member.coordinator.config.group_id, consumed, generation)
@@ -226,9 +226,9 @@ def test_each_record_is_copied_once_though_the_first_copier_dies(bootstrap: str)
     with Producer(bootstrap, settings) as dying:
         dying.init_transactions()
         copied = copy(first, dying, sink)
-        assert {type(event) for event in dying.commit_transaction()} == {Acked}
+        assert {type(event) for event in dying.commit_transaction()} == {RecordAcked}
         lost = copy(first, dying, sink)
-        assert {type(event) for event in dying.flush(30_000)} == {Acked}
+        assert {type(event) for event in dying.flush(30_000)} == {RecordAcked}
         assert lost
     first.close()
 

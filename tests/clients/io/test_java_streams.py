@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from brokertwin.clients.io.streams import Instance
-from brokertwin.clients.messages import Message
+from brokertwin.clients.io.streams import StreamsInstance
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.streams.applications import word_count
 from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokertwin.gateway.answers import Address
@@ -117,14 +117,14 @@ def test_words_are_counted_once_by_our_instances_and_javas(bootstrap: str, tmp_p
 
     def write(count: int) -> None:
         nonlocal sent
-        written(bootstrap, topics[0], [Message(b"%d" % n, LINE) for n in range(count)])
+        written(bootstrap, topics[0], [ProducerRecord(b"%d" % n, LINE) for n in range(count)])
         sent += count
 
-    def are_shared(java: JavaInstance, ours: Instance) -> bool:
+    def are_shared(java: JavaInstance, ours: StreamsInstance) -> bool:
         its, own = java.tasks(), tasks_of(ours)
         return len(its) == len(own) and sorted(its + own) == EVERY
 
-    with Instance(bootstrap, config, topology) as ours:
+    with StreamsInstance(bootstrap, config, topology) as ours:
         ours.start_thread()
         wait_until(lambda: tasks_of(ours) == EVERY, "ours runs all")
         with JavaInstance(bootstrap, config, topics, tmp_path) as killed:
@@ -138,7 +138,7 @@ def test_words_are_counted_once_by_our_instances_and_javas(bootstrap: str, tmp_p
             ours.close()
             wait_until(lambda: java.tasks() == EVERY, "Java's has all, and leads")
             write(50)
-            with Instance(bootstrap, config, topology) as second:
+            with StreamsInstance(bootstrap, config, topology) as second:
                 second.start_thread()
                 wait_until(lambda: are_shared(java, second), "ours has half, given by Java's")
                 write(100)
@@ -152,7 +152,7 @@ def test_javas_own_instances_count_once_on_a_gateway_though_one_is_killed(
     config = prepared(gateway, word_count(*topics), {topics[0]: 3, topics[1]: 1})
 
     def write(count: int) -> None:
-        written(gateway, topics[0], [Message(b"%d" % n, LINE) for n in range(count)])
+        written(gateway, topics[0], [ProducerRecord(b"%d" % n, LINE) for n in range(count)])
 
     with JavaInstance(gateway, config, topics, tmp_path) as left:
         wait_until(lambda: left.tasks() == EVERY, "one runs all")
@@ -187,7 +187,7 @@ def test_in_a_streams_group_the_broker_makes_the_topics_and_gives_out_the_tasks(
             return found
 
         def write(count: int) -> None:
-            written(gateway, topics[0], [Message(b"%d" % n, LINE) for n in range(count)])
+            written(gateway, topics[0], [ProducerRecord(b"%d" % n, LINE) for n in range(count)])
 
         def started() -> JavaInstance:
             return JavaInstance(gateway, config, topics, tmp_path, protocol="streams")

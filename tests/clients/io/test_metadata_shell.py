@@ -11,7 +11,7 @@ import pytest
 from brokertwin.clients.backoff import constant_backoff
 from brokertwin.clients.io.metadata_shell import MetadataShell, MetadataWaitError
 from brokertwin.clients.metadata import MetadataError, MetadataSettings
-from brokertwin.clients.metadata_wait import Known
+from brokertwin.clients.metadata_wait import MetadataKnown
 from brokertwin.clients.network import Connect
 from brokertwin.state.apis.metadata import MetadataResponse
 from brokertwin.state.core.errors import Error
@@ -108,7 +108,7 @@ def test_eight_users_send_to_topics_that_nobody_knew(
 ) -> None:
     """Each first message waits, each later one does not; no user sees a topic that is not there."""
 
-    def send(user: int) -> list[Known]:
+    def send(user: int) -> list[MetadataKnown]:
         waits = []
         for message in range(MESSAGES):
             topic = "shared" if message % 2 else f"of-{user}"
@@ -136,7 +136,7 @@ def test_lost_connections_delay_the_users_and_do_no_more(users: ThreadPoolExecut
             users, lambda user: sender.shell.wait_on_metadata(f"of-{user}", None, LONG_MS)
         )
         for known in [future.result(60) for future in waits]:
-            assert isinstance(known, Known) and known.partition_count == 3
+            assert isinstance(known, MetadataKnown) and known.partition_count == 3
         assert sender.losses == 0
         with sender.shell.locked():
             assert sender.shell.metadata.attempts == 0

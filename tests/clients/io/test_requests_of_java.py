@@ -19,7 +19,7 @@ from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.io.consumer import Consumer
 from brokertwin.clients.io.producer import Producer
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.gateway.answers import Address
@@ -90,7 +90,7 @@ def settings_of(client: str, group: str) -> ConsumerConfig:
 def produce(producer: Producer, topic: str) -> None:
     for at in range(6):
         value = b"%d" % at
-        producer.send(topic, Message(value, value, WRITTEN_MS), at % 2)
+        producer.send(topic, ProducerRecord(value, value, WRITTEN_MS), at % 2)
     producer.flush(60_000)
 
 

@@ -14,7 +14,7 @@ from brokertwin.clients.io.access import check_access
 from brokertwin.clients.io.connect.logs import create_topic
 from brokertwin.clients.io.consumer import Consumer
 from brokertwin.clients.io.producer import Producer
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.errors import UserError
 from brokertwin.gateway.security.security import Security
@@ -65,7 +65,7 @@ def copied(kafka: ClientProperties, topic: str) -> list[bytes]:
         producer.init_transactions()
         producer.begin_transaction()
         for value in RECORDS:
-            producer.send(topic, Message(None, value), 0)
+            producer.send(topic, ProducerRecord(None, value), 0)
         producer.commit_transaction()
     fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, isolation_level=1)
     read: list[bytes] = []
@@ -184,7 +184,7 @@ def test_a_session_that_ends_is_renewed_on_the_same_connection(tmp_path: Path) -
         before = short.connections()
         with Producer(kafka, ProducerConfig()) as producer:
             for number in range(35):
-                producer.send("long", Message(None, b"%d" % number), 0)
+                producer.send("long", ProducerRecord(None, b"%d" % number), 0)
                 told = producer.flush(5_000)
                 assert [event.offset for event in told] == [number]  # type: ignore[union-attr]
                 time.sleep(0.1)

@@ -9,7 +9,7 @@ import pytest
 from brokertwin.clients.consumer_events import ShareAcknowledged
 from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.io.share_consumer import ShareConsumer
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
 from brokertwin.clients.share_session import AcknowledgeType
@@ -72,7 +72,7 @@ def write(bootstrap: str, topic: str, *values: bytes, compression: str = "none")
     with Producer(bootstrap, ProducerConfig(), compression=compression) as producer:
         assert producer.partitions_of(topic, 30_000) == PARTITIONS
         for number, value in enumerate(values):
-            producer.send(topic, Message(None, value, START), number % PARTITIONS)
+            producer.send(topic, ProducerRecord(None, value, START), number % PARTITIONS)
         producer.flush(30_000)
 
 

@@ -14,11 +14,11 @@ import pytest
 from brokertwin.clients.client_loop import Close
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.io.producer import Producer, TransactionError
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.transactions import Transactions, TransactionState
+from brokertwin.clients.transactions import ProducerTransactions, TransactionState
 from brokertwin.gateway.answers import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
@@ -85,7 +85,7 @@ def topic_at(bootstrap: str, name: str) -> str:
     return unique
 
 
-def of(producer: Producer) -> Transactions:
+def of(producer: Producer) -> ProducerTransactions:
     client = producer.client
     assert isinstance(client, ProducerClient)
     assert client.transactions is not None
@@ -104,7 +104,7 @@ def begun(producer: Producer, topic: str, *values: str) -> list[str]:
     """A transaction is begun, and has these values."""
     producer.begin_transaction()
     for number, value in enumerate(values):
-        producer.send(topic, Message(None, value.encode()), number % 2)
+        producer.send(topic, ProducerRecord(None, value.encode()), number % 2)
     return list(values)
 
 
@@ -217,7 +217,7 @@ def test_a_transaction_that_lasts_too_long_fences_only_before_kip_890(
         begun(producer, topic, "lost")
         producer.flush(PATIENCE_MS)
         wait_until(partial(is_aborted, bootstrap, topic), "its time is over")
-        producer.send(topic, Message(None, b"late"), 0)
+        producer.send(topic, ProducerRecord(None, b"late"), 0)
         turn_until(producer, lambda: of(producer).state is State.ABORTABLE_ERROR)
         assert of(producer).error is Error.INVALID_PRODUCER_EPOCH
         if level == 1:
@@ -258,7 +258,7 @@ def test_the_protocol_follows_the_cluster_from_one_transaction_to_the_next(boots
             finalize(bootstrap, level)
             cut(producer)
             good += [f"{number}b"]
-            producer.send(topic, Message(None, f"{number}b".encode()), 1)
+            producer.send(topic, ProducerRecord(None, f"{number}b".encode()), 1)
             told_first.append(of(producer).rules.is_told_first)
             producer.commit_transaction(PATIENCE_MS)
             epochs.append(of(producer).id_and_epoch.epoch - first)

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from brokertwin.clients.messages import Message
+from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.streams.applications import word_count
 from brokertwin.clients.streams.layout import Names, TaskId
@@ -108,7 +108,7 @@ def test_a_copy_keeps_its_stores_when_others_come_and_go_and_says_how_full_it_is
     first, second = TaskId(1, 0), TaskId(1, 1)
     made.copy({first})
     (log,) = made.copies[first].changelogs
-    made.copies[first].restore(log, Message(b"to", b"7"))
+    made.copies[first].restore(log, ProducerRecord(b"to", b"7"))
     made.client.subscription.seek(log, 5)
     made.copy({first, second})
     assert made.copies[first].by_name["counts"].range() == [(b"to", b"7")]

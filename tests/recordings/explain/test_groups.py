@@ -7,7 +7,7 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.recordings.explain.groups import APIS, Groups
 from brokertwin.recordings.explain.story import Entry
-from brokertwin.recordings.replay.recording import Exchange, read
+from brokertwin.recordings.replay.recording import RecordedExchange, read
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import GROUP, exchange
 from tests.support.sources import ROOT
@@ -85,7 +85,7 @@ class History:
     """A group's requests made up: each takes 5 ms, unless it says when it was answered."""
 
     def __init__(self) -> None:
-        self.exchanges: list[Exchange] = []
+        self.exchanges: list[RecordedExchange] = []
 
     def add(
         self, at: int, client: str, api: str, answer: Any, end: int = 0, **request: Any

@@ -9,7 +9,7 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.recordings.explain.producers import Producers
 from brokertwin.recordings.explain.story import Entry
-from brokertwin.recordings.replay.recording import Exchange, read
+from brokertwin.recordings.replay.recording import RecordedExchange, read
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import SEQUENCE_MAX
 from tests.support.exchanges_told import exchange
@@ -24,7 +24,7 @@ class History:
     """A recording made up, an exchange each second."""
 
     def __init__(self) -> None:
-        self.exchanges: list[Exchange] = []
+        self.exchanges: list[RecordedExchange] = []
 
     def add(self, client: str, api: str, request: Any, response: Any) -> None:
         number = len(self.exchanges)
@@ -174,7 +174,7 @@ def test_who_is_not_there_is_told_who_is() -> None:
         Producers([], "payments")
 
 
-def recorded(name: str) -> list[Exchange]:
+def recorded(name: str) -> list[RecordedExchange]:
     return read([Path(CAPTURES / f"{name}.jsonl.gz")]).exchanges
 
 

@@ -9,11 +9,11 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats import dumps
 from brokertwin.recordings.formats.batches import (
+    BatchPartition,
     Completion,
     Headers,
     Missing,
     Needs,
-    TopicPartition,
 )
 from brokertwin.state.core.records import Batch
 from tests.support.requestlogs import DUMP, REQUEST_LOGS, RUNS, SINGLE, dumps_of, logs_of, read
@@ -77,7 +77,7 @@ def test_a_partition_without_dump_is_said() -> None:
 
 def test_after_a_truncation_the_size_tells_which_batch_it_was() -> None:
     """Broker 1 acknowledged batches that it lost; others were written at their offsets."""
-    place = TopicPartition("lk", 0)
+    place = BatchPartition("lk", 0)
     found = dumps.read(dumps_of("leader_kill"))[place]
     at_28 = {batch.crc for batch in found if batch.base_offset == 28}
     assert len(at_28) == 2
@@ -88,7 +88,7 @@ def test_after_a_truncation_the_size_tells_which_batch_it_was() -> None:
 def one_batch(**fields: int) -> Headers:
     batch = Batch(base_offset=5, last_offset_delta=0, size_in_bytes=70, max_timestamp=1000)
     changed = msgspec.structs.replace(batch, **fields)
-    return {TopicPartition("t", 0): [batch, changed]}
+    return {BatchPartition("t", 0): [batch, changed]}
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,10 @@ def test_what_kafkas_own_tool_prints_is_read() -> None:
     printed = dumps.read([REQUEST_LOGS / "single" / "orders.dump.gz"])
     deep = dumps.read([DUMP])
     assert {place: len(batches) for place, batches in printed.items()} == {
-        TopicPartition("orders", 0): 85,
-        TopicPartition("orders", 1): 87,
+        BatchPartition("orders", 0): 85,
+        BatchPartition("orders", 1): 87,
     }
-    first = deep[TopicPartition("orders", 0)][12]
+    first = deep[BatchPartition("orders", 0)][12]
     assert first.base_timestamp <= first.max_timestamp
     for place, batches in printed.items():
         for batch, same in zip(batches, deep[place], strict=True):

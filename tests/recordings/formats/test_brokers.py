@@ -12,7 +12,7 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats.brokers import by_name
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.replay.recording import read as read_history
 from tests.support.requestlogs import RUNS, SINGLE, logs_of, read
 
@@ -122,7 +122,7 @@ def test_lines_of_several_brokers_that_nothing_tells_apart_are_refused(tmp_path:
         read(file)
     assert "--broker" in raised.value.hint
     told: list[str] = []
-    documents, _ = read(file, reading=Reading(broker=4, warn=told.append))
+    documents, _ = read(file, reading=FileReading(broker=4, warn=told.append))
     assert {document.broker for document in documents} == {4}
     assert len(told) == 1
     assert "lines of several brokers" in told[0]
@@ -181,5 +181,5 @@ def test_a_log_of_nobody_knows_which_broker_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_number_may_be_given(tmp_path: Path) -> None:
-    documents, _ = read(unknown_log(tmp_path), reading=Reading(broker=4))
+    documents, _ = read(unknown_log(tmp_path), reading=FileReading(broker=4))
     assert [document.broker for document in documents] == [4]

@@ -10,19 +10,19 @@ import pytest
 
 from brokertwin.recordings.formats import dumps, kroxylicious
 from brokertwin.recordings.formats.documents import Document
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.recordings.replay import local, report
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.recording import read as read_history
-from brokertwin.recordings.replay.search import Limits
+from brokertwin.recordings.replay.search import SearchLimits
 from brokertwin.recordings.replay.timing import TOLERANCES
 from brokertwin.state.core.settings import BrokerSettings
 from tests.support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
 
 TEXT = REQUEST_LOGS / "kroxylicious" / "text.log.gz"
 JSON = REQUEST_LOGS / "kroxylicious" / "json.log.gz"
-BROKER = Reading(broker=1)
+BROKER = FileReading(broker=1)
 
 
 def entry(kind: str, api: str = "METADATA", number: int = 1, **payload: Any) -> str:
@@ -93,7 +93,7 @@ def without_record_sets(value: Any) -> Any:
 @pytest.mark.parametrize("file", [TEXT, JSON])
 def test_all_answers_are_decided_again_as_the_broker_gave_them(file: Path) -> None:
     history = read_history([file], BROKER, dumps.read([DUMP]))
-    slow = Limits(TOLERANCES.scaled(20))  # lines of the text have the time of their writing
+    slow = SearchLimits(TOLERANCES.scaled(20))  # lines of the text have the time of their writing
     planned = plan(history, "recorded", BrokerSettings(), is_compared=True, limits=slow)
     answers = local.run(planned.documents, planned.settings)
     compared = report.compare_all(history.exchanges, planned.schedule, answers, frozenset())

@@ -18,7 +18,7 @@ import zstandard
 
 from brokertwin.recordings.formats.documents import Document
 from brokertwin.recordings.formats.order import Sorter
-from brokertwin.recordings.formats.pipeline import Reading, sort
+from brokertwin.recordings.formats.pipeline import FileReading, sort
 from brokertwin.recordings.formats.stamps import stamp_of
 from brokertwin.recordings.formats.summary import Summary
 from tests.support.examples import examples
@@ -109,7 +109,7 @@ def test_any_mixture_of_layouts_changes_nothing(
         content += random.choice(BETWEEN) + layout([LOG[number]]).rstrip() + b"\n"
     file = tmp_path / "requests.log"
     file.write_bytes(content)
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     found = in_order(documents)
     assert not summary.dead, summary.examples
     assert sorted(map(str, found)) == sorted(map(str, expected))
@@ -159,7 +159,7 @@ def test_compression_is_recognised_without_a_suffix(
 def test_a_compressed_file_without_its_end_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     file = tmp_path / "requests.log.gz"
     file.write_bytes(gzip.compress(PLAIN)[:-2000])
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     assert 0 < len(documents) < LINES
     assert not summary.dead
     [cut] = [reason for _, reason in summary.left]

@@ -8,7 +8,7 @@ import pytest
 
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.reading import read as read_audit
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from tests.support.requestlogs import read
 
 PARTITION = {"partition": 1, "errorCode": 0, "highWatermark": 10, "recordSetSizeInBytes": 146}
@@ -129,4 +129,4 @@ def test_an_old_fetch_is_audited(tmp_path: Path) -> None:
         line(1, 12, {"topics": [], "sessionId": 0}, fetch("partitionResponses", PARTITION)),
         encoding="utf-8",
     )
-    assert findings(read_audit([file], Reading()).history) == []
+    assert findings(read_audit([file], FileReading()).history) == []

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.recordings.formats.order import Arrivals, Sorter
+from brokertwin.recordings.formats.order import ArrivalOrder, Sorter
 from brokertwin.recordings.formats.pipeline import sort
 from brokertwin.recordings.formats.summary import Summary
 from tests.support.requestlogs import logs_of, read
@@ -35,7 +35,7 @@ def test_documents_larger_than_what_is_read_at_once_come_out_whole() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 9))))
 def test_a_connections_times_never_go_back(requests: list[tuple[str, int]]) -> None:
-    arrivals = Arrivals()
+    arrivals = ArrivalOrder()
     given_times = [(name, arrivals.time(name, time)) for name, time in requests]
     for connection in "xy":
         times = [time for name, time in given_times if name == connection]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from brokertwin.recordings.formats import dumps
 from brokertwin.recordings.formats.batches import Completion
-from brokertwin.recordings.formats.documents import Document, Left
-from brokertwin.recordings.formats.lines import Line
+from brokertwin.recordings.formats.documents import Document, UnpairedDocuments
+from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.order import Sorter
-from brokertwin.recordings.formats.pipeline import Reading, in_order, read_files, sort
-from brokertwin.recordings.formats.readers import Origin, Reader
+from brokertwin.recordings.formats.pipeline import FileReading, in_order, read_files, sort
+from brokertwin.recordings.formats.readers import FormatReader, Origin
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.state.access.redaction import HIDDEN
 from tests.support.examples import examples
@@ -40,9 +40,11 @@ HEADERS = dumps.read([DUMP])
 ADDED = {"id", "broker", "principalIsAsserted"}
 
 
-def read_bytes(lines: list[bytes]) -> list[Document | Left]:
-    numbered = (Line("any.log", number, text) for number, text in enumerate(lines, 1))
-    return list(Reader(Origin("any.log")).read(line for line in numbered if line.text.strip()))
+def read_bytes(lines: list[bytes]) -> list[Document | UnpairedDocuments]:
+    numbered = (SourceLine("any.log", number, text) for number, text in enumerate(lines, 1))
+    return list(
+        FormatReader(Origin("any.log")).read(line for line in numbered if line.text.strip())
+    )
 
 
 @pytest.mark.parametrize("file", CAPTURES, ids=lambda file: file.name)
@@ -73,7 +75,7 @@ def test_one_file_may_hold_all_kinds() -> None:
     documents = [one for one in found if isinstance(one, Document)]
     assert {document.api for document in documents} >= {"PRODUCE", "API_VERSIONS", "METADATA"}
     assert len(documents) >= 20 + 8
-    assert not [one for one in found if isinstance(one, Left) and one.is_dead]
+    assert not [one for one in found if isinstance(one, UnpairedDocuments) and one.is_dead]
 
 
 DAMAGE = st.one_of(
@@ -111,7 +113,7 @@ def test_no_damage_stops_the_reading(damages: list[tuple[int, tuple[str, int]]])
     ends = {f"any.log:{len(lines) + number}" for number in (1, 2, 3)}
     assert ends <= set(whole), "the lines behind the damage are read"
     documents = [one for one in found if isinstance(one, Document)]
-    assert all(one.reason for one in found if isinstance(one, Left))
+    assert all(one.reason for one in found if isinstance(one, UnpairedDocuments))
     with Sorter() as sorter:
         needs = sort(documents, sorter, Summary())
         completion = Completion(HEADERS, needs.names)
@@ -122,7 +124,7 @@ def test_no_damage_stops_the_reading(damages: list[tuple[int, tuple[str, int]]])
 @given(st.binary(max_size=300))
 def test_any_bytes_are_left_with_a_reason(text: bytes) -> None:
     for found in read_bytes(text.splitlines(keepends=True)):
-        assert isinstance(found, Left)
+        assert isinstance(found, UnpairedDocuments)
         assert found.reason
 
 
@@ -264,8 +266,8 @@ def test_what_is_said_of_a_damaged_line_holds_no_credential(tmp_path: Path) -> N
         line = request_log(*SECRETS[3], {})
         file.write_text(line[:cut] + "\n", encoding="utf-8")
         summary = Summary()
-        letters: list[Left] = []
+        letters: list[UnpairedDocuments] = []
         summary.on_dead = letters.append
-        list(read_files([file], Reading(broker=1), summary))
+        list(read_files([file], FileReading(broker=1), summary))
         for left in letters:
             assert PASSWORD not in left.reason + left.detail

@@ -12,7 +12,7 @@ import pytest
 from brokertwin.gateway.protocol.codec import message_codec
 from brokertwin.gateway.protocol.primitives import Reader
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.request_log import host_of
 from tests.support.requestlogs import RUNS, SINGLE, logs_of, read
 
@@ -188,7 +188,7 @@ def test_the_clients_host_is_in_the_connections_name(connection: str, host: str)
 
 
 def test_the_zone_of_the_log_is_the_one_given() -> None:
-    documents, _ = read(SINGLE, reading=Reading(zone=ZoneInfo("Asia/Tokyo")))
+    documents, _ = read(SINGLE, reading=FileReading(zone=ZoneInfo("Asia/Tokyo")))
     in_utc, _ = read(SINGLE)
     hours_ms = {there.time - here.time for there, here in zip(documents, in_utc, strict=True)}
     assert hours_ms == {-9 * 3600 * 1000}
@@ -250,7 +250,7 @@ def test_a_zone_that_is_not_known_is_warned_of(tmp_path: Path) -> None:
     told: list[str] = []
     file = tmp_path / "broker-1.log"
     file.write_text(LINE.replace("27,944]", "27,944 XYT]") + "\n", encoding="utf-8")
-    documents, _ = read(file, reading=Reading(warn=told.append))
+    documents, _ = read(file, reading=FileReading(warn=told.append))
     assert [document.time for document in documents] == [COMPLETED_MS - 9]
     assert len(told) == 1
     assert "XYT" in told[0]

@@ -8,8 +8,8 @@ import pytest
 from brokertwin.cli.recordings.explain import Where, _clients, _groups, _producers, _transactions
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats.documents import Document, Texts
-from brokertwin.recordings.formats.lines import Line
-from brokertwin.recordings.formats.readers import Origin, Reader
+from brokertwin.recordings.formats.lines import SourceLine
+from brokertwin.recordings.formats.readers import FormatReader, Origin
 from tests.support.console import brokertwin
 
 TIMES = (
@@ -70,10 +70,10 @@ TRACE = (
 
 
 def _documents(*texts: str) -> list[Document]:
-    lines = [Line("any.log", at, text.encode()) for at, text in enumerate(texts, 1)]
+    lines = [SourceLine("any.log", at, text.encode()) for at, text in enumerate(texts, 1)]
     return [
         each
-        for each in Reader(Origin("any.log", texts=Texts.ALL)).read(iter(lines))
+        for each in FormatReader(Origin("any.log", texts=Texts.ALL)).read(iter(lines))
         if isinstance(each, Document)
     ]
 

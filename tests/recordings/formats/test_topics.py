@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from brokertwin.kafka_io import placement, topics
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.recordings.formats.topics import NO_ANSWER, OTHER_KIND, REPEATED, of_job, of_topic
 from brokertwin.recordings.replay import recording
@@ -103,7 +103,7 @@ def test_what_a_capture_wrote_to_a_topic_is_its_file(kafka: str, tmp_path: Path)
     bench = JobBench(kafka, tmp_path)
     bench.produce(lines(PATH), b"a", 0)
     topic = topics.full_name(bench.prefix, topics.REQUESTS)
-    found = recording.read_from(of_topic(bench.client, topic, Reading())).exchanges
+    found = recording.read_from(of_topic(bench.client, topic, FileReading())).exchanges
     of_file = recording.read([PATH]).exchanges
     assert [(e.time, e.api, e.response) for e in found] == [
         (e.time, e.api, e.response) for e in of_file

@@ -14,7 +14,7 @@ import pytest
 
 from brokertwin.kafka_io import properties
 from brokertwin.recordings.replay import local, report
-from brokertwin.recordings.replay.comparison import Verdict
+from brokertwin.recordings.replay.comparison import CompareVerdict
 from brokertwin.recordings.replay.freedoms import Freedom, counted
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.recording import read
@@ -26,7 +26,7 @@ from tests.support.sources import ROOT
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 TABLE = Path(__file__).with_name("agreement.json")
-PINNED = (Verdict.DIFFER, Verdict.UNSUPPORTED)
+PINNED = (CompareVerdict.DIFFER, CompareVerdict.UNSUPPORTED)
 SEARCHED_MOST = 1.8
 """Events that a search handles for each one of the schedule: the ones that it tries, too, and those
 for the ids that the machine would have picked. Of all captures together it is 1.2."""
@@ -83,7 +83,7 @@ def is_fault(one: report.Compared) -> bool:
     return error is not None and error["reason"] == Reason.FAULT
 
 
-def ids_by_api(compared: list[report.Compared], verdict: Verdict) -> dict[str, list[str]]:
+def ids_by_api(compared: list[report.Compared], verdict: CompareVerdict) -> dict[str, list[str]]:
     """File and line of the exchanges with this verdict."""
     found: dict[str, list[str]] = {}
     for one in compared:
@@ -116,7 +116,7 @@ def test_the_documentation_counts_the_freedoms_as_the_table_does() -> None:
 
 
 def test_apis_that_do_not_need_what_is_missing_agree_completely() -> None:
-    differ = json.loads(TABLE.read_text(encoding="utf-8"))[TOGETHER][Verdict.DIFFER].keys()
+    differ = json.loads(TABLE.read_text(encoding="utf-8"))[TOGETHER][CompareVerdict.DIFFER].keys()
     complete = {"API_VERSIONS", "CREATE_PARTITIONS", "CREATE_TOPICS", "DELETE_RECORDS"}
     complete |= {"DELETE_TOPICS", "FIND_COORDINATOR", "METADATA", "LIST_GROUPS"}
     assert not differ & complete

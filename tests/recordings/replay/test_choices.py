@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from brokertwin.recordings.replay.choices import choices_of
-from brokertwin.recordings.replay.comparison import Verdict
-from brokertwin.recordings.replay.recording import Exchange, Recording
+from brokertwin.recordings.replay.comparison import CompareVerdict
+from brokertwin.recordings.replay.recording import RecordedExchange, Recording
 from brokertwin.state.core.events import Choices, RequestHeader
 from brokertwin.state.core.schema import ZERO_UUID
 from tests.support.races import START, TOPIC, Asked, create, metadata, recorded, replayed
@@ -14,8 +14,10 @@ from tests.support.races import START, TOPIC, Asked, create, metadata, recorded,
 ID_1, ID_2 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
-def exchange(key: int, request: dict[str, Any], response: dict[str, Any] | None) -> Exchange:
-    return Exchange(
+def exchange(
+    key: int, request: dict[str, Any], response: dict[str, Any] | None
+) -> RecordedExchange:
+    return RecordedExchange(
         id="x",
         time=1,
         end=2,
@@ -33,15 +35,15 @@ def choices(key: int, request: dict[str, Any], response: dict[str, Any] | None) 
     return choices_of([exchange(key, request, response)])[0]
 
 
-def created(name: str, error: int = 0, **fields: Any) -> Exchange:
+def created(name: str, error: int = 0, **fields: Any) -> RecordedExchange:
     return exchange(19, {}, {"topics": [{"name": name, "errorCode": error, **fields}]})
 
 
-def shown(name: str, topic_id: str) -> Exchange:
+def shown(name: str, topic_id: str) -> RecordedExchange:
     return exchange(3, {}, {"topics": [{"name": name, "errorCode": 0, "topicId": topic_id}]})
 
 
-def deleted(name: str) -> Exchange:
+def deleted(name: str) -> RecordedExchange:
     return exchange(20, {}, {"responses": [{"name": name, "errorCode": 0}]})
 
 
@@ -105,8 +107,8 @@ def test_choices_cannot_make_a_refused_request_accepted() -> None:
     recording = recorded(asked, handled)
     forged = Recording([_accepted(one) for one in recording.exchanges], [])
     _, outcomes = replayed(forged)
-    assert outcomes["create"].verdict is Verdict.AGREE
-    assert outcomes["again"].verdict is Verdict.DIFFER
+    assert outcomes["create"].verdict is CompareVerdict.AGREE
+    assert outcomes["again"].verdict is CompareVerdict.DIFFER
     codes = [d for d in outcomes["again"].differences if d.path.endswith("errorCode")]
     assert [(code.expected, code.got) for code in codes] == [(0, 36)]
 
@@ -118,7 +120,7 @@ def test_an_id_taken_for_a_request_that_should_have_been_refused_is_a_difference
     topic = {**only.response["topics"][0], "errorCode": 36, "topicId": ZERO_UUID}
     refused = msgspec.structs.replace(only, response={**only.response, "topics": [topic]})
     _, outcomes = replayed(Recording([refused], []))
-    assert outcomes["create"].verdict is Verdict.DIFFER
+    assert outcomes["create"].verdict is CompareVerdict.DIFFER
 
 
 def test_an_epoch_is_no_choice() -> None:
@@ -132,13 +134,13 @@ def test_an_epoch_is_no_choice() -> None:
     assert wrong.response["errorCode"] == 0
     other_id = msgspec.structs.replace(wrong, response={**wrong.response, "producerId": 4711})
     _, outcomes = replayed(Recording([given, other_id], []))
-    assert outcomes["second"].verdict is Verdict.AGREE
+    assert outcomes["second"].verdict is CompareVerdict.AGREE
     epoch = msgspec.structs.replace(wrong, response={**wrong.response, "producerEpoch": 5})
     _, outcomes = replayed(Recording([given, epoch], []))
-    assert outcomes["second"].verdict is Verdict.DIFFER
+    assert outcomes["second"].verdict is CompareVerdict.DIFFER
 
 
-def _accepted(exchange: Exchange) -> Exchange:
+def _accepted(exchange: RecordedExchange) -> RecordedExchange:
     if exchange.id != "again":
         return exchange
     topic = {"name": TOPIC, "topicId": ID_2, "errorCode": 0, "errorMessage": None}

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 
 from brokertwin.recordings.replay.before import ENTRIES
 from brokertwin.recordings.replay.comparison import (
-    Answer,
     Comparer,
-    Difference,
-    Outcome,
-    Verdict,
+    CompareVerdict,
+    ComparisonOutcome,
+    FieldDifference,
+    ModelResponse,
     compare,
     decode_answer,
 )
 from brokertwin.recordings.replay.findings import request_with_findings
 from brokertwin.recordings.replay.masking import MASKED, masked
-from brokertwin.recordings.replay.recording import Exchange, read
+from brokertwin.recordings.replay.recording import RecordedExchange, read
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.records import EndMarker
 from brokertwin.state.core.schema import render
@@ -41,9 +41,9 @@ Path_ = tuple[str | int, ...]
 
 
 @cache
-def one_of_each_kind() -> list[Exchange]:
+def one_of_each_kind() -> list[RecordedExchange]:
     """For each API, version and shape of answer in the captures one exchange with an answer."""
-    found: dict[Any, Exchange] = {}
+    found: dict[Any, RecordedExchange] = {}
     looked_at: Counter[tuple[str, int]] = Counter()
     for exchange in read(CAPTURES).exchanges:
         kind = exchange.api, exchange.version
@@ -86,24 +86,24 @@ def with_leaf(response: Any, path: Path_, value: Any) -> Any:
     return changed
 
 
-def verdict(exchange: Exchange, got: Any) -> Verdict:
-    outcome = Comparer({exchange.id: exchange}).compare(exchange.id, Answer(response=got))
+def verdict(exchange: RecordedExchange, got: Any) -> CompareVerdict:
+    outcome = Comparer({exchange.id: exchange}).compare(exchange.id, ModelResponse(response=got))
     return outcome.verdict
 
 
-AGREES = {Verdict.AGREE, Verdict.AGREE_INSIDE}
+AGREES = {CompareVerdict.AGREE, CompareVerdict.AGREE_INSIDE}
 
 
 def is_masked(path: Path_) -> bool:
     return any(key in MASKED for key in path)
 
 
-def exchanges() -> st.SearchStrategy[Exchange]:
+def exchanges() -> st.SearchStrategy[RecordedExchange]:
     return st.deferred(lambda: st.sampled_from(one_of_each_kind()))
 
 
 @st.composite
-def wrong_leaves(draw: st.DrawFn) -> tuple[Exchange, Path_]:
+def wrong_leaves(draw: st.DrawFn) -> tuple[RecordedExchange, Path_]:
     exchange = draw(exchanges())
     found = [path for path in leaves(exchange.response) if path and not is_masked(path)]
     return exchange, draw(st.sampled_from(found))
@@ -115,34 +115,36 @@ def test_the_captures_have_every_kind_of_answer() -> None:
 
 
 @given(planted=wrong_leaves())
-def test_a_wrong_value_anywhere_is_found(planted: tuple[Exchange, Path_]) -> None:
+def test_a_wrong_value_anywhere_is_found(planted: tuple[RecordedExchange, Path_]) -> None:
     exchange, path = planted
     value = at(exchange.response, path)
-    assert verdict(exchange, with_leaf(exchange.response, path, other(value))) is Verdict.DIFFER
+    assert (
+        verdict(exchange, with_leaf(exchange.response, path, other(value))) is CompareVerdict.DIFFER
+    )
 
 
 @given(planted=wrong_leaves())
-def test_a_value_of_another_type_is_found(planted: tuple[Exchange, Path_]) -> None:
+def test_a_value_of_another_type_is_found(planted: tuple[RecordedExchange, Path_]) -> None:
     exchange, path = planted
     value = at(exchange.response, path)
     for wrong in (None, str(value), float(value) if isinstance(value, int) else 0.5, [value]):
         if type(wrong) is not type(value):
             got = with_leaf(exchange.response, path, wrong)
-            assert verdict(exchange, got) is Verdict.DIFFER
+            assert verdict(exchange, got) is CompareVerdict.DIFFER
 
 
 @given(planted=wrong_leaves())
-def test_a_missing_or_an_additional_field_is_found(planted: tuple[Exchange, Path_]) -> None:
+def test_a_missing_or_an_additional_field_is_found(planted: tuple[RecordedExchange, Path_]) -> None:
     exchange, path = planted
     place = next(n for n in range(len(path) - 1, -1, -1) if isinstance(path[n], str))
     missing = copy.deepcopy(exchange.response)
     del at(missing, path[:place])[path[place]]
-    assert verdict(exchange, missing) is Verdict.DIFFER
+    assert verdict(exchange, missing) is CompareVerdict.DIFFER
     additional = with_leaf(exchange.response, (*path[:place], "more"), 0)
-    assert verdict(exchange, additional) is Verdict.DIFFER
+    assert verdict(exchange, additional) is CompareVerdict.DIFFER
 
 
-def is_of_everything(exchange: Exchange, path: Path_) -> bool:
+def is_of_everything(exchange: RecordedExchange, path: Path_) -> bool:
     """Whether the list there may have entries from before the history (test_before.py)."""
     entries = ENTRIES.get(exchange.header.request_api_key)
     return entries is not None and path == (entries[1],)
@@ -150,7 +152,7 @@ def is_of_everything(exchange: Exchange, path: Path_) -> bool:
 
 @given(planted=wrong_leaves(), data=st.data())
 def test_a_missing_or_a_repeated_element_is_found(
-    planted: tuple[Exchange, Path_], data: st.DataObject
+    planted: tuple[RecordedExchange, Path_], data: st.DataObject
 ) -> None:
     exchange, path = planted
     places = [n for n, key in enumerate(path) if isinstance(key, int)]
@@ -162,11 +164,11 @@ def test_a_missing_or_a_repeated_element_is_found(
         if wrong == elements[:-1] and is_of_everything(exchange, path[:place]):
             continue
         changed = with_leaf(exchange.response, path[:place], wrong)
-        assert verdict(exchange, changed) is Verdict.DIFFER
+        assert verdict(exchange, changed) is CompareVerdict.DIFFER
 
 
 @given(exchange=exchanges())
-def test_masked_fields_are_not_looked_at(exchange: Exchange) -> None:
+def test_masked_fields_are_not_looked_at(exchange: RecordedExchange) -> None:
     changed = exchange.response
     for path in leaves(exchange.response):
         if is_masked(path):
@@ -238,18 +240,18 @@ WITHIN = {"baseOffset": 10, "lastOffset": 14, "baseTimestamp": 100, "maxTimestam
 @pytest.mark.parametrize(
     ("offset", "timestamp", "expected"),
     [
-        (10, 100, Verdict.AGREE_INSIDE),
-        (14, 140, Verdict.AGREE_INSIDE),
-        (12, 120, Verdict.AGREE_INSIDE),
-        (9, 120, Verdict.DIFFER),
-        (15, 120, Verdict.DIFFER),
-        (12, 99, Verdict.DIFFER),
-        (12, 141, Verdict.DIFFER),
-        (-1, -1, Verdict.DIFFER),
+        (10, 100, CompareVerdict.AGREE_INSIDE),
+        (14, 140, CompareVerdict.AGREE_INSIDE),
+        (12, 120, CompareVerdict.AGREE_INSIDE),
+        (9, 120, CompareVerdict.DIFFER),
+        (15, 120, CompareVerdict.DIFFER),
+        (12, 99, CompareVerdict.DIFFER),
+        (12, 141, CompareVerdict.DIFFER),
+        (-1, -1, CompareVerdict.DIFFER),
     ],
 )
 def test_any_offset_and_time_inside_the_named_batch_is_accepted(
-    offset: int, timestamp: int, expected: Verdict
+    offset: int, timestamp: int, expected: CompareVerdict
 ) -> None:
     recorded = {**LISTED, "offset": offset, "timestamp": timestamp}
     got = {**LISTED, "offset": 10, "timestamp": 100, "within": WITHIN}
@@ -260,13 +262,13 @@ def test_a_batch_that_is_cut_names_the_one_to_go_on_with() -> None:
     recorded = {**LISTED, "offset": 20, "timestamp": 200}
     more = {"baseOffset": 15, "lastOffset": 29, "baseTimestamp": 150, "maxTimestamp": 290}
     got = {**LISTED, "offset": 10, "timestamp": 100, "within": {**WITHIN, "orElse": more}}
-    assert compare(recorded, got).verdict is Verdict.AGREE_INSIDE
+    assert compare(recorded, got).verdict is CompareVerdict.AGREE_INSIDE
 
 
 def test_other_fields_beside_a_named_batch_still_count() -> None:
     recorded = {**LISTED, "offset": 12, "timestamp": 120}
     got = {**LISTED, "leaderEpoch": 1, "offset": 10, "timestamp": 100, "within": WITHIN}
-    assert compare(recorded, got).differences == [Difference("leaderEpoch", 0, 1)]
+    assert compare(recorded, got).differences == [FieldDifference("leaderEpoch", 0, 1)]
 
 
 def test_which_records_were_refused_is_in_the_bytes() -> None:
@@ -279,15 +281,15 @@ def test_which_records_were_refused_is_in_the_bytes() -> None:
     def answer(**partition: Any) -> dict[str, Any]:
         return {"responses": [{"name": "t", "partitionResponses": [recorded | partition]}]}
 
-    exchange = Exchange(
+    exchange = RecordedExchange(
         "f:1", 1, 2, 1, header, msgspec.Raw(msgspec.json.encode(body)), answer(), True, "c", ""
     )
     (told,) = msgspec.json.decode(request_with_findings(exchange))["topicData"][0]["partitionData"]
     assert told["recordsSeen"] == {"hasKeyless": True}
     words = {"recordErrors": [], "errorMessage": None}
-    assert verdict(exchange, answer(**words, refusedRecords={})) is Verdict.AGREE_INSIDE
-    assert verdict(exchange, answer(**words)) is Verdict.DIFFER
-    assert verdict(exchange, answer(errorCode=32, refusedRecords={})) is Verdict.DIFFER
+    assert verdict(exchange, answer(**words, refusedRecords={})) is CompareVerdict.AGREE_INSIDE
+    assert verdict(exchange, answer(**words)) is CompareVerdict.DIFFER
+    assert verdict(exchange, answer(errorCode=32, refusedRecords={})) is CompareVerdict.DIFFER
 
 
 def test_a_difference_says_where_it_is() -> None:
@@ -296,23 +298,25 @@ def test_a_difference_says_where_it_is() -> None:
     partition = topic["partitionResponses"][0]
     path = ("responses", 0, "partitionResponses", 0, "errorCode")
     got = with_leaf(produce.response, path, 99)
-    outcome = Comparer({produce.id: produce}).compare(produce.id, Answer(response=got))
+    outcome = Comparer({produce.id: produce}).compare(produce.id, ModelResponse(response=got))
     where = f"responses[{topic['name']}].partitionResponses[{partition['index']}].errorCode"
-    assert outcome == Outcome(Verdict.DIFFER, [Difference(where, partition["errorCode"], 99)])
+    assert outcome == ComparisonOutcome(
+        CompareVerdict.DIFFER, [FieldDifference(where, partition["errorCode"], 99)]
+    )
 
 
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        ("not built yet", Verdict.UNSUPPORTED),
-        ("unknown API", Verdict.UNSUPPORTED),
-        ("unsupported version", Verdict.UNSUPPORTED),
-        ("fault", Verdict.DIFFER),
-        ("wrong type", Verdict.DIFFER),
+        ("not built yet", CompareVerdict.UNSUPPORTED),
+        ("unknown API", CompareVerdict.UNSUPPORTED),
+        ("unsupported version", CompareVerdict.UNSUPPORTED),
+        ("fault", CompareVerdict.DIFFER),
+        ("wrong type", CompareVerdict.DIFFER),
     ],
 )
 def test_what_is_not_built_is_unsupported_and_every_other_refusal_differs(
-    reason: str, expected: Verdict
+    reason: str, expected: CompareVerdict
 ) -> None:
     exchange = one_of_each_kind()[0]
     answer = decode_answer(
@@ -320,21 +324,21 @@ def test_what_is_not_built_is_unsupported_and_every_other_refusal_differs(
     )
     comparer = Comparer({exchange.id: exchange})
     assert comparer.compare(exchange.id, answer).verdict is expected
-    assert comparer.compare(exchange.id, None).verdict is Verdict.DIFFER
+    assert comparer.compare(exchange.id, None).verdict is CompareVerdict.DIFFER
 
 
 def test_without_a_recorded_answer_there_is_nothing_to_compare() -> None:
     exchange = msgspec.structs.replace(one_of_each_kind()[0], response=None, is_recorded=False)
-    assert verdict(exchange, {}) is Verdict.NOT_RECORDED
+    assert verdict(exchange, {}) is CompareVerdict.NOT_RECORDED
 
 
 def test_an_answer_of_null_says_nothing_and_another_one_is_a_difference() -> None:
     exchange = msgspec.structs.replace(one_of_each_kind()[0], response=None)
-    assert verdict(exchange, None) is Verdict.SILENT
-    assert verdict(exchange, {}) is Verdict.DIFFER
+    assert verdict(exchange, None) is CompareVerdict.SILENT
+    assert verdict(exchange, {}) is CompareVerdict.DIFFER
 
 
-def fetched_marker() -> tuple[Exchange, Path_, dict[str, Any]]:
+def fetched_marker() -> tuple[RecordedExchange, Path_, dict[str, Any]]:
     """A Fetch that answers with the end marker of a commit, where it is, and the machine's own."""
     for exchange in read(CAPTURES).exchanges:
         if exchange.api != "FETCH" or exchange.response is None:
@@ -363,9 +367,9 @@ def test_an_end_marker_is_compared_as_if_written_at_the_recorded_time() -> None:
     }
     for name, value in wrong.items():
         got = with_leaf(exchange.response, path, {**ours, name: value})
-        assert verdict(exchange, got) is Verdict.DIFFER, name
+        assert verdict(exchange, got) is CompareVerdict.DIFFER, name
     other = {**ours, "endMarker": {"isCommit": True, "coordinatorEpoch": 1}}
-    assert verdict(exchange, with_leaf(exchange.response, path, other)) is Verdict.DIFFER
+    assert verdict(exchange, with_leaf(exchange.response, path, other)) is CompareVerdict.DIFFER
 
 
 def test_captures_are_there() -> None:

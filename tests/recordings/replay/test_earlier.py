@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from brokertwin.recordings.replay import local, recording, report
-from brokertwin.recordings.replay.plan import Plan, plan
+from brokertwin.recordings.replay.plan import ReplayPlan, plan
 from brokertwin.state.core.settings import BrokerSettings
 from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
 
 
-def planned(name: str) -> tuple[recording.Recording, Plan]:
+def planned(name: str) -> tuple[recording.Recording, ReplayPlan]:
     history = recording.read([Path(CAPTURES / f"{name}.jsonl.gz")])
     settings = BrokerSettings(auto_create_topics_enable=False, offsets_topic_num_partitions=10)
     return history, plan(history, "recorded", settings, is_compared=True)

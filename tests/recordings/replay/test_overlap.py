@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.recordings.replay.comparison import Verdict
+from brokertwin.recordings.replay.comparison import CompareVerdict
 from brokertwin.recordings.replay.overlap import Footprints
 from brokertwin.recordings.replay.recording import Recording
 from tests.support.races import TOPIC, Asked, create, fetch, order_of, produce, recorded, replayed
@@ -106,5 +106,5 @@ def test_a_fetch_may_come_before_a_deletion_by_name_that_it_overlaps() -> None:
     handled = [("create", 0), ("a", 10), ("read", 21), ("delete", 22)]
     recording: Recording = recorded(asked, handled)
     planned, outcomes = replayed(recording)
-    assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.AGREE}
+    assert {outcome.verdict for outcome in outcomes.values()} == {CompareVerdict.AGREE}
     assert order_of(planned.schedule) == ["create", "a", "read", "delete"]

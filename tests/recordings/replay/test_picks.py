@@ -11,7 +11,7 @@ import pytest
 
 from brokertwin.kafka_io import properties
 from brokertwin.recordings.replay import local, report
-from brokertwin.recordings.replay.comparison import Verdict
+from brokertwin.recordings.replay.comparison import CompareVerdict
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.recording import Recording, read
 from brokertwin.state.apis import join_group
@@ -42,7 +42,7 @@ def differing(capture: str) -> list[report.Compared]:
     planned = plan(recording, "recorded", settings, is_compared=True)
     answers = local.run(planned.documents, planned.settings)
     compared = report.compare_all(recording.exchanges, planned.schedule, answers, frozenset())
-    return [one for one in compared if one.outcome.verdict is Verdict.DIFFER]
+    return [one for one in compared if one.outcome.verdict is CompareVerdict.DIFFER]
 
 
 NEXT_ID = producer_ids.next_id
@@ -100,8 +100,8 @@ def test_an_id_that_the_broker_gave_twice_has_to_be_given_twice() -> None:
     given, again = recording.exchanges[1:]
     again.response["producerId"] = given.response["producerId"]
     _, outcomes = replayed(Recording(recording.exchanges, []))
-    assert outcomes["first"].verdict is Verdict.AGREE
-    assert outcomes["second"].verdict is Verdict.DIFFER
+    assert outcomes["first"].verdict is CompareVerdict.AGREE
+    assert outcomes["second"].verdict is CompareVerdict.DIFFER
     assert outcomes["second"].differences[0].expected.endswith("again, without a choice")
 
 

@@ -7,12 +7,16 @@ import msgspec
 import pytest
 
 from brokertwin.kafka_io import properties
-from brokertwin.recordings.replay.comparison import Difference, Outcome, Verdict
+from brokertwin.recordings.replay.comparison import (
+    CompareVerdict,
+    ComparisonOutcome,
+    FieldDifference,
+)
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.recording import NOTICED_MS, Recording, read
 from brokertwin.recordings.replay.report import agreeing, compare_all
-from brokertwin.recordings.replay.schedule import Schedule
-from brokertwin.recordings.replay.search import Limits
+from brokertwin.recordings.replay.schedule import DeliverySchedule
+from brokertwin.recordings.replay.search import SearchLimits
 from brokertwin.recordings.replay.timing import Tolerances
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.events import Kind
@@ -32,12 +36,14 @@ from tests.support.races import (
 CAPTURES = Path(__file__).parents[2] / "captures"
 
 
-def verdicts(outcomes: dict[str, Outcome]) -> set[Verdict]:
+def verdicts(outcomes: dict[str, ComparisonOutcome]) -> set[CompareVerdict]:
     return {outcome.verdict for outcome in outcomes.values()}
 
 
-def untimely(expected: str, got: str) -> Outcome:
-    return Outcome(Verdict.DIFFER, [Difference("responseTime", expected, got)])
+def untimely(expected: str, got: str) -> ComparisonOutcome:
+    return ComparisonOutcome(
+        CompareVerdict.DIFFER, [FieldDifference("responseTime", expected, got)]
+    )
 
 
 def with_body(recording: Recording, name: str, body: dict[str, Any]) -> Recording:
@@ -52,7 +58,9 @@ def with_body(recording: Recording, name: str, body: dict[str, Any]) -> Recordin
     )
 
 
-def searched(asked: list[Asked], handled: list[tuple[str, int]]) -> tuple[Schedule, set[Verdict]]:
+def searched(
+    asked: list[Asked], handled: list[tuple[str, int]]
+) -> tuple[DeliverySchedule, set[CompareVerdict]]:
     planned, outcomes = replayed(recorded(asked, handled))
     return planned.schedule, verdicts(outcomes)
 
@@ -60,7 +68,7 @@ def searched(asked: list[Asked], handled: list[tuple[str, int]]) -> tuple[Schedu
 def test_without_a_race_requests_are_handled_as_they_arrive() -> None:
     asked = [create(), produce("a", 10, 3, "p1"), produce("b", 20, 3, "p2")]
     schedule, found = searched(asked, [("create", 0), ("a", 10), ("b", 20)])
-    assert found == {Verdict.AGREE}
+    assert found == {CompareVerdict.AGREE}
     assert order_of(schedule) == ["create", "a", "b"]
     assert not (schedule.moved | schedule.held | schedule.late | schedule.lost | schedule.queued)
 
@@ -68,7 +76,7 @@ def test_without_a_race_requests_are_handled_as_they_arrive() -> None:
 def test_requests_that_overlap_may_have_been_handled_in_the_other_order() -> None:
     asked = [create(), produce("a", 10, 9, "p1"), produce("b", 11, 3, "p2")]
     schedule, found = searched(asked, [("create", 0), ("b", 11), ("a", 12)])
-    assert found == {Verdict.AGREE}
+    assert found == {CompareVerdict.AGREE}
     assert schedule.moved == {"a"}
     assert order_of(schedule) == ["create", "b", "a"]
 
@@ -76,7 +84,7 @@ def test_requests_that_overlap_may_have_been_handled_in_the_other_order() -> Non
 def test_requests_that_do_not_overlap_are_never_reordered() -> None:
     asked = [create(), produce("a", 10, 3, "p1"), produce("b", 20, 3, "p2")]
     schedule, found = searched(asked, [("create", 0), ("b", 5), ("a", 6)])
-    assert Verdict.DIFFER in found
+    assert CompareVerdict.DIFFER in found
     assert schedule.unexplained == {"a", "b"}
     assert order_of(schedule) == ["create", "a", "b"]
 
@@ -84,7 +92,7 @@ def test_requests_that_do_not_overlap_are_never_reordered() -> None:
 def test_a_connection_is_never_reordered() -> None:
     asked = [create(), produce("a", 10, 9, "p1"), produce("b", 11, 9, "p1")]
     schedule, found = searched(asked, [("create", 0), ("b", 11), ("a", 12)])
-    assert Verdict.DIFFER in found
+    assert CompareVerdict.DIFFER in found
     assert order_of(schedule) == ["create", "a", "b"]
 
 
@@ -98,7 +106,7 @@ def test_several_requests_may_have_been_handled_behind_one() -> None:
     ]
     handled = [("create", 0), ("end", 13), ("a", 14), ("b", 15), ("c", 16)]
     schedule, found = searched(asked, handled)
-    assert found == {Verdict.AGREE}
+    assert found == {CompareVerdict.AGREE}
     assert schedule.moved == {"a", "b", "c"}
 
 
@@ -110,7 +118,7 @@ def test_a_long_poll_that_was_answered_a_little_after_its_trigger_is_held() -> N
         produce("b", 22, 3, "p2"),
     ]
     schedule, found = searched(asked, [("create", 0), ("a", 20), ("b", 22), ("poll", 23)])
-    assert found == {Verdict.AGREE}
+    assert found == {CompareVerdict.AGREE}
     assert schedule.held == {"poll"}
     completion = next(step for step in schedule.steps if step.kind is Kind.COMPLETE)
     assert START + 22 <= completion.time <= START + 40
@@ -119,7 +127,7 @@ def test_a_long_poll_that_was_answered_a_little_after_its_trigger_is_held() -> N
 def test_a_long_poll_may_end_a_little_after_its_deadline() -> None:
     asked = [create(), fetch("poll", 10, 55, "reader", max_wait=50), produce("a", 62, 2, "p1")]
     schedule, found = searched(asked, [("create", 0), ("a", 10), ("poll", 62)])
-    assert found == {Verdict.AGREE}
+    assert found == {CompareVerdict.AGREE}
     assert schedule.held == {"poll"}
 
 
@@ -134,7 +142,7 @@ def test_a_long_poll_is_not_answered_before_its_condition_holds_or_its_deadline_
 def test_an_append_may_have_come_just_after_the_deadline() -> None:
     asked = [create(), fetch("poll", 10, 53, "reader", max_wait=50), produce("a", 59, 4, "p1")]
     schedule, found = searched(asked, [("create", 0), ("poll", 10), ("a", 61)])
-    assert found == {Verdict.AGREE}
+    assert found == {CompareVerdict.AGREE}
     assert schedule.moved == {"a"}
 
 
@@ -146,7 +154,7 @@ def test_a_request_behind_a_long_poll_waits_for_its_answer() -> None:
         produce("a", 61, 1, "p1"),
     ]
     schedule, found = searched(asked, [("create", 0), ("poll", 10), ("a", 61), ("end", 63)])
-    assert found == {Verdict.AGREE}
+    assert found == {CompareVerdict.AGREE}
     assert schedule.queued == {"end"}
 
 
@@ -154,7 +162,7 @@ def test_a_change_of_metadata_may_be_read_late() -> None:
     asked = [create(), metadata("first", 10), metadata("second", 20), metadata("third", 40)]
     handled = [("first", -2), ("second", -1), ("create", 0), ("third", 40)]
     schedule, found = searched(asked, handled)
-    assert found == {Verdict.AGREE}
+    assert found == {CompareVerdict.AGREE}
     assert schedule.late == {"create"}
     assert not schedule.held
 
@@ -162,8 +170,8 @@ def test_a_change_of_metadata_may_be_read_late() -> None:
 def test_a_change_of_metadata_is_not_read_later_than_the_limit() -> None:
     asked = [create(), metadata("first", 10), metadata("second", 1000)]
     recording = recorded(asked, [("first", -2), ("second", -1), ("create", 0)])
-    planned, outcomes = replayed(recording, Limits(Tolerances(late=500)))
-    assert outcomes["first"].verdict is Verdict.AGREE
+    planned, outcomes = replayed(recording, SearchLimits(Tolerances(late=500)))
+    assert outcomes["first"].verdict is CompareVerdict.AGREE
     assert planned.schedule.unexplained == {"second"}
 
 
@@ -171,7 +179,7 @@ def test_markers_may_be_written_late() -> None:
     """An EndTxn that is repeated meets 51, a late Produce is appended before the marker."""
     recording = read([CAPTURES / "raw_produce_errors.jsonl.gz"])
     planned, outcomes = replayed(recording)
-    assert verdicts(outcomes) == {Verdict.AGREE, Verdict.AGREE_INSIDE}
+    assert verdicts(outcomes) == {CompareVerdict.AGREE, CompareVerdict.AGREE_INSIDE}
     late = {exchange.id: exchange for exchange in recording.exchanges}
     assert {late[each].api for each in planned.schedule.late} == {"END_TXN"}
     assert len(planned.schedule.late) == 3
@@ -181,8 +189,12 @@ def test_a_poll_that_is_answered_long_before_the_recorded_time_differs() -> None
     """The broker is made to have waited for 500 ms; the machine is asked to wait for less."""
     asked = [create(), fetch("poll", 10, 500, "reader", max_wait=500)]
     recording = recorded(asked, [("create", 0), ("poll", 10)])
-    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE}
-    for max_wait, verdict in ((460, Verdict.AGREE), (440, Verdict.DIFFER), (0, Verdict.DIFFER)):
+    assert verdicts(replayed(recording)[1]) == {CompareVerdict.AGREE}
+    for max_wait, verdict in (
+        (460, CompareVerdict.AGREE),
+        (440, CompareVerdict.DIFFER),
+        (0, CompareVerdict.DIFFER),
+    ):
         body = fetch("poll", 10, 500, "reader", max_wait).body
         _, outcomes = replayed(with_body(recording, "poll", body))
         assert outcomes["poll"].verdict is verdict, max_wait
@@ -192,7 +204,7 @@ def test_a_poll_that_is_answered_long_before_the_recorded_time_differs() -> None
 def test_what_only_took_the_broker_long_is_no_wait() -> None:
     """A ListOffsets never waits: the broker was slow."""
     slow = [create(), list_offsets("end", 10, 400, "reader")]
-    assert searched(slow, [("create", 0), ("end", 10)])[1] == {Verdict.AGREE}
+    assert searched(slow, [("create", 0), ("end", 10)])[1] == {CompareVerdict.AGREE}
 
 
 @pytest.mark.parametrize(
@@ -215,7 +227,7 @@ def test_a_produce_waits_for_replicas_where_there_may_be_some(
 
 def test_a_request_is_handled_only_a_little_later_than_it_arrived() -> None:
     """Its answer shows an append that came 40, or 60, ms after it."""
-    for later, verdict in ((40, Verdict.AGREE), (60, Verdict.DIFFER)):
+    for later, verdict in ((40, CompareVerdict.AGREE), (60, CompareVerdict.DIFFER)):
         at = 10 + later
         asked = [create(), list_offsets("end", 10, 90, "reader"), produce("a", at, 2, "p1")]
         _, outcomes = replayed(recorded(asked, [("create", 0), ("a", at), ("end", at + 3)]))
@@ -225,15 +237,15 @@ def test_a_request_is_handled_only_a_little_later_than_it_arrived() -> None:
 def test_a_poll_that_does_not_wait_is_not_asked_again_in_its_place() -> None:
     asked = [create(), fetch("poll", 10, 33, "reader", max_wait=500), produce("a", 40, 2, "p1")]
     recording = recorded(asked, [("create", 0), ("poll", 10), ("a", 40)])
-    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE}
+    assert verdicts(replayed(recording)[1]) == {CompareVerdict.AGREE}
     at_once = fetch("poll", 10, 33, "reader", max_wait=0).body
     _, outcomes = replayed(with_body(recording, "poll", at_once))
-    assert outcomes["poll"].verdict is Verdict.DIFFER
+    assert outcomes["poll"].verdict is CompareVerdict.DIFFER
 
 
 def test_a_wait_is_held_only_a_little_longer_than_it_may_last() -> None:
     """Its deadline is over 40, or 60, ms before the append that its answer shows."""
-    for later, verdict in ((40, Verdict.AGREE), (60, Verdict.DIFFER)):
+    for later, verdict in ((40, CompareVerdict.AGREE), (60, CompareVerdict.DIFFER)):
         at = 60 + later
         poll = fetch("poll", 10, 55 + later, "reader", max_wait=50)
         asked = [create(), poll, produce("a", at, 2, "p1")]
@@ -252,9 +264,9 @@ def test_a_log_of_whole_seconds_is_allowed_one_more() -> None:
 def test_times_may_be_further_apart_where_the_broker_was_slower() -> None:
     asked = [create(), produce("a", 10, 180, "p1", acks=-1)]
     recording = recorded(asked, [("create", 0), ("a", 10)], (1, 2))
-    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE, Verdict.DIFFER}
-    slower = Limits(Tolerances().scaled(2))
-    assert verdicts(replayed(recording, slower)[1]) == {Verdict.AGREE}
+    assert verdicts(replayed(recording)[1]) == {CompareVerdict.AGREE, CompareVerdict.DIFFER}
+    slower = SearchLimits(Tolerances().scaled(2))
+    assert verdicts(replayed(recording, slower)[1]) == {CompareVerdict.AGREE}
 
 
 def test_the_unanswered_end_of_a_connection_may_be_lost_from_what_is_refused_on() -> None:
@@ -285,7 +297,7 @@ def test_what_the_machine_takes_is_not_lost() -> None:
         produce("c", 220, 1, "p2"),
     ]
     planned, outcomes = replayed(recorded(asked, [("create", 0), ("a", 210), ("c", 220)]))
-    assert outcomes["c"].verdict is Verdict.DIFFER
+    assert outcomes["c"].verdict is CompareVerdict.DIFFER
     assert not planned.schedule.lost
 
 
@@ -309,8 +321,8 @@ def test_a_connection_that_the_machine_closes_and_the_broker_kept_is_a_differenc
         metadata("after", 20, connection="p1"),
     ]
     _, outcomes = replayed(recorded(asked, [("create", 0), ("refused", 10), ("after", 20)]))
-    closed = Difference("connection", "stays open", "is closed")
-    assert outcomes["refused"] == Outcome(Verdict.DIFFER, [closed])
+    closed = FieldDifference("connection", "stays open", "is closed")
+    assert outcomes["refused"] == ComparisonOutcome(CompareVerdict.DIFFER, [closed])
 
 
 def test_a_request_is_not_lost_from_the_middle_of_a_connection() -> None:
@@ -321,16 +333,18 @@ def test_a_request_is_not_lost_from_the_middle_of_a_connection() -> None:
         produce("c", 20, 1, "p2"),
     ]
     schedule, found = searched(asked, [("create", 0), ("b", 11), ("c", 20)])
-    assert Verdict.DIFFER in found
+    assert CompareVerdict.DIFFER in found
     assert not schedule.lost
 
 
-@pytest.mark.parametrize("limits", [Limits(moments_per_exchange=0), Limits(moved_together=0)])
-def test_the_search_is_bounded(limits: Limits) -> None:
+@pytest.mark.parametrize(
+    "limits", [SearchLimits(moments_per_exchange=0), SearchLimits(moved_together=0)]
+)
+def test_the_search_is_bounded(limits: SearchLimits) -> None:
     asked = [create(), produce("a", 10, 9, "p1"), list_offsets("end", 11, 3, "p2")]
     recording = recorded(asked, [("create", 0), ("end", 11), ("a", 12)])
     planned, outcomes = replayed(recording, limits)
-    assert outcomes["end"].verdict is Verdict.DIFFER
+    assert outcomes["end"].verdict is CompareVerdict.DIFFER
     assert planned.schedule.unexplained == {"end"}
     assert planned.schedule.is_exhausted is (limits.moments_per_exchange == 0)
 
@@ -340,12 +354,12 @@ def test_moments_too_far_back_are_not_walked_again() -> None:
     asked += [metadata(f"m{at}", at) for at in range(11, 37)]
     handled = [("create", 0), *((f"m{at}", at) for at in range(11, 37)), ("end", 38), ("a", 39)]
     recording = recorded(asked, handled)
-    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE}
-    near = Limits(lookback_moments=10)
+    assert verdicts(replayed(recording)[1]) == {CompareVerdict.AGREE}
+    near = SearchLimits(lookback_moments=10)
     assert replayed(recording, near)[0].schedule.unexplained == {"end"}
 
 
-def sessions_of(history: Recording) -> tuple[Schedule, int]:
+def sessions_of(history: Recording) -> tuple[DeliverySchedule, int]:
     settings, _ = parse(properties.read(CAPTURES / "broker.properties"))
     planned = plan(history, "recorded", settings, is_compared=True)
     answers = planned.schedule.answers or {}

@@ -20,7 +20,7 @@ def settings(**flags: Any) -> Settings:
     return load({"prefix": "demo", "requests_partitions": 4, **flags}).settings
 
 
-def settle(checkpoint: Path, names: tuple[str, ...] = ("a",), **flags: Any) -> facts.Facts:
+def settle(checkpoint: Path, names: tuple[str, ...] = ("a",), **flags: Any) -> facts.JobFacts:
     topic_id = flags.pop("topic_id", TOPIC_ID)
     return facts.settle(checkpoint, settings(**flags), list(names), topic_id)
 

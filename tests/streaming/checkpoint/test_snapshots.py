@@ -9,7 +9,7 @@ from brokertwin.errors import UserError
 from brokertwin.settings import load
 from brokertwin.sinks.snapshot_store import Published
 from brokertwin.streaming.checkpoint import snapshots
-from brokertwin.streaming.checkpoint.snapshots import Due, Every, parse_every
+from brokertwin.streaming.checkpoint.snapshots import DueSnapshot, Every, parse_every
 from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import written
 
@@ -35,14 +35,14 @@ def test_what_is_no_interval_is_refused(text: str) -> None:
 
 
 def test_by_micro_batches() -> None:
-    due = Due(Every(batches=3), batch=-1, now=0)
+    due = DueSnapshot(Every(batches=3), batch=-1, now=0)
     assert [batch for batch in range(5) if due.is_due(batch, now=99)] == [2, 3, 4]
     due.taken(4, now=0)
     assert [batch for batch in range(9) if due.is_due(batch, now=99)] == [7, 8]
 
 
 def test_by_time_and_only_of_a_new_micro_batch() -> None:
-    due = Due(Every(seconds=60), batch=7, now=100)
+    due = DueSnapshot(Every(seconds=60), batch=7, now=100)
     assert not due.is_due(8, now=159)
     assert due.is_due(8, now=160)
     due.taken(8, now=160)

@@ -17,7 +17,7 @@ from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, snapshots, state_reader
 from brokertwin.streaming.job import runner
 from brokertwin.streaming.job.clock import now_ms
-from brokertwin.streaming.job.measures import Progress
+from brokertwin.streaming.job.measures import QueryProgress
 from tests.support.jobs import JobBench, capture
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ def test_captures_of_two_clusters_stopped_and_restarted_in_the_middle(
     second = capture("idempotent_producer_ck", bench.edge("b"))
     bench.send("a", first)
     bench.send("b", second)
-    stop = runner.Stop(60)
+    stop = runner.StopReason(60)
     stopped = bench.run(spark, stop, observe=lambda _: stop.wanted.set())
     assert stopped.is_clean
     assert 0 < len(bench.rows(outputs.RESPONSES)) < len(first) + len(second)
     first_loads = loads_of(bench)
     assert sum(first_loads.values()) > 0
 
-    seen: list[Progress] = []
+    seen: list[QueryProgress] = []
     ended = bench.run(spark, observe=seen.append)
     assert ended.is_clean
     assert ended.committed > stopped.committed

@@ -33,7 +33,7 @@ def test_the_lag_is_what_spark_has_not_yet_taken() -> None:
     latest = json.dumps({"requests": {"0": 25, "1": 5, "2": 1}})
     counts = {"responses": 39, "state/a": 100, "state/b": 11}
     progress = measures.progress_of(report(endOffset=ends, latestOffset=latest), counts)
-    assert progress == measures.Progress(
+    assert progress == measures.QueryProgress(
         batch=3, events=40, seconds=1.5, lag=16, counts={"responses": 39}, state_bytes=111
     )
 
