@@ -68,7 +68,7 @@ class AdminClient(ClientLoop):
     def _deadlines(self, now: int) -> list[int]:
         return [time for each in self._calls for time in each.deadlines()]
 
-    def _answered(
+    def _on_response(
         self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
     ) -> None:
         request.tag.call.on_response(now, request.tag.request, response)
@@ -77,4 +77,4 @@ class AdminClient(ClientLoop):
         tag.call.on_failure(now, tag.request)
 
     def _lost(self, now: int, node: int) -> None:
-        """Nothing to do: `_failed` has had each request."""
+        """Do nothing: `_failed` received each request."""

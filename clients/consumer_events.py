@@ -1,4 +1,4 @@
-"""What a consumer tells its application, beside records: of its membership, and of its logs."""
+"""Events of a consumer besides records: membership, commits, truncation."""
 
 from typing import NamedTuple
 
@@ -7,39 +7,39 @@ from brokertwin.state.core.errors import Error
 
 
 class PartitionsAssigned(NamedTuple):
-    """Partitions that the consumer did not have before (`onPartitionsAssigned`)."""
+    """Newly assigned partitions (`onPartitionsAssigned`)."""
 
     partitions: list[TopicPartition]
 
 
 class PartitionsRevoked(NamedTuple):
-    """Partitions that it has given back (`onPartitionsRevoked`)."""
+    """Revoked partitions (`onPartitionsRevoked`)."""
 
     partitions: list[TopicPartition]
 
 
 class PartitionsLost(NamedTuple):
-    """Partitions that it has no more, and others may have already (`onPartitionsLost`)."""
+    """Partitions that others may own already (`onPartitionsLost`)."""
 
     partitions: list[TopicPartition]
 
 
 class OffsetsCommitted(NamedTuple):
-    """Offsets that the group has stored."""
+    """Committed offsets."""
 
     commit_id: int
     offsets: dict[TopicPartition, int]
 
 
 class CommitFailed(NamedTuple):
-    """Offsets that it has not, as far as is known."""
+    """A commit that failed, as far as is known."""
 
     commit_id: int
     error: Error
 
 
 class Truncated(NamedTuple):
-    """A log has lost what was read of it: `position` was next, reading goes on at `end`."""
+    """A truncated log: reading continues at `end` instead of `position`."""
 
     partition: TopicPartition
     position: int
@@ -47,7 +47,7 @@ class Truncated(NamedTuple):
 
 
 class ShareAcknowledged(NamedTuple):
-    """What a member of a share group has said of records is told; with an `error` it is not."""
+    """The result of acknowledging share records."""
 
     partition: TopicPartition
     offsets: list[int]
@@ -55,7 +55,7 @@ class ShareAcknowledged(NamedTuple):
 
 
 class ConsumerFailed(NamedTuple):
-    """The consumer can not go on."""
+    """A fatal error of the consumer."""
 
     error: Error
 

@@ -1,16 +1,15 @@
-"""Which partition a record goes to, where its sender does not say.
+"""Partition choice for records without a given partition.
 
 Source: KIP-480, KIP-794; `BuiltInPartitioner`, and for Kafka 0.10 `DefaultPartitioner` in Kafka.
 
-    with a key       murmur2 of the key, over all partitions
-    without, today   one partition, until batch.size bytes have gone there and its batch is full, or
-                     twice as many; then another one, drawn: the shorter its queue the likelier
-    without, 0.10    the next one, in a circle
+    with a key           murmur2 of the key, over all partitions
+    without, current     one partition until batch.size bytes are sent and its batch is full, or
+                         twice as many are sent; then a random one, preferring short queues
+    without, 0.10        round robin
 
-Only partitions with a leader are drawn, where there are any; of them, with
-`partitioner.availability.timeout.ms`, those whose leader takes batches (`node_latencies.py`), where
-there are any. Where queues count for nothing (`partitioner.adaptive.partitioning.enable`) neither
-does that.
+Partitions without a leader are only used if no partition has one. With
+`partitioner.availability.timeout.ms`, partitions of slow leaders (`node_latencies.py`) are avoided
+likewise. Without `partitioner.adaptive.partitioning.enable` neither queues nor slow leaders count.
 """
 
 from collections import Counter
@@ -28,16 +27,16 @@ from brokertwin.state.core.murmur2 import partition_of
 
 
 class _Sticky(msgspec.Struct):
-    """Where a topic's records without a key go, and how many bytes have gone there."""
+    """The current partition of a topic's records without a key."""
 
     partition: int
     produced_bytes: int = 0
 
 
 class Partitioner:
-    """The choices of one producer; `queued` says how many batches wait for a partition.
+    """The partitioner of one producer.
 
-    `is_slow`: whether the broker of an id takes no batches.
+    `queued` returns the queue length of a partition, `is_slow` whether a broker is slow.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Partitioner:
         self._turns: Counter[str] = Counter()
 
     def partition(self, topic: str, key: bytes | None, snapshot: MetadataSnapshot) -> int | None:
-        """The partition; None while the topic's are not known."""
+        """Return the partition; None while the topic is unknown."""
         count = snapshot.partition_count(topic)
         if not count:
             return None
@@ -81,7 +80,7 @@ class Partitioner:
         is_full: bool,
         snapshot: MetadataSnapshot,
     ) -> None:
-        """A record without a key was added; `is_full`: its batch takes no more like it."""
+        """Record an appended record; `is_full`: its batch has no room for another."""
         sticky = self._sticky.get(partition.topic)
         if sticky is None or sticky.partition != partition.partition:
             return

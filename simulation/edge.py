@@ -134,7 +134,7 @@ class Edge:
         send, connection = asked.send, asked.connection
         self.asked[send.api] += 1
         connection.is_sharing |= send.api == "SHARE_FETCH"
-        if send.wants_answer:
+        if send.expects_response:
             connection.under_way.append(asked)
             self._waiting[asked.id] = asked
         header = {

@@ -68,7 +68,7 @@ class ShareActor(Actor):
     @property
     def is_at_rest(self) -> bool:
         """Whether leaders have heard of all that it has got."""
-        return not self.client.sharing.had and self.client.is_told
+        return not self.client.sharing.held and self.client.is_acknowledged
 
     def _work(self, now: int) -> int:
         if now < self._next_at:

@@ -118,7 +118,7 @@ class Zoo:
             consumer.watch_fired()
         while self._back[name] and self._back[name][0][0] <= self.now:
             _, operation, result = self._back[name].popleft()
-            consumer.answered(self.now, operation, result)
+            consumer.on_response(self.now, operation, result)
         for operation in consumer.take(self.now):
             self._out[name].append((self._later(), operation))
         while self._out[name] and self._out[name][0][0] <= self.now:

@@ -12,7 +12,7 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.clients.io.questions import Questions
+    from brokertwin.clients.io.store_queries import StoreQueryServer
     from brokertwin.clients.io.streams import StreamsInstance
     from brokertwin.clients.streams.layout import Layout
     from brokertwin.clients.streams.stream_thread import StreamThread
@@ -219,11 +219,10 @@ def ask(
     copies, and the value (null if there is none). For a range it prints the keys of all instances.
     Exits with code 1 if the owner is unknown.
     """
-    from brokertwin.clients.io.questions import StoreQuery
-    from brokertwin.clients.io.questions import ask as ask_server
+    from brokertwin.clients.io.store_queries import StoreQuery, query_instance
 
     named, begin, end = (None if each is None else each.encode() for each in (key, first, last))
-    found = ask_server(_host_info(server), StoreQuery(store, named, begin, end, stale))
+    found = query_instance(_host_info(server), StoreQuery(store, named, begin, end, stale))
     show_json(found)
     if "error" in found:
         raise typer.Exit(1)
@@ -325,14 +324,14 @@ class Run:
             if running.error is not None:
                 raise UserError(f"{name} stopped: {running.error.rstrip('.')}.")
 
-    def _questions(self, instance: "StreamsInstance") -> "Questions | None":
+    def _questions(self, instance: "StreamsInstance") -> "StoreQueryServer | None":
         """Serve key queries. Raises UserError if the address is in use."""
-        from brokertwin.clients.io.questions import Questions
+        from brokertwin.clients.io.store_queries import StoreQueryServer
 
         if self._end_point is None:
             return None
         try:
-            return Questions(instance, self._layout, self._end_point)
+            return StoreQueryServer(instance, self._layout, self._end_point)
         except OSError as error:
             raise UserError(
                 f"Cannot listen on --application-server {self._end_point}: {error.strerror}.",

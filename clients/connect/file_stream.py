@@ -1,8 +1,8 @@
-"""The two connectors that there are: lines of a file to a topic, and of topics to a file.
+"""The supported connectors: file to topic, and topics to file.
 
 Source: `FileStreamSourceConnector`, `FileStreamSinkConnector`, `Worker.connectorTaskConfigs` in
-Kafka Connect. A source has one task whatever `tasks.max` says, since a file is read by one; a sink
-has `tasks.max` of them, which share the topics' partitions as one group and append to one file.
+Kafka Connect. A source has one task, whatever `tasks.max` is. A sink has `tasks.max` tasks that
+share the partitions as a consumer group and append to one file.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ CONVERTERS = {
 
 
 class ConnectorConfigError(ValueError):
-    """A connector's configuration that can not be run; the text says what to change."""
+    """An invalid connector configuration; the text says what to change."""
 
 
 class ConnectorKind(StrEnum):
@@ -34,12 +34,12 @@ class ConnectorKind(StrEnum):
 
 
 class FileStream(msgspec.Struct, frozen=True, kw_only=True):
-    """A connector, or a task of it.
+    """A connector or one of its tasks.
 
     Attributes:
-        topics: that a sink reads; a source writes the one.
+        topics: read by a sink; a source writes to the only one.
         session_timeout_ms: of a sink's consumers.
-        converter: how values are written: `string`, or `json` with a schema around them.
+        converter: `string`, or `json`.
     """
 
     name: str
@@ -55,17 +55,20 @@ class FileStream(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def task_count(self) -> int:
-        """How many tasks it has."""
+        """The number of tasks."""
         return 1 if self.kind is ConnectorKind.SOURCE else self.tasks_max
 
     @property
     def group_id(self) -> str:
-        """The group of a sink's tasks."""
+        """The consumer group of a sink's tasks."""
         return GROUP_PREFIX + self.name
 
 
 def file_stream(config: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> FileStream:
-    """A connector by its configuration; `defaults` are the worker's. Raises ConfigError."""
+    """Parse a configuration over the worker's `defaults`.
+
+    Raises ConnectorConfigError.
+    """
     known = {**(defaults or {}), **config}
     name = _wanted(known, "name")
     kind = _kind(_wanted(known, "connector.class"))
@@ -90,14 +93,17 @@ def file_stream(config: Mapping[str, str], defaults: Mapping[str, str] | None = 
 
 
 def task_configs(config: Mapping[str, str]) -> list[dict[str, str]]:
-    """The configurations of its tasks, as the config topic has them. Raises ConfigError."""
+    """Return the task configurations for the config topic.
+
+    Raises ConnectorConfigError.
+    """
     stream = file_stream(config)
     made = {**config, "task.class": f"{PACKAGE}{stream.kind}Task"}
     return [dict(made) for _ in range(stream.task_count)]
 
 
 def _kind(named: str) -> ConnectorKind:
-    """By a class's name, also in short."""
+    """Parse a class name, full or short."""
     short = named.removeprefix(PACKAGE).removesuffix("Connector")
     if short not in list(ConnectorKind):
         raise ConnectorConfigError(

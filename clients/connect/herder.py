@@ -1,17 +1,18 @@
-"""What a worker of a group does next: begin and end work, and write its connectors' tasks.
+"""The state machine of a distributed worker: starts and stops its work.
 
-Source: `DistributedHerder` in Kafka Connect. Between the membership (`worker_coordinator.py`) and
-the config topic (`config_log.py`); who runs it does what `tick` says, and tells `stopped`.
+Source: `DistributedHerder` in Kafka Connect. It connects the membership (`worker_coordinator.py`)
+and the config topic (`config_log.py`). The caller executes the commands of `tick` and reports with
+`stopped`.
 
-A task begins when the config topic has been read as far as the leader had read it that assigned
-the task; one whose configuration has changed is stopped and begun again. The worker that has a
-connector computes its tasks' configurations and writes them, where the topic has others: Kafka's
-sends them to the leader, which writes.
+A task starts once the config topic is read up to the offset of its assignment. A task with a
+changed configuration is restarted. The worker that runs a connector computes the task
+configurations and writes them if the topic has others. Kafka's worker sends them to the leader,
+which writes them.
 
-With exactly-once tasks of sources wait until the leader has fenced those of the generation before
-(KIP-618), and all begin anew then. The leader sees by the config topic that this is due, where
-Kafka's is asked by the workers. It needs not where both generations have one task, or none had run:
-a task fences its own predecessor.
+With exactly-once support, source tasks wait until the leader has fenced those of the generation
+before (KIP-618), and all are restarted. Our leader detects this in the config topic; Kafka's leader
+is asked by the workers. Fencing is skipped if no task ran before, or if both generations have one
+task, because a task fences its predecessor.
 """
 
 from collections.abc import Iterable
@@ -36,33 +37,33 @@ from brokertwin.clients.consumer_coordinator import ClientMemberState
 
 
 class StartWork(NamedTuple):
-    """Begin a connector or a task."""
+    """Start a connector or a task."""
 
     item: TaskId
     config: Config
 
 
 class StopWork(NamedTuple):
-    """End it; `stopped` has to follow."""
+    """Stop a connector or a task; `stopped` has to follow."""
 
     item: TaskId
 
 
 class WriteConfigs(NamedTuple):
-    """Write these to the config topic, in order."""
+    """Write records to the config topic, in order."""
 
     records: list[Record]
 
 
 class Fail(NamedTuple):
-    """A connector whose configuration can not be run."""
+    """Report a connector with an invalid configuration."""
 
     item: TaskId
     reason: str
 
 
 class Fence(NamedTuple):
-    """Fence the producers of these tasks; `fenced` or `not_fenced` has to follow."""
+    """Fence the producers of these tasks; call `fenced` or `not_fenced` after."""
 
     connector: str
     generation: int
@@ -73,16 +74,16 @@ Command = StartWork | StopWork | WriteConfigs | Fail | Fence
 
 
 class Herder:
-    """One worker's.
+    """The herder of one worker.
 
     Attributes:
-        running: what has been begun and is not ended, with its configuration.
+        running: started work with its configuration.
     """
 
     def __init__(
         self, coordinator: WorkerCoordinator, log: ConfigLog, *, is_exact: bool = False
     ) -> None:
-        """`is_exact`: whether sources write each record once."""
+        """`is_exact`: sources write each record once."""
         self.coordinator = coordinator
         self.log = log
         self.running: dict[TaskId, Config] = {}
@@ -94,7 +95,7 @@ class Herder:
         self._fencing: dict[str, int] = {}
 
     def tick(self) -> list[Command]:
-        """What is to be done now."""
+        """Return the commands to execute now."""
         commands: list[Command] = self._stop_taken()
         wanted = self._wanted()
         if wanted is not None:
@@ -104,7 +105,7 @@ class Herder:
         return commands
 
     def stopped(self, item: TaskId) -> None:
-        """Something has ended."""
+        """Record that work has ended."""
         self._stopping.discard(item)
         self.running.pop(item, None)
         if item.is_connector:
@@ -112,7 +113,7 @@ class Herder:
         self.coordinator.stopped([item])
 
     def fenced(self, connector: str, generation: int) -> list[Command]:
-        """The tasks of the generation before are fenced: those of this one may begin."""
+        """Let the tasks of a generation start."""
         if self.log.generations.get(connector) != generation or not self._leads:
             self.not_fenced(connector)
             return []
@@ -120,7 +121,7 @@ class Herder:
         return [WriteConfigs([fencing_record(connector, count, generation)])]
 
     def not_fenced(self, connector: str) -> None:
-        """It is tried again."""
+        """Retry the fencing."""
         self._fencing.pop(connector, None)
 
     def _stop_taken(self) -> list[Command]:
@@ -135,7 +136,7 @@ class Herder:
         return [StopWork(item) for item in wanted]
 
     def _wanted(self) -> dict[TaskId, Config] | None:
-        """What is to run now, with its configuration; None while that is not known."""
+        """The work to run with its configuration; None while unknown."""
         assignment = self.coordinator.assignment
         if assignment is None:
             return {}
@@ -180,7 +181,7 @@ class Herder:
         return commands
 
     def _generation(self, item: TaskId) -> int:
-        """Which one a task is of, where all of one begin anew; 0 where that does not count."""
+        """The generation of an exactly-once source task, else 0."""
         if item.is_connector or not self._is_exact_source(item.connector):
             return 0
         return self.log.generations.get(item.connector, 0)
@@ -190,9 +191,9 @@ class Herder:
         return self.coordinator.is_leader and self.coordinator.state is ClientMemberState.STABLE
 
     def _look_at_generations(self) -> list[Command]:
-        """What the leader does before the tasks of a generation may begin."""
+        """Fence generations as the leader, before their tasks start."""
         if self.coordinator.state is not ClientMemberState.STABLE:
-            return []  # the leader of the next generation goes on with what it has begun
+            return []  # the next leader continues
         if not self.coordinator.is_leader:
             self._fencing.clear()
             return []
@@ -211,7 +212,7 @@ class Herder:
         return commands
 
     def _look_at_connectors(self) -> list[Command]:
-        """The tasks of connectors that run here, where the topic has others or none."""
+        """Write the tasks of connectors on this worker if the topic differs."""
         commands: list[Command] = []
         for item, config in self.running.items():
             if not item.is_connector or self._failed.get(item) == config:

@@ -22,9 +22,9 @@ from brokertwin.clients.partitions import TopicPartition
 
 
 class Consumer(ClientGroupMember[ConsumerClient]):
-    """One member of a group. `network` and `clock` may be given; times in ms.
+    """One group member; times in ms. `network` and `clock` are for tests.
 
-    `pattern`: a regular expression in the place of topics (`clients/consumer_client.py`).
+    `pattern`: a regular expression instead of topics (`clients/consumer_client.py`).
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class Consumer(ClientGroupMember[ConsumerClient]):
         super().__init__(client, kafka, client_id, network, clock)
 
     def poll(self, timeout_ms: int) -> list[tuple[TopicPartition, int, ProducerRecord]]:
-        """Records to work on: partition, offset and message; nothing after `timeout_ms`.
+        """Return (partition, offset, record) tuples, waiting at most `timeout_ms`.
 
-        Raises AuthenticationError where a broker has not let the consumer in.
+        Raises SaslAuthenticationError if a broker rejected the consumer.
         """
         return self._poll(self.client.poll, timeout_ms)

@@ -1,6 +1,6 @@
-"""One client's metadata shared by threads: users wait for topics, the sender brings the answers.
+"""Metadata of a producer, shared between application threads and its sender.
 
-`clients/metadata.py` decides; this adds the lock, the clock and the waiting. Source: seed 001
+`clients/metadata.py` decides; this adds a lock, a clock and blocking waits. Source: seed 001
 (`synchronized`, `wait`, `notifyAll` in `Metadata`), `ProducerMetadata.awaitUpdate` and
 `KafkaProducer.waitOnMetadata` in Kafka.
 """
@@ -22,7 +22,7 @@ from brokertwin.clients.network import NetworkClient, NetworkSettings
 from brokertwin.state.core.errors import Error, error_name
 
 Clock = Callable[[], int]
-"""Gives ms that never go back."""
+"""A monotonic clock in ms."""
 
 
 def monotonic_ms() -> int:
@@ -31,11 +31,11 @@ def monotonic_ms() -> int:
 
 
 class MetadataWaitError(Exception):
-    """A wait ended without what was wanted.
+    """A failed wait.
 
     Attributes:
-        code: Kafka's error; REQUEST_TIMED_OUT where the time was over.
-        cause: the error of the topic itself, 0 where there is none.
+        code: Kafka's error; REQUEST_TIMED_OUT after a timeout.
+        cause: the error code of the topic, or 0.
     """
 
     def __init__(self, code: Error, message: str, cause: int = 0) -> None:
@@ -47,7 +47,7 @@ class MetadataWaitError(Exception):
 class MetadataShell:
     """Metadata and network loop of a producer behind one lock.
 
-    `wake_sender` is called, outside the lock, when the sender has something new to ask.
+    `wake_sender` is called without the lock when the sender has something to request.
     """
 
     def __init__(
@@ -65,34 +65,34 @@ class MetadataShell:
 
     @contextmanager
     def locked(self) -> Iterator[NetworkClient]:
-        """The network loop and its metadata for the sender; on leaving, waiters look again."""
+        """Yield the network loop for the sender; waiters check again on exit."""
         with self._changed:
             yield self._network
             self._changed.notify_all()
 
     @property
     def metadata(self) -> ProducerMetadata:
-        """The metadata; only to be touched inside `locked`."""
+        """The metadata; use it only inside `locked`."""
         return self._metadata
 
     @property
     def update_version(self) -> int:
-        """How many updates there were."""
+        """The number of updates."""
         with self._changed:
             return self._metadata.update_version
 
     def request_update(self) -> int:
-        """Asks for a full update and wakes the sender; the version to wait beyond."""
+        """Request a full update; returns the version to wait beyond."""
         with self._changed:
             version = self._metadata.request_update()
         self._wake_sender()
         return version
 
     def await_update(self, last_version: int, max_wait_ms: int) -> int:
-        """Blocks until there is a version above `last_version`; gives back that version.
+        """Block until the version is above `last_version`, and return it.
 
-        Raises MetadataWaitError for a fatal error, when the metadata is closed, and with
-        REQUEST_TIMED_OUT after `max_wait_ms`.
+        Raises MetadataWaitError for a fatal error, after `close`, and with REQUEST_TIMED_OUT after
+        `max_wait_ms`.
         """
         deadline = self._clock() + max_wait_ms
         with self._changed:
@@ -109,9 +109,9 @@ class MetadataShell:
     def wait_on_metadata(
         self, topic: str, partition: int | None, max_wait_ms: int
     ) -> MetadataKnown:
-        """Blocks until a topic, and its partition if one is given, is known.
+        """Block until a topic, and its partition if given, is known.
 
-        Raises MetadataWaitError where the topic has an error, or time is over, or it is closed.
+        Raises MetadataWaitError for an error of the topic, after a timeout, and after `close`.
         """
         with self._changed:
             wait = MetadataWait(self._metadata, topic, partition, max_wait_ms)
@@ -126,17 +126,17 @@ class MetadataShell:
         return step
 
     def fail(self, error: MetadataError) -> None:
-        """A fatal error, which the next waiter is told."""
+        """Set a fatal error for the next waiter."""
         with self.locked():
             self._metadata.fatal_error = error
 
     def close(self) -> None:
-        """Ends every wait; no update is taken any more."""
+        """End every wait and reject further updates."""
         with self.locked():
             self._metadata.close()
 
     def _wait_for(self, step: WaitFor) -> None:
-        """Waits while holding the lock: until the version is there, or something ends the wait."""
+        """Wait, releasing the lock, for the version, an error or `close`."""
         self._changed.wait_for(
             lambda: (
                 self._metadata.update_version > step.version

@@ -1,7 +1,7 @@
-"""Record batches of our own clients: written for Produce, read out of Fetch answers.
+"""Encodes record batches for Produce and decodes those of Fetch responses.
 
-kafka-python reads and writes the bytes (magic 2; older ones are read). Source: KIP-98;
-`DefaultRecordBatch`, `CompletedFetch` in Kafka.
+kafka-python handles the bytes (magic 2; older ones are read). Source: KIP-98; `DefaultRecordBatch`,
+`CompletedFetch` in Kafka.
 """
 
 import struct
@@ -19,10 +19,10 @@ MAGIC = 2
 COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 LEADER_EPOCH = struct.Struct(">i")
 NO_EPOCH = -1
-"""A leader puts its own in, which the CRC does not cover; kafka-python leaves 0."""
+"""The leader sets its epoch, which the CRC does not cover; kafka-python leaves 0."""
 
 ABORT = 0
-"""The type of a marker that ends an aborted transaction."""
+"""Control record type of an aborted transaction."""
 
 
 def encode_batch(
@@ -30,7 +30,7 @@ def encode_batch(
     messages: Mapping[int, ProducerRecord],
     compression: str = "none",
 ) -> bytes:
-    """The bytes of a batch; `messages` by the ids of its records."""
+    """Encode a batch; `messages` by record id."""
     producer_id, epoch = batch.id_and_epoch
     builder = MemoryRecordsBuilder(
         MAGIC,
@@ -52,9 +52,10 @@ def encode_batch(
 
 
 def decode_records(data: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> Records | None:
-    """Offsets, messages and leader epochs of whole batches; None where there is not one.
+    """Decode whole batches into records with offsets and leader epochs.
 
-    Markers are left out, and where `aborted` transactions are told (read_committed), their records.
+    Returns None without a whole batch. Leaves out control records and, with read_committed, records
+    of `aborted` transactions.
     """
     batches = MemoryRecords(data)
     begins = sorted((each["firstOffset"], each["producerId"]) for each in aborted or ())

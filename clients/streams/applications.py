@@ -1,10 +1,10 @@
-"""Two applications as topologies: words are counted, two tables are joined.
+"""Two example applications: word count and a table join.
 
 Source: seed 001; `WordCountDemo`, `KTableKTableInnerJoin` in Kafka.
 
     word_count    text -> split -> (repartition by word) -> count, store `counts` -> word-counts
     table_join    left  -> store `left`  -+
-                                          +-> "left,right" where both sides have the key -> joined
+                                          +-> "left,right" if both sides have the key -> joined
                   right -> store `right` -+
 """
 
@@ -19,13 +19,13 @@ from brokertwin.clients.streams.topology import Topology
 COUNTS = "counts"
 LEFT, RIGHT = "left", "right"
 WORD = re.compile(rb"\W+")
-"""What stands between words (`\\W+` of bytes: ASCII letters, digits, underscores make words)."""
+r"""Word separators (`\\W+` of bytes: ASCII letters, digits, underscores make words)."""
 
 Stores = Mapping[str, KeyValueStore]
 
 
 def word_count(source: str, sink: str) -> Topology:
-    """How often each word has come; the newest count of a word is its newest record."""
+    """Count words; the newest record of a word has its count."""
     topology = Topology()
     topology.add_source("lines", [source])
     topology.add_processor("split", split, ["lines"])
@@ -37,13 +37,13 @@ def word_count(source: str, sink: str) -> Topology:
 
 
 def split(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
-    """A record for each word of a line, with the word in small letters as its key."""
+    """Split a line into records with the lower-case word as key."""
     words = (word for word in WORD.split((message.value or b"").lower()) if word)
     return [ProducerRecord(word, word, message.timestamp) for word in words]
 
 
 def count(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
-    """One more of a word, and how many that are, as text."""
+    """Increment the count of a word; the value is text."""
     word = message.key or b""
     counted = b"%d" % (int(stores[COUNTS].get(word) or 0) + 1)
     stores[COUNTS].put(word, counted)
@@ -51,7 +51,7 @@ def count(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
 
 
 def table_join(left: str, right: str, sink: str) -> Topology:
-    """The newest value of each key on both sides, as `left,right`; a tombstone where one goes."""
+    """Join the newest values of each key; a tombstone if one is deleted."""
     topology = Topology()
     for side, topic in ((LEFT, left), (RIGHT, right)):
         topology.add_source(f"{side}-records", [topic])
@@ -63,7 +63,7 @@ def table_join(left: str, right: str, sink: str) -> Topology:
 
 
 def join(side: str, message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
-    """A side's newest value is kept; a record without a key counts for nothing, as in Kafka."""
+    """Store the newest value; records without a key are dropped, as in Kafka."""
     if message.key is None:
         return []
     had = [stores[each].get(message.key) for each in (LEFT, RIGHT)]

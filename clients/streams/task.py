@@ -1,8 +1,8 @@
-"""One task: the records of its partitions, its stores, and how far it is.
+"""A task: its records, its stores and its positions.
 
-Source: seed 001; `StreamTask`, `PartitionGroup`, `RecordQueue`, `StandbyTask` in Kafka. Of the
-partitions with records that one is next whose first record is the oldest, by its timestamp. What a
-record makes of a store goes to the changelog's partition of the task's number.
+Source: seed 001; `StreamTask`, `PartitionGroup`, `RecordQueue`, `StandbyTask` in Kafka. The next
+record is the queue head with the lowest timestamp. Store changes go to the changelog partition with
+the task's number.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ class TaskState(StrEnum):
 
 
 class TaskOutput(NamedTuple):
-    """A record to be written; to the partition of its key where `partition` is None."""
+    """A record to produce, by its key if `partition` is None."""
 
     topic: str
     partition: int | None
@@ -34,7 +34,7 @@ class TaskOutput(NamedTuple):
 
 
 class TaskStores:
-    """The stores of a task, active or a copy, with the changelog's partition of each."""
+    """The stores of an active or standby task, and their changelogs."""
 
     def __init__(self, sub: SubTopology, names: Names, partition: int) -> None:
         self.by_name = {name: KeyValueStore() for name in sub.stores}
@@ -44,7 +44,7 @@ class TaskStores:
         }
 
     def restore(self, at: TopicPartition, message: ProducerRecord) -> None:
-        """A record of a changelog."""
+        """Apply a changelog record."""
         assert message.key is not None, "a changelog's record has a key"
         self.changelogs[at].restore(message.key, message.value)
 
@@ -53,8 +53,8 @@ class StreamTask:
     """An active task.
 
     Attributes:
-        state: CREATED until its committed offsets are known, RESTORING until its stores are whole.
-        processed: records since the last commit.
+        state: CREATED until committed offsets are known, RESTORING until stores are restored.
+        processed: number of records since the last commit.
     """
 
     def __init__(
@@ -91,19 +91,19 @@ class StreamTask:
 
     @property
     def queued(self) -> int:
-        """Records that wait."""
+        """Number of queued records."""
         return sum(map(len, self._queues.values()))
 
     def queued_of(self, at: TopicPartition) -> int:
-        """Records of a partition that wait."""
+        """Number of queued records of a partition."""
         return len(self._queues[at])
 
     def add(self, at: TopicPartition, offset: int, message: ProducerRecord) -> None:
-        """A record has been read."""
+        """Queue a fetched record."""
         self._queues[at].append((offset, message))
 
     def process(self) -> list[TaskOutput]:
-        """Works on one record; what is to be written, changes of stores first."""
+        """Process a record; returns records to produce, store changes first."""
         waiting = [at for at, queue in self._queues.items() if queue]
         at = min(waiting, key=lambda each: (self._queues[each][0][1].timestamp, each))
         offset, message = self._queues[at].popleft()
@@ -133,10 +133,10 @@ class StreamTask:
         return outputs
 
     def committable(self, positions: dict[TopicPartition, int | None]) -> dict[TopicPartition, int]:
-        """How far each partition is worked off.
+        """The offsets to commit.
 
-        That is the first record that waits; without one the consumer's position, where it has one
-        still, which is beyond markers of transactions, too. It does not go back.
+        That is the first queued record, or the consumer's position, which is beyond transaction
+        markers. Offsets never decrease.
         """
         found: dict[TopicPartition, int] = {}
         for at, queue in self._queues.items():

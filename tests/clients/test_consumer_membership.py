@@ -99,7 +99,7 @@ def test_example_28_the_second_gets_what_the_first_has_given_back_and_stored() -
     made.run(3_000)
     assert sorted(owned(first) + owned(second)) == [0, 1, 2, 3]
     assert (len(owned(first)), len(owned(second))) == (2, 2)
-    assert kinds(first.events()) == ["PartitionsRevoked", "Assigned"]
+    assert kinds(first.events()) == ["PartitionsRevoked", "PartitionsAssigned"]
     assert made.read[second] == []
 
 
@@ -114,7 +114,7 @@ def test_example_29_who_does_not_poll_leaves_and_comes_back_with_the_same_id() -
     made.stalled.clear()
     client.events()
     made.run(2_000)
-    assert kinds(client.events()) == ["PartitionsLost", "Assigned"]
+    assert kinds(client.events()) == ["PartitionsLost", "PartitionsAssigned"]
     assert (owned(client), client.coordinator.generation.member_id) == ([0, 1, 2, 3], member_id)
 
 
@@ -129,7 +129,7 @@ def test_example_30_a_member_that_was_away_for_a_session_is_fenced_and_joins_ane
     made.networks[client].is_down.clear()
     client.events()
     made.run(4_000)
-    assert kinds(client.events()) == ["PartitionsLost", "Assigned"]
+    assert kinds(client.events()) == ["PartitionsLost", "PartitionsAssigned"]
     assert phase(client) is MembershipPhase.STABLE
 
 
@@ -171,7 +171,7 @@ def test_a_member_says_who_it_is_when_it_asks_for_offsets_and_asks_again(error: 
     generation = coordinator.generation
     assert (group.member_id, group.member_epoch) == (generation.member_id, generation.id)
     refused = OffsetFetchResponse(groups=[GroupOffsets(group_id="billing", error_code=error)])
-    coordinator.answered(made.now, asked.id, refused)
+    coordinator.on_response(made.now, asked.id, refused)
     assert (coordinator.fatal, coordinator.take()) == (None, [])
     made.run(1_000)
     assert None not in client.subscription.positions.values()

@@ -39,7 +39,7 @@ def answer(fetcher: Fetcher, session: int, *offsets: int, code: int = 0) -> None
     )
     items = [(each, f"r{each}") for each in offsets]
     found = {T0: Records(items, offsets[-1] + 1)} if offsets else {}
-    fetcher.answered(1, response, VERSION, found, NOW)
+    fetcher.on_response(1, response, VERSION, found, NOW)
 
 
 def test_example_21_the_next_fetch_goes_out_with_the_last_of_what_has_come() -> None:

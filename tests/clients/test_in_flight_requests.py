@@ -16,7 +16,7 @@ def test_a_node_takes_requests_until_it_has_its_number() -> None:
     assert made.may_send(1, now=0)
     made.sent(1, 11, now=0)
     assert not made.may_send(1, now=0)
-    made.answered(1, 10)
+    made.on_response(1, 10)
     assert made.may_send(1, now=0)
 
 
@@ -33,7 +33,7 @@ def test_the_least_loaded_node_has_the_fewest_requests_under_way() -> None:
     made.sent(2, 11, now=0)
     made.sent(3, 12, now=0)
     made.sent(3, 13, now=0)
-    made.answered(2, 11)
+    made.on_response(2, 11)
     assert made.least_loaded(now=0) == 2
 
 
@@ -52,7 +52,7 @@ def test_a_closed_connection_gives_its_requests_back_in_order_and_rests_for_long
     assert not made.may_send(1, now=149)
     assert made.may_send(1, now=150)
     made.sent(1, 13, now=150)
-    made.answered(1, 13)
+    made.on_response(1, 13)
     assert made.disconnected(1, now=200) == []
     assert made.may_send(1, now=250), "an answer has made the pause short again"
 
@@ -61,7 +61,7 @@ def test_a_node_that_has_gone_stays_until_its_requests_are_answered() -> None:
     made = requests(1, 2)
     made.sent(1, 10, now=0)
     made.set_nodes([2])
-    made.answered(1, 10)
+    made.on_response(1, 10)
     made.set_nodes([2])
     assert not made.may_send(1, now=0)
     assert made.may_send(2, now=0)

@@ -146,7 +146,7 @@ def test_example_9_and_10_only_a_newer_epoch_of_a_known_partition_is_news() -> N
     news = [metadata.update_last_seen_epoch_if_newer(TOPIC_0, epoch) for epoch in fed]
     assert [epoch for epoch, is_news in zip(fed, news, strict=True) if is_news] == [42, 43, 44]
     assert news == [True, False, False, False, False, True, False, False, False, True]
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="must not be negative"):
         metadata.update_last_seen_epoch_if_newer(TOPIC_0, -1)
 
 

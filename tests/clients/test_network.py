@@ -87,7 +87,7 @@ def test_a_request_for_metadata_connects_first_then_sends_then_waits() -> None:
     actions = client.poll(FOREVER, NOW + 2).actions
     assert [type(action) for action in actions] == [SendMetadata]
     assert client.poll(FOREVER, NOW + 3) == ([], 30_000, 30_000)
-    client.metadata_answered(-1, answer(0), LATEST, NOW + 9)
+    client.on_metadata_response(-1, answer(0), LATEST, NOW + 9)
     assert list(client.metadata.snapshot.nodes) == [0]
     assert client.poll(FOREVER, NOW + 9).metadata_timeout_ms == 300_000
 
@@ -96,7 +96,7 @@ def test_an_answer_without_brokers_is_a_failed_update() -> None:
     client = Client()
     client.connect(-1)
     version = client.metadata.update_version
-    assert client.metadata_answered(-1, answer(), LATEST, NOW) == []
+    assert client.on_metadata_response(-1, answer(), LATEST, NOW) == []
     assert client.metadata.update_version == version
     assert (client.metadata.attempts, client.poll(FOREVER, NOW).metadata_timeout_ms) == (1, 80)
 
@@ -108,7 +108,7 @@ def test_a_full_connection_waits_for_its_answers() -> None:
         client.sent(0, request, NOW)
     client.metadata.request_update()
     assert client.poll(FOREVER, NOW + 100) == ([], 50, 50)
-    client.answered(0, 3)
+    client.on_response(0, 3)
     assert [type(a) for a in client.poll(FOREVER, NOW + 100).actions] == [SendMetadata]
 
 
@@ -205,7 +205,7 @@ def test_a_broker_may_say_that_the_client_begins_again() -> None:
         client.metadata.request_update()
         (asked,) = client.poll(FOREVER, NOW + 100).actions
         assert isinstance(asked, SendMetadata)
-        client.metadata_answered(0, told, LATEST, NOW + 200)
+        client.on_metadata_response(0, told, LATEST, NOW + 200)
         assert list(client.metadata.snapshot.nodes) == nodes
 
 

@@ -41,7 +41,7 @@ class Reader:
         self.subscription.assign([T0])
         self.fetcher = Fetcher(FetchSettings(), self.subscription)
         self.metadata = Metadata()
-        self.questions: list[ValidationRequest] = []
+        self.requests: list[ValidationRequest] = []
         self.led_by(leader, epoch)
 
     @property
@@ -61,10 +61,10 @@ class Reader:
     def asks(self) -> list[tuple[int, int, int]]:
         """The leaders that are asked now, their epoch, and the epoch that is asked about."""
         self.validator.look(self.metadata)
-        questions = self.validator.questions()
+        questions = self.validator.requests()
         for question in questions:
-            self.validator.asked(question)
-        self.questions = questions or self.questions
+            self.validator.on_sent(question)
+        self.requests = questions or self.requests
         return [_said(question) for question in questions]
 
     def hears(self, epoch: int = -1, end: int = -1, error: Error = Error.NONE) -> None:
@@ -73,7 +73,7 @@ class Reader:
         response = OffsetForLeaderEpochResponse(
             topics=[TopicEndOffsets(topic="t", partitions=[told])]
         )
-        self.validator.answered(self.questions[0], response)
+        self.validator.on_response(self.requests[0], response)
 
     def fetches(self) -> dict[int, int]:
         """Whom it would ask for records, and from which offset."""
@@ -84,7 +84,7 @@ class Reader:
         """Fetches and takes what has come; the offsets."""
         (fetch,) = self.fetcher.requests(self.metadata.snapshot, VERSION, NOW)
         topic = AnsweredTopic(topic="t", partitions=[AnsweredPartition(partition_index=0)])
-        self.fetcher.answered(
+        self.fetcher.on_response(
             fetch.node, FetchResponse(responses=[topic]), VERSION, {T0: records}, NOW
         )
         return [offset for _, offset, _ in self.fetcher.take()]
@@ -181,7 +181,7 @@ def test_what_has_come_is_dropped_while_the_leader_is_asked() -> None:
     (fetch,) = reader.fetcher.requests(reader.metadata.snapshot, VERSION, NOW)
     topic = AnsweredTopic(topic="t", partitions=[AnsweredPartition(partition_index=0)])
     found = {T0: Records([(10, "a")], 11, [(11, 5)])}
-    reader.fetcher.answered(1, FetchResponse(responses=[topic]), VERSION, found, NOW)
+    reader.fetcher.on_response(1, FetchResponse(responses=[topic]), VERSION, found, NOW)
     reader.led_by(2, 6)
     assert reader.asks() == [(2, 6, 5)]
     assert (fetch.node, reader.fetcher.take()) == (1, [])
@@ -194,7 +194,7 @@ def test_after_an_error_or_no_answer_it_is_asked_again_with_the_next_metadata() 
     assert (reader.validator.needs_metadata, reader.asks()) == (True, [])
     reader.led_by(1, 5)
     assert reader.asks() == [(1, 5, 5)]
-    reader.validator.failed(reader.questions[0])
+    reader.validator.failed(reader.requests[0])
     assert reader.asks() == []
     reader.led_by(1, 5)
     assert reader.asks() == [(1, 5, 5)]
@@ -203,18 +203,18 @@ def test_after_an_error_or_no_answer_it_is_asked_again_with_the_next_metadata() 
 def test_an_answer_about_another_position_or_leader_does_not_count() -> None:
     reader = committed()
     reader.asks()
-    former = reader.questions
+    former = reader.requests
     reader.subscription.seek(T0, 40)
     assert (reader.asks(), reader.fetches()) == ([], {1: 40})
-    reader.questions = former
+    reader.requests = former
     reader.hears(epoch=5, end=3)
     assert reader.subscription.positions == {T0: 40}
     reader.subscription.seek(T0, 10, 5)
     reader.asks()
-    former = reader.questions
+    former = reader.requests
     reader.led_by(2, 6)
     assert reader.asks() == [(2, 6, 5)]
-    reader.questions = former
+    reader.requests = former
     reader.hears(epoch=5, end=3)
     assert (reader.subscription.positions, reader.fetches()) == ({T0: 10}, {})
 
@@ -231,7 +231,7 @@ def test_a_partition_that_was_given_back_is_asked_about_no_more() -> None:
 def test_a_broker_that_can_not_be_asked_is_believed() -> None:
     reader = committed()
     reader.asks()
-    reader.validator.skip(reader.questions[0])
+    reader.validator.skip(reader.requests[0])
     assert reader.fetches() == {1: 10}
 
 

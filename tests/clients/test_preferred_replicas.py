@@ -44,7 +44,7 @@ class Reader:
     def hears(self, node: int, *parts: AnsweredPartition, offset: int | None = None) -> None:
         response = FetchResponse(responses=[AnsweredTopic(topic="t", partitions=list(parts))])
         found = {T0: Records([(offset, "r")], offset + 1)} if offset is not None else {}
-        self.fetcher.answered(node, response, VERSION, found, self.now)
+        self.fetcher.on_response(node, response, VERSION, found, self.now)
 
     def is_sent_nearby(self) -> None:
         """The leader names a replica for t-0, and has t-1 itself."""

@@ -243,7 +243,7 @@ def test_without_idempotence_a_retry_goes_first_and_without_sequence() -> None:
 def test_with_acks_0_a_record_is_done_when_it_is_sent() -> None:
     bench = ProducerBench(acks="0")
     bench.send()
-    assert not bench.requests[0].wants_answer
+    assert not bench.requests[0].expects_response
     assert bench.acked() == [1]
     assert bench.producer.is_idle
 

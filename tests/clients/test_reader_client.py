@@ -36,13 +36,13 @@ def test_partitions_are_read_from_where_the_caller_says() -> None:
 def test_ends_are_told_again_when_they_are_asked_for_again() -> None:
     made, reader = world()
     reader.read({P0: None})
-    reader.ask_ends([P0])
+    reader.request_ends([P0])
     made.run(1_000)
     assert reader.ends == {P0: 4}
     producer = made.producer()
     producer.send(made.now, P0, 10)
     made.run(500)
-    reader.ask_ends([P0])
+    reader.request_ends([P0])
     assert reader.ends == {}
     made.networks[reader].is_mute = True
     made.run(200)
@@ -57,13 +57,13 @@ def test_an_answer_to_an_earlier_question_does_not_count() -> None:
     made, reader = world()
     reader.read({P0: None})
     made.run(500)
-    reader.ask_ends([P0])
+    reader.request_ends([P0])
     made.networks[reader].is_mute = True
     made.run(100)
     producer = made.producer()
     producer.send(made.now, P0, 10)
     made.run(500)
-    reader.ask_ends([P0])
+    reader.request_ends([P0])
     made.networks[reader].is_mute = False
     made.run(1_000)
     assert reader.ends == {P0: 5}

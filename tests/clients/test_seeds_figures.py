@@ -22,7 +22,7 @@ PAGES = ROOT / "docs" / "systems"
 TOPIC = "test"
 STEP_MS, CONNECT_MS, ANSWER_MS = 10, 120, 180
 WAITS, LINGERS = "1 send waits", "6 batch waits"
-ASKED = {"METADATA": "3 Metadata", "PRODUCE": "9 Produce"}
+REQUESTED = {"METADATA": "3 Metadata", "PRODUCE": "9 Produce"}
 CONNECTS = {-1: "2 connects to -1", 0: "7 connects to 0"}
 
 
@@ -50,8 +50,8 @@ class SlowNetwork:
                 self._connecting.add(CONNECTS[node.id])
             case Send():
                 self.asked.append(action.api)
-                if action.api in ASKED:
-                    self._under_way[action.request_id] = ASKED[action.api]
+                if action.api in REQUESTED:
+                    self._under_way[action.request_id] = REQUESTED[action.api]
         self._fast.do(action)
         self._note()
 
@@ -127,7 +127,7 @@ def test_figure_1_the_first_message_waits_for_metadata_and_the_second_for_nothin
     told = made.client.events()
     shaking_hands_ms = 2 * STEP_MS
     assert (first, second) == (CONNECT_MS + shaking_hands_ms + ANSWER_MS + STEP_MS, 0)
-    assert [type(event).__name__ for event in told] == ["Acked", "Acked"]
+    assert [type(event).__name__ for event in told] == ["RecordAcked", "RecordAcked"]
     assert made.network.asked == ["API_VERSIONS", "METADATA", "API_VERSIONS", "PRODUCE", "PRODUCE"]
     drawn = made.timeline.picture(made.bench.now, 66)
     assert drawn == figure(PAGES / "producer_client.md", "## Two messages")

@@ -130,7 +130,7 @@ def test_example_49_each_record_has_its_own_acknowledgement() -> None:
         client.poll(world.now)
     for offset, kind in enumerate((ACCEPT, RELEASE, REJECT)):
         client.acknowledge(AT, offset, kind)
-    with pytest.raises(ValueError, match="orders-0 1 is not had"):
+    with pytest.raises(ValueError, match="orders-0 1 is not held"):
         client.acknowledge(AT, 1, ACCEPT)
     assert world.poll(client) == [(1, "b", 2)]
     assert world.told(client) == [([0, 1, 2], Error.NONE)]
@@ -140,9 +140,9 @@ def test_example_50_a_commit_tells_leaders_at_once() -> None:
     world, client = joined("a", "b")
     world.poll(client)
     client.commit()
-    assert not client.is_told
+    assert not client.is_acknowledged
     world.run(200)
-    assert client.is_told
+    assert client.is_acknowledged
     assert world.asked(client, "SHARE_ACKNOWLEDGE") == 1
     assert world.told(client) == [([0, 1], Error.NONE)]
 
@@ -291,7 +291,7 @@ def test_example_58_a_leader_that_could_not_take_a_commit_yet_is_told_again(
     if not is_told_again:
         assert sharing.events == [ShareAcknowledged(AT, [0, 1], error)]
         return
-    assert (sharing.events, sharing.is_told, told(world.now)) == ([], False, [])
+    assert (sharing.events, sharing.is_acknowledged, told(world.now)) == ([], False, [])
     (again,) = told(max(sharing.deadlines()))
     assert again.topics == asked.topics
     assert again.body.share_session_epoch == asked.body.share_session_epoch + 1
@@ -311,7 +311,7 @@ def test_example_59_a_leader_that_has_left_the_cluster_is_not_waited_for() -> No
     other = MetadataSnapshot(nodes={2: Node(2, "other", 9092)})
     assert sharing.requests([AT], other, world.now, lambda _: False) == []
     assert sharing.events == [ShareAcknowledged(AT, [0, 1], Error.NOT_LEADER_OR_FOLLOWER)]
-    assert (sharing.is_told, sharing.is_closed) == (True, True)
+    assert (sharing.is_acknowledged, sharing.is_closed) == (True, True)
 
 
 def test_example_60_a_renewed_record_stays_its_members_and_comes_with_the_next_poll() -> None:
@@ -322,7 +322,7 @@ def test_example_60_a_renewed_record_stays_its_members_and_comes_with_the_next_p
     for _ in range(3):
         world.run(LOCK_MS)
         first.acknowledge(AT, 0, RENEW)
-        if (AT, 1) in first.sharing.had:
+        if (AT, 1) in first.sharing.held:
             first.acknowledge(AT, 1, ACCEPT)
         world.write("c")
         assert world.poll(first) == [(0, "a", 1)], "and no other record"
@@ -345,9 +345,9 @@ def test_example_61_a_record_that_is_renewed_too_late_is_another_members() -> No
 def test_who_does_not_acknowledge_explicitly_renews_nothing() -> None:
     world, client = joined("a")
     world.poll(client)
-    with pytest.raises(ValueError, match="explicitly"):
+    with pytest.raises(ValueError, match="explicit mode"):
         client.acknowledge(AT, 0, RENEW)
-    assert client.sharing.had
+    assert client.sharing.held
 
 
 def test_a_renewal_whose_session_is_over_gives_nothing_again() -> None:

@@ -33,7 +33,7 @@ def test_the_picture() -> None:
         "     0.0       5.0 s",
         "t-0  ··AAAAAAAAAAAAAAAAAA",
         "t-1  ··AAAAAA··BBBBBB····",
-        "A a, B b; · nobody, # several at once",
+        "A a, B b; · none, # several at once",
     ]
 
 
@@ -42,7 +42,7 @@ def test_two_at_once_are_seen() -> None:
     assert line.twice() == []
     line.note(9_000, "b", ["t-0"])
     ((first, second),) = line.twice()
-    assert (first.who, second.who, second.begin) == ("a", "b", 9_000)
+    assert (first.member, second.member, second.begin) == ("a", "b", 9_000)
     assert line.picture(10_000, 10)[1] == "t-0  ·AAAAAAAA#"
 
 
@@ -51,4 +51,4 @@ def test_names_go_by_their_numbers() -> None:
 
 
 def test_nothing_yet() -> None:
-    assert Timeline(5).picture(5, 10)[-1] == "; · nobody, # several at once"
+    assert Timeline(5).picture(5, 10)[-1] == "; · none, # several at once"

@@ -87,7 +87,7 @@ def go_on(transactions: ProducerTransactions, until: str) -> None:
         request = next_request(transactions)
         if request.api == until:
             return
-        transactions.answered(0, answer(request.api, Error.NONE))
+        transactions.on_response(0, answer(request.api, Error.NONE))
     raise AssertionError(f"{until} is not asked")
 
 
@@ -100,23 +100,23 @@ def asked(rules: TransactionRules, api: str, end: str = "commit") -> ProducerTra
         go_on(transactions, api)
         return transactions
     go_on(transactions, INIT)
-    transactions.answered(0, answer(INIT, Error.NONE))
+    transactions.on_response(0, answer(INIT, Error.NONE))
     transactions.begin()
     transactions.may_write(ORDERS)
     if api in (ADD_OFFSETS, COMMIT_OFFSETS):
         transactions.send_offsets("billing", {ORDERS: 5}, Generation())
     elif api == END:
-        if rules.is_told_first:
+        if rules.adds_partitions_first:
             go_on(transactions, ADD_PARTITIONS)
-            transactions.answered(0, answer(ADD_PARTITIONS, Error.NONE))
+            transactions.on_response(0, answer(ADD_PARTITIONS, Error.NONE))
         getattr(transactions, end)()
     go_on(transactions, api)
     return transactions
 
 
 def apis(rules: TransactionRules) -> list[str]:
-    told_first = [ADD_PARTITIONS, ADD_OFFSETS] if rules.is_told_first else []
-    return [FIND, INIT, *told_first, COMMIT_OFFSETS, END]
+    adds_first = [ADD_PARTITIONS, ADD_OFFSETS] if rules.adds_partitions_first else []
+    return [FIND, INIT, *adds_first, COMMIT_OFFSETS, END]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_what_can_be_retried_is_asked_again_after_a_pause(rules: TransactionRule
         for error in sorted(RETRIABLE):
             transactions = asked(rules, api)
             before = transactions.state
-            transactions.answered(A_DAY, answer(api, error))
+            transactions.on_response(A_DAY, answer(api, error))
             assert transactions.state is before, (api, error)
             assert transactions.next_request(A_DAY, is_flushed=True) is None
             assert transactions.retry_at > A_DAY
@@ -157,7 +157,7 @@ def test_what_can_be_retried_is_asked_again_after_a_pause(rules: TransactionRule
 def test_who_is_fenced_can_do_nothing_more(rules: TransactionRules, error: Error) -> None:
     for api in apis(rules):
         transactions = asked(rules, api)
-        transactions.answered(0, answer(api, error))
+        transactions.on_response(0, answer(api, error))
         assert (transactions.state, transactions.error) == (
             State.FATAL_ERROR,
             Error.PRODUCER_FENCED,
@@ -168,14 +168,14 @@ def test_who_is_fenced_can_do_nothing_more(rules: TransactionRules, error: Error
 def test_transaction_abortable_leaves_the_abort_whoever_says_it(rules: TransactionRules) -> None:
     for api in apis(rules):
         transactions = asked(rules, api)
-        transactions.answered(0, answer(api, ABORTABLE))
+        transactions.on_response(0, answer(api, ABORTABLE))
         assert (transactions.state, transactions.error) == (State.ABORTABLE_ERROR, ABORTABLE), api
         transactions.abort()
         for _ in range(9):
             request = transactions.next_request(A_DAY, is_flushed=True)
             if request is None:
                 break
-            transactions.answered(0, answer(request.api, Error.NONE))
+            transactions.on_response(0, answer(request.api, Error.NONE))
         assert transactions.state is State.READY, api
 
 
@@ -210,7 +210,7 @@ def test_of_every_other_error_it_is_known_whether_it_can_be_aborted(
     for api in apis(rules):
         for error in sorted({*Error} - RETRIABLE - known):
             transactions = asked(rules, api)
-            transactions.answered(0, answer(api, error))
+            transactions.on_response(0, answer(api, error))
             is_abortable = error in ALSO_ABORTABLE[api]
             state = State.ABORTABLE_ERROR if is_abortable else State.FATAL_ERROR
             assert (transactions.state, transactions.error) == (state, error), (api, error)
@@ -247,12 +247,12 @@ def test_while_it_is_aborted_only_what_is_fatal_counts(rules: TransactionRules) 
     ):
         transactions = asked(rules, COMMIT_OFFSETS)
         transactions.abort()
-        transactions.answered(0, answer(COMMIT_OFFSETS, error))
+        transactions.on_response(0, answer(COMMIT_OFFSETS, error))
         assert transactions.state is state, error
     transactions = asked(rules, END, "abort")
     transactions.batch_failed(Error.MESSAGE_TOO_LARGE)
     assert transactions.state is State.ABORTING
-    transactions.answered(0, answer(END, ABORTABLE))
+    transactions.on_response(0, answer(END, ABORTABLE))
     assert transactions.state is State.FATAL_ERROR
 
 
@@ -263,25 +263,25 @@ def test_of_several_partitions_the_one_that_no_retry_helps_decides(
     again, stale = Error.COORDINATOR_LOAD_IN_PROGRESS, Error.ILLEGAL_GENERATION
     for errors in ((again, stale), (stale, again)):
         transactions = asked(rules, COMMIT_OFFSETS)
-        transactions.answered(0, answer(COMMIT_OFFSETS, *errors))
+        transactions.on_response(0, answer(COMMIT_OFFSETS, *errors))
         assert (transactions.state, transactions.error) == (State.ABORTABLE_ERROR, stale)
-    if rules.is_told_first:
+    if rules.adds_partitions_first:
         denied = Error.TOPIC_AUTHORIZATION_FAILED
         transactions = asked(rules, ADD_PARTITIONS)
-        transactions.answered(0, answer(ADD_PARTITIONS, Error.OPERATION_NOT_ATTEMPTED, denied))
+        transactions.on_response(0, answer(ADD_PARTITIONS, Error.OPERATION_NOT_ATTEMPTED, denied))
         assert transactions.error is denied
 
 
 def test_as_of_kip_890_the_end_says_what_the_producer_holds_from_then_on() -> None:
     transactions = asked(KIP_890, END)
-    transactions.answered(0, EndTxnResponse(producer_id=7, producer_epoch=1))
+    transactions.on_response(0, EndTxnResponse(producer_id=7, producer_epoch=1))
     assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(7, 1))
     transactions.begin()
     transactions.may_write(ORDERS)
     transactions.doubt_sequences()
     transactions.abort()
     go_on(transactions, END)
-    transactions.answered(0, EndTxnResponse(producer_id=8, producer_epoch=0))
+    transactions.on_response(0, EndTxnResponse(producer_id=8, producer_epoch=0))
     assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(8, 0))
 
 
@@ -290,13 +290,13 @@ def test_before_kip_890_the_next_epoch_is_asked_for(why: str) -> None:
     transactions = asked(BEFORE_KIP_890, ADD_OFFSETS)
     if why == "a sequence in doubt":
         transactions.doubt_sequences()
-        transactions.answered(0, answer(ADD_OFFSETS, Error.NONE))
+        transactions.on_response(0, answer(ADD_OFFSETS, Error.NONE))
     else:
-        transactions.answered(0, answer(ADD_OFFSETS, Error.UNKNOWN_PRODUCER_ID))
+        transactions.on_response(0, answer(ADD_OFFSETS, Error.UNKNOWN_PRODUCER_ID))
     assert transactions.state is State.ABORTABLE_ERROR
     transactions.abort()
     go_on(transactions, INIT)
-    transactions.answered(0, InitProducerIdResponse(producer_id=7, producer_epoch=1))
+    transactions.on_response(0, InitProducerIdResponse(producer_id=7, producer_epoch=1))
     assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(7, 1))
 
 
@@ -304,10 +304,10 @@ def test_a_protocol_that_is_offered_meanwhile_waits_for_the_next_transaction() -
     transactions = asked(BEFORE_KIP_890, END)
     transactions.offer(KIP_890)
     assert transactions.rules is BEFORE_KIP_890
-    transactions.answered(0, EndTxnResponse())
+    transactions.on_response(0, EndTxnResponse())
     assert transactions.state is State.INITIALIZING
     assert next_request(transactions).api == INIT
-    transactions.answered(0, InitProducerIdResponse(producer_id=7, producer_epoch=1))
+    transactions.on_response(0, InitProducerIdResponse(producer_id=7, producer_epoch=1))
     assert (transactions.state, transactions.rules) == (State.READY, KIP_890)
 
 

@@ -24,8 +24,8 @@ UNKNOWN_ID = Error.UNKNOWN_PRODUCER_ID
 
 def ready() -> TransactionManager:
     manager = TransactionManager()
-    manager.move(ProducerInput.ASKED)
-    manager.init_answered(Error.NONE, IdAndEpoch(4000, 0), retry_at=0)
+    manager.move(ProducerInput.REQUESTED)
+    manager.on_init_response(Error.NONE, IdAndEpoch(4000, 0), retry_at=0)
     return manager
 
 
@@ -67,11 +67,11 @@ def test_what_an_answer_to_init_producer_id_leads_to(
     error: Error, state: IdState, reason: Error
 ) -> None:
     manager = TransactionManager()
-    manager.move(ProducerInput.ASKED)
-    manager.init_answered(error, IdAndEpoch(4000, 0), retry_at=100)
+    manager.move(ProducerInput.REQUESTED)
+    manager.on_init_response(error, IdAndEpoch(4000, 0), retry_at=100)
     assert (manager.state, manager.error) == (state, reason)
-    assert manager.wants_id(99) is False
-    assert manager.wants_id(100) is (state is IdState.UNINITIALIZED)
+    assert manager.needs_id(99) is False
+    assert manager.needs_id(100) is (state is IdState.UNINITIALIZED)
 
 
 def test_the_table_has_a_row_for_every_case_of_a_sequence_error() -> None:
@@ -89,10 +89,10 @@ def test_a_fatal_error_is_for_good() -> None:
 
 def test_one_request_for_an_id_is_under_way_at_a_time() -> None:
     manager = TransactionManager()
-    manager.move(ProducerInput.ASKED)
-    assert not manager.wants_id(10**9)
+    manager.move(ProducerInput.REQUESTED)
+    assert not manager.needs_id(10**9)
     with pytest.raises(KeyError):
-        manager.move(ProducerInput.ASKED)
+        manager.move(ProducerInput.REQUESTED)
 
 
 def test_45_with_an_earlier_batch_missing_is_retried() -> None:
@@ -187,8 +187,8 @@ def test_new_batches_wait_while_a_former_epoch_is_in_flight() -> None:
 
 def test_by_the_rule_of_kafka_2_the_whole_id_goes() -> None:
     manager = TransactionManager(reset_pid_on_unresolved=True)
-    manager.move(ProducerInput.ASKED)
-    manager.init_answered(Error.NONE, IdAndEpoch(4000, 0), retry_at=0)
+    manager.move(ProducerInput.REQUESTED)
+    manager.on_init_response(Error.NONE, IdAndEpoch(4000, 0), retry_at=0)
     (expired,) = drained(manager)
     other = ProducerBatch(
         topic_partition=TopicPartition("orders", 1), created=0, records=[PendingRecord(1, 50, 0)]

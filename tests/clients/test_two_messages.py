@@ -72,7 +72,7 @@ class Producer:
         body = msgspec.to_builtins(sent.request)
         answer = self.bench.request("METADATA", self.version, body)
         response = msgspec.convert(answer, MetadataResponse)
-        self.client.metadata_answered(node, response, self.version, now)
+        self.client.on_metadata_response(node, response, self.version, now)
 
     def produce(self, partition: TopicPartition) -> int:
         """The base offset that the broker gives a batch of one message."""
@@ -145,7 +145,7 @@ def test_the_two_messages_of_the_seed() -> None:
     assert producer.poll(turn, 15_720) == ([], 299_747, 30_000)
     # 15.740 [9] the answer, with base offset 11
     assert producer.produce(sent) == 11
-    client.answered(0, request_id=1)
+    client.on_response(0, request_id=1)
     assert producer.poll(producer.sender(15_741), 15_741) == ([], 299_726, 30_000)
 
     # 16.706 m2: no wait, no metadata request; the sender is woken for a new batch of test-2

@@ -123,8 +123,8 @@ def test_example_35_who_is_paused_reads_on_what_another_owns_and_takes_its_offse
     b.commit(at, 50)
     zoo.run(100)
     assert at in a.owned and at in b.owned
-    ((first, second),) = [pair for pair in zoo.timeline.twice() if pair[0].what == "orders-0"]
-    assert (first.who, second.who) == ("a", "b")
+    ((first, second),) = [pair for pair in zoo.timeline.twice() if pair[0].item == "orders-0"]
+    assert (first.member, second.member) == ("a", "b")
     a.commit(at, 11)  # it works on what it has read, before it hears
     zoo.paused.clear()
     for operation in a.take(zoo.now):

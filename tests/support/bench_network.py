@@ -151,7 +151,7 @@ class BenchNetwork:
             connection=self._connections[send.node],
         )
         assert not self._bench.dead_letters(self._bench.last), self._bench.dead_letters()
-        if send.wants_answer:
+        if send.expects_response:
             self._waiting[event_id] = send
 
     def _told(self, record_id: int) -> str:

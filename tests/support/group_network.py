@@ -248,7 +248,7 @@ class GroupNetwork:
         if member.answers:
             sent, body = member.answers.popleft()
             response = msgspec.convert(body, RESPONSES[sent.api])
-            member.coordinator.answered(self.now, sent.id, response)
+            member.coordinator.on_response(self.now, sent.id, response)
             self._events(member)
 
     def _events(self, member: Member) -> None:

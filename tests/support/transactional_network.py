@@ -230,7 +230,7 @@ class TransactionalNetwork(Network):
             self._under_way is not None and self._under_way.request_id == answer.outgoing.request_id
         ):
             self._under_way = None
-            self.transactions.answered(self.now, msgspec.convert(answer.body, RESPONSES[api]))
+            self.transactions.on_response(self.now, msgspec.convert(answer.body, RESPONSES[api]))
 
     # The end
 

@@ -1,8 +1,8 @@
-"""A worker of a group: what it runs, its group's leader says; all that is kept is in topics.
+"""A distributed worker: assignments come from its group, state is in topics.
 
 Source: `DistributedHerder`, `ConnectDistributed` in Kafka Connect. One thread reads the config
-topic and is the member of the group; each task has its own. The configurations that the worker is
-given it writes where the topic has others. Not done: the REST interface.
+topic and is the group member; each task has a thread. The worker writes its given connector
+configurations if the topic has others. Not done: the REST interface.
 """
 
 import os
@@ -54,7 +54,7 @@ LEAVE_MS = 5_000
 
 
 def worker_settings(config: WorkerConfig, url: str) -> WorkerSettings:
-    """A worker's membership by its settings."""
+    """The membership settings of a worker."""
     return WorkerSettings(
         group_id=config.group_id,
         url=url,
@@ -72,7 +72,7 @@ class DistributedWorker:
     def __init__(
         self, kafka: Kafka, config: WorkerConfig, connectors: list[Config], name: str
     ) -> None:
-        """Raises ConfigError."""
+        """Raises ConnectorConfigError."""
         for connector in connectors:
             task_configs(connector)
         self.name = name
@@ -84,11 +84,14 @@ class DistributedWorker:
         self._given = {connector["name"]: connector for connector in connectors}
         self._is_exact = config.exactly_once_source_support is Support.ENABLED
         self._store = TopicStore(kafka, config.offset_storage_topic, is_committed=self._is_exact)
-        self._told_failed: set[TaskId] = set()
+        self._reported_failures: set[TaskId] = set()
         self._fencing = Fencing(overridden(kafka, "producer."), config)
 
     def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
-        """Until it is over; `look` is called again and again. Raises TaskError, KafkaException."""
+        """Run until `is_over`; calls `look` repeatedly.
+
+        Raises TaskError, KafkaException.
+        """
         create_topics(self._kafka, self._config)
         settings = worker_settings(self._config, f"http://{socket.gethostname()}/{os.getpid()}")
         client = LogClient(
@@ -133,7 +136,7 @@ class DistributedWorker:
                 self._do(herder.fenced(connector, generation), herder, driver, producer)
             else:
                 herder.not_fenced(connector)
-                self._tell(producer, herder, TaskId(connector, 0), WorkStatus.FAILED, error)
+                self._write_status(producer, herder, TaskId(connector, 0), WorkStatus.FAILED, error)
         producer.turn(0)
         driver.turn(TURN_MS)
 
@@ -144,47 +147,47 @@ class DistributedWorker:
             match command:
                 case StartWork(item, config):
                     self.threads.start(item, self._run_of(item, config))
-                    self._tell(producer, herder, item, WorkStatus.RUNNING)
+                    self._write_status(producer, herder, item, WorkStatus.RUNNING)
                 case StopWork(item):
                     self.threads.stop(item)
                 case WriteConfigs(records):
                     self._write(driver, producer, records)
                 case Fail(item, reason):
-                    self._tell(producer, herder, item, WorkStatus.FAILED, reason)
+                    self._write_status(producer, herder, item, WorkStatus.FAILED, reason)
                 case Fence(connector, generation, tasks):
                     self._fencing.begin(connector, generation, tasks)
 
     def _write_given(self, driver: ClientDriver, producer: Producer) -> None:
-        """What it was given and the topic has not, or has otherwise."""
+        """Write the given configurations that the topic lacks or has differently."""
         other = {n: c for n, c in self._given.items() if self.log.connectors.get(n) != c}
         records = [connector_record(name, config) for name, config in other.items()]
         self._write(driver, producer, records)
 
     def _write(self, driver: ClientDriver, producer: Producer, records: Iterable[Record]) -> None:
-        """To the config topic; while that takes long the worker stays a member."""
+        """Write to the config topic; stays a group member while waiting."""
         topic = self._config.config_storage_topic
         for record in records:
             producer.send(topic, ProducerRecord(*record), 0)
-        until, told = driver.now + WRITE_MS, producer.flush(TURN_MS)
+        until, results = driver.now + WRITE_MS, producer.flush(TURN_MS)
         while not producer.is_idle and driver.now < until:
             driver.turn(0)
-            told += producer.flush(TURN_MS)
-        failed = [each for each in told if isinstance(each, RecordFailed)]
+            results += producer.flush(TURN_MS)
+        failed = [each for each in results if isinstance(each, RecordFailed)]
         if failed:
             code = failed[0].error
             raise TaskError(f"could not write to {topic}: {code} {error_name(code)}")
 
     def _look_after_ended(self, herder: Herder, producer: Producer) -> None:
         for item in self.threads.ended():
-            self._told_failed.discard(item)
+            self._reported_failures.discard(item)
             herder.stopped(item)
-            self._tell(producer, herder, item, WorkStatus.UNASSIGNED)
+            self._write_status(producer, herder, item, WorkStatus.UNASSIGNED)
         for item, trace in list(self.threads.failed.items()):
-            if item not in self._told_failed:
-                self._told_failed.add(item)
-                self._tell(producer, herder, item, WorkStatus.FAILED, trace)
+            if item not in self._reported_failures:
+                self._reported_failures.add(item)
+                self._write_status(producer, herder, item, WorkStatus.FAILED, trace)
 
-    def _tell(
+    def _write_status(
         self,
         producer: Producer,
         herder: Herder,
@@ -192,7 +195,7 @@ class DistributedWorker:
         state: WorkStatus,
         trace: str | None = None,
     ) -> None:
-        """In the status topic, without waiting for it."""
+        """Write to the status topic without waiting."""
         generation = herder.coordinator.generation.id
         record = status_record(
             item, state, worker_id=self.worker_id, generation=generation, trace=trace
@@ -222,7 +225,7 @@ class DistributedWorker:
         return task_run(self._kafka, self._config, stream, self._store)
 
     def _is_current(self, connector: str, generation: int) -> bool:
-        """By the config topic as it is now; asked in a task's thread."""
+        """Whether the generation is current in the config topic; runs in a task."""
         log = ConfigLog()
         for offset, message in read_places(self._kafka, self._config.config_storage_topic):
             log.take(offset, message.key, message.value)
@@ -235,7 +238,7 @@ class DistributedWorker:
         producer: Producer,
         look: Callable[[Threads], None],
     ) -> None:
-        """Ends what runs; for so long the worker stays a member."""
+        """Stop all work; stays a group member while waiting."""
         for item in list(herder.running):
             self.threads.stop(item)
         while not self.threads.is_empty:

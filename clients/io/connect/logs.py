@@ -1,4 +1,4 @@
-"""Topics that are read whole, and created where they are not there.
+"""Reads whole topics, and creates missing ones.
 
 Source: `KafkaBasedLog`, `TopicAdmin` in Kafka Connect.
 """
@@ -27,14 +27,14 @@ class ReadError(Exception):
 
 
 def read_whole(kafka: Kafka, topic: str, *, is_committed: bool = False) -> Iterator[ProducerRecord]:
-    """All messages of a topic up to its end as of now. Raises ReadError."""
+    """Read the records of a topic up to its current end. Raises ReadError."""
     return (message for _, message in read_places(kafka, topic, is_committed=is_committed))
 
 
 def read_places(
     kafka: Kafka, topic: str, *, is_committed: bool = False, timeout_ms: int = READ_MS
 ) -> Iterator[tuple[int, ProducerRecord]]:
-    """The same with their offsets. Raises ReadError."""
+    """Read records with their offsets. Raises ReadError."""
     client = LogClient(
         frozenset([topic]), random.random, isolation_level=int(is_committed), fetch_max_wait_ms=100
     )
@@ -50,12 +50,12 @@ def read_places(
             for _, offset, message in found:
                 yield offset, message
             if not client.is_at_end:
-                # More may be here already: what is under way is not waited for then.
+                # Do not wait for in-flight fetches if records are here already.
                 driver.turn(0 if found else min(left, 100))
 
 
 def create_topics(kafka: Kafka, config: WorkerConfig) -> None:
-    """The config, offsets and status topic, compacted. Raises KafkaException."""
+    """Create the compacted internal topics. Raises KafkaException."""
     wanted = {
         config.config_storage_topic: 1,
         config.offset_storage_topic: config.offset_storage_partitions,
@@ -65,12 +65,12 @@ def create_topics(kafka: Kafka, config: WorkerConfig) -> None:
 
 
 def create_topic(kafka: Kafka, name: str) -> None:
-    """One for a source, as the broker has it by default. Raises KafkaException."""
+    """Create a topic with the broker's defaults. Raises KafkaException."""
     _create(kafka, [NewTopic(name, -1, -1)])
 
 
 def _create(kafka: Kafka, topics: list[NewTopic]) -> None:
-    """Those that are not there."""
+    """Create the missing topics."""
     admin = AdminClient({**properties_of(kafka).for_confluent(), "log_level": 2})
     for made in admin.create_topics(topics, request_timeout=CREATE_S).values():
         try:

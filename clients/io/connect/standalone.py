@@ -1,4 +1,4 @@
-"""A worker by itself: all connectors and all their tasks, positions in a file.
+"""A standalone worker: all connectors and tasks, positions in a file.
 
 Source: `StandaloneHerder`, `ConnectStandalone` in Kafka Connect.
 """
@@ -23,7 +23,7 @@ from brokertwin.clients.io.security import Kafka, overridden
 
 
 def task_run(kafka: Kafka, config: WorkerConfig, stream: FileStream, store: Store) -> Run:
-    """What a task does in its thread."""
+    """Return the work of a task for its thread."""
     interval_ms = config.offset_flush_interval_ms
     if stream.kind is ConnectorKind.SINK:
         return partial(run_sink, overridden(kafka, "consumer."), stream, interval_ms)
@@ -36,7 +36,7 @@ class StandaloneWorker:
     def __init__(
         self, kafka: Kafka, config: WorkerConfig, connectors: list[Config], name: str
     ) -> None:
-        """Raises ConfigError."""
+        """Raises ConnectorConfigError."""
         self.name = name
         self.threads = Threads(name)
         self._kafka = kafka
@@ -49,7 +49,7 @@ class StandaloneWorker:
                 self._work[TaskId(stream.name)] = self._work[TaskId(stream.name, at)] = stream
 
     def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
-        """Until it is over; `look` is called again and again."""
+        """Run until `is_over`; calls `look` repeatedly."""
         for item, stream in self._work.items():
             is_task = not item.is_connector
             run = task_run(self._kafka, self._config, stream, self._store) if is_task else None

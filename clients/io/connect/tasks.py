@@ -1,14 +1,14 @@
-"""What a task does in its thread until it is to end.
+"""The work of source and sink tasks.
 
 Source: `WorkerSourceTask`, `ExactlyOnceWorkerSourceTask`, `WorkerSinkTask` in Kafka Connect.
 
-    source               lines are sent; each offset.flush.interval.ms, and at the end, the position
-                         before which all is acknowledged is stored: after a crash what was sent
-                         since comes again
-    exactly once         the transactional id fences who had the task before and aborts what that
-                         one left open; a task that is of an older generation by now ends there;
-                         then lines and position go in one transaction
-    sink                 lines are written, then what was read is committed
+    source               sends lines; each offset.flush.interval.ms, and at the end, stores the
+                         position before which all is acknowledged; after a crash, later lines are
+                         sent again
+    exactly once         fences the predecessor by the transactional id, which aborts its open
+                         transaction; a task of an older generation ends; then lines and position
+                         are in one transaction
+    sink                 writes lines, then commits the consumed offsets
 """
 
 import os
@@ -39,7 +39,7 @@ READ_BYTES = 1 << 20
 
 
 class LineReader:
-    """The lines of a file from a position on; a file that is not there yet has none."""
+    """Reads lines of a file from a position; a missing file has none."""
 
     def __init__(self, path: Path, position: int) -> None:
         self.position = position
@@ -47,7 +47,7 @@ class LineReader:
         self._fetched = b""
 
     def read(self, limit: int) -> list[TextLine]:
-        """Lines that are whole by now, at most so many. Raises OSError."""
+        """Return complete lines, at most `limit`. Raises OSError."""
         lines = lines_of(self._fetched, limit)
         if not lines:
             self._fetch()
@@ -67,13 +67,13 @@ class LineReader:
 
 
 class LineWriter:
-    """Adds lines to a file, which others may do as well; raises OSError."""
+    """Appends lines to a file that others may append to; raises OSError."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, lines: Iterable[str]) -> None:
-        """These go out as one piece."""
+        """Write lines in one piece."""
         data = memoryview("".join(f"{line}\n" for line in lines).encode())
         while data:
             data = data[os.write(self._file, data) :]
@@ -89,11 +89,11 @@ HEARTBEAT_MS = 3_000
 
 IsOver = Callable[[], bool]
 Moved = Callable[[int], Any]
-"""Is told of so many lines more, for the first time when the task is where lines are."""
+"""Called with a number of lines; first once the task is at its position."""
 
 
 class TaskError(Exception):
-    """A task can not go on; the text says why."""
+    """A task failed; the text says why."""
 
 
 def run_source(
@@ -104,14 +104,14 @@ def run_source(
     is_over: IsOver,
     moved: Moved,
 ) -> None:
-    """Lines of a file, each at least once. Raises TaskError, OSError."""
+    """Send the lines of a file at least once. Raises TaskError, OSError."""
     create_topic(kafka, stream.topics[0])
     reader = LineReader(Path(stream.file), store.position(stream))
     submitted: SubmittedRecords[int] = SubmittedRecords()
 
-    def settle(told: list[RecordAcked | RecordFailed]) -> None:
-        _raise_failed(told)
-        for event in told:
+    def settle(results: list[RecordAcked | RecordFailed]) -> None:
+        _raise_failed(results)
+        for event in results:
             submitted.acked(event.record_id)
 
     with Producer(kafka, ProducerConfig(), client_id=f"connect-{stream.name}") as producer:
@@ -153,10 +153,9 @@ def run_exactly_once(
     moved: Moved,
     is_current: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Lines of a file, each once for who reads committed.
+    """Send the lines of a file exactly once for read_committed consumers.
 
-    `is_current`: whether the task is of the newest generation. Raises TransactionError, TaskError,
-    OSError.
+    `is_current`: the task has the newest generation. Raises TransactionError, TaskError, OSError.
     """
     create_topic(kafka, stream.topics[0])
     settings = ProducerConfig(transactional_id=transactional_id)
@@ -183,8 +182,8 @@ def run_exactly_once(
             moved(len(lines))
 
 
-def _raise_failed(told: list[RecordAcked | RecordFailed]) -> None:
-    for event in told:
+def _raise_failed(results: list[RecordAcked | RecordFailed]) -> None:
+    for event in results:
         if isinstance(event, RecordFailed):
             at = event.topic_partition
             raise TaskError(f"{at.topic}-{at.partition}: {error_name(event.error)}")
@@ -193,7 +192,7 @@ def _raise_failed(told: list[RecordAcked | RecordFailed]) -> None:
 def run_sink(
     kafka: Kafka, stream: FileStream, commit_interval_ms: int, is_over: IsOver, moved: Moved
 ) -> None:
-    """Records of topics as lines of a file, each at least once. Raises TaskError, OSError."""
+    """Write records as lines at least once. Raises TaskError, OSError."""
     settings = ConsumerConfig(
         group_id=stream.group_id,
         auto_commit_interval_ms=commit_interval_ms,

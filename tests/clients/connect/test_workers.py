@@ -223,7 +223,7 @@ def test_a_worker_that_was_joining_when_its_session_ended_stops_before_it_joins(
     while not late.coordinator.stopping:
         world.turn(5)
     while late.coordinator.stopping:
-        assert not late.coordinator._is_under_way("JOIN_GROUP")
+        assert not late.coordinator._is_in_flight("JOIN_GROUP")
         world.turn(50)
     world.settle()
     assert world.violations == []

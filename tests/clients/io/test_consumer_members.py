@@ -112,7 +112,7 @@ def test_a_member_of_ours_leads_kafka_python_and_librdkafka(bootstrap: str) -> N
     members.append(ConfluentMember(broker, topic))
     shared(members, 2, 2, 2)
     assert ours.coordinator.is_leader
-    assert {"Revoked", "Assigned", "Committed"} <= set(ours.events)
+    assert {"PartitionsRevoked", "PartitionsAssigned", "OffsetsCommitted"} <= set(ours.events)
     stored = [confluent_kafka.TopicPartition(topic, at) for at in range(PARTITIONS)]
     committed = members[2].consumer.committed(stored, timeout=PATIENCE_S)
     assert {each.offset for each in committed} == {7}
@@ -139,7 +139,7 @@ def test_members_of_ours_follow_and_take_over_what_others_committed(bootstrap: s
     now = shared(ours, 3, 3)
     assert all(before <= after for before, after in zip(kept, now, strict=True))
     assert {offset for member in ours for offset in member.positions()} <= {9, None}
-    assert all("Lost" not in member.events for member in ours)
+    assert all("PartitionsLost" not in member.events for member in ours)
     for member in ours:
         member.close()
 
@@ -178,7 +178,7 @@ def test_members_of_a_consumer_group_share_with_librdkafkas(bootstrap: str) -> N
     other.close()
     shared(ours, 6)
     assert poll_until(ours, lambda _: ours[0].positions() == {8}) == []
-    assert "Lost" not in ours[0].events
+    assert "PartitionsLost" not in ours[0].events
     ours[0].close()
 
 

@@ -67,7 +67,7 @@ class Sender(threading.Thread):
                 answer = self.bench.request("METADATA", LATEST, body)
                 response = msgspec.convert(answer, MetadataResponse)
                 with self.shell.locked() as network:
-                    network.metadata_answered(action.node.id, response, LATEST, now)
+                    network.on_metadata_response(action.node.id, response, LATEST, now)
             if not poll.actions:
                 self._woken.wait(poll.select_timeout_ms / 1000)
 

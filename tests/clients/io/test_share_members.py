@@ -100,7 +100,7 @@ class Member:
 
     @property
     def holds(self) -> bool:
-        return bool(self.consumer.client.sharing.had)
+        return bool(self.consumer.client.sharing.held)
 
 
 def values_of(members: list[Member]) -> list[bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.clients.io.questions import Questions, StoreQuery, ask
+from brokertwin.clients.io.store_queries import StoreQuery, StoreQueryServer, query_instance
 from brokertwin.clients.io.streams import StreamsInstance
 from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.streams.applications import table_join, word_count
@@ -147,21 +147,23 @@ def items_of(answer: dict[str, Any]) -> list[tuple[bytes, str]]:
 def check_ranges(hosts: list[HostInfo], expected: dict[bytes, str]) -> None:
     """All keys, or those between two, of both instances' tasks and in order."""
     for host in hosts:
-        assert items_of(ask(host, StoreQuery("counts"))) == sorted(expected.items())
-        some = ask(host, StoreQuery("counts", first=b"f", last=b"lazy"))
+        assert items_of(query_instance(host, StoreQuery("counts"))) == sorted(expected.items())
+        some = query_instance(host, StoreQuery("counts", first=b"f", last=b"lazy"))
         assert some["items"] == [{"key": each, "value": "10"} for each in ("fox", "jumps", "lazy")]
         assert "stale" not in some
 
 
 def check_copies(left: HostInfo, expected: dict[bytes, str]) -> None:
     """The other instance is gone, and the group does not know yet: it has copies (KIP-535)."""
-    lost = [word for word in expected if "error" in ask(left, StoreQuery("counts", word))]
+    lost = [
+        word for word in expected if "error" in query_instance(left, StoreQuery("counts", word))
+    ]
     assert lost, "it had some of the words"
-    assert "did not respond" in ask(left, StoreQuery("counts"))["error"]
+    assert "did not respond" in query_instance(left, StoreQuery("counts"))["error"]
     for word in lost:
-        found = ask(left, StoreQuery("counts", word, may_be_stale=True))
+        found = query_instance(left, StoreQuery("counts", word, may_be_stale=True))
         assert (found["value"], found["stale"]) == (expected[word], True)
-    everything = ask(left, StoreQuery("counts", may_be_stale=True))
+    everything = query_instance(left, StoreQuery("counts", may_be_stale=True))
     assert (items_of(everything), everything["stale"]) == (sorted(expected.items()), True)
 
 
@@ -173,8 +175,8 @@ def test_any_instance_answers_for_any_key(bootstrap: str) -> None:
     hosts = [HostInfo(HOST, free_port()) for _ in range(2)]
     instances = [StreamsInstance(bootstrap, config, topology, end_point=host) for host in hosts]
     pairs = list(zip(instances, hosts, strict=True))
-    servers = [Questions(instance, made, host) for instance, host in pairs]
-    assert "no assignment yet" in ask(hosts[0], StoreQuery("counts", b"the"))["error"]
+    servers = [StoreQueryServer(instance, made, host) for instance, host in pairs]
+    assert "no assignment yet" in query_instance(hosts[0], StoreQuery("counts", b"the"))["error"]
     written(bootstrap, lines, [ProducerRecord(b"%d" % n, LINE) for n in range(10)])
     with instances[0], instances[1]:
         for instance in instances:
@@ -184,25 +186,28 @@ def test_any_instance_answers_for_any_key(bootstrap: str) -> None:
         expected = {word: str(10 * n) for word, n in Counter(LINE.split()).items()}
 
         def told(host: HostInfo) -> dict[bytes, str | None]:
-            return {word: ask(host, StoreQuery("counts", word)).get("value") for word in expected}
+            return {
+                word: query_instance(host, StoreQuery("counts", word)).get("value")
+                for word in expected
+            }
 
         wait_until(lambda: all(told(host) == expected for host in hosts), "all is counted")
         for word in expected:
-            answers = [ask(host, StoreQuery("counts", word)) for host in hosts]
+            answers = [query_instance(host, StoreQuery("counts", word)) for host in hosts]
             assert answers[0] == answers[1]
             (other,) = {str(host) for host in hosts} - {answers[0]["active"]}
             assert answers[0]["standby"] == [other]
-        assert ask(hosts[0], StoreQuery("counts", b"a cat"))["value"] is None
-        assert ask(hosts[0], StoreQuery("none", b"the"))["error"] == "there is no store none"
+        assert query_instance(hosts[0], StoreQuery("counts", b"a cat"))["value"] is None
+        assert query_instance(hosts[0], StoreQuery("none", b"the"))["error"] == "unknown store none"
         check_ranges(hosts, expected)
         gone = [str(host) for host in hosts].index(
-            ask(hosts[0], StoreQuery("counts", b"the"))["active"]
+            query_instance(hosts[0], StoreQuery("counts", b"the"))["active"]
         )
         servers[gone].close()
         instances[gone].kill()
         check_copies(hosts[1 - gone], expected)
     servers[1 - gone].close()
-    assert "did not respond" in ask(hosts[0], StoreQuery("counts", b"the"))["error"]
+    assert "did not respond" in query_instance(hosts[0], StoreQuery("counts", b"the"))["error"]
 
 
 def test_a_thread_that_works_on_a_record_for_longer_than_a_session_keeps_its_tasks() -> None:

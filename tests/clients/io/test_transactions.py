@@ -248,7 +248,7 @@ def test_a_commit_that_comes_too_late_is_fatal(bootstrap: str, level: int) -> No
 def test_the_protocol_follows_the_cluster_from_one_transaction_to_the_next(bootstrap: str) -> None:
     finalize(bootstrap, 1)
     topic = topic_at(bootstrap, "steps")
-    good, told_first = [], []
+    good, adds_first = [], []
     with Producer(bootstrap, ProducerConfig(transactional_id=topic)) as producer:
         producer.init_transactions(PATIENCE_MS)
         first, epochs = of(producer).id_and_epoch.epoch, []
@@ -259,10 +259,10 @@ def test_the_protocol_follows_the_cluster_from_one_transaction_to_the_next(boots
             cut(producer)
             good += [f"{number}b"]
             producer.send(topic, ProducerRecord(None, f"{number}b".encode()), 1)
-            told_first.append(of(producer).rules.is_told_first)
+            adds_first.append(of(producer).rules.adds_partitions_first)
             producer.commit_transaction(PATIENCE_MS)
             epochs.append(of(producer).id_and_epoch.epoch - first)
-    assert told_first == [True, False, False, True, True]
+    assert adds_first == [True, False, False, True, True]
     assert epochs == [1, 2, 3, 3, 3]
     assert committed(bootstrap, topic, len(good)) == sorted(good)
 

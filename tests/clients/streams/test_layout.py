@@ -81,7 +81,7 @@ def test_a_repartition_topic_that_is_joined_takes_the_number_of_the_other_side()
 
 
 def test_what_is_wrong_is_said() -> None:
-    with pytest.raises(TopologyError, match="there is no topic t: create it first"):
+    with pytest.raises(TopologyError, match="topic t does not exist: create it first"):
         layout("app", copying("t"), {"t": 0})
     there = {"text": 3, "wc-words-repartition": 2}
     with pytest.raises(TopologyError, match="repartition has 2 partitions and must have 3"):
@@ -96,18 +96,18 @@ def test_what_is_wrong_is_said() -> None:
 def test_a_topology_is_added_to_from_above() -> None:
     topology = copying("t")
     for message, wrong in (
-        ("hangs on nowhere", lambda: topology.add_sink("s", "x", ["nowhere"])),
-        ("hangs on nothing", lambda: topology.add_sink("s", "x", [])),
-        ("hangs on the sink out", lambda: topology.add_sink("s", "x", ["out"])),
-        ("is a node copy already", lambda: topology.add_sink("copy", "x", ["in"])),
+        ("no known parent: add nowhere first", lambda: topology.add_sink("s", "x", ["nowhere"])),
+        ("no known parent: add one first", lambda: topology.add_sink("s", "x", [])),
+        ("has the sink out as a parent", lambda: topology.add_sink("s", "x", ["out"])),
+        ("node copy already exists", lambda: topology.add_sink("copy", "x", ["in"])),
         ("is read by source in", lambda: topology.add_source("again", ["t"])),
         ("names no topic", lambda: topology.add_source("again", [])),
-        ("is for processors, and in is none", lambda: topology.add_store("s", ["in"])),
+        ("needs processors; in is not one", lambda: topology.add_store("s", ["in"])),
     ):
         with pytest.raises(TopologyError, match=message):
             wrong()
     topology.add_store("s", ["copy"])
-    with pytest.raises(TopologyError, match="is a store s already"):
+    with pytest.raises(TopologyError, match="store s already exists"):
         topology.add_store("s", ["copy"])
 
 

@@ -15,7 +15,7 @@ from tests.support.streams_world import SESSION_MS, StreamsWorld
 from tests.support.topologies import copying
 
 JOINED = "topics that are joined must have the same number of partitions"
-ADVICE = "Create one of them anew, or send it through a repartition topic"
+ADVICE = "Create one of them again, or use a repartition topic"
 
 
 def counting(**config: object) -> StreamsWorld:

@@ -33,7 +33,7 @@ from tests.support.java_answers import ask_java, inputs, java_answers
 from tests.support.kafka_tools import streams_command
 
 DRIVER = Path(__file__).with_name("StreamsBytes.java")
-ASKED = 150
+REQUESTED = 150
 
 NAME = "abz09._-"
 """Letters of topics."""
@@ -209,7 +209,7 @@ def sorted_parts(info: Info) -> Info:
 
 @pytest.mark.compares
 def test_java_reads_our_bytes_and_we_read_what_java_writes() -> None:
-    asked = [Draw(seed).info() for seed in range(inputs(ASKED))]
+    asked = [Draw(seed).info() for seed in range(inputs(REQUESTED))]
     assert {type(info) for info in asked} == {SubscriptionInfo, AssignmentInfo}
     questions = [question(info) for info in asked]
     answers = java_answers("clients/streams_protocol", questions, javas_answers)

@@ -4,8 +4,8 @@ import socket
 import uuid
 
 import pytest
-from confluent_kafka import TopicPartition as Place
 from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
 from brokertwin.errors import UserError
