@@ -146,7 +146,7 @@ def _run(
             runner.run(job, stop, observe=observe, session=session)
         finally:
             sender.stop()
-        return spark.answers_of(job)
+        return spark.responses_of(job)
 
 
 class _Sender(threading.Thread):
