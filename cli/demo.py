@@ -186,7 +186,7 @@ def _show(
     counts = report.counts_by_api(compared)
     codes: dict[str, Counter[str]] = {api: Counter() for api in counts}
     for one in compared:
-        codes[one.exchange.api].update(_codes_of(one.answer))
+        codes[one.exchange.api].update(_codes_of(one.response))
     rows = [
         (
             api,

@@ -183,9 +183,9 @@ def _has_answers(files: list[Path]) -> bool:
 
 
 def _is_answered(line: bytes) -> bool:
-    from brokertwin.recordings.replay.recording import is_answered
+    from brokertwin.recordings.replay.recording import has_response
 
-    return is_answered(line)
+    return has_response(line)
 
 
 def placed_cluster(placements: "Mapping[str, Placement]", name: str | None) -> "Placement":

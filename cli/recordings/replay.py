@@ -187,7 +187,7 @@ def command(
     --from. Request logs have no batch headers; pass them with --batches.
     """
     from brokertwin.recordings.replay import report
-    from brokertwin.recordings.replay.documents import answer_documents
+    from brokertwin.recordings.replay.documents import response_documents
     from brokertwin.recordings.replay.search import SearchLimits
     from brokertwin.recordings.replay.timing import TOLERANCES
 
@@ -224,7 +224,9 @@ def command(
         if kind is not None and cell is not None:
             _show_state(kind, cell, until, all_items, as_json)
         if not is_state or out is not None:
-            _give(answer_documents(history.exchanges, answers, apis), out, as_json and not is_state)
+            _give(
+                response_documents(history.exchanges, answers, apis), out, as_json and not is_state
+            )
         if not where.is_nowhere():
             report.show_summary(err, history.exchanges, answers)
     if not is_fine:

@@ -1,7 +1,7 @@
-"""What of an answer is not compared: a closed list, the same as in docs/comparison.md.
+"""Response fields that are not compared, as listed in docs/comparison.md.
 
-Ids that a broker picks are not masked: they are taken over as choices (`choices.py`), so a
-request that should have been refused and was not still shows.
+Generated ids are not masked but taken over (`choices.py`), so a wrongly accepted request still
+shows.
 """
 
 from typing import Any
@@ -10,14 +10,14 @@ MASKED: dict[str, str] = {
     "host": "where a broker listens",
     "port": "where a broker listens",
     "clientHost": "where a client connects from: a capture has the recorder's clients",
-    "documentation": "what a setting is for is told in words of our own",
+    "documentation": "descriptions of settings have other wording",
     "finalizedFeaturesEpoch": "the end of the metadata log, which grows with the broker's clock",
 }
-"""Field name to why it is not compared; it counts wherever the field stands in an answer."""
+"""Field names and the reason; they apply anywhere in a response."""
 
 
 def masked(value: Any) -> Any:
-    """A copy of an answer, or of a part of it, without the masked fields."""
+    """Return a copy without the masked fields."""
     if isinstance(value, dict):
         return {
             name: masked(part) if isinstance(part, dict | list) else part

@@ -1,9 +1,8 @@
-"""A job decided again as it went: every row of `requests`, in its place.
+"""Replays a job from every row of its topic `requests`.
 
-The topic has all that a job decides by: what clients asked, the clock's ticks, interventions. Its
-rows in their order, each at the time that the cell took it to have come, give the answers that the
-job gave; nothing has to be searched for. Two kinds of job are decided as any recording is: with
-several cells, and where the topic's beginning is gone, by retention.
+The topic has all inputs of a job: requests, ticks and interventions. Its rows in order, each at the
+time that the cell used, give the job's responses, so no search is needed. Jobs with several cells,
+or whose topic has lost its beginning, are replayed like other recordings.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,12 +28,12 @@ _encoder = msgspec.json.Encoder()
 
 
 class JobChoices(NamedTuple):
-    """What a job's only cell was given.
+    """The inputs of a job's only cell.
 
     Attributes:
         placed: its cluster.
         documents: the events, each at the cell's time.
-        positions: where each lies in the topic.
+        positions: the position of each in the topic.
     """
 
     placed: Placement
@@ -43,15 +42,15 @@ class JobChoices(NamedTuple):
 
 
 def given(client: ClientProperties, prefix: str, cluster: str | None) -> JobChoices | str:
-    """Read what a job was given; the reason, as a clause, where it is not all there.
+    """Read the inputs of a job, or return a reason if they are incomplete.
 
     Args:
-        client: how to reach Kafka.
-        prefix: of the job's topics.
-        cluster: one of its clusters; None where it has but one.
+        client: the connection to Kafka.
+        prefix: the job's topic prefix.
+        cluster: one of its clusters; None if it has only one.
 
     Raises:
-        UserError: no job has run with this prefix, or Kafka does not answer.
+        UserError: no job has used this prefix, or Kafka does not respond.
     """
     placements = placement.read(client, prefix)
     placed = placements.get(cluster or next(iter(placements)))
@@ -82,46 +81,46 @@ def _at_the_cells_time(rows: Iterable[Row], placed: Placement) -> Iterable[bytes
 
 
 def plan(
-    was: JobChoices,
+    inputs: JobChoices,
     exchanges: Sequence[RecordedExchange],
     broker_settings: BrokerSettings,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> ReplayPlan:
-    """What the job's cell decides of its events: their answers are those of the plan's schedule.
+    """Run the job's events; the schedule has the responses.
 
     Args:
-        was: what the job was given.
-        exchanges: the job's requests and answers.
+        inputs: the inputs of the job.
+        exchanges: the job's requests and responses.
         broker_settings: of its brokers.
-        on_progress: called with the number of events that are decided.
+        on_progress: called with the number of processed events.
     """
-    settings = settings_of(was.placed, broker_settings)
+    settings = settings_of(inputs.placed, broker_settings)
     schedule, cell = in_order_of_arrival(exchanges), Cell(settings)
-    schedule.answers = local.run(was.documents, settings, on_progress, cell=cell)
-    return ReplayPlan(schedule, [], was.documents, settings, None, cell)
+    schedule.answers = local.run(inputs.documents, settings, on_progress, cell=cell)
+    return ReplayPlan(schedule, [], inputs.documents, settings, None, cell)
 
 
 def records(
-    was: JobChoices,
+    inputs: JobChoices,
     broker_settings: BrokerSettings,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Output]:
-    """The rows that the job has written to its topic `records`, or would have.
+    """Yield the rows of the job's topic `records`, written or not.
 
     Args:
-        was: what the job was given.
+        inputs: the inputs of the job.
         broker_settings: of its brokers.
-        on_progress: called with the number of events that are decided.
+        on_progress: called with the number of processed events.
     """
-    cell = Cell(settings_of(was.placed, broker_settings))
-    decided = zip(was.documents, was.positions, strict=True)
+    cell = Cell(settings_of(inputs.placed, broker_settings))
+    decided = zip(inputs.documents, inputs.positions, strict=True)
     for number, (document, position) in enumerate(decided, 1):
         yield from (row for row in cell.handle(document, position) if row.topic == RECORDS)
         on_progress(number)
 
 
 def settings_of(placed: Placement, broker_settings: BrokerSettings) -> CellSettings:
-    """Those of the cluster's only cell, whose events have the times at which it took them."""
+    """Settings of the only cell, with the times at which it handled events."""
     return CellSettings(
         name=placed.cells[0],
         cluster=placed.cluster,

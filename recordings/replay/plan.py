@@ -18,11 +18,10 @@ from brokertwin.state.core.settings import BrokerSettings, CellSettings
 
 
 class ReplayPlan(NamedTuple):
-    """What an engine runs: the events in order, and the settings of the cell that takes them.
+    """The events of a replay in order, and the settings of its cell.
 
-    `documents` begin with those of `earlier`: what the broker had before the recording began.
-    `begins` is the state that it goes on from, `ends` the cell after the last event, where the
-    search has handled them all in this very order.
+    `documents` start with those of `earlier`. `begins` is the initial state. `ends` is the cell
+    after the last event, if the search handled all in this order.
     """
 
     schedule: DeliverySchedule
@@ -33,11 +32,11 @@ class ReplayPlan(NamedTuple):
     ends: Cell | None = None
 
     def cell(self) -> Cell:
-        """A fresh cell, as it is before the first event."""
+        """Return a new cell in the initial state."""
         return _cell(self.settings, self.begins)
 
     def state_after(self, documents: Sequence[bytes] | None = None) -> Cell:
-        """The cell after some of the events from the first one on, or after all."""
+        """Return the cell after the given events, by default after all."""
         if documents is None and self.ends is not None:
             return self.ends
         cell = self.cell()
@@ -55,19 +54,18 @@ def plan(
     is_answered: bool = True,
     begins: KeptState | None = None,
 ) -> ReplayPlan:
-    """Put the events of a recording in order.
+    """Order the events of a recording.
 
     Args:
         recording: the history.
-        cluster: the name that its cluster gets.
+        cluster: the name of its cluster.
         broker_settings: of its brokers.
-        is_compared: search for the order that explains the recorded answers; otherwise requests
-            are handled as they arrive.
-        limits: what the search may spend.
-        on_progress: called with the number of moments that are decided, of two for each event.
-        is_answered: whether anybody looks at the answers, and at the ids that the machine would
-            have picked itself: where the search does not know them they take another pass.
-        begins: the state that it goes on from; without it the brokers have nothing yet.
+        is_compared: search for the order that explains the recorded responses; otherwise requests
+            are handled in arrival order.
+        limits: limits of the search.
+        on_progress: called with the number of processed moments, two for each event.
+        is_answered: responses and generated ids are needed, which may take another pass.
+        begins: the initial state; empty by default.
     """
     exchanges, history = recording.exchanges, recording.events
     known = begins.brokers if begins is not None else []

@@ -1,13 +1,12 @@
-"""Finds a schedule that explains the recorded answers.
+"""Finds a schedule that explains the recorded responses.
 
-The history is walked moment by moment (`walk.py`). Where an exchange has come to its end without
-its answer, changes are tried that the rules of `schedule.py` allow (`ScheduleChange`): requests
-that overlap with it and touch the same topics or groups go behind it, a change of metadata is read
-or a transaction's markers are written after it, requests without an answer are lost. What none of them
-explains is handled as it arrives, and is a difference.
+The search walks over the history moment by moment (`walk.py`). If an exchange ends without its
+response, it tries the changes that `schedule.py` allows (`ScheduleChange`). Overlapping requests on
+the same topics or groups move after it, metadata changes or markers become late, or acks 0 requests
+are lost. An exchange that none of these explains is handled at arrival and is a difference.
 
-This is the search for a linearization (Wing and Gong), kept small: nothing is reordered without a
-difference that asks for it, and `SearchLimits` bounds what is tried.
+This is a small linearization search (Wing and Gong): it reorders nothing without a difference, and
+`SearchLimits` bounds it.
 """
 
 from collections import defaultdict
@@ -31,18 +30,18 @@ from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Kind
 
 MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
-"""API keys of requests whose effect on the brokers may come later than their answer."""
+"""API keys of requests whose effect may follow their response."""
 
 
 class SearchLimits(NamedTuple):
-    """What the search may spend, and how far its times may be from the recorded ones.
+    """Limits of the search.
 
     Attributes:
-        tolerances: how far times may be apart.
-        moved_together: requests that one attempt moves behind another.
-        lookback_moments: how far back an attempt may begin; each moment kept costs memory.
-        moments_per_exchange: moments that all attempts together may walk, for each exchange of
-            the history; after that, differences stay unexplained.
+        tolerances: tolerances for times.
+        moved_together: maximum number of requests that an attempt moves.
+        lookback_moments: how far back an attempt may start; each moment costs memory.
+        moments_per_exchange: total moments of all attempts for each exchange; after that,
+            differences stay unexplained.
     """
 
     tolerances: Tolerances = TOLERANCES
@@ -55,19 +54,19 @@ LIMITS = SearchLimits()
 
 
 class Search:
-    """One search over one history.
+    """A search over one history.
 
     Args:
         exchanges: the history, in order.
-        events: makes its events.
-        comparer: compares answers with the recorded ones.
-        cell: the one that decides, as it is at the beginning; it must take held requests.
-        limits: what may be spent.
-        on_progress: called with the number of moments that are decided.
+        events: creates its events.
+        comparer: compares responses with the recorded ones.
+        cell: the initial cell; it must accept held requests.
+        limits: the limits.
+        on_progress: called with the number of processed moments.
 
     Attributes:
-        cell: after `run`, as it is at the end; None where its answers are not those of the
-            schedule for certain: a wait was held, or something is not explained.
+        cell: the final cell after `run`; None if a wait was held or something is unexplained,
+            because responses may then differ.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class Search:
         )
 
     def run(self) -> DeliverySchedule:
-        """The schedule, with everything in it that is not the order of arrival."""
+        """Return the schedule and its deviations from arrival order."""
         walk, at = self._walk, 0
         while at < len(walk.moments):
             failed = walk.over(at)
@@ -109,7 +108,7 @@ class Search:
             self.cell = walk.finish()
             schedule.answers = {
                 self._exchanges[index].id: answer
-                for index, answer in walk.said.items()
+                for index, answer in walk.responses_by_exchange.items()
                 if index not in self._decided.lost and self._exchanges[index].kind is Kind.REQUEST
             }
             handled = [s.exchange_id for s in schedule.steps if s.kind is Kind.REQUEST]
@@ -119,7 +118,7 @@ class Search:
     # --- Other orders -------------------------------------------------------------------------
 
     def _repair(self, failed: int) -> int:
-        """Looks for an order that explains `failed`; gives back the moment to go on from."""
+        """Find an order that explains `failed`; returns the moment to continue at."""
         walk = self._walk
         at = walk.at
         for change in self._changes(failed):
@@ -137,7 +136,7 @@ class Search:
         return start
 
     def _attempt(self, failed: int, change: ScheduleChange, at: int) -> int | None:
-        """Walks again with a change made; None, and nothing changed, if that does not help."""
+        """Walk again with a change; returns None and undoes it on failure."""
         walk = self._walk
         start = min(walk.arrival[index] for part in change for index in part)
         right = {index for index, is_right in walk.answered.items() if is_right}
@@ -159,7 +158,7 @@ class Search:
         return horizon + 1
 
     def _changes(self, failed: int) -> Iterator[ScheduleChange]:
-        """What may explain `failed`, in the order of trying."""
+        """Yield changes that may explain `failed`, in the order of trying."""
         seen = [
             index
             for index in dict.fromkeys(
@@ -195,10 +194,10 @@ class Search:
                     yield ScheduleChange(lost=tuple(tail[place:]))
 
     def _is_refused(self, index: int) -> bool:
-        """Whether the machine itself closes the connection of a request instead of taking it.
+        """Whether the model closes the connection of a request.
 
-        It is asked as things stood when the request arrived, and as before each change of metadata
-        that may be read late: a broker knows of a topic before it has opened its logs.
+        Tried in the state at the request's arrival, and before each metadata change that may be
+        late, because a broker knows a topic before it opens its logs.
         """
         arrived = self._exchanges[index].time
         recent = [
@@ -214,7 +213,7 @@ class Search:
 
     def _schedule(self) -> DeliverySchedule:
         walk = self._walk
-        answered_at = {self._exchanges[index].id: at for index, _, at in walk.answers}
+        handled_moment = {self._exchanges[index].id: at for index, _, at in walk.answers}
         completed = frozenset(s.exchange_id for s, _ in walk.steps if s.kind is Kind.COMPLETE)
         late_metadata = frozenset(
             self._exchanges[index].id for index, seen_by in self._decided.late.items() if seen_by
@@ -228,7 +227,7 @@ class Search:
             exchange_id
             for exchange_id, at in delayed.items()
             if (previous := walk.previous[walk.index_of[exchange_id]]) is not None
-            and answered_at[self._exchanges[previous].id] == at
+            and handled_moment[self._exchanges[previous].id] == at
         }
         moved, held = delayed.keys() - queued, completed - late_metadata
         return DeliverySchedule(
@@ -247,7 +246,7 @@ class Search:
         )
 
     def _used(self, moved: Iterable[str], held: Iterable[str]) -> dict[str, frozenset[Freedom]]:
-        """What each exchange owes to another order than that of arrival, by its id."""
+        """The freedoms that each exchange used, by id."""
         used: dict[str, set[Freedom]] = defaultdict(set)
         for ids, freedom in ((moved, Freedom.MOVED), (held, Freedom.HELD)):
             for exchange_id in ids:

@@ -1,4 +1,4 @@
-"""What differs between two states: items that came, that went, and fields that changed."""
+"""Differences between two states: added, removed and changed items."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -7,13 +7,13 @@ from brokertwin.sinks.state_rows import IDENTITY, Columns, Kind, Row, is_interna
 
 
 class StateChange(NamedTuple):
-    """An item that is not the same in two states.
+    """An item that differs between two states.
 
     Attributes:
-        kind: what it is.
-        item: what names it, by column.
+        kind: the kind of item.
+        item: identifying columns.
         what: `added`, `removed` or `changed`.
-        fields: column to its two values; of an item that came or went one is None.
+        fields: both values by column; None for an added or removed item.
     """
 
     kind: Kind
@@ -23,7 +23,7 @@ class StateChange(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """The change as a JSON-like document."""
         fields = {name: {"before": a, "after": b} for name, (a, b) in self.fields.items()}
         return {"kind": self.kind.value, "item": self.item, "change": self.what, "fields": fields}
 
@@ -31,13 +31,13 @@ class StateChange(NamedTuple):
 def changes(
     before: Columns, after: Columns, kinds: Iterable[Kind], all_items: bool = False
 ) -> list[StateChange]:
-    """The items of these kinds that differ between two states of a cell, in order.
+    """Return the differing items of these kinds, in order.
 
     Args:
-        before: the tables of the one.
-        after: those of the other.
-        kinds: what is looked at.
-        all_items: those of internal topics, too.
+        before: the tables of the first state.
+        after: the tables of the second state.
+        kinds: the kinds to compare.
+        all_items: include internal topics.
     """
     found = []
     for kind in kinds:

@@ -19,7 +19,7 @@ from brokertwin.kafka_io.topic_reader import consumer, first_and_end, partitions
 from brokertwin.kafka_io.topic_writer import NewRow
 from brokertwin.kafka_io.topics import full_name
 from brokertwin.recordings.replay import report
-from brokertwin.recordings.replay.comparison import CompareVerdict, ModelResponse, decode_answer
+from brokertwin.recordings.replay.comparison import CompareVerdict, ModelResponse, decode_response
 from brokertwin.recordings.replay.plan import ReplayPlan, plan
 from brokertwin.recordings.replay.recording import RecordedExchange, Recording
 from brokertwin.recordings.replay.report import Compared
@@ -144,7 +144,7 @@ def ends(client: ClientProperties, prefix: str) -> dict[int, int]:
 def all_responses(client: ClientProperties, prefix: str) -> dict[str, ModelResponse]:
     """Responses of the job so far by request id; the last of a repeated id."""
     rows = read_all(client, full_name(prefix, outputs.RESPONSES))
-    return {row.id: decode_answer(row.value) for row in rows if row.value}
+    return {row.id: decode_response(row.value) for row in rows if row.value}
 
 
 def wait_for_responses(
@@ -177,7 +177,7 @@ def wait_for_responses(
         for row in read_all(client, topic, position):
             position[row.partition] = row.offset + 1
             if row.id in wanted and row.id not in found and row.value:
-                found[row.id] = decode_answer(row.value)
+                found[row.id] = decode_response(row.value)
         on_progress(len(found))
         if len(found) > before:
             last_news = time.monotonic()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.replay.comparison import ModelResponse, decode_answer
+from brokertwin.recordings.replay.comparison import ModelResponse, decode_response
 from brokertwin.settings import Settings
 from brokertwin.state.core import outputs
 from brokertwin.state.core.settings import CellSettings
@@ -70,7 +70,7 @@ def responses_of(job: "StreamingJob") -> dict[str, ModelResponse]:
     from brokertwin.kafka_io.topics import full_name
 
     rows = read_all(job.client, full_name(job.settings.prefix, outputs.RESPONSES))
-    return {row.id: decode_answer(row.value) for row in without_repeats(rows) if row.value}
+    return {row.id: decode_response(row.value) for row in without_repeats(rows) if row.value}
 
 
 def _own_settings(settings: Settings, cell: CellSettings, directory: Path) -> Settings:

@@ -79,7 +79,7 @@ def handled_events() -> Iterator[list[bytes]]:
 
 
 def is_fault(one: report.Compared) -> bool:
-    error = one.answer.error if one.answer is not None else None
+    error = one.response.error if one.response is not None else None
     return error is not None and error["reason"] == Reason.FAULT
 
 

@@ -21,7 +21,7 @@ from brokertwin.recordings.replay.comparison import (
     FieldDifference,
     ModelResponse,
     compare,
-    decode_answer,
+    decode_response,
 )
 from brokertwin.recordings.replay.findings import request_with_findings
 from brokertwin.recordings.replay.masking import MASKED, masked
@@ -319,7 +319,7 @@ def test_what_is_not_built_is_unsupported_and_every_other_refusal_differs(
     reason: str, expected: CompareVerdict
 ) -> None:
     exchange = one_of_each_kind()[0]
-    answer = decode_answer(
+    answer = decode_response(
         msgspec.json.encode({"id": "x", "error": {"reason": reason, "detail": "..."}})
     )
     comparer = Comparer({exchange.id: exchange})

@@ -83,7 +83,7 @@ def test_the_same_id_for_all_is_a_difference(
     monkeypatch.setattr(target, name, fault)
     found = [one for one in differing(capture) if is_about(one, path)]
     assert found
-    assert "an id that nobody has" in found[0].outcome.differences[0].expected
+    assert "an unused id" in found[0].outcome.differences[0].expected
 
 
 def is_about(one: report.Compared, path: str) -> bool:

@@ -504,7 +504,7 @@ def up_to_waits(capture: str, is_wait: Callable[[RecordedExchange], bool]) -> in
 
 def has_waited(fetch: RecordedExchange) -> bool:
     """Longer than a request may be handled late."""
-    return fetch.end - fetch.time > TOLERANCES.asked_again + LATENCY_MS
+    return fetch.end - fetch.time > TOLERANCES.retried + LATENCY_MS
 
 
 def has_waited_longer_than_half(fetch: RecordedExchange) -> bool:
