@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from growth import ROUND, START, Bed, check, group
+from growth import ROUND, START, GrowthBed, check, group
 
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.core.events import Event
@@ -57,7 +57,7 @@ class CoreMeasured(NamedTuple):
     rows: str
 
 
-def _produced(bed: Bed, partition: int, sequence: int, version: int, **fields: Any) -> bytes:
+def _produced(bed: GrowthBed, partition: int, sequence: int, version: int, **fields: Any) -> bytes:
     batch = {
         "baseOffset": 0,
         "lastOffsetDelta": 0,
@@ -73,7 +73,7 @@ def _produced(bed: Bed, partition: int, sequence: int, version: int, **fields: A
     return bed.event(0, version, {"acks": -1, "transactionalId": name, "topicData": data})
 
 
-def produce(bed: Bed) -> Steps:
+def produce(bed: GrowthBed) -> Steps:
     """Idempotent producers and partitions in turn."""
     bed.topic("orders", 3, PARTITIONS)
     for number in itertools.count():
@@ -82,7 +82,7 @@ def produce(bed: Bed) -> Steps:
         yield [], _produced(bed, partition, sequence, 11, producerId=partition)
 
 
-def transaction(bed: Bed) -> Steps:
+def transaction(bed: GrowthBed) -> Steps:
     """One transaction that stays open; its first batches have added the partitions."""
     bed.topic("orders", 3, PARTITIONS)
     body = {"transactionalId": "own", "transactionTimeoutMs": 60_000}
@@ -93,7 +93,7 @@ def transaction(bed: Bed) -> Steps:
         yield [], _produced(bed, partition, sequence, 12, producerId=7, isTransactional=True)
 
 
-def fetch(bed: Bed) -> Steps:
+def fetch(bed: GrowthBed) -> Steps:
     """A session; each request goes on where the last answer ended, elsewhere there is news."""
     topics = [bed.topic(f"t{at}", 10 + at, 100) for at in range(SESSION_PARTITIONS // 100)]
     places = [(at, partition) for partition in range(100) for at in range(len(topics))]
@@ -135,7 +135,7 @@ def fetch(bed: Bed) -> Steps:
         named = changed
 
 
-def commit(bed: Bed) -> Steps:
+def commit(bed: GrowthBed) -> Steps:
     """A member of a group commits; the group has ten members."""
     group(bed, "g", 10)
     for offset in itertools.count():
@@ -144,14 +144,14 @@ def commit(bed: Bed) -> Steps:
         yield [], bed.event(8, 8, {**body, "topics": [{"name": "t", "partitions": [partition]}]})
 
 
-def heartbeat(bed: Bed) -> Steps:
+def heartbeat(bed: GrowthBed) -> Steps:
     """A member of a group of ten says that it is there."""
     group(bed, "g", 10)
     while True:
         yield [], bed.event(12, 4, {"groupId": "g", "generationId": 1, "memberId": "m0"})
 
 
-KINDS: dict[str, Callable[[Bed], Steps]] = {
+KINDS: dict[str, Callable[[GrowthBed], Steps]] = {
     kind.__name__: kind for kind in (produce, transaction, fetch, commit, heartbeat)
 }
 
@@ -170,7 +170,7 @@ class BenchKind:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.bed = Bed()
+        self.bed = GrowthBed()
         self.steps = KINDS[name](self.bed)
         self.hash = hashlib.sha256()
         self.floors: list[float] = []

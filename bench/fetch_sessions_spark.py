@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fetch_sessions import Bed, Partition, answer_row
+from fetch_sessions import SessionBed, SessionPartition, answer_row
 
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
@@ -48,7 +48,7 @@ class SparkMeasured(NamedTuple):
     state_bytes: int
 
 
-class RecordedBed(Bed):
+class RecordedBed(SessionBed):
     """A cell that keeps the events it was given and the answers it gave."""
 
     def __init__(self, size: int, total: int) -> None:
@@ -63,7 +63,7 @@ class RecordedBed(Bed):
         self.answers.append(row.value)
         return super()._handle(event)
 
-    def round(self, changed: list[Partition], number: int) -> None:
+    def round(self, changed: list[SessionPartition], number: int) -> None:
         """Appends to the changed partitions and fetches what the session shows of it."""
         self._handle(self.produce(changed))
         named = changed if number else []

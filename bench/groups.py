@@ -24,7 +24,7 @@ import time
 from typing import Any, NamedTuple
 
 import msgspec
-from growth import EMPTY_SUBSCRIPTION, START, Bed, Wrong
+from growth import EMPTY_SUBSCRIPTION, START, GrowthBed, GrowthMismatch
 
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
@@ -44,7 +44,7 @@ class GroupTimes(NamedTuple):
     state_bytes: int
 
 
-class GroupBed(Bed):
+class GroupBed(GrowthBed):
     """The bed of `growth`, whose clock goes on, with a topic of many partitions."""
 
     def __init__(self, partitions: int) -> None:
@@ -55,7 +55,7 @@ class GroupBed(Bed):
         self.events = 0
 
     def ask(self, key: int, version: int, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """Handles a request; the answers that it gives, to whomever. Raises Wrong."""
+        """Handles a request; the answers that it gives, to whomever. Raises GrowthMismatch."""
         document = msgspec.json.decode(self.event(key, version, body))
         return self.handle({**document, "time": self.now})
 
@@ -78,9 +78,9 @@ class GroupBed(Bed):
 
 
 def answer_of(row: Output) -> dict[str, Any]:
-    """An answer; Raises Wrong for a dead letter."""
+    """An answer; Raises GrowthMismatch for a dead letter."""
     if row.topic == DEAD_LETTERS or row.value is None:
-        raise Wrong(row.value)
+        raise GrowthMismatch(row.value)
     found: dict[str, Any] = msgspec.json.decode(row.value)
     return found
 
@@ -107,7 +107,7 @@ def commit_all(bed: GroupBed, groups: int, offset: int) -> GroupTimes:
     for group in range(groups):
         (answer,) = bed.ask(8, 8, commit_body(group, offset, bed.partitions))
         if _ERROR.search(msgspec.json.encode(answer["response"])):
-            raise Wrong(answer)
+            raise GrowthMismatch(answer)
     return timed(bed, begin, events)
 
 
@@ -121,24 +121,24 @@ def load(bed: GroupBed) -> GroupTimes:
 
 
 def check_offsets(bed: GroupBed, groups: int, offset: int) -> None:
-    """Every group has what it committed last. Raises Wrong."""
+    """Every group has what it committed last. Raises GrowthMismatch."""
     for group in range(groups):
         (answer,) = bed.ask(9, 7, {"groupId": f"group-{group}", "topics": None})
         (topic,) = answer["response"]["topics"]
         found = {each["partitionIndex"]: each["committedOffset"] for each in topic["partitions"]}
         if found != dict.fromkeys(range(bed.partitions), offset):
-            raise Wrong(answer)
+            raise GrowthMismatch(answer)
 
 
 # Rebalances
 
 
 def answered(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Responses without an error. Raises Wrong."""
+    """Responses without an error. Raises GrowthMismatch."""
     found = [each["response"] for each in answers]
     wrong = [each for each in found if each.get("errorCode", 0)]
     if wrong:
-        raise Wrong(wrong[0])
+        raise GrowthMismatch(wrong[0])
     return found
 
 
@@ -161,7 +161,7 @@ def joined(bed: GroupBed, members: list[str]) -> list[dict[str, Any]]:
 
 
 def synced(bed: GroupBed, told: list[dict[str, Any]]) -> list[str]:
-    """The leader assigns, and all sync; the members. Raises Wrong unless each has its share."""
+    """The leader assigns, and all sync; the members. Raises GrowthMismatch unless each has its share."""
     leader = next(each for each in told if each["memberId"] == each["leader"])
     members = [each["memberId"] for each in leader["members"]]
     assignments = [
@@ -182,7 +182,7 @@ def synced(bed: GroupBed, told: list[dict[str, Any]]) -> list[str]:
         answers += answered(bed.ask(14, 2, body))
     shares = sorted(each["assignment"] for each in answers)
     if shares != sorted(str(each["assignment"]) for each in assignments):
-        raise Wrong("not all members have their assignments")
+        raise GrowthMismatch("not all members have their assignments")
     return members
 
 
@@ -230,7 +230,7 @@ class BenchConsumer:
 
 
 def settle(bed: GroupBed, consumers: list[BenchConsumer]) -> None:
-    """Heartbeats in turn until nobody hears anything new. Raises Wrong unless all is shared."""
+    """Heartbeats in turn until nobody hears anything new. Raises GrowthMismatch unless all is shared."""
     for _ in range(ROUNDS_MAX):
         bed.tick(BEAT_MS)
         news = [each.beat() for each in consumers]
@@ -238,7 +238,7 @@ def settle(bed: GroupBed, consumers: list[BenchConsumer]) -> None:
             break
     owned = sorted(number for each in consumers for number in each.owned)
     if owned != list(range(bed.partitions)):
-        raise Wrong(f"{len(owned)} partitions are owned, of {bed.partitions}")
+        raise GrowthMismatch(f"{len(owned)} partitions are owned, of {bed.partitions}")
 
 
 def rebalance_consumers(bed: GroupBed, count: int) -> tuple[GroupTimes, GroupTimes]:
@@ -270,7 +270,7 @@ def main() -> int:
         beds = [GroupBed(2 * given.members) for _ in range(2)]
         found["classic"], found["classic, one goes"] = rebalance_classic(beds[0], given.members)
         found["consumer"], found["consumer, one goes"] = rebalance_consumers(beds[1], given.members)
-    except Wrong as wrong:
+    except GrowthMismatch as wrong:
         print(f"no figures: {wrong}", file=sys.stderr)
         return 1
     print(f"{'':<20} {'events':>8} {'seconds':>9} {'events/s':>9} {'state':>13}")

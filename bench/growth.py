@@ -313,7 +313,7 @@ class GrowthCost(NamedTuple):
 
 
 def measure(kind: Kind, sizes: list[int], events: int) -> list[GrowthCost]:
-    """For each size the median over rounds. Raises Wrong where an answer has an error.
+    """For each size the median over rounds. Raises GrowthMismatch where an answer has an error.
 
     The sizes take turns, so that what the machine does besides falls on all of them alike.
     """
@@ -350,7 +350,7 @@ def _run(bed: GrowthBed, steps: list[list[Document]]) -> list[Output]:
 
 
 def check(rows: list[Output]) -> None:
-    """Raises Wrong where a row is a dead letter, or an answer has an error."""
+    """Raises GrowthMismatch where a row is a dead letter, or an answer has an error."""
     for row in rows:
         if row.topic == DEAD_LETTERS:
             raise GrowthMismatch(row.value)

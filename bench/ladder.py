@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
-from core import KINDS, Bed, Kind, time_of_floor
+from core import KINDS, BenchKind, GrowthBed, time_of_floor
 from growth import ROUND
 
 from brokertwin.state.apis.heartbeat import HeartbeatResponse
@@ -39,7 +39,7 @@ HERE = Position(0, 0)
 Handler = Callable[[Any, Request], Decision]
 
 
-def _with(key: int, handler: Handler, documents: list[bytes], bed: Bed) -> float:
+def _with(key: int, handler: Handler, documents: list[bytes], bed: GrowthBed) -> float:
     """µs for one document while an API has another handler."""
     api = BUILT[key]
     BUILT[key] = msgspec.structs.replace(api, handle=handler)
@@ -86,8 +86,8 @@ class Ladder:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.kind = Kind(name)
-        self.empty = Bed()
+        self.kind = BenchKind(name)
+        self.empty = GrowthBed()
         self.found: dict[str, list[float]] = {rung: [] for rung in RUNGS}
 
     def _real(self, handler: Handler | None) -> tuple[list[bytes], list[list[Output]], float]:

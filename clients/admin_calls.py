@@ -1,4 +1,4 @@
-"""Admin calls: each partition goes to its leader, and is retried until it has an outcome.
+"""Admin calls: partitions are sent to their leaders and retried until they have outcomes.
 
 Source: seed 001; `KafkaAdminClient`, `AdminApiDriver`, `PartitionLeaderStrategy` in Kafka; KIP-699.
 

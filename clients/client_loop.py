@@ -223,7 +223,7 @@ class ClientLoop(ABC):
 
     @abstractmethod
     def _work(self, now: int) -> None:
-        """Do what is due."""
+        """Do the due work."""
 
     @abstractmethod
     def _deadlines(self, now: int) -> list[int]:

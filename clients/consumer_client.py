@@ -6,7 +6,7 @@ Source: seed 001's consumer; `KafkaConsumer`, `ConsumerNetworkClient` in Kafka. 
     records = client.poll(now)       membership, then the fetched records
     turn, take                       in between, also while the application works
 
-The coordinator has its own connection, as in Kafka, so a heartbeat never waits behind a fetch. A
+The coordinator has its own connection, as in Kafka, so a heartbeat is never delayed by a fetch. A
 leader has at most one fetch in flight. Records are (partition, offset, record).
 """
 

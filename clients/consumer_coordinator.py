@@ -185,7 +185,7 @@ class ClassicMembership:
         self.tick(now)
 
     def tick(self, now: int) -> None:
-        """Do what does not need the application: lookup, heartbeats, commits."""
+        """Run lookup, heartbeats and commits, without the application."""
         if self.fatal is None and self.coordinator is None:
             self._find(now)
         if self.fatal is not None or self.coordinator is None:

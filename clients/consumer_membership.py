@@ -122,7 +122,7 @@ class ConsumerMembership(ClassicMembership):
         self.tick(now)
 
     def tick(self, now: int) -> None:
-        """Do what does not need the application."""
+        """Run lookup, heartbeats and commits, without the application."""
         if self.fatal is not None:
             return
         if self.coordinator is None:

@@ -1,7 +1,7 @@
 """Drives a client with a given clock and network, real or simulated.
 
     driver = ClientDriver(client, network, clock)
-    driver.turn(timeout_ms=100)       # sends what is due; waits at most this long
+    driver.turn(timeout_ms=100)       # sends due requests; waits at most this long
 
 `clients/io/sockets.py` has the network of sockets. Source: `NetworkClient.poll`, `Selector` in
 Kafka.
@@ -40,7 +40,7 @@ class ClientDriver:
         return self._clock()
 
     def turn(self, timeout_ms: int) -> None:
-        """Send what is due and handle events for at most `timeout_ms`."""
+        """Send due requests and handle events for at most `timeout_ms`."""
         turn = self.client.turn(self._clock())
         for action in turn.actions:
             self._network.do(action)

@@ -81,7 +81,7 @@ class PartitionData(msgspec.Struct, frozen=True):
 
 
 class FetchRequestData(msgspec.Struct):
-    """A fetch request and the full session that it stands for.
+    """A fetch request and the full session.
 
     `to_replace` has partitions of recreated topics; their former ids are forgotten.
     """
@@ -199,7 +199,7 @@ class FetchSessionHandler:
     def _move_on(
         self, to_send: dict[TopicPartition, PartitionData]
     ) -> tuple[list[TopicIdPartition], list[TopicIdPartition]]:
-        """Update the session; keeps in `to_send` what the broker needs.
+        """Update the session; keeps needed partitions in `to_send`.
 
         Added partitions come first, then altered or replaced ones.
         """

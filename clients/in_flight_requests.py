@@ -17,7 +17,7 @@ Jitter = Callable[[], float]
 
 
 class Requests(Protocol):
-    """What a sender needs of nodes (see `clients/producer_client.py`)."""
+    """The nodes, as a sender needs them (see `clients/producer_client.py`)."""
 
     def next_id(self) -> int:
         """Return the id of the next request."""

@@ -52,7 +52,7 @@ class ProducerBatch(msgspec.Struct, eq=False, kw_only=True):
         attempts: how often it was put back into the queue.
         retry_at: no attempt before this time, unless the leader changed.
         leader_epoch: leader epoch of the last attempt, -1 if unknown.
-        is_closed: it was drained and takes no more records.
+        is_closed: it was drained and accepts no further records.
         is_on_wire: an attempt is in flight.
         is_outcome_unknown: an attempt ended without a result; its records may be in the log or
             still reach it.

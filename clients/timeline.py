@@ -83,7 +83,7 @@ class Timeline:
     def picture(self, now: int, columns: int = 60) -> list[str]:
         """A line for each item and a column for each moment.
 
-        Letters stand for members.
+        A letter is a member.
         """
         columns = max(columns, 1)
         step = max((now - self.began) / columns, 1e-9)

@@ -277,7 +277,7 @@ class ProducerTransactions:
     def batch_failed(self, error: Error) -> None:
         """Fail the transaction because a record may not be in the log.
 
-        Used-up retries and 48 INVALID_TXN_STATE become 120 TRANSACTION_ABORTABLE.
+        48 INVALID_TXN_STATE and used-up retries become 120 TRANSACTION_ABORTABLE.
         """
         if error in FATAL_OF_BATCHES:
             self._end(error)

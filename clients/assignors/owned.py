@@ -33,7 +33,7 @@ class Claims(NamedTuple):
 
 
 def weigh(group: Group, said: dict[str, OwnedPartitions]) -> Claims:
-    """Resolve claims: the later generation wins; in a tie nobody owns."""
+    """Resolve claims: the later generation wins; in a tie it is unowned."""
     owned: dict[str, list[TopicPartition]] = {}
     owners: dict[TopicPartition, str] = {}
     doubly_claimed = set()

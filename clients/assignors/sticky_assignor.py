@@ -98,7 +98,7 @@ class _EqualTopics:
         return self._assignment, self._give_out([p for p in self._partitions if p not in kept])
 
     def _keep(self, member: str, owned: list[TopicPartition]) -> None:
-        """Let a member keep what it owns, up to its quota."""
+        """Keep the partitions of a member, up to its quota."""
         quota = self._quota
         has_room = self._over < self._over_max
         if len(owned) < quota:

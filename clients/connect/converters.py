@@ -17,7 +17,7 @@ STRING_SCHEMA = {"type": "string", "optional": False}
 
 
 class ConversionError(ValueError):
-    """The converter cannot read a value; the text says what it needs."""
+    """The converter cannot read a value; the text has the reason."""
 
 
 class TextLine(NamedTuple):

@@ -67,7 +67,7 @@ class CooperativeAssignor:
     ) -> ClusterAssignment:
         """Return the changes for each member.
 
-        `members` has what they run. `last_completed` is the last generation whose assignment this
+        `members` has their work. `last_completed` is the last generation whose assignment this
         leader received.
         """
         if self._previous_generation != last_completed:
@@ -128,7 +128,7 @@ class CooperativeAssignor:
         return []
 
     def _to_candidates(self, lost: list[TaskId], loads: Loads) -> list[TaskId]:
-        """Assign to workers that joined empty; returns what is left."""
+        """Assign to workers that joined empty; returns the rest."""
         here = [name for name in self._candidates if name in loads]
         if not here:
             return lost

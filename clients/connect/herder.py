@@ -10,8 +10,8 @@ configurations and writes them if the topic has others. Kafka's worker sends the
 which writes them.
 
 With exactly-once support, source tasks wait until the leader has fenced those of the generation
-before (KIP-618), and all are restarted. Our leader detects this in the config topic; Kafka's leader
-is asked by the workers. Fencing is skipped if no task ran before, or if both generations have one
+before (KIP-618), and all are restarted. Our leader detects this in the config topic; in Kafka the
+workers request it. Fencing is skipped if no task ran before, or if both generations have one
 task, because a task fences its predecessor.
 """
 

@@ -453,7 +453,7 @@ class StreamThread:
         self._start_over()
 
     def _start_over(self) -> None:
-        """Abort what the producer has open; done when it can start again."""
+        """Abort the open transaction; done when the producer can start again."""
         transactions = self.producer.transactions
         if transactions is None:
             if self.producer.producer.is_idle:

@@ -1,12 +1,10 @@
-"""Batch headers from dumps of logs.
+"""Batch headers from log dumps, also compressed.
 
-Two forms are read, also compressed:
-
-- what `kafka-dump-log.sh --files .../orders-0/00000000000000000000.log` prints. It shows a batch's
-  greatest timestamp; its first one only with `--deep-iteration`, else the greatest stands for it.
-- tables of tab-separated values with a first line of names: `baseOffset lastOffset producerId
-  producerEpoch baseSequence records bytes baseTimestamp maxTimestamp crc leaderEpoch`. The file is
-  named after its partition, `orders-0.tsv`; `<broker>.` may stand before it.
+- Output of `kafka-dump-log.sh --files .../orders-0/00000000000000000000.log`. It has a batch's
+  greatest timestamp; its first one only with `--deep-iteration`, otherwise the greatest is used.
+- Tab-separated tables with the column names `baseOffset lastOffset producerId producerEpoch
+  baseSequence records bytes baseTimestamp maxTimestamp crc leaderEpoch`. The file has the name of
+  its partition, `orders-0.tsv`, optionally after `<broker>.`.
 """
 
 import re
@@ -29,10 +27,10 @@ _Found = tuple[BatchPartition, Batch]
 
 
 def read(paths: Iterable[Path]) -> Headers:
-    """The headers in some dumps.
+    """Read the headers of some dumps.
 
     Raises:
-        UserError: a file cannot be read, or is no dump.
+        UserError: a file is unreadable or no dump.
     """
     headers: Headers = {}
     for path in paths:
@@ -113,7 +111,7 @@ def _printed(first: SourceLine, lines: Iterator[SourceLine]) -> Iterator[_Found]
 
 
 def _batch(printed: dict[bytes, bytes]) -> Batch:
-    """The header that a printed line shows."""
+    """Parse the header in a printed line."""
     base_offset = int(printed[b"baseOffset"])
     time = int(printed.get(b"CreateTime") or printed[b"LogAppendTime"])
     return Batch(

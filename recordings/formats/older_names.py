@@ -1,8 +1,7 @@
-"""Field names of the request logs of Kafka 2.8 to 3.x, renamed to those of Kafka 4.
+"""Renames fields of Kafka 2.8 to 3.x request logs to those of Kafka 4.
 
-Found by a comparison of the schemas in kafka-clients 2.8.2, 3.4.1 and 3.9.1 with those in 4.3.1:
-the same place in the same version of a message has another name. Bodies of versions that Kafka 4
-does not support are left as they are.
+The names were found by comparing the schemas of kafka-clients 2.8.2, 3.4.1 and 3.9.1 with 4.3.1.
+Bodies of versions that Kafka 4 does not support are unchanged.
 """
 
 from typing import Any, NamedTuple
@@ -15,11 +14,11 @@ FETCH, OFFSET_COMMIT, ADD_PARTITIONS_TO_TXN = 1, 8, 24
 DESCRIBE_LOG_DIRS, ELECT_LEADERS, VOTE = 35, 43, 52
 
 Names = dict[str, tuple[str, "Names"]]
-"""Old name to new name, and the names within it."""
+"""New name and nested names by old name."""
 
 
 class _Renaming(NamedTuple):
-    """Renamed fields of a body; only a body that has the field `sign` needs it."""
+    """Renamed fields of a body that has the field `sign`."""
 
     sign: bytes
     names: Names
@@ -98,7 +97,7 @@ _RESPONSES = {
 def renamed(
     key: int, request: msgspec.Raw, response: msgspec.Raw
 ) -> tuple[msgspec.Raw, msgspec.Raw]:
-    """The bodies of an exchange with the field names of Kafka 4.
+    """Return the bodies of an exchange with Kafka 4's field names.
 
     Args:
         key: of the API.
@@ -115,7 +114,7 @@ def _body(body: msgspec.Raw, renaming: _Renaming | None) -> msgspec.Raw:
 
 
 def rename(value: Any, names: Names) -> Any:
-    """A decoded body, or a part of it, with fields renamed."""
+    """Rename fields of a decoded body or a part of it."""
     if not names:
         return value
     if isinstance(value, list):

@@ -1,10 +1,9 @@
-"""Documents in the order in which their requests arrived.
+"""Sorts documents by the arrival of their requests.
 
-A log is in order of completion: a request that waited long stands far behind those that came after
-it, and there is no bound to that. So documents are sorted outside of memory: runs of at most
-`RUN_BYTES` are sorted and written to one temporary file, and then merged. Ties go by the place in
-the input. A connection's requests keep their order whatever their times say, because Kafka answers
-them one after the other.
+A log is in order of completion, so a long-pending request can be far after later ones. Documents
+are therefore sorted externally: runs of at most `RUN_BYTES` are sorted, written to one temporary
+file, and merged. Ties are ordered by input position. Requests of a connection keep their order,
+because Kafka handles them in sequence.
 """
 
 import heapq
@@ -23,37 +22,37 @@ from typing import IO, NamedTuple, Self, TypeVar
 from brokertwin.recordings.formats.documents import Document, compact
 
 RUN_BYTES = 64 * 1024 * 1024
-"""Documents of so many bytes are held in memory at a time."""
+"""Maximum bytes of documents in memory."""
 
 READ_BYTES = 256 * 1024
-"""What is read of each run at once when runs are merged."""
+"""Bytes read from each run at a time when merging."""
 
 WRAPPED = 2**30
-"""A correlation id so much lower than the one before has begun again."""
+"""A correlation id that drops this much has wrapped."""
 
 LAST = 2**31
-"""Stands for the correlation id of the end of a connection."""
+"""Correlation id of the end of a connection."""
 
 _LOW = 2**32 - 1
 _HEAD = struct.Struct(">qQ?qqI")
 
 
 class Seen:
-    """The exchanges of logs so far, to leave out copies: rotated files, overlapping exports.
+    """Exchanges seen so far, to skip copies: rotated files, overlapping exports.
 
-    A connection's exchanges are kept as sorted numbers, 8 bytes each.
+    The exchanges of a connection are sorted numbers of 8 bytes.
     """
 
     def __init__(self) -> None:
         self._held: dict[str, array[int]] = {}
 
     def is_new(self, document: Document) -> bool:
-        """Whether no line had this connection, correlation id, time and bodies; keeps it."""
+        """Whether connection, correlation id, time and bodies are new; adds them."""
         header = document.header
-        what = zlib.crc32(b"%d %d" % (header.correlation_id, header.request_api_key))
+        digest = zlib.crc32(b"%d %d" % (header.correlation_id, header.request_api_key))
         for body in (document.request, document.response):
-            what = zlib.crc32(compact(bytes(body)), what)
-        number = (document.time & _LOW) << 32 | what
+            digest = zlib.crc32(compact(bytes(body)), digest)
+        number = (document.time & _LOW) << 32 | digest
         held = self._held.setdefault(document.connection, array("Q"))
         at = bisect_left(held, number) if held and number <= held[-1] else len(held)
         if at < len(held) and held[at] == number:
@@ -63,17 +62,17 @@ class Seen:
 
 
 class ArrivalOrder:
-    """Gives times that keep the order of each connection.
+    """Adjusts times to keep the order of each connection.
 
-    A client numbers its requests: a lower correlation id in a later line is an earlier request of
-    a log whose lines are not in order, as those of an export.
+    Clients number their requests. A lower correlation id in a later line is an earlier request of
+    an unordered log, such as an export.
     """
 
     def __init__(self) -> None:
         self._latest: dict[Hashable, tuple[int, int]] = {}
 
     def time(self, connection: Hashable, time: int, correlation_id: int = LAST) -> int:
-        """The time, or that of the connection's request before if that is later."""
+        """Return the time, or that of the connection's last request if later."""
         latest, last_id = self._latest.get(connection, (time, correlation_id))
         if 0 < last_id - correlation_id < WRAPPED:
             return time
@@ -83,20 +82,20 @@ class ArrivalOrder:
 
 
 class OrderTurn(NamedTuple):
-    """A request's place among those of its connection."""
+    """A request's position on its connection."""
 
     connection: int
     correlation_id: int
 
 
 class OrderedLine(NamedTuple):
-    """A document to be sorted.
+    """A document to sort.
 
     Attributes:
         time: of its arrival.
-        place: in the input.
-        is_marked: a mark of the caller's.
-        connection, correlation_id: its turn.
+        place: input position.
+        is_marked: a mark of the caller.
+        connection, correlation_id: position on its connection.
         document: JSON.
     """
 
@@ -115,12 +114,12 @@ T = TypeVar("T")
 def in_turn(
     entries: Iterable[T], time: Callable[[T], int], turn: Callable[[T], tuple[Hashable, int]]
 ) -> Iterator[T]:
-    """Entries in order of time, those of one ms and one connection by correlation id.
+    """Yield entries by time; within a ms and connection by correlation id.
 
     Args:
-        entries: by time.
-        time: of an entry.
-        turn: connection and correlation id of an entry.
+        entries: sorted by time.
+        time: returns the time of an entry.
+        turn: returns connection and correlation id of an entry.
     """
     for _, group in groupby(entries, time):
         same = list(group)
@@ -141,10 +140,10 @@ def in_turn(
 class Sorter:
     """Sorts documents by time.
 
-    Use it in a `with`: the temporary file goes at its end.
+    Use it in a `with` statement, which removes the temporary file.
 
     Args:
-        run_bytes: how much is held in memory.
+        run_bytes: maximum bytes in memory.
     """
 
     def __init__(self, run_bytes: int = RUN_BYTES) -> None:
@@ -156,7 +155,7 @@ class Sorter:
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return itself."""
         return self
 
     def __exit__(
@@ -172,7 +171,7 @@ class Sorter:
     def add(
         self, time: int, document: bytes, is_marked: bool = False, turn: OrderTurn = FIRST
     ) -> None:
-        """Take one more document."""
+        """Add a document."""
         self._held.append(OrderedLine(time, self._count, is_marked, *turn, document))
         self._held_bytes += len(document)
         self._count += 1
@@ -180,15 +179,15 @@ class Sorter:
             self._write_run()
 
     def __len__(self) -> int:
-        """How many documents there are."""
+        """Number of documents."""
         return self._count
 
     def __iter__(self) -> Iterator[OrderedLine]:
-        """All documents, in order."""
+        """Yield all documents in order."""
         return in_turn(self._sorted(), lambda each: each.time, lambda each: each[3:5])
 
     def _sorted(self) -> Iterator[OrderedLine]:
-        """All documents by time and place."""
+        """Yield all documents by time and input position."""
         self._held.sort()
         if self._file is None:
             return iter(self._held)
@@ -209,7 +208,7 @@ class Sorter:
 
 
 def _run(descriptor: int, start: int, end: int) -> Iterator[OrderedLine]:
-    """The entries of one run, read piece by piece."""
+    """Yield the entries of a run, read in pieces."""
     held = b""
     while start < end or held:
         need = _HEAD.size

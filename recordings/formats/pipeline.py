@@ -1,4 +1,4 @@
-"""The whole way: from files or a topic to documents in the order in which requests arrived."""
+"""From files or topics to documents in arrival order."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ from brokertwin.recordings.formats.summary import Summary
 
 FETCH = 1
 Source = Callable[[Summary], Iterator[Document]]
-"""Where documents come from: files, or a topic. What of them cannot be read is told a summary."""
+"""A source of documents, which counts unreadable ones in a summary."""
 
 CUT_FILE = "the compressed file has no end: it is still written, or was cut"
 REPEATED = "a copy of a line that came before"
@@ -36,13 +36,13 @@ TOPIC_ID = re.compile(rb'"topicId":"([^"]{22})"')
 
 
 class FileReading(NamedTuple):
-    """How logs are read.
+    """How to read logs.
 
     Attributes:
-        broker: whose logs they are; None: as content or name of each file tells.
-        zone: of the JVMs that wrote them.
-        warn: is told what may make times wrong.
-        texts: which logs with requests as text are read, too.
+        broker: the broker of the logs; None finds it by content or file name.
+        zone: zone of the JVMs that wrote them.
+        warn: called with warnings about times.
+        texts: accepted text logs.
     """
 
     broker: int | None = None
@@ -52,10 +52,10 @@ class FileReading(NamedTuple):
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of that name.
+    """Return a time zone by name.
 
     Raises:
-        UserError: there is none.
+        UserError: it does not exist.
     """
     try:
         return ZoneInfo(name)
@@ -72,10 +72,10 @@ def read_files(
     summary: Summary,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Document]:
-    """The documents of files, each in the order of its lines, without credentials.
+    """Yield the documents of files in line order, without credentials.
 
     Raises:
-        UserError: a file cannot be read, or nobody can tell whose log it is.
+        UserError: a file is unreadable, or its broker is unknown.
     """
     seen = Seen()
     for path, name in zip(paths, names_of(paths), strict=True):
@@ -92,7 +92,7 @@ def _read_file(
     summary: Summary,
     on_bytes: Callable[[int], None],
 ) -> Iterator[Document]:
-    """The documents of one file, each line of a log once."""
+    """Yield the documents of one file, without copies."""
     origin = Origin(name, reading.zone, is_qualified, reading.texts)
 
     def again() -> Iterator[Document]:
@@ -126,7 +126,7 @@ def _read_file(
 def read_lines(
     lines: Iterable[SourceLine], name: str, reading: FileReading, summary: Summary
 ) -> Iterator[Document]:
-    """The documents in the rows of a topic, without credentials."""
+    """Yield the documents of topic rows, without credentials."""
     for document in _read(FormatReader(Origin(name, reading.zone)), iter(lines), summary):
         if document.broker is None:
             document.broker = reading.broker
@@ -136,7 +136,7 @@ def read_lines(
 def _read(
     reader: FormatReader, lines: Iterator[SourceLine], summary: Summary, seen: Seen | None = None
 ) -> Iterator[Document]:
-    """The documents in lines, without credentials; copies of lines are left out if `seen`."""
+    """Yield the documents of lines; `seen` removes copies."""
     for found in reader.read(summary.counted(lines)):
         if isinstance(found, Document):
             if seen is not None and found.is_from_log and not seen.is_new(found):
@@ -159,7 +159,7 @@ def _line_of(document: Document) -> SourceLine:
 
 
 def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Needs:
-    """Put documents into a sorter, and note what of the topics is needed to complete them."""
+    """Add documents to a sorter; returns the data needed to complete them."""
     arrivals = ArrivalOrder()
     needs = Needs()
     topic_ids: set[bytes] = set()
@@ -192,7 +192,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def in_order(sorter: Sorter, completion: Completion) -> Iterator[bytes]:
-    """The documents in order of arrival, Produce requests with the batch headers that are known."""
+    """Yield documents in arrival order, with known batch headers."""
     for entry in sorter:
         if not entry.is_marked:
             yield entry.document
@@ -206,7 +206,7 @@ def in_order(sorter: Sorter, completion: Completion) -> Iterator[bytes]:
 
 
 def completed(document: Document, completion: Completion) -> bytes:
-    """A document, encoded; a Produce request with the batch headers that are known."""
+    """Encode a document, with known batch headers."""
     if document.header.request_api_key == PRODUCE:
         document.request = completion.complete(document.request, document.response, document.time)
     return document.encoded()

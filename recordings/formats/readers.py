@@ -1,14 +1,13 @@
-"""Which recording a line belongs to, and the document that it becomes.
+"""Recognizes the format of a line, and creates its document.
 
-A file may mix several recordings with other log lines:
+A file can mix recordings and other log lines:
 
 - `Completed request:` is Kafka's request log;
-- an object with a `requestHeader`, or the `kind` of a connection's end, is a document of a capture;
+- an object with `requestHeader`, or the `kind` of a disconnect, is a document of a capture;
 - an object that begins with `header` is an entry of Kroxylicious' protocol log.
 
-Each of them may stand behind prefixes, in a text of any JSON, over several lines, and cut into
-pieces by a container runtime. Any other line is counted by what it is; a line that should be one
-of those above and is damaged is dead.
+Each can follow prefixes, be a text in JSON, span several lines, or be cut into pieces by a
+container runtime. Other lines are counted by kind. A damaged line of these formats is dead.
 """
 
 import re
@@ -46,27 +45,26 @@ from brokertwin.state.core.schema import Int32, Int64
 CUT = "cut"
 NOT_READ = "not legible when it was captured"
 WRAPPED_BYTES_MAX = 32 * EVENT_BYTES_MAX
-"""A result of a log search may be one JSON object with many entries."""
+"""A log search may return one JSON object with many entries."""
 
 NESTING_MAX = 8
 BRACES_MAX = 8
-"""So many braces before a quoted request are tried as the beginning of what wraps it."""
+"""Maximum number of braces before a quoted request to try as its wrapper."""
 
 TAIL_BYTES = 500
-"""How much of the text behind an entry is looked at."""
+"""Examined length of the text after an entry."""
 
 KNOWN = frozenset({"id", "broker", "time", "requestHeader", "request", "response", "connection"})
 
 
 class Origin(NamedTuple):
-    """What is known of a file.
+    """Properties of a file.
 
     Attributes:
-        name: the file's, unique among those read together.
-        zone: of the JVM that wrote the log.
-        is_qualified: whether connections of captures need the file's name before theirs, because
-            several files are read together.
-        texts: which logs with requests as text are read, too.
+        name: unique among the files read together.
+        zone: zone of the JVM that wrote the log.
+        is_qualified: connections of captures get the file's name as a prefix.
+        texts: accepted text logs.
     """
 
     name: str
@@ -102,22 +100,22 @@ _ENDED = msgspec.json.encode(Kind.DISCONNECT)
 
 Made = Iterator[Document | UnpairedDocuments]
 Key = tuple[object, ...]
-"""Where a continuation is looked for: names around the line, and the path in a wrapper."""
+"""Key of an expected continuation: names around the line, wrapper path."""
 
 _ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, UnreadableError)
 
 
 class _Around(NamedTuple):
-    """What stands around a text.
+    """The context of a text.
 
     Attributes:
-        line: where it begins.
-        key: where its continuation is looked for.
+        line: its first line.
+        key: where its continuation is expected.
         head: prefixes of the line.
         stamps: times in the fields of wrappers.
         label: name of a container, pod or host.
-        session: the connection's name, by Kroxylicious.
-        depth: how many wrappers there are.
+        session: the connection's name in Kroxylicious.
+        depth: number of wrappers.
     """
 
     line: SourceLine
@@ -130,7 +128,7 @@ class _Around(NamedTuple):
 
 
 class _Open:
-    """A text whose JSON is not complete yet."""
+    """A text with incomplete JSON."""
 
     def __init__(self, around: _Around, text: bytes, is_request: bool, scan: layouts.Scan) -> None:
         self.around = around
@@ -140,7 +138,7 @@ class _Open:
         self._is_bare = text.rstrip().endswith(b"{")
 
     def add(self, text: bytes) -> bool:
-        """Take the next piece; returns whether the JSON is complete."""
+        """Add a piece; returns whether the JSON is complete."""
         self.text += text
         self._is_bare = False
         return self.scan.end_in(text) is not None
@@ -150,7 +148,7 @@ class _Open:
         if layouts.FRESH.match(text) or (self.is_request and request_log.MARK in text):
             return True
         if _UNQUOTED.search(text) is not None:
-            return True  # in a field it would have escapes
+            return True  # in a field it would be escaped
         if self._is_bare and text.strip()[:1] not in (b'"', b"}"):
             return True
         return text.startswith(b"{") and _is_object(text)
@@ -160,7 +158,7 @@ class FormatReader:
     """Reads the lines of one file, in order.
 
     Args:
-        source: what is known of the file.
+        source: the properties of the file.
     """
 
     def __init__(self, source: Origin) -> None:
@@ -176,11 +174,11 @@ class FormatReader:
 
     @property
     def unknown_zones(self) -> set[str]:
-        """Names of time zones in the log that are not known."""
+        """Unknown time zone names in the log."""
         return self._clock.unknown_zones
 
     def read(self, lines: Iterator[SourceLine]) -> Made:
-        """What the lines become; each line is in one document or is left with a reason."""
+        """Yield documents, and lines without one with a reason."""
         for line in lines:
             yield from self._guarded(line, self._take(line))
         for line, head, text in self._partial.values():
@@ -222,7 +220,7 @@ class FormatReader:
         yield from self._continued(around, text)
 
     def _continued(self, around: _Around, text: bytes) -> Made:
-        """A text that may go on with an open one."""
+        """Process a text that may continue an open one."""
         opened = self._open.pop(around.key, None)
         if opened is None:
             yield from self._entry(around, text)
@@ -239,7 +237,7 @@ class FormatReader:
             self._open[around.key] = opened
 
     def _entry(self, around: _Around, text: bytes) -> Made:
-        """A text that may be an entry, or several in a row."""
+        """Process a text that may be one or several entries."""
         if around.depth > NESTING_MAX:
             raise UnreadableError("nested", f"the line is in more than {NESTING_MAX} wrappers")
         text.decode("utf-8")
@@ -265,7 +263,7 @@ class FormatReader:
             yield from self._other(around, _Part(b"", text, b""))
 
     def _quoted(self, around: _Around, text: bytes, start: "_Start") -> Made:
-        """A request in a quoted text: in JSON behind a prefix, a table, or a field."""
+        """Process a quoted request: in JSON after a prefix, a table, or a field."""
         around = around._replace(depth=around.depth + 1)
         unfinished: _Open | None = None
         brace = -1
@@ -288,7 +286,7 @@ class FormatReader:
             yield from self._entry(around, plain)
 
     def _completed(self, around: _Around, part: "_Part") -> Made:
-        """A line of Kafka's request log."""
+        """Process a line of Kafka's request log."""
         time = self._time(around, part)
         if time is None:
             raise UnreadableError(
@@ -303,7 +301,7 @@ class FormatReader:
         yield made
 
     def _exchanged(self, around: _Around, part: "_Part") -> Made:
-        """An entry of Kroxylicious' protocol log."""
+        """Process an entry of Kroxylicious' protocol log."""
         found = kroxylicious.SESSION.search(part.tail)
         session = found[1].decode("utf-8", "replace") if found else around.session
         time = self._time(around, part)
@@ -316,7 +314,7 @@ class FormatReader:
         return self._clock.ms(around.head + part.head, part.tail, around.stamps)
 
     def _object(self, around: _Around, part: "_Part") -> Made:
-        """A document of a capture, or JSON that wraps an entry."""
+        """Process a document of a capture, or JSON that wraps an entry."""
         line = around.line
         try:
             fields = _fields_decoder.decode(part.json)
@@ -339,7 +337,7 @@ class FormatReader:
             yield from self._unwrapped(around, part)
 
     def _unwrapped(self, around: _Around, part: "_Part") -> Made:
-        """The entries in a wrapper; copies in other fields, whole or cut, do not count."""
+        """Yield the entries in a wrapper, without copies in other fields."""
         value = msgspec.json.decode(part.json)
         stream = (around.key, layouts.find_field(value, "stream"))
         before = set(self._open)
@@ -374,7 +372,7 @@ class FormatReader:
             yield from self._other(around, part)
 
     def _other(self, around: _Around, part: "_Part") -> Made:
-        """A line of a text log, or one that is no exchange."""
+        """Process a line of a text log, or one that is no exchange."""
         made = self._of_text(around, part) if self._source.texts else None
         if made is None:
             yield self._left(around, part)
@@ -382,7 +380,7 @@ class FormatReader:
             yield from made
 
     def _of_text(self, around: _Around, part: "_Part") -> Made | None:
-        """What a line of a text log completes; None if it is no such line."""
+        """Yield the documents that a text log line completes; None for others."""
         old = text_requests.MARKS.search(part.json)
         mark = old or client_logs.MARKS.search(part.json)
         is_log = old is not None and old[0].startswith(request_log.MARK)
@@ -401,10 +399,10 @@ class FormatReader:
         return iter((made,))
 
     def _left(self, around: _Around, part: "_Part") -> UnpairedDocuments:
-        """A line that is no exchange; one of a group's coordinator with what it tells."""
+        """Describe a line without an exchange; coordinator lines keep their content."""
         mark = part.json.find(request_log.MARK)
         if mark >= 0:
-            request_log.start_of(part.json, mark)  # raises if it is text
+            request_log.start_of(part.json, mark)  # raises for text
         kind = kind_of(part.json)
         left = UnpairedDocuments(
             around.line, kind.name if kind is not None else OTHER, is_dead=False
@@ -419,7 +417,7 @@ class FormatReader:
         return left._replace(logged=told)
 
     def _placed(self, line: SourceLine) -> str:
-        """The id of an exchange: file and line; a further one of the line has a number."""
+        """The id of an exchange: file and line, and a number for further ones."""
         place = f"{line.file}:{line.number}"
         self._count = self._count + 1 if place == self._place else 1
         self._place = place
@@ -452,18 +450,22 @@ class FormatReader:
     def _document(
         self,
         line: SourceLine,
-        said: _Captured | _Ended,
+        captured: _Captured | _Ended,
         asked: tuple[RequestHeader, msgspec.Raw],
         response: msgspec.Raw,
     ) -> Document:
-        """A line of a capture; its connection has a name among all files that are read together."""
+        """Create a document of a capture, with a unique connection name."""
         header, request = asked
-        named = f"{line.file}/{said.connection}" if self._source.is_qualified else said.connection
+        named = (
+            f"{line.file}/{captured.connection}"
+            if self._source.is_qualified
+            else captured.connection
+        )
         return Document(
-            place=said.id or self._placed(line),
+            place=captured.id or self._placed(line),
             source=line.file,
-            time=said.time,
-            broker=said.broker,
+            time=captured.time,
+            broker=captured.broker,
             is_from_log=False,
             connection=named,
             header=header,
@@ -474,7 +476,7 @@ class FormatReader:
 
 
 class _Part(NamedTuple):
-    """JSON in a text, and what stands before and behind it."""
+    """JSON in a text, and the text around it."""
 
     head: bytes
     json: bytes
@@ -482,12 +484,12 @@ class _Part(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """Where JSON begins in a text.
+    """The beginning of JSON in a text.
 
     Attributes:
         at: the offset of its brace.
-        is_request: whether it is a line of Kafka's request log.
-        quote: how quotation marks are written in it if it is quoted itself; else empty.
+        is_request: it is a line of Kafka's request log.
+        quote: the escaped quotation mark if it is quoted, or empty.
     """
 
     at: int
@@ -502,7 +504,7 @@ _HEADER = re.compile(rb"[^{]*(?=\{\s*\"header\")")
 
 
 def _start(text: bytes, at: int) -> _Start | None:
-    """The next JSON object that may be an entry or wrap one."""
+    """Find the next JSON object that may be or wrap an entry."""
     opening = layouts.OPENING.match(text, at)
     if opening is not None and (at == 0 or _LIST.match(text)):
         return _Start(opening.end())
@@ -520,7 +522,7 @@ def _start(text: bytes, at: int) -> _Start | None:
 
 
 def _end(text: bytes, start: int, scan: layouts.Scan) -> int | None:
-    """The offset behind the object; None if it is not complete. Mostly the last brace ends it."""
+    """Return the offset after the object; None if incomplete."""
     last = text.rfind(b"}") + 1
     if last > start and _is_object(text[start:last]):
         return last
@@ -537,13 +539,13 @@ def _is_object(text: bytes) -> bool:
 
 
 def _is_complete(text: bytes) -> bool:
-    """Whether the request in a text has its end there."""
+    """Whether the request in a text is complete."""
     start = _start(text, 0)
     return start is not None and layouts.Scan().end_in(text, start.at) is not None
 
 
 def _distinct(made: Sequence[tuple[Key, Document | UnpairedDocuments]]) -> list[Document]:
-    """The documents in a wrapper; what another field has, too, counts once."""
+    """The distinct documents in a wrapper; copies in other fields are dropped."""
     found: dict[tuple[object, ...], Key] = {}
     kept = []
     for path, each in made:
@@ -564,7 +566,7 @@ def _too_large(size: int) -> UnreadableError:
 
 
 def _abandoned(opened: _Open) -> UnpairedDocuments:
-    """A text that does not go on as JSON does; if it holds no entry, it is another log line."""
+    """Describe a text whose JSON does not continue."""
     text = bytes(opened.text)
     if opened.is_request or request_log.MARK in text or kroxylicious.ENTRY_START.search(text):
         return UnpairedDocuments(opened.around.line, CUT, "the JSON of the entry has no end")
@@ -574,7 +576,7 @@ def _abandoned(opened: _Open) -> UnpairedDocuments:
 
 
 def _check(document: Document) -> None:
-    """Raises UnreadableError where a body is none."""
+    """Raises UnreadableError for an invalid body."""
     if not bytes(document.request).lstrip().startswith(b"{"):
         raise UnreadableError(Reason.WRONG_TYPE, "Expected `object` - at `$.request`")
     if bytes(document.response).lstrip()[:1] not in (b"{", b"n", b""):
@@ -582,7 +584,7 @@ def _check(document: Document) -> None:
 
 
 def dead_letter(line: SourceLine, error: Exception) -> UnpairedDocuments:
-    """A line that cannot be read, and why."""
+    """Describe an unreadable line."""
     if isinstance(error, UnreadableError):
         return UnpairedDocuments(line, error.reason, error.detail)
     refusal = refusal_of(error)

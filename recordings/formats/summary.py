@@ -1,4 +1,4 @@
-"""What became of the lines: counts for the table at the end."""
+"""Counts of input lines for the final table."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,15 +28,15 @@ class Summary:
     """Counts of one run.
 
     Attributes:
-        lines: how many lines were read; empty ones are not counted.
-        events: documents made, by API.
-        left: entries that became no document, by (API, reason); no API where none can be read.
-        dead: damaged lines, by reason.
+        lines: number of non-empty lines.
+        events: number of documents by API.
+        left: number of entries without a document by (API, reason).
+        dead: number of damaged lines by reason.
         examples: (place, reason, detail) of the first dead lines of each reason.
-        nameless_topic_ids: topic ids in requests for which no answer shows a name.
+        nameless_topic_ids: number of topic ids in requests without a known name.
         controllers: listeners of controllers.
         logged: lines about groups in Kafka's server.log.
-        on_dead: is told of each dead line.
+        on_dead: called with each dead line.
     """
 
     lines: int = 0
@@ -50,7 +50,7 @@ class Summary:
     on_dead: Callable[[UnpairedDocuments], None] = lambda _: None
 
     def counted(self, lines: Iterator[SourceLine]) -> Iterator[SourceLine]:
-        """The lines, counted."""
+        """Count and yield the lines."""
         for line in lines:
             self.lines += 1
             yield line
@@ -62,7 +62,7 @@ class Summary:
             self.controllers.add(listener_of(document))
 
     def leave(self, left: UnpairedDocuments) -> None:
-        """Count a line that became none."""
+        """Count a line without a document."""
         if left.logged is not None:
             self.logged.append(left.logged)
         if not left.is_dead:
@@ -75,7 +75,7 @@ class Summary:
 
 
 def nothing_read(summary: Summary) -> UserError:
-    """The error for input without any exchange: what it is, and what is needed instead."""
+    """The error for input without an exchange: its kind and a hint."""
     reasons = summary.dead + Counter(
         {reason: count for (_, reason), count in summary.left.items() if reason != OTHER}
     )
@@ -102,5 +102,5 @@ def nothing_read(summary: Summary) -> UserError:
 
 
 def place_of(line: SourceLine) -> str:
-    """File and line."""
+    """Return file and line."""
     return f"{line.file}:{line.number}"

@@ -34,7 +34,7 @@ MAKE_GROUPS = frozenset({8, JOIN_GROUP, 28, 68, 76, 88})
 
 
 class EarlierState:
-    """Separates what a history created from what existed before.
+    """Separates entries created in a history from earlier ones.
 
     Args:
         exchanges: the history.

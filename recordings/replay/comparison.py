@@ -167,7 +167,7 @@ class Comparer:
         self._is_followed = followed(exchanges.values())
 
     def compare(self, exchange_id: str, response: ModelResponse | None) -> ComparisonOutcome:
-        """Compare the model's response; None means that there is none.
+        """Compare the model's response, or None, with the recorded one.
 
         The last outcome of each exchange is cached, because a search compares an accepted response
         again.

@@ -36,7 +36,7 @@ NAMING_FIELDS = frozenset(
         "transactionalIds",
     }
 )
-"""Request fields whose string values name what it touches."""
+"""Request fields whose string values name a touched item."""
 
 READ_ONLY = frozenset({1, 2, 9, 15, 16, 18, 23, 32, 60, 61, 65, 66, 69, 75})
 """API keys of requests that change nothing visible to other connections."""
@@ -62,7 +62,7 @@ LISTS = frozenset({16, 66})
 
 
 class Footprints:
-    """What each exchange of a history touches."""
+    """The items that each exchange of a history touches."""
 
     def __init__(self, exchanges: Sequence[RecordedExchange]) -> None:
         self._exchanges = exchanges

@@ -107,7 +107,7 @@ class _UsedIds:
         self._own: dict[str, set[Any]] = defaultdict(set)
 
     def difference(self, pick: Pick) -> FieldDifference | None:
-        """Return what is wrong with an id, if anything, and mark it as used."""
+        """Return the fault of an id, if any, and mark the id as used."""
         chosen, own = self._chosen[pick.field], self._own[pick.field]
         is_known = pick.chosen in chosen
         is_taken = pick.own in own or (pick.field != PRODUCER_ID and pick.own in chosen)

@@ -231,7 +231,7 @@ def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
 
 
 def show_earlier(console: Console, earlier: Sequence[Earlier]) -> None:
-    """Print what the broker had before the recording."""
+    """Print the state that existed before the recording."""
     if earlier:
         about = ", ".join(request.about for request in earlier)
         console.print(f"before the recording: {about}", highlight=False, soft_wrap=True)

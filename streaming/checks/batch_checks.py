@@ -28,7 +28,7 @@ SNAPSHOT = "snapshot"
 
 
 class Policy(StrEnum):
-    """What a critical failure causes."""
+    """The consequence of a critical failure."""
 
     WARN = "warn"
     HOLD = "hold"

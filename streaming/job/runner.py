@@ -275,7 +275,7 @@ class _Loads:
 
 @dataclass
 class _Run:
-    """A running query and what is observed of it."""
+    """A running query and its observers."""
 
     session: "SparkSession"
     query: "StreamingQuery"

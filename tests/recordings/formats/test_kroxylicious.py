@@ -139,7 +139,7 @@ def test_no_more_than_a_bound_of_requests_waits(monkeypatch: pytest.MonkeyPatch)
     pairs = kroxylicious.Pairs()
     made = []
     for number in range(5):
-        line = kroxylicious.Line("f", number, b"")
+        line = kroxylicious.SourceLine("f", number, b"")
         text = entry("REQUEST", number=number).encode()
         made += list(pairs.take(kroxylicious.Wrapped(line, 0, "s", text)))
     assert [document.place for document in made] == ["f:0", "f:1", "f:2"]
