@@ -1,13 +1,12 @@
-"""What a micro-batch costs that has one fetch in a session of many partitions.
+"""The duration of a micro-batch with one fetch in a large session.
 
     python bench/fetch_sessions_spark.py [--sizes 10 1000 10000] [--changed 5] [--rounds 20]
 
-The companion of `fetch_sessions.py`: the same cell and the same requests, through Kafka and Spark.
-Each round is a Produce to the changed partitions and an incremental Fetch, and each round is a
-micro-batch of its own (`maxOffsetsPerTrigger` 2). The cell always holds as many partitions as the
-largest session. Times are medians of Spark's `triggerExecution` in ms, the first round left out;
-`state` is the size of the cell's state row. A run is valid only if every answer is byte for byte
-that of one process; otherwise no figure is printed.
+`fetch_sessions.py` with Kafka and Spark: each round is a Produce to the changed partitions and an
+incremental Fetch, in one micro-batch (`maxOffsetsPerTrigger` 2). The cell always has as many
+partitions as the largest session. Times are medians of Spark's `triggerExecution` in ms without the
+first round; `state` is the size of the cell's state row. A run is valid only if every response
+equals that of one process, byte for byte; otherwise no figure is printed.
 """
 
 import argparse
@@ -49,7 +48,7 @@ class SparkMeasured(NamedTuple):
 
 
 class RecordedBed(SessionBed):
-    """A cell that keeps the events it was given and the answers it gave."""
+    """A cell that records its events and responses."""
 
     def __init__(self, size: int, total: int) -> None:
         self.documents: list[bytes] = []
@@ -64,7 +63,7 @@ class RecordedBed(SessionBed):
         return super()._handle(event)
 
     def round(self, changed: list[SessionPartition], number: int) -> None:
-        """Appends to the changed partitions and fetches what the session shows of it."""
+        """Append to the changed partitions and fetch in the session."""
         self._handle(self.produce(changed))
         named = changed if number else []
         self._handle(self.fetch(named, number, number + 1, 0))
@@ -73,7 +72,7 @@ class RecordedBed(SessionBed):
 def run(
     client_flags: dict[str, object], events_of_batch: int, session: "SparkSession"
 ) -> list[QueryProgress]:
-    """Runs a job until it has done everything; gives back its micro-batches."""
+    """Run a job over all events; return its micro-batches."""
     settings = load({**client_flags, "max_offsets_per_trigger": events_of_batch}).settings
     batches: list[QueryProgress] = []
     with runner.prepared(settings, BrokerSettings()) as job:
@@ -84,7 +83,7 @@ def run(
 def measure(
     size: int, given: argparse.Namespace, flags: dict[str, object], session: "SparkSession"
 ) -> SparkMeasured | None:
-    """The rounds over a session of `size` partitions; None where answers differ."""
+    """Measure a session of `size` partitions; None if responses differ."""
     bed = RecordedBed(size, max(given.sizes) + given.changed)
     changed = bed.changed(given.changed)
     flags = {**flags, "prefix": f"bench-{size}"}
@@ -108,7 +107,7 @@ def measure(
 
 
 def send(flags: dict[str, object], documents: list[bytes]) -> None:
-    """Events into the partition of their cell."""
+    """Write events to the partition of their cell."""
     settings = load(flags).settings
     partition = partition_of(CLUSTER.encode(), settings.requests_partitions)
     with runner.prepared(settings, BrokerSettings()) as job:
@@ -118,7 +117,7 @@ def send(flags: dict[str, object], documents: list[bytes]) -> None:
 
 @contextmanager
 def started(*clusters: str) -> Iterator[tuple[dict[str, object], "SparkSession"]]:
-    """A Kafka and a Spark session of one's own; gives a job's flags and the session."""
+    """Start a Kafka broker and a Spark session; yield a job's flags and the session."""
     with tempfile.TemporaryDirectory(prefix="brokertwin-bench-") as directory:
         kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
         try:

@@ -1,10 +1,10 @@
-"""The Python worker's part of a micro-batch against what its cell remembers.
+"""The Python worker's time per micro-batch, by size of the cell's state.
 
     python bench/growth_operator.py [--kind producers] [--sizes 1000 100000 1000000]
 
-The load of `growth_spark.py` without Kafka and Spark: the operator's function is called as Spark
-calls it, with the state row that it gave before, as bytes. The sizes take turns in each round, the
-first two of which are left out; medians of processor time in ms. `state` is the size of the row.
+The load of `growth_spark.py` without Kafka and Spark: calls the operator's function as Spark does,
+with its previous state row as bytes. The sizes take turns in each round; the first two are omitted.
+Figures are medians of processor time in ms; `state` is the size of the row.
 """
 
 import argparse
@@ -36,37 +36,37 @@ KEY = 0
 
 
 class OperatorState:
-    """A state row as Spark hands it over: its binary columns are byte arrays."""
+    """A state row as Spark passes it: binary columns are byte arrays."""
 
     def __init__(self) -> None:
         self._row: tuple[Any, ...] = ()
 
     @property
     def exists(self) -> bool:
-        """Whether there is one."""
+        """Whether there is a row."""
         return bool(self._row)
 
     @property
     def get(self) -> tuple[Any, ...]:
-        """The row."""
+        """Return the row."""
         return self._row
 
     @property
     def size(self) -> int:
-        """Bytes of its columns."""
+        """Return the bytes of its columns."""
         return sum(map(len, self._row[1:]))
 
     def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803 (Spark's name)
-        """Keeps the row."""
+        """Replace the row."""
         version, *columns = newValue
         self._row = (version, *map(bytearray, columns))
 
 
 class OperatorBed:
-    """A cell that knows `size` of a kind.
+    """A cell whose state has `size` objects of a kind.
 
     Raises:
-        ValueError: an answer has an error.
+        ValueError: a response has an error.
     """
 
     def __init__(self, size: int, given: argparse.Namespace) -> None:
@@ -85,7 +85,7 @@ class OperatorBed:
             self.call(events)
 
     def call(self, events: Iterable[bytes], may_fail: bool = False) -> float:
-        """One micro-batch; gives back its processor time in ms."""
+        """Run one micro-batch; return its processor time in ms."""
         rows = [
             (self._home, self._offset + at, 0, self._key, event) for at, event in enumerate(events)
         ]
@@ -101,7 +101,7 @@ class OperatorBed:
         return taken
 
     def turn(self, number: int) -> float:
-        """The load of one micro-batch."""
+        """Run the load of one micro-batch."""
         return self.call(load_of(self._size, number, self._given))
 
 

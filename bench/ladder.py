@@ -1,19 +1,18 @@
-"""What each layer on the way of an event adds to its floor, in the core.
+"""The time that each layer adds to the floor of an event in the core.
 
     python bench/ladder.py [--kind produce ...] [--rounds 15]
 
-The events of `bench/core.py`, in µs of processor time for one of them:
+The events of `bench/core.py`, in µs of processor time per event:
 
     floor    msgspec decodes the document into its types and encodes the rows
-    loop     more than that where the cell handles an API that decides nothing and answers with
-             two numbers: checks of the event, time and deadlines, the request, the row
-    answer   more where it gives the answer that the real handler has given: taking it apart for
-             its version, writing it
-    decide   the real handler, which reads the state
-    records  the rest: records are applied and written, who waits is woken, items are encoded
+    loop     added by the cell with a handler that decides nothing and returns two numbers:
+             checks of the event, time and deadlines, the request, the row
+    answer   added by returning the real response: adapting it to its version, encoding it
+    decide   added by the real handler, which reads the state
+    records  the rest: records are applied and written, waiting requests completed, items encoded
 
-The floor has the encoding of all rows in it, so `loop` of an event with large rows is smaller, and
-may be below 0: add it to the floor. Rungs take turns in each round; figures are medians.
+The floor includes the encoding of all rows, so `loop` of an event with large rows can be below 0.
+Rungs take turns in each round; figures are medians.
 """
 
 import argparse
@@ -40,7 +39,7 @@ Handler = Callable[[Any, Request], Decision]
 
 
 def _with(key: int, handler: Handler, documents: list[bytes], bed: GrowthBed) -> float:
-    """µs for one document while an API has another handler."""
+    """Return the µs per document while an API has another handler."""
     api = BUILT[key]
     BUILT[key] = msgspec.structs.replace(api, handle=handler)
     try:
@@ -57,7 +56,7 @@ def _nothing(_machine: Any, _request: Request) -> Decision:
 
 
 class LadderTimes:
-    """An API's handler, how long it has taken in ns, and what it has decided."""
+    """An API's handler with its times in ns and its decisions."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -65,7 +64,7 @@ class LadderTimes:
         self.responses: list[Any] = []
 
     def __call__(self, machine: Any, request: Request) -> Decision:
-        """The handler's decision, noted."""
+        """Call the handler; record its decision."""
         begun = time.process_time_ns()
         decision = self._handler(machine, request)
         self.taken += time.process_time_ns() - begun
@@ -74,7 +73,7 @@ class LadderTimes:
 
 
 def _clock() -> float:
-    """What `LadderTimes` measures of an empty handler, in ns."""
+    """Return what `LadderTimes` measures for an empty handler, in ns."""
     timed = LadderTimes(lambda _machine, _request: Decision())
     for _ in range(ROUND):
         timed(None, None)  # type: ignore[arg-type]
@@ -82,7 +81,7 @@ def _clock() -> float:
 
 
 class Ladder:
-    """One kind of event: the cell with its state, and an empty one for handlers that read none."""
+    """One kind of event, on its own cell and, for constant handlers, an empty one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -91,7 +90,7 @@ class Ladder:
         self.found: dict[str, list[float]] = {rung: [] for rung in RUNGS}
 
     def _real(self, handler: Handler | None) -> tuple[list[bytes], list[list[Output]], float]:
-        """A round of events, with what is to come before each unmeasured."""
+        """Run a round of events; their preparation is not measured."""
         steps = list(itertools.islice(self.kind.steps, ROUND))
         key, handle = KEYS[self.name], self.kind.bed.cell.handle
         api, taken, rows = BUILT[key], 0, []
@@ -106,7 +105,7 @@ class Ladder:
         return [document for _, document in steps], rows, taken / ROUND
 
     def round(self) -> None:
-        """All rungs, one after the other."""
+        """Run all rungs in turn."""
         key, clock = KEYS[self.name], _clock()
         documents, rows, taken = self._real(None)
         floor, whole = time_of_floor(documents, rows), (taken - clock) / 1e3
