@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from brokertwin.recordings.replay.comparison import ModelResponse
     from brokertwin.recordings.replay.plan import ReplayPlan
-    from brokertwin.recordings.replay.recording import RecordedExchange
+    from brokertwin.recordings.replay.recording import Exchange
     from brokertwin.settings import Settings
     from brokertwin.sinks.snapshot_store import Published
     from brokertwin.streaming.job.job import StreamingJob
@@ -174,7 +174,7 @@ class _Sender(threading.Thread):
 
 def _show(
     console: Console,
-    exchanges: "Sequence[RecordedExchange]",
+    exchanges: "Sequence[Exchange]",
     answers: "Mapping[str, ModelResponse]",
     planned: "ReplayPlan",
 ) -> None:

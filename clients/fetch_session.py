@@ -27,12 +27,12 @@ from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.fetch.fetch_bodies import (
-    AnsweredTopic,
+    FetchForgottenTopic,
     FetchRequest,
+    FetchRequestPartition,
+    FetchRequestTopic,
     FetchResponse,
-    ForgottenTopic,
-    RequestedPartition,
-    RequestedTopic,
+    FetchResponseTopic,
 )
 from brokertwin.state.fetch.fetch_session import (
     FINAL_EPOCH,
@@ -256,7 +256,7 @@ class FetchSessionHandler:
         return ResponseCheck(True)
 
     def _named_partitions(
-        self, topics: list[AnsweredTopic], version: int
+        self, topics: list[FetchResponseTopic], version: int
     ) -> Iterator[TopicPartition]:
         """The partitions of a response; those of unknown ids are left out."""
         for topic in topics:
@@ -268,7 +268,7 @@ class FetchSessionHandler:
                     yield TopicPartition(name, partition.partition_index)
 
     def _unexpected(
-        self, named: set[TopicPartition], topics: list[AnsweredTopic], version: int
+        self, named: set[TopicPartition], topics: list[FetchResponseTopic], version: int
     ) -> list[str]:
         """Problems with partitions and ids that are not in the session."""
         problems = _problem("has extra", named - self.session_partitions.keys())
@@ -295,15 +295,17 @@ def _topic_key(topic: str, topic_id: Uuid, version: int) -> tuple[str, Uuid]:
     return ("", topic_id) if version >= TOPIC_ID_VERSION else (topic, ZERO_UUID)
 
 
-def _requested(to_send: dict[TopicPartition, PartitionData], version: int) -> list[RequestedTopic]:
+def _requested(
+    to_send: dict[TopicPartition, PartitionData], version: int
+) -> list[FetchRequestTopic]:
     """Group consecutive partitions by topic; a topic may occur again."""
-    topics: list[RequestedTopic] = []
+    topics: list[FetchRequestTopic] = []
     for partition, data in to_send.items():
         named = _topic_key(partition.topic, data.topic_id, version)
         if not topics or (topics[-1].topic, topics[-1].topic_id) != named:
-            topics.append(RequestedTopic(topic=named[0], topic_id=named[1], partitions=[]))
+            topics.append(FetchRequestTopic(topic=named[0], topic_id=named[1], partitions=[]))
         topics[-1].partitions.append(
-            RequestedPartition(
+            FetchRequestPartition(
                 partition=partition.partition,
                 current_leader_epoch=data.current_leader_epoch,
                 fetch_offset=data.fetch_offset,
@@ -315,11 +317,11 @@ def _requested(to_send: dict[TopicPartition, PartitionData], version: int) -> li
     return topics
 
 
-def _forgotten(removed: list[TopicIdPartition], version: int) -> list[ForgottenTopic]:
-    topics: dict[tuple[str, Uuid], ForgottenTopic] = {}
+def _forgotten(removed: list[TopicIdPartition], version: int) -> list[FetchForgottenTopic]:
+    topics: dict[tuple[str, Uuid], FetchForgottenTopic] = {}
     for topic_id, topic, partition in removed:
         named = _topic_key(topic, topic_id, version)
         if named not in topics:
-            topics[named] = ForgottenTopic(topic=named[0], topic_id=named[1], partitions=[])
+            topics[named] = FetchForgottenTopic(topic=named[0], topic_id=named[1], partitions=[])
         topics[named].partitions.append(partition)
     return list(topics.values())

@@ -54,7 +54,7 @@ class Produce(msgspec.Struct, rename="camel"):
 
 
 class Answer(msgspec.Struct, rename="camel"):
-    """Encode a response."""
+    """A response row."""
 
     id: str
     error_code: int

@@ -13,7 +13,7 @@ from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
     from brokertwin.recordings.explain.story import Entry, Subject
-    from brokertwin.recordings.replay.recording import RecordedExchange, Recording
+    from brokertwin.recordings.replay.recording import Exchange, Recording
     from brokertwin.sinks.stored_states import Cells
 
 app = group()
@@ -292,7 +292,7 @@ def _stored_cells(directory: Path) -> "tuple[Cells, str]":
     return state_reader.read_cells(directory, batch), f"after micro-batch {batch}"
 
 
-def _exchanges(where: Where) -> "list[RecordedExchange]":
+def _exchanges(where: Where) -> "list[Exchange]":
     """Return the recorded exchanges in order."""
     return _recording(where).exchanges
 

@@ -7,12 +7,16 @@ those that were refused are told.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from brokertwin.recordings.explain import bodies, groups, producers, sessions
+from brokertwin.recordings.explain import groups
 from brokertwin.recordings.explain.groups import Groups
 from brokertwin.recordings.explain.producers import Producers
 from brokertwin.recordings.explain.sessions import Sessions
-from brokertwin.recordings.explain.story import Entry, Refused, absent, moment
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.recording import observed_recording
+from brokertwin.recordings.history.sessions import NONE
+from brokertwin.recordings.history.words import moment
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.wording import counted
 
@@ -30,8 +34,9 @@ class Clients:
         UserError: the recording has no such client.
     """
 
-    def __init__(self, exchanges: Sequence[RecordedExchange], key: str) -> None:
+    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
         self._exchanges = exchanges
+        self._recording = observed_recording(exchanges)
         self._own = sorted(
             (each for each in exchanges if each.header.client_id == key), key=lambda each: each.end
         )
@@ -79,20 +84,20 @@ class Clients:
     def _told(self) -> Iterator[Entry]:
         """The entries of all stories that it has a part in; of sessions those that were lost."""
         for key in self.producers:
-            yield from Producers(self._exchanges, key).story()
+            yield from Producers(self._recording, key).story()
         for key in self.groups:
-            yield from Groups(self._exchanges, key).story()
+            yield from Groups(self._recording, key).story()
         lost = dict.fromkeys(
-            each.body().get("sessionId", sessions.NONE)
+            each.body().get("sessionId", NONE)
             for each in self._own
             if each.api == "FETCH" and OF_SESSIONS.intersection(bodies.errors(each.response))
         )
         for session in lost:
-            if session != sessions.NONE:
-                yield from Sessions(self._exchanges, str(session)).story()
+            if session != NONE:
+                yield from Sessions(self._recording, str(session)).story()
 
 
-def _timed(entry: Entry, exchange: RecordedExchange) -> Entry:
+def _timed(entry: Entry, exchange: Exchange) -> Entry:
     """The entry with what a client's log tells of the response: its time, and its error."""
     where = f"broker {exchange.broker}" if exchange.broker >= 0 else "a broker"
     said = f"response of {where} after {exchange.latency_ms:.6g} ms"
@@ -103,7 +108,7 @@ def _timed(entry: Entry, exchange: RecordedExchange) -> Entry:
     return entry._replace(said="; ".join(filter(None, told)))
 
 
-def _latencies(exchanges: Sequence[RecordedExchange]) -> list[str]:
+def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
     """For each API how many requests a client's log has, and how long responses took."""
     lines = []
     for api, count in Counter(each.api for each in exchanges).most_common():
@@ -120,18 +125,18 @@ def _latencies(exchanges: Sequence[RecordedExchange]) -> list[str]:
     return lines
 
 
-def producers_of(exchange: RecordedExchange) -> list[str]:
+def producers_of(exchange: Exchange) -> list[str]:
     """The keys of the producers that an exchange is of."""
     return list(
         dict.fromkeys(
             holder.name or str(holder.producer_id)
-            for holder in producers.holders_of(exchange, exchange.body())
+            for holder in bodies.holders_of(exchange.api, exchange.body(), exchange.response)
             if holder.name or holder.producer_id != bodies.NO_PRODUCER
         )
     )
 
 
-def groups_of(exchange: RecordedExchange) -> list[str]:
+def groups_of(exchange: Exchange) -> list[str]:
     """The group that an exchange is of, if there is one."""
     group = exchange.body().get("groupId") if exchange.api in groups.APIS else None
     return [group] if group is not None and exchange.is_recorded else []

@@ -1,7 +1,6 @@
 """A timeline: what was asked of a broker, what it answered, and what that comes of."""
 
 from collections.abc import Collection, Iterable, Iterator
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -9,8 +8,10 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.explain.error_pages import page_of
-from brokertwin.recordings.explain.rules import RULES, Rule
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.history.exchange import RecordedRequest
+from brokertwin.recordings.history.words import clock
+from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.rules import RULES, Rule
 from brokertwin.state.core.errors import error_name
 
 KNOWN_SHOWN = 8
@@ -67,9 +68,7 @@ class Entry(NamedTuple):
     refused: list[Refused]
 
     @classmethod
-    def of(
-        cls, exchange: RecordedExchange, said: str, notes: list[str], refused: list[Refused]
-    ) -> "Entry":
+    def of(cls, exchange: Exchange, said: str, notes: list[str], refused: list[Refused]) -> "Entry":
         """That of an exchange."""
         return cls(
             exchange.id,
@@ -82,6 +81,14 @@ class Entry(NamedTuple):
             notes,
             refused,
         )
+
+    @classmethod
+    def at(
+        cls, line: RecordedRequest, said: str, notes: list[str], refused: list[Refused]
+    ) -> "Entry":
+        """The entry of an exchange as machines take it."""
+        head = line.place, line.time, line.client, line.connection, line.api, line.version
+        return cls(*head, said, notes, refused)
 
     def lines(self, explained: set[int]) -> Iterator[Line]:
         """For people; what an error means is said where it comes first, if not in `explained`."""
@@ -132,9 +139,7 @@ class Subject(Protocol):
         """What a broker knows at the end of the story, in lines."""
 
 
-def in_order(
-    exchanges: Iterable[RecordedExchange], apis: Collection[str]
-) -> list[tuple[RecordedExchange, Any]]:
+def in_order(exchanges: Iterable[Exchange], apis: Collection[str]) -> list[tuple[Exchange, Any]]:
     """The answered exchanges of these APIs with their requests, in the order of the answers."""
     answered = [each for each in exchanges if each.is_recorded and each.api in apis]
     return [(each, each.body()) for each in sorted(answered, key=lambda each: each.end)]
@@ -150,22 +155,7 @@ def absent(what: str, key: str, known: Iterable[object], place: str = "recording
     )
 
 
-def words(exchange: RecordedExchange) -> str:
+def words(exchange: Exchange) -> str:
     """`client second's INIT_PRODUCER_ID at 12:00:03.120 (orders.jsonl:12)`."""
     client = exchange.header.client_id or "?"
     return f"client {client}'s {exchange.api} at {clock(exchange.time)} ({exchange.id})"
-
-
-def sentence(text: str) -> str:
-    """Add a capital letter and a full stop."""
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def clock(time: float) -> str:
-    """The time of day of ms since 1970, in UTC, to the ms."""
-    return moment(time).partition(" ")[2]
-
-
-def moment(time: float) -> str:
-    """The same with the date before it."""
-    return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.replay.choices import named_topics
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.schema import ZERO_UUID
 
 PRODUCE, LIST_OFFSETS = 0, 2
@@ -43,7 +43,7 @@ class Appended:
         exchanges: the history.
     """
 
-    def __init__(self, exchanges: Iterable[RecordedExchange]) -> None:
+    def __init__(self, exchanges: Iterable[Exchange]) -> None:
         self._headers: dict[tuple[str, int], list[BatchHeader]] = defaultdict(list)
         known = list(exchanges)
         names = {topic_id: name for one in known for name, topic_id in named_topics(one)}
@@ -52,7 +52,7 @@ class Appended:
                 for topic, partition, header in _headers(exchange):
                     self._headers[names.get(topic, topic), partition].append(header)
 
-    def unknown(self, exchange: RecordedExchange, response: Any) -> list[tuple[str, str, Any]]:
+    def unknown(self, exchange: Exchange, response: Any) -> list[tuple[str, str, Any]]:
         """Batches in a ListOffsets response that no request wrote.
 
         Each is a path, the expected value, and the value.
@@ -89,7 +89,7 @@ def _is_segment(headers: list[BatchHeader], within: dict[str, Any]) -> bool:
     return within["maxTimestamp"] in times and (is_open or within["lastOffset"] in ends)
 
 
-def _headers(exchange: RecordedExchange) -> Iterator[tuple[str, int, BatchHeader]]:
+def _headers(exchange: Exchange) -> Iterator[tuple[str, int, BatchHeader]]:
     """Yield topic, partition and header of each batch without an error."""
     results = {
         (_topic_of(topic), partition.get("index")): partition

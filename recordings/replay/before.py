@@ -17,7 +17,7 @@ from brokertwin.recordings.replay.choices import (
     JOIN_GROUP,
     METADATA,
 )
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 
 LIST_GROUPS, LIST_TRANSACTIONS = 16, 66
 TOPIC, GROUP, TRANSACTION = "topic", "group", "transaction"
@@ -40,14 +40,14 @@ class EarlierState:
         exchanges: the history.
     """
 
-    def __init__(self, exchanges: Iterable[RecordedExchange]) -> None:
+    def __init__(self, exchanges: Iterable[Exchange]) -> None:
         self._made: dict[tuple[str, str], int] = {}
         for exchange in exchanges:
             for made in _made(exchange):
                 first = self._made.get(made, exchange.time)
                 self._made[made] = min(first, exchange.time)
 
-    def without(self, exchange: RecordedExchange, expected: Any, got: Any) -> Any:
+    def without(self, exchange: Exchange, expected: Any, got: Any) -> Any:
         """Return the recorded response without earlier entries.
 
         Only entries that the model's response lacks are removed. Both are prepared: their lists are
@@ -70,20 +70,20 @@ class EarlierState:
         kept = type(listed)({key: entry for key, entry in listed.items() if key not in old})
         return {**expected, field: kept}
 
-    def _has(self, exchange: RecordedExchange, kind: str, name: str) -> bool:
+    def _has(self, exchange: Exchange, kind: str, name: str) -> bool:
         """Whether the history created it by the time of the response."""
         made = self._made.get((kind, name))
         return made is not None and made <= exchange.end
 
 
-def _is_of_all(exchange: RecordedExchange) -> bool:
+def _is_of_all(exchange: Exchange) -> bool:
     if exchange.header.request_api_key != METADATA:
         return True
     topics = exchange.body().get("topics")
     return topics is None or (not topics and exchange.version == 0)
 
 
-def _made(exchange: RecordedExchange) -> Iterator[tuple[str, str]]:
+def _made(exchange: Exchange) -> Iterator[tuple[str, str]]:
     """Yield topics, groups and transactional ids that an exchange may create."""
     key, body, response = exchange.header.request_api_key, exchange.body(), exchange.response
     if key in MAKE_GROUPS:

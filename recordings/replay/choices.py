@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import Choices
 from brokertwin.state.core.schema import ZERO_UUID
 
@@ -35,7 +35,7 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 class TopicIds:
     """Topic ids by name and place in the history."""
 
-    def __init__(self, exchanges: Sequence[RecordedExchange]) -> None:
+    def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self._seen: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._deleted: dict[str, list[int]] = defaultdict(list)
         for place, exchange in enumerate(exchanges):
@@ -58,7 +58,7 @@ class TopicIds:
         return topic_id
 
 
-def choices_of(exchanges: Sequence[RecordedExchange]) -> list[Choices | None]:
+def choices_of(exchanges: Sequence[Exchange]) -> list[Choices | None]:
     """Return the choices of each exchange, or None, in order."""
     topic_ids = TopicIds(exchanges)
     return [
@@ -67,7 +67,7 @@ def choices_of(exchanges: Sequence[RecordedExchange]) -> list[Choices | None]:
     ]
 
 
-def named_topics(exchange: RecordedExchange) -> Iterator[tuple[str, str]]:
+def named_topics(exchange: Exchange) -> Iterator[tuple[str, str]]:
     """Yield names and ids of topics that a response has together."""
     response = exchange.response
     if not isinstance(response, dict):
@@ -86,40 +86,38 @@ def _pairs(topics: Any) -> Iterator[tuple[str, str]]:
             yield name, topic_id
 
 
-def _deleted_topics(exchange: RecordedExchange) -> Iterator[str]:
+def _deleted_topics(exchange: Exchange) -> Iterator[str]:
     if exchange.header.request_api_key == DELETE_TOPICS and exchange.response:
         for topic in exchange.response.get("responses", ()):
             if topic.get("errorCode") == 0 and topic.get("name"):
                 yield topic["name"]
 
 
-def _choices(exchange: RecordedExchange, place: int, topic_ids: TopicIds) -> Choices | None:
+def _choices(exchange: Exchange, place: int, topic_ids: TopicIds) -> Choices | None:
     take = _TAKERS.get(exchange.header.request_api_key)
     return take(exchange, place, topic_ids) if take is not None else None
 
 
-def _of_fetch(exchange: RecordedExchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
+def _of_fetch(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     session_id = exchange.response.get("sessionId", 0)
     is_new = exchange.body().get("sessionEpoch", -1) == NEW_SESSION_EPOCH
     return Choices(session_id=session_id) if is_new and session_id else None
 
 
-def _of_init_producer_id(
-    exchange: RecordedExchange, _place: int, _topic_ids: TopicIds
-) -> Choices | None:
+def _of_init_producer_id(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     if exchange.response.get("errorCode") != 0:
         return None
     return Choices(producer_id=exchange.response.get("producerId"))
 
 
-def _of_join(exchange: RecordedExchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
+def _of_join(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     member_id = exchange.response.get("memberId")
     is_accepted = exchange.response.get("errorCode") in (0, MEMBER_ID_REQUIRED)
     is_new = not exchange.body().get("memberId")
     return Choices(member_id=member_id) if is_new and is_accepted and member_id else None
 
 
-def _of_metadata(exchange: RecordedExchange, place: int, topic_ids: TopicIds) -> Choices | None:
+def _of_metadata(exchange: Exchange, place: int, topic_ids: TopicIds) -> Choices | None:
     soon = [
         topic["name"]
         for topic in exchange.response.get("topics", ())
@@ -129,9 +127,7 @@ def _of_metadata(exchange: RecordedExchange, place: int, topic_ids: TopicIds) ->
     return _some(cluster_id, _ids(soon, place, topic_ids))
 
 
-def _of_create_topics(
-    exchange: RecordedExchange, place: int, topic_ids: TopicIds
-) -> Choices | None:
+def _of_create_topics(exchange: Exchange, place: int, topic_ids: TopicIds) -> Choices | None:
     accepted = [
         topic["name"]
         for topic in exchange.response.get("topics", ())
@@ -140,22 +136,18 @@ def _of_create_topics(
     return _some(None, _ids(accepted, place, topic_ids))
 
 
-def _of_find_coordinator(
-    exchange: RecordedExchange, place: int, topic_ids: TopicIds
-) -> Choices | None:
+def _of_find_coordinator(exchange: Exchange, place: int, topic_ids: TopicIds) -> Choices | None:
     key_type = exchange.body().get("keyType", 0)
     if not 0 <= key_type < len(INTERNAL_TOPICS):
         return None
     return _some(None, _ids([INTERNAL_TOPICS[key_type]], place, topic_ids))
 
 
-def _of_describe_cluster(
-    exchange: RecordedExchange, _place: int, _topic_ids: TopicIds
-) -> Choices | None:
+def _of_describe_cluster(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     return _some(exchange.response.get("clusterId"), {})
 
 
-def _of_telemetry(exchange: RecordedExchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
+def _of_telemetry(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     instance_id = exchange.response.get("clientInstanceId", ZERO_UUID)
     is_new = exchange.body().get("clientInstanceId", ZERO_UUID) == ZERO_UUID
     return Choices(client_instance_id=instance_id) if is_new and instance_id != ZERO_UUID else None
@@ -172,7 +164,7 @@ def _some(cluster_id: str | None, topic_ids: dict[str, str]) -> Choices | None:
     return Choices(cluster_id=cluster_id or None, topic_ids=topic_ids)
 
 
-_TAKERS: dict[int, Callable[[RecordedExchange, int, TopicIds], Choices | None]] = {
+_TAKERS: dict[int, Callable[[Exchange, int, TopicIds], Choices | None]] = {
     FETCH: _of_fetch,
     METADATA: _of_metadata,
     FIND_COORDINATOR: _of_find_coordinator,

@@ -26,7 +26,7 @@ from brokertwin.recordings.replay.before import EarlierState
 from brokertwin.recordings.replay.findings import has_findings, with_recorded_errors
 from brokertwin.recordings.replay.freedoms import INSIDE, Freedom
 from brokertwin.recordings.replay.masking import masked
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.records import Batch
 from brokertwin.state.logs import control_batches
@@ -158,7 +158,7 @@ class Comparer:
         exchanges: all exchanges by id.
     """
 
-    def __init__(self, exchanges: Mapping[str, RecordedExchange]) -> None:
+    def __init__(self, exchanges: Mapping[str, Exchange]) -> None:
         self._exchanges = exchanges
         self._prepared: dict[tuple[int, bool, bytes], Any] = {}
         self._outcomes: dict[str, tuple[ModelResponse, ComparisonOutcome]] = {}
@@ -206,7 +206,7 @@ class Comparer:
         used = outcome.used | ({Freedom.RECORDS_ERROR} if has_findings(exchange) else set())
         return ComparisonOutcome(_verdict_of(used), [], used)
 
-    def _response(self, exchange: RecordedExchange, response: Any) -> ComparisonOutcome:
+    def _response(self, exchange: Exchange, response: Any) -> ComparisonOutcome:
         """Compare the fields of a response; equal JSON agrees at once."""
         recorded, encoded = _json.encode(exchange.response), _json.encode(response)
         if recorded == encoded:
@@ -220,7 +220,7 @@ class Comparer:
         used = outcome.used | ({Freedom.BEFORE} if known is not expected else set())
         return outcome._replace(used=used)
 
-    def _of(self, exchange: RecordedExchange, response: Any, encoded: bytes) -> Any:
+    def _of(self, exchange: Exchange, response: Any, encoded: bytes) -> Any:
         """Prepare a response; cached by its JSON."""
         keys = _free_order(exchange)
         place = (exchange.header.request_api_key, keys is ALL_OFFSETS, encoded)
@@ -230,7 +230,7 @@ class Comparer:
             self._prepared[place] = prepared(exchange, response)
         return self._prepared[place]
 
-    def _silent(self, exchange: RecordedExchange, response: ModelResponse) -> ComparisonOutcome:
+    def _silent(self, exchange: Exchange, response: ModelResponse) -> ComparisonOutcome:
         """Compare a missing response; a refusal shows in the connection."""
         if response.closes_connection and exchange.id in self._is_followed:
             return ComparisonOutcome(
@@ -243,7 +243,7 @@ def _verdict_of(used: AbstractSet[Freedom]) -> CompareVerdict:
     return CompareVerdict.AGREE_INSIDE if used & INSIDE else CompareVerdict.AGREE
 
 
-def followed(exchanges: Iterable[RecordedExchange]) -> frozenset[str]:
+def followed(exchanges: Iterable[Exchange]) -> frozenset[str]:
     """Exchanges after which a request on their connection was answered."""
     open_after: set[str] = set()
     found = set()
@@ -255,14 +255,14 @@ def followed(exchanges: Iterable[RecordedExchange]) -> frozenset[str]:
     return frozenset(found)
 
 
-def prepared(exchange: RecordedExchange, response: Any) -> Any:
+def prepared(exchange: Exchange, response: Any) -> Any:
     """Remove masked fields and turn unordered lists into maps."""
     keys = _free_order(exchange)
     value = masked(response)
     return _keyed(value, keys) if keys else value
 
 
-def _free_order(exchange: RecordedExchange) -> Mapping[str, tuple[str, ...]] | None:
+def _free_order(exchange: Exchange) -> Mapping[str, tuple[str, ...]] | None:
     """The unordered lists of a response, or None."""
     if exchange.header.request_api_key == OFFSET_FETCH and _has_all_topics(exchange.body()):
         return ALL_OFFSETS

@@ -15,7 +15,7 @@ from brokertwin.recordings.replay.comparison import (
 )
 from brokertwin.recordings.replay.earlier import Earlier
 from brokertwin.recordings.replay.freedoms import counted
-from brokertwin.recordings.replay.recording import RecordedExchange, Recording
+from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.recordings.replay.report import (
     Compared,
     agreed_by,
@@ -68,7 +68,7 @@ def difference_document(difference: FieldDifference) -> dict[str, Any]:
 
 
 def response_documents(
-    exchanges: Sequence[RecordedExchange],
+    exchanges: Sequence[Exchange],
     responses: Mapping[str, ModelResponse],
     apis: frozenset[str],
 ) -> list[dict[str, Any]]:

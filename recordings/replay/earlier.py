@@ -20,7 +20,7 @@ from brokertwin.recordings.replay.choices import (
     TopicIds,
 )
 from brokertwin.recordings.replay.picks import NOWHERE
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Choices, Event, RequestHeader
 
@@ -44,9 +44,7 @@ class Earlier(msgspec.Struct, frozen=True):
     document: bytes
 
 
-def earlier_requests(
-    exchanges: Sequence[RecordedExchange], cluster: str, part: str = ""
-) -> list[Earlier]:
+def earlier_requests(exchanges: Sequence[Exchange], cluster: str, part: str = "") -> list[Earlier]:
     """Return the requests before the first exchange, in order.
 
     `part` is a prefix of their ids.
@@ -79,7 +77,7 @@ def lacking(found: Sequence[Earlier], cell: Cell) -> list[Earlier]:
 _Request = tuple[str, int, RequestHeader, dict[str, Any], Choices | None]
 
 
-def _producer_ids(exchanges: Sequence[RecordedExchange]) -> Iterator[_Request]:
+def _producer_ids(exchanges: Sequence[Exchange]) -> Iterator[_Request]:
     """Yield a request for each broker whose first InitProducerId succeeded."""
     seen: set[int] = set()
     for exchange in exchanges:
@@ -93,9 +91,7 @@ def _producer_ids(exchanges: Sequence[RecordedExchange]) -> Iterator[_Request]:
             yield f"producer ids of broker {exchange.broker}", exchange.broker, header, body, None
 
 
-def _internal_topics(
-    exchanges: Sequence[RecordedExchange], topic_ids: TopicIds
-) -> Iterator[_Request]:
+def _internal_topics(exchanges: Sequence[Exchange], topic_ids: TopicIds) -> Iterator[_Request]:
     """Yield a request for each internal topic that existed."""
     seen: set[int] = set()
     for exchange in exchanges:
@@ -114,7 +110,7 @@ def _internal_topics(
             yield f"topic {name}", exchange.broker, header, body, chosen
 
 
-def _coordinator_type(exchange: RecordedExchange) -> int | None:
+def _coordinator_type(exchange: Exchange) -> int | None:
     """The coordinator key type of a lookup or a commit."""
     if exchange.header.request_api_key in COMMITS:
         return GROUP

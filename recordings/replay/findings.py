@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
 
 PRODUCE = 0
@@ -25,7 +25,7 @@ ERROR_FIELDS = ("recordErrors", "errorMessage")
 _Place = tuple[Any, Any]
 
 
-def has_findings(exchange: RecordedExchange) -> bool:
+def has_findings(exchange: Exchange) -> bool:
     """Whether the response has a finding about the bytes of a batch."""
     return any(
         partition.get("errorCode") == Error.CORRUPT_MESSAGE or partition.get("recordErrors")
@@ -33,7 +33,7 @@ def has_findings(exchange: RecordedExchange) -> bool:
     )
 
 
-def request_with_findings(exchange: RecordedExchange) -> msgspec.Raw:
+def request_with_findings(exchange: Exchange) -> msgspec.Raw:
     """Return the request with the recorded findings."""
     if not has_findings(exchange):
         return exchange.request
@@ -49,7 +49,7 @@ def request_with_findings(exchange: RecordedExchange) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(body))
 
 
-def with_recorded_errors(exchange: RecordedExchange, response: Any, encoded: bytes) -> Any:
+def with_recorded_errors(exchange: Exchange, response: Any, encoded: bytes) -> Any:
     """Return the response, with recorded error messages of refused records.
 
     Args:
@@ -85,7 +85,7 @@ def _seen(partition_result: dict[str, Any], batch: dict[str, Any]) -> dict[str, 
     return seen
 
 
-def _partitions_of(exchange: RecordedExchange, response: Any) -> dict[_Place, dict[str, Any]]:
+def _partitions_of(exchange: Exchange, response: Any) -> dict[_Place, dict[str, Any]]:
     """The partitions of a Produce response by topic and number."""
     if exchange.header.request_api_key != PRODUCE or response is None:
         return {}

@@ -10,7 +10,7 @@ MASKED: dict[str, str] = {
     "host": "where a broker listens",
     "port": "where a broker listens",
     "clientHost": "where a client connects from: a capture has the recorder's clients",
-    "documentation": "descriptions of settings have other wording",
+    "documentation": "the model has no descriptions of settings",
     "finalizedFeaturesEpoch": "the end of the metadata log, which grows with the broker's clock",
 }
 """Field names and the reason; they apply anywhere in a response."""

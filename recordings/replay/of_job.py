@@ -17,7 +17,7 @@ from brokertwin.kafka_io.topic_reader import Row, read_all
 from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.recordings.replay import local
 from brokertwin.recordings.replay.plan import ReplayPlan
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.schedule import in_order_of_arrival
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Refusal, decode_event
@@ -82,7 +82,7 @@ def _at_the_cells_time(rows: Iterable[Row], placed: Placement) -> Iterable[bytes
 
 def plan(
     inputs: JobChoices,
-    exchanges: Sequence[RecordedExchange],
+    exchanges: Sequence[Exchange],
     broker_settings: BrokerSettings,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> ReplayPlan:

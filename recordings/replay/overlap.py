@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Any
 
 from brokertwin.recordings.replay.choices import INTERNAL_TOPICS, named_topics
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import Kind
 
 NAMING_FIELDS = frozenset(
@@ -64,7 +64,7 @@ LISTS = frozenset({16, 66})
 class Footprints:
     """The items that each exchange of a history touches."""
 
-    def __init__(self, exchanges: Sequence[RecordedExchange]) -> None:
+    def __init__(self, exchanges: Sequence[Exchange]) -> None:
         self._exchanges = exchanges
         self._names = {
             topic_id: name for exchange in exchanges for name, topic_id in named_topics(exchange)
@@ -99,7 +99,7 @@ class Footprints:
             self._touched[index] = self._find(self._exchanges[index])
         return self._touched[index]
 
-    def _find(self, exchange: RecordedExchange) -> frozenset[str]:
+    def _find(self, exchange: Exchange) -> frozenset[str]:
         body = exchange.body()
         key = exchange.header.request_api_key
         if exchange.kind is not Kind.REQUEST:
@@ -122,7 +122,7 @@ class Footprints:
         return frozenset(self._names.get(name, name) for name in _named(body))
 
 
-def _may_write(exchange: RecordedExchange) -> bool:
+def _may_write(exchange: Exchange) -> bool:
     key = exchange.header.request_api_key
     if key != METADATA:
         return key not in READ_ONLY
@@ -150,7 +150,7 @@ def _named(value: Any) -> Iterator[str]:
             yield from _named([inner for inner in names if isinstance(inner, dict)])
 
 
-def unanswered_tails(exchanges: Sequence[RecordedExchange]) -> list[list[int]]:
+def unanswered_tails(exchanges: Sequence[Exchange]) -> list[list[int]]:
     """Trailing acks 0 requests of each connection that has some."""
     by_connection: dict[str, list[int]] = {}
     for index, exchange in enumerate(exchanges):
@@ -165,6 +165,6 @@ def unanswered_tails(exchanges: Sequence[RecordedExchange]) -> list[list[int]]:
     return tails
 
 
-def _is_unanswered(exchange: RecordedExchange) -> bool:
+def _is_unanswered(exchange: Exchange) -> bool:
     is_produce = exchange.header.request_api_key == PRODUCE
     return is_produce and exchange.is_recorded and exchange.response is None

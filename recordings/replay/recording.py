@@ -42,7 +42,7 @@ NOTICED_MS = 50
 """How long a broker may take to notice a closed connection."""
 
 
-class RecordedExchange(msgspec.Struct, frozen=True):
+class Exchange(msgspec.Struct, frozen=True):
     """A request and the real broker's response, or the end of a connection.
 
     Attributes:
@@ -110,14 +110,14 @@ class Recording(NamedTuple):
     connections, in order. `logged` are lines about groups in Kafka's server.log.
     """
 
-    exchanges: list[RecordedExchange]
+    exchanges: list[Exchange]
     broken: list[Broken]
     left_out: Mapping[str, int] = MappingProxyType({})
-    ends: Sequence[RecordedExchange] = ()
+    ends: Sequence[Exchange] = ()
     logged: Sequence[Logged] = ()
 
     @property
-    def events(self) -> list[RecordedExchange]:
+    def events(self) -> list[Exchange]:
         """Exchanges and closed connections, in order."""
         return list(heapq.merge(self.exchanges, self.ends, key=lambda each: each.time))
 
@@ -202,7 +202,7 @@ def read_from(
 
 def of_documents(documents: Iterable[Document], completion: Completion) -> Recording:
     """Build a history from documents, completing Produce requests."""
-    exchanges: list[RecordedExchange] = []
+    exchanges: list[Exchange] = []
     broken: list[Broken] = []
     left_out = Counter[str]()
     documents = list(documents)
@@ -226,9 +226,9 @@ def of_documents(documents: Iterable[Document], completion: Completion) -> Recor
     return Recording(requests, broken, left_out, ends)
 
 
-def _end(document: Document) -> RecordedExchange:
+def _end(document: Document) -> Exchange:
     header, request = NO_REQUEST
-    return RecordedExchange(
+    return Exchange(
         id=document.place,
         time=document.time,
         end=document.time + NOTICED_MS,
@@ -258,7 +258,7 @@ def has_response(line: bytes) -> bool:
         return False
 
 
-def merge(exchanges: Sequence[RecordedExchange]) -> list[RecordedExchange]:
+def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
     """Merge the exchanges of several files, given in line order."""
     arrivals = ArrivalOrder()
     keyed = [
@@ -276,12 +276,12 @@ def merge(exchanges: Sequence[RecordedExchange]) -> list[RecordedExchange]:
     ]
 
 
-def _exchange(line: _Line, document: Document) -> RecordedExchange:
+def _exchange(line: _Line, document: Document) -> Exchange:
     """Raises msgspec.ValidationError for an invalid response."""
     response = None
     if not isinstance(line.response, msgspec.UnsetType):
         response = msgspec.json.decode(line.response)
-    return RecordedExchange(
+    return Exchange(
         id=document.place,
         time=line.time,
         # `time` is in whole ms, the response's time is not: use the next ms

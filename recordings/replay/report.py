@@ -28,7 +28,7 @@ from brokertwin.recordings.replay.comparison import (
 )
 from brokertwin.recordings.replay.earlier import Earlier
 from brokertwin.recordings.replay.freedoms import Freedom, counted
-from brokertwin.recordings.replay.recording import Broken, RecordedExchange
+from brokertwin.recordings.replay.recording import Broken, Exchange
 from brokertwin.recordings.replay.schedule import DeliverySchedule
 from brokertwin.recordings.replay.timing import TOLERANCES, Tolerances, slowest_ms
 from brokertwin.recordings.replay.touched import masked_responses, responses_with_choices
@@ -54,13 +54,13 @@ BROKEN_SHOWN = 5
 class Compared(NamedTuple):
     """An exchange, the model's response, and the outcome."""
 
-    exchange: RecordedExchange
+    exchange: Exchange
     response: ModelResponse | None
     outcome: ComparisonOutcome
 
 
 def compare_all(
-    exchanges: Sequence[RecordedExchange],
+    exchanges: Sequence[Exchange],
     schedule: DeliverySchedule,
     responses: Mapping[str, ModelResponse],
     apis: frozenset[str],
@@ -93,7 +93,7 @@ def compare_all(
     return compared
 
 
-def _untimely(exchange: RecordedExchange, response: ModelResponse | None) -> ComparisonOutcome:
+def _untimely(exchange: Exchange, response: ModelResponse | None) -> ComparisonOutcome:
     """The difference of a response at another time, in ms after the request."""
     given = None if response is None else response.response_time
     got = "later" if given is None else f"after {given - exchange.time} ms"
@@ -120,7 +120,7 @@ def is_fine(compared: Sequence[Compared]) -> bool:
 
 
 def show_summary(
-    console: Console, exchanges: Sequence[RecordedExchange], responses: Mapping[str, ModelResponse]
+    console: Console, exchanges: Sequence[Exchange], responses: Mapping[str, ModelResponse]
 ) -> None:
     """Print the number of requests and responses."""
     known = [responses[exchange.id] for exchange in exchanges if exchange.id in responses]
@@ -183,7 +183,7 @@ def last_line(compared: Sequence[Compared]) -> str:
 
 def show_slowness(
     console: Console,
-    exchanges: Sequence[RecordedExchange],
+    exchanges: Sequence[Exchange],
     compared: Sequence[Compared],
     tolerances: Tolerances,
 ) -> None:
@@ -215,6 +215,7 @@ def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
         f"{len(schedule.held)} waits ended later than they might have",
         f"{len(schedule.late)} changes of metadata read, or markers written, later",
         f"{len(schedule.lost)} requests with acks 0 lost with their connection",
+        f"{len(schedule.resolves)} regular expressions resolved a moment sooner or later",
         f"{len(schedule.unexplained)} exchanges that no order explains",
     ]
     console.print("schedule: " + ", ".join(parts), highlight=False, soft_wrap=True)

@@ -14,6 +14,9 @@ within these rules:
 - brokers may learn of a metadata change after the controller's response, and a coordinator may
   write transaction markers after its response: this is *late*, by at most `Tolerances.late`, and
   a `complete` event triggers it;
+- a coordinator resolves the regular expressions of a group at most every 10 s, by a clock read
+  after the heartbeat's arrival: one about 10 s after another of its group may or may not resolve
+  them (`sooner`, `later`);
 - a broker may notice a closed connection later than its client;
 - trailing acks 0 requests of a connection may be *lost*: a broker that cannot append one closes
   the connection and reads no later request; the model must refuse the first lost one.
@@ -29,7 +32,7 @@ import msgspec
 from brokertwin.recordings.replay.comparison import FieldDifference, ModelResponse
 from brokertwin.recordings.replay.findings import request_with_findings
 from brokertwin.recordings.replay.freedoms import Freedom
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import Choices, Event, Kind
 
 
@@ -56,6 +59,7 @@ class DeliverySchedule(msgspec.Struct):
         held: requests that end by a completion.
         late: requests whose metadata change or markers come with a completion.
         lost: requests that reached no log and had no response.
+        resolves: whether heartbeats resolve regular expressions, where their time is ambiguous.
         moved: requests handled after their arrival, except queued ones.
         queued: requests that waited for an earlier one of their connection.
         unexplained: exchanges that no schedule within the limits explains.
@@ -71,6 +75,7 @@ class DeliverySchedule(msgspec.Struct):
     held: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
+    resolves: dict[str, bool] = {}
     moved: frozenset[str] = frozenset()
     queued: frozenset[str] = frozenset()
     unexplained: frozenset[str] = frozenset()
@@ -87,11 +92,15 @@ class ScheduleChange(NamedTuple):
         moved: requests handled after its response.
         late: requests whose metadata change or markers come after its response.
         lost: requests that are lost.
+        sooner: heartbeats that resolve regular expressions slightly before the interval ends.
+        later: heartbeats that do not, slightly after it.
     """
 
     moved: tuple[int, ...] = ()
     late: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
+    sooner: tuple[int, ...] = ()
+    later: tuple[int, ...] = ()
 
 
 class Events:
@@ -106,14 +115,14 @@ class Events:
 
     def __init__(
         self,
-        exchanges: Sequence[RecordedExchange],
+        exchanges: Sequence[Exchange],
         choices: Sequence[Choices | None],
         cluster: str,
         part: str = "",
     ) -> None:
         self._cluster = cluster
         self._encoder = msgspec.json.Encoder()
-        self._made: dict[str, tuple[int, bool, bytes]] = {}
+        self._made: dict[str, tuple[int, bool, bool | None, bytes]] = {}
         self._events = {
             exchange.id: Event(
                 id=exchange.id,
@@ -133,16 +142,22 @@ class Events:
             for exchange, chosen in zip(exchanges, choices, strict=True)
         }
 
-    def request(self, exchange_id: str, time: int, is_held: bool = False) -> bytes:
+    def request(
+        self, exchange_id: str, time: int, is_held: bool = False, resolves: bool | None = None
+    ) -> bytes:
         """Return the event of a request or disconnect, handled at `time`."""
         made = self._made.get(exchange_id)
-        if made is not None and made[:2] == (time, is_held):
-            return made[2]
+        if made is not None and made[:3] == (time, is_held, resolves):
+            return made[3]
         event = self._events[exchange_id]
         event.time = time
         event.is_held = is_held
+        if event.choices is not None or resolves is not None:
+            event.choices = msgspec.structs.replace(
+                event.choices or Choices(), resolves_regexes=resolves
+            )
         document = self._encoder.encode(event)
-        self._made[exchange_id] = (time, is_held, document)
+        self._made[exchange_id] = (time, is_held, resolves, document)
         return document
 
     def event(self, exchange_id: str) -> Event:
@@ -174,13 +189,18 @@ class Events:
         documents = [
             self.completion(step.exchange_id, step.time)
             if step.kind is Kind.COMPLETE
-            else self.request(step.exchange_id, step.time, step.exchange_id in completed)
+            else self.request(
+                step.exchange_id,
+                step.time,
+                step.exchange_id in completed,
+                schedule.resolves.get(step.exchange_id),
+            )
             for step in schedule.steps
         ]
         return [*documents, self.tick(schedule.final_time)]
 
 
-def in_order_of_arrival(exchanges: Sequence[RecordedExchange]) -> DeliverySchedule:
+def in_order_of_arrival(exchanges: Sequence[Exchange]) -> DeliverySchedule:
     """Return the schedule in arrival order, without a search."""
     steps = [DeliveryStep(exchange.kind, exchange.id, exchange.time) for exchange in exchanges]
     return DeliverySchedule(steps, final_time=max(exchange.end for exchange in exchanges))

@@ -16,18 +16,20 @@ from typing import NamedTuple
 from brokertwin.recordings.replay.comparison import Comparer
 from brokertwin.recordings.replay.freedoms import Freedom
 from brokertwin.recordings.replay.overlap import (
+    CONSUMER_GROUP_HEARTBEAT,
     ENDS_TRANSACTIONS,
     ON_CONTROLLER,
     Footprints,
     unanswered_tails,
 )
 from brokertwin.recordings.replay.picks import differing
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.schedule import DeliverySchedule, Events, ScheduleChange
 from brokertwin.recordings.replay.timing import TOLERANCES, Tolerances
 from brokertwin.recordings.replay.walk import Decided, Walk
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Kind
+from brokertwin.state.groups.regex_resolution import REFRESH_MIN_INTERVAL_MS, TIMING_MS
 
 MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
 """API keys of requests whose effect may follow their response."""
@@ -71,7 +73,7 @@ class Search:
 
     def __init__(
         self,
-        exchanges: Sequence[RecordedExchange],
+        exchanges: Sequence[Exchange],
         events: Events,
         comparer: Comparer,
         cell: Cell,
@@ -183,7 +185,33 @@ class Search:
             may_be_late = self._exchanges[index].header.request_api_key in MAY_BE_LATE
             if is_recent and may_be_late and failed not in self._decided.late.get(index, ()):
                 yield ScheduleChange(late=(index,))
+        yield from self._resolutions(failed, seen)
         yield from self._losses(set(seen))
+
+    def _resolutions(self, failed: int, seen: Sequence[int]) -> Iterator[ScheduleChange]:
+        """Heartbeats of the same group that may or may not resolve expressions."""
+        if self._exchanges[failed].header.request_api_key != CONSUMER_GROUP_HEARTBEAT:
+            return
+        beats = [
+            index
+            for index in seen
+            if self._exchanges[index].header.request_api_key == CONSUMER_GROUP_HEARTBEAT
+        ]
+        group = self._exchanges[failed].body().get("groupId")
+        times = [
+            exchange.time
+            for exchange in self._exchanges[:failed]
+            if exchange.header.request_api_key == CONSUMER_GROUP_HEARTBEAT
+            and exchange.body().get("groupId") == group
+        ]
+        for index in beats:
+            if index in self._decided.resolves:
+                continue
+            since = [self._exchanges[index].time - time - REFRESH_MIN_INTERVAL_MS for time in times]
+            if any(0 < each <= TIMING_MS for each in since):
+                yield ScheduleChange(later=(index,))
+            if any(-TIMING_MS < each <= 0 for each in since):
+                yield ScheduleChange(sooner=(index,))
 
     def _losses(self, seen: set[int]) -> Iterator[ScheduleChange]:
         for tail in self._tails:
@@ -236,6 +264,10 @@ class Search:
             held=held,
             late=late_metadata,
             lost=frozenset(self._exchanges[index].id for index in self._decided.lost),
+            resolves={
+                self._exchanges[index].id: resolves
+                for index, resolves in self._decided.resolves.items()
+            },
             moved=frozenset(moved),
             queued=frozenset(queued),
             unexplained=frozenset(
@@ -253,6 +285,8 @@ class Search:
                 used[exchange_id].add(freedom)
         for index in self._decided.lost_for:
             used[self._exchanges[index].id].add(Freedom.LOST)
+        for index in self._decided.resolved_for:
+            used[self._exchanges[index].id].add(Freedom.REGEXES)
         for index, unseen_by in self._decided.late.items():
             is_metadata = self._exchanges[index].header.request_api_key in ON_CONTROLLER
             freedom = Freedom.LATE_METADATA if is_metadata else Freedom.LATE_MARKERS

@@ -10,7 +10,7 @@ themselves.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 WAITING = frozenset({FETCH, 11, 14, 78})
@@ -54,13 +54,13 @@ class Tolerances(NamedTuple):
 TOLERANCES = Tolerances()
 
 
-def resolution_ms(exchanges: Sequence[RecordedExchange]) -> int:
+def resolution_ms(exchanges: Sequence[Exchange]) -> int:
     """Resolution of the recorded times: 1000 for whole seconds, else 1 ms."""
     times = [time for exchange in exchanges for time in (exchange.time, exchange.end)]
     return SECOND_MS if all(time % SECOND_MS == 0 for time in times) else 1
 
 
-def has_replicas(exchanges: Sequence[RecordedExchange]) -> bool:
+def has_replicas(exchanges: Sequence[Exchange]) -> bool:
     """Whether the recorded cluster has several brokers."""
     if len({exchange.broker for exchange in exchanges}) > 1:
         return True
@@ -68,7 +68,7 @@ def has_replicas(exchanges: Sequence[RecordedExchange]) -> bool:
     return any(isinstance(each, dict) and len(each.get("brokers", ())) > 1 for each in answers)
 
 
-def may_wait(exchange: RecordedExchange, is_replicated: bool) -> bool:
+def may_wait(exchange: Exchange, is_replicated: bool) -> bool:
     """Whether the broker may have delayed the request.
 
     Args:
@@ -82,7 +82,7 @@ def may_wait(exchange: RecordedExchange, is_replicated: bool) -> bool:
     return is_replicated and (is_produce or key in REPLICATED)
 
 
-def slowest_ms(exchanges: Sequence[RecordedExchange]) -> int:
+def slowest_ms(exchanges: Sequence[Exchange]) -> int:
     """Longest response time of requests that never wait; 0 without any."""
     is_replicated = has_replicas(exchanges)
     plain = (e for e in exchanges if e.is_recorded and not may_wait(e, is_replicated))
@@ -101,8 +101,8 @@ class ExchangeTimes:
 
     def __init__(
         self,
-        exchange: RecordedExchange,
-        previous: RecordedExchange | None,
+        exchange: Exchange,
+        previous: Exchange | None,
         tolerances: Tolerances,
         is_replicated: bool = False,
     ) -> None:

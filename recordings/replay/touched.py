@@ -6,7 +6,7 @@ from typing import Any
 
 from brokertwin.recordings.replay.choices import choices_of
 from brokertwin.recordings.replay.masking import MASKED
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 
 CHOSEN = {
     "session_id": "session ids",
@@ -19,7 +19,7 @@ CHOSEN = {
 """Report names of choices."""
 
 
-def masked_responses(exchanges: Iterable[RecordedExchange]) -> Counter[str]:
+def masked_responses(exchanges: Iterable[Exchange]) -> Counter[str]:
     """Count recorded responses by masked field."""
     counts = Counter(dict.fromkeys(MASKED, 0))
     for exchange in exchanges:
@@ -27,7 +27,7 @@ def masked_responses(exchanges: Iterable[RecordedExchange]) -> Counter[str]:
     return counts
 
 
-def responses_with_choices(exchanges: Sequence[RecordedExchange]) -> Counter[str]:
+def responses_with_choices(exchanges: Sequence[Exchange]) -> Counter[str]:
     """Count recorded responses by kind of taken id."""
     counts = Counter(dict.fromkeys(CHOSEN.values(), 0))
     for choices in choices_of(exchanges):

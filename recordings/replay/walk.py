@@ -19,7 +19,7 @@ from brokertwin.recordings.replay.comparison import (
     decode_response,
 )
 from brokertwin.recordings.replay.picks import NOWHERE, Pick
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.schedule import DeliveryStep, Events, ScheduleChange
 from brokertwin.recordings.replay.timing import (
     ExchangeTimes,
@@ -42,14 +42,14 @@ class HistoryMoment(NamedTuple):
     exchange: int
 
 
-def moments_of(exchanges: Sequence[RecordedExchange]) -> list[HistoryMoment]:
+def moments_of(exchanges: Sequence[Exchange]) -> list[HistoryMoment]:
     """Arrivals and ends in order; arrivals first, so that they overlap."""
     moments = [HistoryMoment(e.time, False, index) for index, e in enumerate(exchanges)]
     moments += [HistoryMoment(e.end, True, index) for index, e in enumerate(exchanges)]
     return sorted(moments)
 
 
-def previous_on_connection(exchanges: Sequence[RecordedExchange]) -> list[int | None]:
+def previous_on_connection(exchanges: Sequence[Exchange]) -> list[int | None]:
     """The index of the previous exchange on each connection, or None."""
     latest: dict[str, int] = {}
     previous: list[int | None] = []
@@ -97,6 +97,8 @@ class Decided:
         late: exchanges that must not see its metadata change or markers.
         lost: requests that reached no log.
         lost_for: the exchanges that losses explain.
+        resolves: whether heartbeats resolve regular expressions.
+        resolved_for: the exchanges that these choices explain.
         forced: unexplained exchanges, handled anyway.
     """
 
@@ -105,6 +107,8 @@ class Decided:
         self.late: dict[int, set[int]] = defaultdict(set)
         self.lost: set[int] = set()
         self.lost_for: set[int] = set()
+        self.resolves: dict[int, bool] = {}
+        self.resolved_for: set[int] = set()
         self.forced: set[int] = set()
 
     def make(self, change: ScheduleChange, sake: int) -> None:
@@ -115,6 +119,8 @@ class Decided:
             self.late[index].add(sake)
         self.lost.update(change.lost)
         self.lost_for.update([sake] if change.lost else [])
+        self.resolves |= dict.fromkeys(change.sooner, True) | dict.fromkeys(change.later, False)
+        self.resolved_for.update([sake] if change.sooner or change.later else [])
 
     def unmake(self, change: ScheduleChange, sake: int) -> None:
         """Undo a change."""
@@ -124,6 +130,9 @@ class Decided:
             self.late[index].discard(sake)
         self.lost.difference_update(change.lost)
         self.lost_for.difference_update([sake] if change.lost else [])
+        for index in (*change.sooner, *change.later):
+            del self.resolves[index]
+            self.resolved_for.discard(sake)
 
     def force(self, index: int) -> None:
         """Give up explaining an exchange."""
@@ -155,7 +164,7 @@ class Walk:
 
     def __init__(
         self,
-        exchanges: Sequence[RecordedExchange],
+        exchanges: Sequence[Exchange],
         events: Events,
         comparer: Comparer,
         cell: Cell,
@@ -345,7 +354,7 @@ class Walk:
         exchange_id = self.exchanges[index].id
         is_late = bool(self._decided.late.get(index))
         before, waits = self._cell.kept(), dict(self._waits)
-        request = self._events.request(exchange_id, now, is_late)
+        request = self._events.request(exchange_id, now, is_late, self._decided.resolves.get(index))
         picks = self._cell.own_picks(self._events.event(exchange_id))
         answers = self._handle(request, now)
         own = answers.pop(index, None)

@@ -21,7 +21,7 @@ from brokertwin.kafka_io.topics import full_name
 from brokertwin.recordings.replay import report
 from brokertwin.recordings.replay.comparison import CompareVerdict, ModelResponse, decode_response
 from brokertwin.recordings.replay.plan import ReplayPlan, plan
-from brokertwin.recordings.replay.recording import RecordedExchange, Recording
+from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.recordings.replay.report import Compared
 from brokertwin.recordings.replay.schedule import Events
 from brokertwin.state.configs import broker_config
@@ -44,8 +44,8 @@ class Handover(NamedTuple):
         placed: the job's cluster.
     """
 
-    exchanges: list[RecordedExchange]
-    refused: list[tuple[RecordedExchange, Refusal]]
+    exchanges: list[Exchange]
+    refused: list[tuple[Exchange, Refusal]]
     planned: ReplayPlan | None
     placed: Placement
 
@@ -91,8 +91,8 @@ def prepare(
     """
     ends = [each for each in history.ends if each.broker in placed.brokers]
     events = Events(history.exchanges, [None] * len(history.exchanges), placed.cluster)
-    taken: list[RecordedExchange] = []
-    refused: list[tuple[RecordedExchange, Refusal]] = []
+    taken: list[Exchange] = []
+    refused: list[tuple[Exchange, Refusal]] = []
     for exchange in history.exchanges:
         refusal = _refusal(exchange, placed, events)
         if refusal is None:
@@ -111,7 +111,7 @@ def prepare(
     return Handover(taken, refused, planned, placed)
 
 
-def _refusal(exchange: RecordedExchange, placed: Placement, events: Events) -> Refusal | None:
+def _refusal(exchange: Exchange, placed: Placement, events: Events) -> Refusal | None:
     if exchange.broker not in placed.brokers:
         detail = f"broker {exchange.broker} is not one of {placed.brokers}"
         return Refusal(Reason.UNKNOWN_BROKER, detail)

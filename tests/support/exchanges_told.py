@@ -6,7 +6,7 @@ import msgspec
 
 from brokertwin.recordings.audit.finding import Finding
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support.machine import header
@@ -21,21 +21,19 @@ TOPIC, GROUP, PRODUCER = "orders", "billing", 7
 
 def exchange(
     at: int, client: str, api: str, asked: Any, answer: Any, end: int = 0, broker: int = 1
-) -> RecordedExchange:
+) -> Exchange:
     """One exchange; `at` and `end` are ms after `START`, and `h:AT` is its place."""
     head = RequestHeader(KEYS[api], 12, correlation_id=at, client_id=client)
     raw = msgspec.Raw(msgspec.json.encode(asked))
     times = START + at, START + (end or at + TOOK_MS)
-    return RecordedExchange(
-        f"h:{at}", *times, broker, head, raw, answer, True, "c", "User:ANONYMOUS"
-    )
+    return Exchange(f"h:{at}", *times, broker, head, raw, answer, True, "c", "User:ANONYMOUS")
 
 
 class Told:
     """A recording made up, an exchange each second where nothing else is said."""
 
     def __init__(self) -> None:
-        self.exchanges: list[RecordedExchange] = []
+        self.exchanges: list[Exchange] = []
 
     def add(
         self, client: str, api: str, asked: Any, answer: Any, at: int = -1, end: int = 0

@@ -14,7 +14,7 @@ import msgspec
 
 from brokertwin.kafka_io import properties
 from brokertwin.recordings.replay.plan import plan
-from brokertwin.recordings.replay.recording import RecordedExchange, Recording, read
+from brokertwin.recordings.replay.recording import Exchange, Recording, read
 from brokertwin.recordings.replay.report import Compared, compare_all
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.configs.broker_config import parse
@@ -109,9 +109,7 @@ def compared(capture: str, size: int | None = None, **wrong_settings: Any) -> li
     return compared_history(recorded(capture).exchanges[:size], **wrong_settings)
 
 
-def compared_history(
-    exchanges: Sequence[RecordedExchange], **wrong_settings: Any
-) -> list[Compared]:
+def compared_history(exchanges: Sequence[Exchange], **wrong_settings: Any) -> list[Compared]:
     """What `replay --compare` says of exchanges with the captures' broker, some settings wrong.
 
     What the search for the order has decided is not decided again, as there.

@@ -13,7 +13,7 @@ from brokertwin.recordings.replay import local
 from brokertwin.recordings.replay.choices import choices_of
 from brokertwin.recordings.replay.comparison import Comparer, ComparisonOutcome
 from brokertwin.recordings.replay.plan import ReplayPlan, plan
-from brokertwin.recordings.replay.recording import RecordedExchange, Recording, merge
+from brokertwin.recordings.replay.recording import Exchange, Recording, merge
 from brokertwin.recordings.replay.report import compare_all
 from brokertwin.recordings.replay.schedule import DeliverySchedule, DeliveryStep, Events
 from brokertwin.recordings.replay.search import LIMITS, SearchLimits
@@ -100,8 +100,8 @@ def recorded(
     return Recording(merge(exchanges), [])
 
 
-def _exchange(asked: Asked, response: Any, last_broker: int) -> RecordedExchange:
-    return RecordedExchange(
+def _exchange(asked: Asked, response: Any, last_broker: int) -> Exchange:
+    return Exchange(
         id=asked.name,
         time=START + asked.at,
         end=START + asked.at + asked.takes,

@@ -7,7 +7,7 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.recordings.explain.groups import APIS, Groups
 from brokertwin.recordings.explain.story import Entry
-from brokertwin.recordings.replay.recording import RecordedExchange, read
+from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import GROUP, exchange
 from tests.support.sources import ROOT
@@ -64,7 +64,7 @@ def test_who_let_offsets_go_back() -> None:
     assert "goes back from 23 (client kp-consumer's OFFSET_COMMIT at 00:48:49.959" in back[0]
     (told,) = reasons(story, Error.UNKNOWN_MEMBER_ID)
     assert told.startswith("Without a member id offsets are taken only while the group has no")
-    assert sorted(committed.offset for committed in found.offsets.values()) == [5, 5]
+    assert sorted(each.offset for each in found.entity.offsets.newest.values()) == [5, 5]
     assert "the offset of admin_kp.15.t2-0 is deleted" in notes(story)
 
 
@@ -85,7 +85,7 @@ class History:
     """A group's requests made up: each takes 5 ms, unless it says when it was answered."""
 
     def __init__(self) -> None:
-        self.exchanges: list[RecordedExchange] = []
+        self.exchanges: list[Exchange] = []
 
     def add(
         self, at: int, client: str, api: str, answer: Any, end: int = 0, **request: Any

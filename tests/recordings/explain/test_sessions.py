@@ -8,7 +8,7 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.recordings.explain.sessions import Sessions
 from brokertwin.recordings.explain.story import Entry
-from brokertwin.recordings.replay.recording import RecordedExchange, read
+from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import EPOCH_MAX
 from tests.support.exchanges_told import exchange
@@ -53,7 +53,7 @@ def test_one_session_closes_another() -> None:
     assert ("closes the session, and opens 800155083",) in notes
 
 
-def fetch(number: int, client: str, session: int, epoch: int, answer: Any) -> RecordedExchange:
+def fetch(number: int, client: str, session: int, epoch: int, answer: Any) -> Exchange:
     asked = {"sessionId": session, "sessionEpoch": epoch, "topics": []}
     made = exchange(1000 * number, client, "FETCH", asked, answer)
     return msgspec.structs.replace(made, id=f"h:{number}")

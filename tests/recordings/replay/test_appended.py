@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from brokertwin.recordings.replay.appended import Appended
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import RequestHeader
 
 BATCH = {"lastOffsetDelta": 4, "baseTimestamp": 100, "maxTimestamp": 140}
 WITHIN = {"baseOffset": 10, "lastOffset": 14, "baseTimestamp": 100, "maxTimestamp": 140}
 
 
-def exchange(key: int, request: Any, response: Any) -> RecordedExchange:
-    return RecordedExchange(
+def exchange(key: int, request: Any, response: Any) -> Exchange:
+    return Exchange(
         id=f"{key}",
         time=1,
         end=2,
@@ -28,7 +28,7 @@ def exchange(key: int, request: Any, response: Any) -> RecordedExchange:
     )
 
 
-def produced(answer: dict[str, Any] | None) -> RecordedExchange:
+def produced(answer: dict[str, Any] | None) -> Exchange:
     """Two batches at the offsets 5 and 10, unless `answer` says otherwise."""
     first = {"lastOffsetDelta": 4, "baseTimestamp": 1, "maxTimestamp": 50}
     data = [{"name": "orders", "partitionData": [{"index": 0, "batches": [first, BATCH]}]}]
@@ -37,7 +37,7 @@ def produced(answer: dict[str, Any] | None) -> RecordedExchange:
     return exchange(0, {"topicData": data}, None if answer is None else response)
 
 
-def is_known(appended: RecordedExchange, topic: str = "orders", **changed: Any) -> bool:
+def is_known(appended: Exchange, topic: str = "orders", **changed: Any) -> bool:
     listed = {"partitionIndex": 0, "offset": 12, "within": {**WITHIN, **changed}}
     answer = {"topics": [{"name": topic, "partitions": [listed]}]}
     return not Appended([appended]).unknown(exchange(2, {}, answer), answer)

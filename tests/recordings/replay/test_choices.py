@@ -6,7 +6,7 @@ import msgspec
 
 from brokertwin.recordings.replay.choices import choices_of
 from brokertwin.recordings.replay.comparison import CompareVerdict
-from brokertwin.recordings.replay.recording import RecordedExchange, Recording
+from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.state.core.events import Choices, RequestHeader
 from brokertwin.state.core.schema import ZERO_UUID
 from tests.support.races import START, TOPIC, Asked, create, metadata, recorded, replayed
@@ -14,10 +14,8 @@ from tests.support.races import START, TOPIC, Asked, create, metadata, recorded,
 ID_1, ID_2 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
 
-def exchange(
-    key: int, request: dict[str, Any], response: dict[str, Any] | None
-) -> RecordedExchange:
-    return RecordedExchange(
+def exchange(key: int, request: dict[str, Any], response: dict[str, Any] | None) -> Exchange:
+    return Exchange(
         id="x",
         time=1,
         end=2,
@@ -35,15 +33,15 @@ def choices(key: int, request: dict[str, Any], response: dict[str, Any] | None) 
     return choices_of([exchange(key, request, response)])[0]
 
 
-def created(name: str, error: int = 0, **fields: Any) -> RecordedExchange:
+def created(name: str, error: int = 0, **fields: Any) -> Exchange:
     return exchange(19, {}, {"topics": [{"name": name, "errorCode": error, **fields}]})
 
 
-def shown(name: str, topic_id: str) -> RecordedExchange:
+def shown(name: str, topic_id: str) -> Exchange:
     return exchange(3, {}, {"topics": [{"name": name, "errorCode": 0, "topicId": topic_id}]})
 
 
-def deleted(name: str) -> RecordedExchange:
+def deleted(name: str) -> Exchange:
     return exchange(20, {}, {"responses": [{"name": name, "errorCode": 0}]})
 
 
@@ -140,7 +138,7 @@ def test_an_epoch_is_no_choice() -> None:
     assert outcomes["second"].verdict is CompareVerdict.DIFFER
 
 
-def _accepted(exchange: RecordedExchange) -> RecordedExchange:
+def _accepted(exchange: Exchange) -> Exchange:
     if exchange.id != "again":
         return exchange
     topic = {"name": TOPIC, "topicId": ID_2, "errorCode": 0, "errorMessage": None}

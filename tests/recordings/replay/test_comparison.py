@@ -25,7 +25,7 @@ from brokertwin.recordings.replay.comparison import (
 )
 from brokertwin.recordings.replay.findings import request_with_findings
 from brokertwin.recordings.replay.masking import MASKED, masked
-from brokertwin.recordings.replay.recording import RecordedExchange, read
+from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.records import EndMarker
 from brokertwin.state.core.schema import render
@@ -41,9 +41,9 @@ Path_ = tuple[str | int, ...]
 
 
 @cache
-def one_of_each_kind() -> list[RecordedExchange]:
+def one_of_each_kind() -> list[Exchange]:
     """For each API, version and shape of answer in the captures one exchange with an answer."""
-    found: dict[Any, RecordedExchange] = {}
+    found: dict[Any, Exchange] = {}
     looked_at: Counter[tuple[str, int]] = Counter()
     for exchange in read(CAPTURES).exchanges:
         kind = exchange.api, exchange.version
@@ -86,7 +86,7 @@ def with_leaf(response: Any, path: Path_, value: Any) -> Any:
     return changed
 
 
-def verdict(exchange: RecordedExchange, got: Any) -> CompareVerdict:
+def verdict(exchange: Exchange, got: Any) -> CompareVerdict:
     outcome = Comparer({exchange.id: exchange}).compare(exchange.id, ModelResponse(response=got))
     return outcome.verdict
 
@@ -98,12 +98,12 @@ def is_masked(path: Path_) -> bool:
     return any(key in MASKED for key in path)
 
 
-def exchanges() -> st.SearchStrategy[RecordedExchange]:
+def exchanges() -> st.SearchStrategy[Exchange]:
     return st.deferred(lambda: st.sampled_from(one_of_each_kind()))
 
 
 @st.composite
-def wrong_leaves(draw: st.DrawFn) -> tuple[RecordedExchange, Path_]:
+def wrong_leaves(draw: st.DrawFn) -> tuple[Exchange, Path_]:
     exchange = draw(exchanges())
     found = [path for path in leaves(exchange.response) if path and not is_masked(path)]
     return exchange, draw(st.sampled_from(found))
@@ -115,7 +115,7 @@ def test_the_captures_have_every_kind_of_answer() -> None:
 
 
 @given(planted=wrong_leaves())
-def test_a_wrong_value_anywhere_is_found(planted: tuple[RecordedExchange, Path_]) -> None:
+def test_a_wrong_value_anywhere_is_found(planted: tuple[Exchange, Path_]) -> None:
     exchange, path = planted
     value = at(exchange.response, path)
     assert (
@@ -124,7 +124,7 @@ def test_a_wrong_value_anywhere_is_found(planted: tuple[RecordedExchange, Path_]
 
 
 @given(planted=wrong_leaves())
-def test_a_value_of_another_type_is_found(planted: tuple[RecordedExchange, Path_]) -> None:
+def test_a_value_of_another_type_is_found(planted: tuple[Exchange, Path_]) -> None:
     exchange, path = planted
     value = at(exchange.response, path)
     for wrong in (None, str(value), float(value) if isinstance(value, int) else 0.5, [value]):
@@ -134,7 +134,7 @@ def test_a_value_of_another_type_is_found(planted: tuple[RecordedExchange, Path_
 
 
 @given(planted=wrong_leaves())
-def test_a_missing_or_an_additional_field_is_found(planted: tuple[RecordedExchange, Path_]) -> None:
+def test_a_missing_or_an_additional_field_is_found(planted: tuple[Exchange, Path_]) -> None:
     exchange, path = planted
     place = next(n for n in range(len(path) - 1, -1, -1) if isinstance(path[n], str))
     missing = copy.deepcopy(exchange.response)
@@ -144,7 +144,7 @@ def test_a_missing_or_an_additional_field_is_found(planted: tuple[RecordedExchan
     assert verdict(exchange, additional) is CompareVerdict.DIFFER
 
 
-def is_of_everything(exchange: RecordedExchange, path: Path_) -> bool:
+def is_of_everything(exchange: Exchange, path: Path_) -> bool:
     """Whether the list there may have entries from before the history (test_before.py)."""
     entries = ENTRIES.get(exchange.header.request_api_key)
     return entries is not None and path == (entries[1],)
@@ -152,7 +152,7 @@ def is_of_everything(exchange: RecordedExchange, path: Path_) -> bool:
 
 @given(planted=wrong_leaves(), data=st.data())
 def test_a_missing_or_a_repeated_element_is_found(
-    planted: tuple[RecordedExchange, Path_], data: st.DataObject
+    planted: tuple[Exchange, Path_], data: st.DataObject
 ) -> None:
     exchange, path = planted
     places = [n for n, key in enumerate(path) if isinstance(key, int)]
@@ -168,7 +168,7 @@ def test_a_missing_or_a_repeated_element_is_found(
 
 
 @given(exchange=exchanges())
-def test_masked_fields_are_not_looked_at(exchange: RecordedExchange) -> None:
+def test_masked_fields_are_not_looked_at(exchange: Exchange) -> None:
     changed = exchange.response
     for path in leaves(exchange.response):
         if is_masked(path):
@@ -281,7 +281,7 @@ def test_which_records_were_refused_is_in_the_bytes() -> None:
     def answer(**partition: Any) -> dict[str, Any]:
         return {"responses": [{"name": "t", "partitionResponses": [recorded | partition]}]}
 
-    exchange = RecordedExchange(
+    exchange = Exchange(
         "f:1", 1, 2, 1, header, msgspec.Raw(msgspec.json.encode(body)), answer(), True, "c", ""
     )
     (told,) = msgspec.json.decode(request_with_findings(exchange))["topicData"][0]["partitionData"]
@@ -338,7 +338,7 @@ def test_an_answer_of_null_says_nothing_and_another_one_is_a_difference() -> Non
     assert verdict(exchange, {}) is CompareVerdict.DIFFER
 
 
-def fetched_marker() -> tuple[RecordedExchange, Path_, dict[str, Any]]:
+def fetched_marker() -> tuple[Exchange, Path_, dict[str, Any]]:
     """A Fetch that answers with the end marker of a commit, where it is, and the machine's own."""
     for exchange in read(CAPTURES).exchanges:
         if exchange.api != "FETCH" or exchange.response is None:

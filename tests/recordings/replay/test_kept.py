@@ -11,7 +11,7 @@ from brokertwin.kafka_io import properties
 from brokertwin.recordings.replay import kept, report
 from brokertwin.recordings.replay.kept import KeptState
 from brokertwin.recordings.replay.plan import ReplayPlan, plan
-from brokertwin.recordings.replay.recording import RecordedExchange, Recording, read
+from brokertwin.recordings.replay.recording import Exchange, Recording, read
 from brokertwin.recordings.replay.state_diff import changes
 from brokertwin.sinks import state_rows
 from brokertwin.state.cell.cell import STATE_VERSION
@@ -22,18 +22,18 @@ from tests.support.sources import ROOT
 BROKER = ROOT / "tests" / "captures" / "broker.properties"
 
 
-def planned(exchanges: Sequence[RecordedExchange], begins: KeptState | None = None) -> ReplayPlan:
+def planned(exchanges: Sequence[Exchange], begins: KeptState | None = None) -> ReplayPlan:
     settings, _ = parse(properties.read(BROKER))
     return plan(Recording(list(exchanges), []), "c", settings, is_compared=True, begins=begins)
 
 
-def agreeing(exchanges: Sequence[RecordedExchange], made: ReplayPlan) -> int:
+def agreeing(exchanges: Sequence[Exchange], made: ReplayPlan) -> int:
     assert made.schedule.answers is not None
     compared = report.compare_all(exchanges, made.schedule, made.schedule.answers, frozenset())
     return report.agreeing(compared)
 
 
-def quiet(exchanges: Sequence[RecordedExchange], share: float) -> int:
+def quiet(exchanges: Sequence[Exchange], share: float) -> int:
     """Where nothing is on its way, as near to a share of the history as there is."""
     places = [
         at

@@ -7,7 +7,7 @@ group that is deleted, and offsets of an open transaction (`state/groups/offset_
 from brokertwin.kafka_io import properties
 from brokertwin.recordings.replay import local, report
 from brokertwin.recordings.replay.plan import plan
-from brokertwin.recordings.replay.recording import RecordedExchange, read
+from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.configs.broker_config import parse
 from tests.support.sources import ROOT
 
@@ -40,7 +40,7 @@ def differing(minutes: int) -> int:
     return len(found) - report.agreeing(found)
 
 
-def places(exchange: RecordedExchange) -> tuple[str, str]:
+def places(exchange: Exchange) -> tuple[str, str]:
     """A group and what it has committed, as an OffsetFetch was answered."""
     (group,) = exchange.response["groups"]
     found = [

@@ -14,10 +14,14 @@ import pytest
 from brokertwin.recordings.replay import report
 from brokertwin.recordings.replay.comparison import FINE
 from brokertwin.recordings.replay.freedoms import Freedom
-from brokertwin.recordings.replay.recording import RecordedExchange
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.timing import TOLERANCES
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision
+from brokertwin.state.core.group_records import (
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupRegularExpressionWritten,
+)
 from brokertwin.state.core.records import BatchAppended
 from brokertwin.state.replication.produce_bodies import ProduceResponse
 from tests.support.faults import (
@@ -96,6 +100,14 @@ def none_refused(error: int) -> int:
 
 def without_records(decision: Decision) -> Decision:
     decision.records = []
+    return decision
+
+
+def without_later_resolutions(decision: Decision) -> Decision:
+    """Drops the resolutions of a member that has joined before."""
+    resolution = (ConsumerGroupRegularExpressionWritten, ConsumerGroupMetadataWritten)
+    if all(isinstance(each, resolution) for each in decision.records):
+        decision.records = []
     return decision
 
 
@@ -414,6 +426,12 @@ CHANGES = [
         "a deletion reaches no broker", "admin_kp", 98, {"DELETE_TOPICS": decided(without_records)}
     ),
     Fault(
+        "regular expressions are never resolved again",
+        "regex_refresh",
+        250,
+        {"CONSUMER_GROUP_HEARTBEAT": decided(without_later_resolutions)},
+    ),
+    Fault(
         "a creation reaches no broker",
         "raw_fetch_errors",
         25,
@@ -495,19 +513,19 @@ def test_a_planted_fault_is_found(fault: Fault) -> None:
 NAMES = sorted(file.name.removesuffix(".jsonl.gz") for file in CAPTURES.glob("*.jsonl.gz"))
 
 
-def up_to_waits(capture: str, is_wait: Callable[[RecordedExchange], bool]) -> int | None:
+def up_to_waits(capture: str, is_wait: Callable[[Exchange], bool]) -> int | None:
     """How many exchanges have the first Fetches that waited so; None where none did."""
     history = enumerate(recorded(capture).exchanges)
     waits_at = [place for place, one in history if one.api == "FETCH" and is_wait(one)]
     return max(waits_at[:WAITS_SHOWN]) + 1 if waits_at else None
 
 
-def has_waited(fetch: RecordedExchange) -> bool:
+def has_waited(fetch: Exchange) -> bool:
     """Longer than a request may be handled late."""
     return fetch.end - fetch.time > TOLERANCES.retried + LATENCY_MS
 
 
-def has_waited_longer_than_half(fetch: RecordedExchange) -> bool:
+def has_waited_longer_than_half(fetch: Exchange) -> bool:
     """By more than an answer may come after a deadline."""
     return fetch.end - fetch.time > fetch.body()["maxWaitMs"] // 2 + TOLERANCES.moved
 
@@ -547,7 +565,7 @@ def test_a_batch_too_few_is_found_where_the_recording_has_sizes_alone() -> None:
     assert fine(honest) - fine(found)
 
 
-def without_batches(exchange: RecordedExchange) -> Any:
+def without_batches(exchange: Exchange) -> Any:
     if exchange.api != "FETCH":
         return exchange.response
     response = msgspec.json.decode(msgspec.json.encode(exchange.response))
