@@ -53,7 +53,7 @@ from brokertwin.state.apis.offset_commit import OffsetCommitResponse
 from brokertwin.state.apis.offset_fetch import OffsetFetchResponse
 from brokertwin.state.core.errors import Error, error_name, error_of
 from brokertwin.state.core.schema import Body
-from brokertwin.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+from brokertwin.state.groups.classic_responses import JoinGroupResponse, SyncGroupResponse
 
 COORDINATOR_GONE = frozenset(
     {Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR, Error.REQUEST_TIMED_OUT}

@@ -39,7 +39,7 @@ from brokertwin.state.apis.offset_fetch import (
 from brokertwin.state.apis.sync_group import MemberAssignment, SyncGroupRequest
 from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.core.schema import Body
-from brokertwin.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+from brokertwin.state.groups.classic_responses import JoinGroupResponse, SyncGroupResponse
 
 PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1

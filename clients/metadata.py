@@ -13,7 +13,6 @@ Source: seed 001; `Metadata`, `ProducerMetadata` in Kafka; KIP-526 (partial upda
 
 An error inside a response requests another update at once. The machine has no clock and is not
 thread-safe: `now` is in ms, `unit` in [0, 1) selects the backoff's jitter.
-`clients/io/metadata_shell.py` shares it between threads.
 
 With the rules of Kafka 0.10 (seed 001) the bootstrap counts as an update. There are no partial
 updates: a new topic requests a full update with backoff. Ids of topics that are not retained are

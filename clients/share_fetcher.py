@@ -56,7 +56,7 @@ from brokertwin.state.share.fetch_bodies import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from brokertwin.state.share.share_sessions import Place
+from brokertwin.state.share.share_sessions import TopicPartitionId
 
 FATAL = frozenset(
     {Error.GROUP_AUTHORIZATION_FAILED, Error.UNSUPPORTED_VERSION, Error.INVALID_REQUEST}
@@ -102,7 +102,7 @@ class _BufferedRecord(NamedTuple):
     """A buffered record, its session, and when its lock expires."""
 
     record: ShareRecord
-    place: Place
+    place: TopicPartitionId
     session: ShareSessionHandler
     until: int
 
@@ -111,7 +111,7 @@ class _DeliveredRecord(NamedTuple):
     """A record that the application holds, and its session."""
 
     record: ShareRecord
-    place: Place
+    place: TopicPartitionId
     session: ShareSessionHandler
 
 
@@ -154,8 +154,8 @@ class ShareFetcher:
         self._buffered: deque[_BufferedRecord] = deque()
         self._renewing: dict[tuple[TopicPartition, int], _DeliveredRecord] = {}
         self._renewed: list[_DeliveredRecord] = []
-        self._names: dict[Place, TopicPartition] = {}
-        self._places: dict[TopicPartition, Place] = {}
+        self._names: dict[TopicPartitionId, TopicPartition] = {}
+        self._places: dict[TopicPartition, TopicPartitionId] = {}
         self._wants_records = self._must_acknowledge = self._is_closing = False
         self._not_before: dict[TopicPartition, int] = {}
         self._quiet_until: dict[int, int] = {}
@@ -327,7 +327,7 @@ class ShareFetcher:
                 found.setdefault(leader.id, []).append(partition)
         return found
 
-    def _reads(self, node: int, led: Iterable[TopicPartition], now: int) -> list[Place]:
+    def _reads(self, node: int, led: Iterable[TopicPartition], now: int) -> list[TopicPartitionId]:
         """The partitions to fetch from a leader now."""
         if not self._wants_records or self._buffered or self._quiet_until.get(node, 0) > now:
             return []
@@ -345,7 +345,7 @@ class ShareFetcher:
         return any(each is session for each in sessions)
 
     def _fetch(
-        self, node: int, session: ShareSessionHandler, places: list[Place], now: int
+        self, node: int, session: ShareSessionHandler, places: list[TopicPartitionId], now: int
     ) -> LeaderShareRequest:
         self.sessions[node], self._last_node = session, node
         session.is_reading = True
@@ -397,7 +397,7 @@ class ShareFetcher:
             self._quiet_until[sent.node] = now + response.throttle_time_ms
         self.lock_ms = response.acquisition_lock_timeout_ms
         until = sent.since + response.acquisition_lock_timeout_ms
-        errors: dict[Place, Error] = {}
+        errors: dict[TopicPartitionId, Error] = {}
         for topic in response.responses:
             for result in topic.partitions:
                 place = topic.topic_id, result.partition_index
@@ -472,7 +472,10 @@ class ShareFetcher:
             self._ended(self._names[place], sorted(offsets), error)
 
     def _settle_acknowledgements(
-        self, sent: LeaderShareRequest, errors: Mapping[Place, Error], again: int | None = None
+        self,
+        sent: LeaderShareRequest,
+        errors: Mapping[TopicPartitionId, Error],
+        again: int | None = None,
     ) -> None:
         """Report acknowledgements; those that a response omits have failed.
 
@@ -490,7 +493,9 @@ class ShareFetcher:
                 else:
                     self._report_batches(place, each.acknowledgement_batches, error)
 
-    def _report_batches(self, place: Place, batches: Sequence[Any], error: Error) -> None:
+    def _report_batches(
+        self, place: TopicPartitionId, batches: Sequence[Any], error: Error
+    ) -> None:
         offsets = [
             offset for each in batches for offset in range(each.first_offset, each.last_offset + 1)
         ]
@@ -500,7 +505,7 @@ class ShareFetcher:
     def _keep(
         self,
         session: ShareSessionHandler,
-        place: Place,
+        place: TopicPartitionId,
         result: AnsweredPartition,
         items: Iterable[tuple[int, Any]],
         until: int,

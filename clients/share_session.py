@@ -21,7 +21,7 @@ from brokertwin.state.share.fetch_bodies import (
     FetchedTopic,
     ForgottenTopic,
 )
-from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
+from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, TopicPartitionId
 
 EPOCH_MAX = 2**31 - 1
 
@@ -39,7 +39,7 @@ class AcknowledgeType(IntEnum):
     RENEW = share_partition.RENEW
 
 
-Acknowledgements = dict[Place, dict[int, AcknowledgeType]]
+Acknowledgements = dict[TopicPartitionId, dict[int, AcknowledgeType]]
 """By partition and offset."""
 
 
@@ -57,7 +57,7 @@ class ShareSessionHandler:
 
     def __init__(self) -> None:
         self.epoch = FIRST_EPOCH
-        self.places: dict[Place, None] = {}
+        self.places: dict[TopicPartitionId, None] = {}
         self.acknowledged: Acknowledgements = {}
         self.is_in_flight = self.has_acknowledgements = self.is_reading = False
 
@@ -72,7 +72,9 @@ class ShareSessionHandler:
         kinds = (kind for offsets in self.acknowledged.values() for kind in offsets.values())
         return AcknowledgeType.RENEW in kinds
 
-    def fetch(self, wanted: Iterable[Place]) -> tuple[list[FetchedTopic], list[ForgottenTopic]]:
+    def fetch(
+        self, wanted: Iterable[TopicPartitionId]
+    ) -> tuple[list[FetchedTopic], list[ForgottenTopic]]:
         """Return the topics of a ShareFetch, and those to forget.
 
         Includes acknowledgements, except in the request that opens the session.
@@ -87,7 +89,7 @@ class ShareSessionHandler:
         """Return the topics of a ShareAcknowledge."""
         return topics_of(self._taken(), ())
 
-    def put_back(self, place: Place, batches: Iterable[AcknowledgementBatch]) -> None:
+    def put_back(self, place: TopicPartitionId, batches: Iterable[AcknowledgementBatch]) -> None:
         """Queue acknowledgements again."""
         offsets = self.acknowledged.setdefault(place, {})
         for batch in batches:
@@ -109,7 +111,9 @@ class ShareSessionHandler:
         return taken
 
 
-def topics_of(acknowledged: Acknowledgements, others: Iterable[Place]) -> list[FetchedTopic]:
+def topics_of(
+    acknowledged: Acknowledgements, others: Iterable[TopicPartitionId]
+) -> list[FetchedTopic]:
     """Group partitions by topic, with and without acknowledgements."""
     topics: dict[Uuid, FetchedTopic] = {}
     for place in dict.fromkeys([*acknowledged, *others]):
@@ -135,7 +139,7 @@ def batches_of(offsets: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBa
     return batches
 
 
-def _forgotten(places: Iterable[Place]) -> list[ForgottenTopic]:
+def _forgotten(places: Iterable[TopicPartitionId]) -> list[ForgottenTopic]:
     topics: dict[Uuid, ForgottenTopic] = {}
     for topic_id, partition in places:
         topics.setdefault(topic_id, ForgottenTopic(topic_id, [])).partitions.append(partition)

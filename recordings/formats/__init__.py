@@ -4,10 +4,11 @@
     stamps.py        times in texts and fields
     clock.py         the time of a log line
     request_log.py   Kafka's `kafka.request.logger`
-    older_names.py   field names of Kafka 2.8 to 3.x
+    older_names.py   field names of other Kafka releases
     kroxylicious.py  Kroxylicious' protocol logger: pairs requests and responses
     layouts.py       prefixes, JSON of log agents, quotes
     kinds.py         other kinds of files, which are rejected
+    texts.py         JSON in a text that comes in pieces
     readers.py       recognizes the format of a line
     brokers.py       finds the broker of a line
     order.py         sorts documents by arrival

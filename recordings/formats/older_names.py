@@ -1,7 +1,7 @@
-"""Renames fields of Kafka 2.8 to 3.x request logs to those of Kafka 4.
+"""Renames fields of other Kafka releases' request logs to those of 4.3.1.
 
-The names were found by comparing the schemas of kafka-clients 2.8.2, 3.4.1 and 3.9.1 with 4.3.1.
-Bodies of versions that Kafka 4 does not support are unchanged.
+`python -m tests.support.message_schemas` compares the schemas in kafka-clients jars and lists all
+renamed fields. Fields without a counterpart in 4.3.1 keep their names.
 """
 
 from typing import Any, NamedTuple
@@ -10,8 +10,9 @@ import msgspec
 
 from brokertwin.recordings.formats.documents import raw
 
-FETCH, OFFSET_COMMIT, ADD_PARTITIONS_TO_TXN = 1, 8, 24
+FETCH, OFFSET_COMMIT, ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT = 1, 8, 24, 28
 DESCRIBE_LOG_DIRS, ELECT_LEADERS, VOTE = 35, 43, 52
+LIST_CONFIG_RESOURCES, STREAMS_GROUP_HEARTBEAT = 74, 88
 
 Names = dict[str, tuple[str, "Names"]]
 """New name and nested names by old name."""
@@ -36,6 +37,9 @@ _REQUESTS = {
             "producerEpoch": ("v3AndBelowProducerEpoch", {}),
             "topics": ("v3AndBelowTopics", {}),
         },
+    ),
+    TXN_OFFSET_COMMIT: _Renaming(
+        b'"generationIdOrMemberEpoch"', {"generationIdOrMemberEpoch": ("generationId", {})}
     ),
     DESCRIBE_LOG_DIRS: _Renaming(
         b'"partitionIndex"', {"topics": ("topics", {"partitionIndex": ("partitions", {})})}
@@ -91,13 +95,21 @@ _RESPONSES = {
             )
         },
     ),
+    LIST_CONFIG_RESOURCES: _Renaming(
+        b'"clientMetricsResources"',
+        {"clientMetricsResources": ("configResources", {"name": ("resourceName", {})})},
+    ),
+    STREAMS_GROUP_HEARTBEAT: _Renaming(
+        b'"acceptableRecoveryLagLegacy"',
+        {"acceptableRecoveryLagLegacy": ("acceptableRecoveryLag", {})},
+    ),
 }
 
 
 def renamed(
     key: int, request: msgspec.Raw, response: msgspec.Raw
 ) -> tuple[msgspec.Raw, msgspec.Raw]:
-    """Return the bodies of an exchange with Kafka 4's field names.
+    """Return the bodies of an exchange with the field names of Kafka 4.3.1.
 
     Args:
         key: of the API.

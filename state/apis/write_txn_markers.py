@@ -42,7 +42,7 @@ from brokertwin.state.transactions.transaction_markers import (
     MarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
-    on_reply,
+    on_response,
 )
 
 
@@ -118,7 +118,7 @@ class _Writer:
             error = Error.NONE
         if error is not Error.NONE:
             return error
-        self.records += transactional_offsets.ended(
+        self.records += transactional_offsets.marker_records(
             self._broker, marker.producer_id, log.partition, marker.transaction_result
         )
         return Error.NONE
@@ -185,6 +185,6 @@ API = Api(
     versions=(1, 2),
     request_type=WriteTxnMarkersRequest,
     handle=handle,
-    on_reply=on_reply,
+    on_reply=on_response,
     response_type=WriteTxnMarkersResponse,
 )

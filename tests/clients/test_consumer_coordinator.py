@@ -28,7 +28,7 @@ from brokertwin.state.apis.offset_commit import (
     OffsetCommitResponse,
 )
 from brokertwin.state.core.errors import Error
-from brokertwin.state.groups.group_answers import JoinGroupResponse
+from brokertwin.state.groups.classic_responses import JoinGroupResponse
 from tests.support.group_network import (
     GROUP,
     HEARTBEAT_MS,

@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
+from brokertwin.state.logs import producer as producers
 from tests.conformance import wire
+from tests.support import producer_snapshots
 from tests.support.goldens import IS_LIVE, Tape, started, tape
 from tests.support.machine import Bench, header, produce_body
 from tests.support.patience import PATIENCE_S, wait_until
@@ -30,7 +32,8 @@ CONCURRENT = 51
 class Both:
     """A real broker and a bench, side by side."""
 
-    def __init__(self, recording: Tape, address: Address) -> None:
+    def __init__(self, recording: Tape, broker: EmbeddedKafka, address: Address) -> None:
+        self.tape, self.broker = recording, broker
         self.wire = recording.connection(lambda: wire.Conn(*address))
         self.bench = Bench()
 
@@ -153,14 +156,43 @@ def both_sides(
     """A broker of its own, and a bench; the time on the bench is that of the recording."""
     broker = EmbeddedKafka(directory / "broker", default_home())
     with tape(f"apis/{name}", settings) as recording, started(broker, settings) as address:
-        both = Both(recording, address)
+        both = Both(recording, broker, address)
         both.bench.now = recording.drawn("now", lambda: int(time.time() * 1000))
         yield both
         both.wire.close()
 
 
 @pytest.mark.compares
-def test_producers_have_the_coordinator_epoch_and_the_open_transaction(tmp_path: Path) -> None:
+def test_snapshot_of_a_stopped_broker_has_the_same_bytes(tmp_path: Path) -> None:
+    with both_sides(tmp_path, "producer_snapshot") as both:
+        both.topic("orders")
+        timestamp = both.bench.now
+        for number, (producer_id, sequence, count) in enumerate(PRODUCED):
+            both.produce(producer_id, sequence, count, timestamp + number)
+        theirs, ours = both.known()
+        assert theirs == ours
+        offset = sum(count for _, _, count in PRODUCED)
+        assert_the_same_snapshot(both, offset)
+
+
+def assert_the_same_snapshot(both: Both, offset: int) -> None:
+    """Stop the real broker and compare its file with ours."""
+
+    def written() -> tuple[str, bytes]:
+        both.wire.close()
+        assert both.broker.stop()
+        (file,) = both.broker.home.glob("data/**/orders-0/*.snapshot")
+        return file.name, file.read_bytes()
+
+    topic_id = both.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})["topics"][0]
+    table = both.bench.cell.tables.producers
+    known = producers.of_partition(table, 1, topic_id["topicId"], 0)
+    ours = producer_snapshots.file_name(offset), producer_snapshots.encode(known)
+    assert ours == both.tape.answer("snapshot", written)
+
+
+@pytest.mark.compares
+def test_snapshot_has_the_coordinator_and_the_open_transaction(tmp_path: Path) -> None:
     with both_sides(tmp_path, "transactional_snapshot") as both:
         both.topic("orders")
         timestamp = both.bench.now
@@ -175,6 +207,7 @@ def test_producers_have_the_coordinator_epoch_and_the_open_transaction(tmp_path:
         assert theirs == ours
         first = {each["producerId"]: each["currentTxnStartOffset"] for each in ours}
         assert first == {ended: -1, opened: 2}
+        assert_the_same_snapshot(both, 4)
 
 
 @pytest.mark.compares
