@@ -35,7 +35,7 @@ def send(made: World, producer: ProducerClient, count: int) -> None:
         producer.send(made.now, TopicPartition(TOPIC, number % PARTITIONS), 10)
 
 
-def test_what_a_producer_sends_two_members_read_once() -> None:
+def test_two_members_read_a_producers_records_once() -> None:
     made = world()
     producer = made.producer()
     first, second = (made.consumer("billing", TOPIC) for _ in range(2))
@@ -53,7 +53,7 @@ def test_what_a_producer_sends_two_members_read_once() -> None:
     assert {first.coordinator.state, second.coordinator.state} == {ClientMemberState.STABLE}
 
 
-def test_a_member_that_leaves_commits_and_the_next_reads_on() -> None:
+def test_a_leaving_member_commits_and_the_next_continues() -> None:
     made = world()
     producer = made.producer()
     member = made.consumer("billing", TOPIC)
@@ -70,7 +70,7 @@ def test_a_member_that_leaves_commits_and_the_next_reads_on() -> None:
     assert sorted(offset for _, offset, _ in made.read[again]) == [2, 2, 2]
 
 
-def test_cut_connections_lose_nothing() -> None:
+def test_disconnects_lose_no_records() -> None:
     """Each connection of each client is cut twice: what is sent is in the log once, and read."""
     made = world()
     producer = made.producer()
@@ -93,7 +93,7 @@ def test_cut_connections_lose_nothing() -> None:
     )
 
 
-def test_a_broker_that_is_away_is_tried_again() -> None:
+def test_an_unavailable_broker_is_retried() -> None:
     made = world((1,))
     producer = made.producer()
     made.networks[producer].is_down.add(1)
@@ -105,7 +105,7 @@ def test_a_broker_that_is_away_is_tried_again() -> None:
     assert [type(event) for event in producer.events()] == [RecordAcked]
 
 
-def test_the_coordinator_has_a_connection_of_its_own() -> None:
+def test_the_coordinator_has_a_separate_connection() -> None:
     made = world((1,))
     member = made.consumer("billing", TOPIC)
     made.run(3_000)
@@ -113,7 +113,7 @@ def test_the_coordinator_has_a_connection_of_its_own() -> None:
     assert [event for event in member.events() if isinstance(event, PartitionsAssigned)]
 
 
-def test_a_partition_without_a_leader_waits_and_a_topic_that_is_missing_counts_none() -> None:
+def test_a_partition_without_leader_waits_and_a_missing_topic_has_none() -> None:
     made = World((1,), auto_create_topics_enable=False)
     member = made.consumer("billing", TOPIC)
     made.run(3_000)
@@ -154,7 +154,7 @@ def greeted(made: ConsumerClient, body: dict[str, object], now: int = NOW) -> li
 
 
 @pytest.mark.parametrize(("newest", "version"), [(20, 13), (9, 9)])
-def test_a_request_goes_in_the_newest_version_that_both_speak(newest: int, version: int) -> None:
+def test_requests_use_the_newest_common_version(newest: int, version: int) -> None:
     sent = greeted(client(), spoken((3, 0, newest), (10, 0, 6)))
     assert {each.api: each.version for each in sent} == {
         "FIND_COORDINATOR": 6,
@@ -173,9 +173,7 @@ def test_a_request_goes_in_the_newest_version_that_both_speak(newest: int, versi
         ([(0, 2), (0, 1)], 1),
     ],
 )
-def test_of_features_the_newest_that_a_broker_tells_count(
-    told: list[tuple[int, int]], level: int | None
-) -> None:
+def test_the_newest_reported_features_apply(told: list[tuple[int, int]], level: int | None) -> None:
     """By the epoch of the cluster's metadata; a broker that has none to tell changes nothing."""
     made = client()
     for at, (epoch, known) in enumerate(told):
@@ -189,20 +187,20 @@ def test_of_features_the_newest_that_a_broker_tells_count(
     assert made.features.get("transaction.version") == level
 
 
-def test_an_older_broker_is_asked_again_for_its_versions() -> None:
+def test_an_older_broker_receives_a_second_api_versions_request() -> None:
     body = spoken((18, 0, 2), error=Error.UNSUPPORTED_VERSION)
     (again,) = greeted(client(), body)
     assert (again.api, again.version) == ("API_VERSIONS", 2)
 
 
-def test_an_api_that_is_not_spoken_is_named_and_not_asked() -> None:
+def test_an_unsupported_api_is_reported_and_not_sent() -> None:
     made = client()
     sent = greeted(made, spoken((3, 0, 12), (10, 0, 2)))
     assert {each.api for each in sent} == {"METADATA"}
     assert made.unsupported == "FIND_COORDINATOR"
 
 
-def test_a_connection_that_does_not_come_is_given_up() -> None:
+def test_a_connection_attempt_times_out() -> None:
     made = client()
     made.poll(NOW)
     made.turn(NOW)
@@ -213,7 +211,7 @@ def test_a_connection_that_does_not_come_is_given_up() -> None:
     assert made.turn(later).actions == []
 
 
-def test_a_producer_gives_up_a_connection_without_answers() -> None:
+def test_a_producer_closes_a_connection_without_responses() -> None:
     made = world((1,))
     producer = made.producer(request_timeout_ms=2_000, delivery_timeout_ms=5_000, linger_ms=0)
     made.run(1_000)
@@ -230,7 +228,7 @@ def test_a_producer_gives_up_a_connection_without_answers() -> None:
     assert [type(event) for event in producer.events()] == [RecordAcked]
 
 
-def test_records_that_cannot_be_sent_fail_after_the_delivery_time_out() -> None:
+def test_unsent_records_fail_after_the_delivery_timeout() -> None:
     made = world((1,))
     producer = made.producer(request_timeout_ms=1_000, delivery_timeout_ms=2_000)
     made.networks[producer].is_down.add(1)
@@ -241,7 +239,7 @@ def test_records_that_cannot_be_sent_fail_after_the_delivery_time_out() -> None:
     assert (failed.error, failed.may_be_written) == (Error.REQUEST_TIMED_OUT, False)
 
 
-def test_a_turn_says_how_long_there_is_nothing_to_do() -> None:
+def test_a_turn_returns_the_time_to_the_next_work() -> None:
     made = world((1,))
     member = made.consumer("billing", TOPIC, heartbeat_interval_ms=3_000)
     made.run(4_000)
@@ -263,7 +261,7 @@ def throttle(network: BenchNetwork, throttle_ms: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(network, "_answer", throttled)
 
 
-def test_a_broker_that_throttles_is_sent_nothing_until_that_is_over(
+def test_a_throttled_node_receives_nothing_until_the_throttle_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """KIP-219: it reads nothing from this client meanwhile."""

@@ -91,7 +91,7 @@ def test_example_10_a_member_finds_joins_twice_and_syncs() -> None:
     assert numbers(member) == list(range(PARTITIONS))
 
 
-def test_who_joins_and_who_leaves_says_why() -> None:
+def test_join_and_leave_requests_have_a_reason() -> None:
     """KIP-800."""
     net, (first,) = group_of(1, AssignorName.RANGE)
     coordinator = first.coordinator
@@ -126,7 +126,7 @@ def test_who_joins_and_who_leaves_says_why() -> None:
     assert leaving.reason == "the consumer is being closed"
 
 
-def test_example_11_the_partitions_of_who_crashed_go_to_who_is_left() -> None:
+def test_example_11_a_crashed_members_partitions_move_to_the_others() -> None:
     """The seed's figure 6."""
     net, (first, second) = group_of(2)
     assert sorted(numbers(first) + numbers(second)) == list(range(PARTITIONS))
@@ -136,7 +136,7 @@ def test_example_11_the_partitions_of_who_crashed_go_to_who_is_left() -> None:
     assert numbers(first) == list(range(PARTITIONS))
 
 
-def test_example_12_eager_members_give_everything_back_and_cooperative_ones_what_moves() -> None:
+def test_example_12_eager_revokes_all_and_cooperative_only_moved_partitions() -> None:
     net, (first,) = group_of(1, RANGE)
     before = first.coordinator.generation.id
     net.start()
@@ -154,7 +154,7 @@ def test_example_12_eager_members_give_everything_back_and_cooperative_ones_what
     assert [len(numbers(member)) for member in net.members] == [3, 2]
 
 
-def test_example_13_who_does_not_poll_leaves_and_finds_its_partitions_lost() -> None:
+def test_example_13_a_member_without_polls_leaves_and_loses_its_partitions() -> None:
     net, (first, second) = group_of(2)
     polled = net.now
     while (
@@ -179,7 +179,7 @@ def test_example_13_who_does_not_poll_leaves_and_finds_its_partitions_lost() -> 
     assert net.violations == []
 
 
-def test_example_14_what_was_read_is_stored_before_the_member_joins_again() -> None:
+def test_example_14_offsets_are_committed_before_a_rejoin() -> None:
     net = GroupNetwork(msgspec.structs.replace(config(), auto_commit_interval_ms=600_000))
     first = net.start()
     assert first is not None
@@ -195,7 +195,7 @@ def test_example_14_what_was_read_is_stored_before_the_member_joins_again() -> N
     assert all((second.subscription.positions[p] or 0) >= 40 for p in second.subscription.assigned)
 
 
-def test_example_15_a_commit_while_the_member_joins_fails_with_27() -> None:
+def test_example_15_a_commit_during_a_join_fails_as_rebalance_in_progress() -> None:
     net, (first,) = group_of(1)
     first.coordinator.state = ClientMemberState.PREPARING_REBALANCE
     commit = first.coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, waits=True)
@@ -217,7 +217,7 @@ def refused(error: Error) -> OffsetCommitResponse:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_commit_that_waits_is_tried_again_in_its_time(waits: bool) -> None:
+def test_a_pending_commit_is_retried_after_backoff(waits: bool) -> None:
     net, (first,) = group_of(1)
     coordinator = first.coordinator
     number, request = commit_sent(net, first, waits=waits)
@@ -238,7 +238,7 @@ def test_a_commit_that_waits_is_tried_again_in_its_time(waits: bool) -> None:
         (Error.OFFSET_METADATA_TOO_LARGE, ClientMemberState.STABLE),
     ],
 )
-def test_who_is_told_by_a_commit_that_it_is_no_member_joins_again(
+def test_an_unknown_member_error_of_a_commit_causes_a_rejoin(
     error: Error, state: ClientMemberState
 ) -> None:
     net, (first,) = group_of(1)
@@ -248,7 +248,7 @@ def test_who_is_told_by_a_commit_that_it_is_no_member_joins_again(
     assert CommitFailed(number, error) in first.coordinator.events
 
 
-def test_offsets_that_are_pending_in_transactions_are_waited_for() -> None:
+def test_offset_fetch_retries_while_transactional_offsets_are_pending() -> None:
     """KIP-447."""
     assert offset_fetch(config(), [TopicPartition(TOPIC, 0)]).require_stable
 
@@ -269,7 +269,7 @@ def test_offsets_are_fetched_from_any_broker_if_the_option_is_on(from_any: bool)
     assert (member.coordinator.coordinator is not None) == from_any
 
 
-def test_example_16_an_answer_to_an_earlier_generation_resets_nothing() -> None:
+def test_example_16_a_response_to_an_earlier_generation_is_ignored() -> None:
     net, (first,) = group_of(1)
     coordinator = first.coordinator
     net.wait(HEARTBEAT_MS)
@@ -288,7 +288,7 @@ def test_example_16_an_answer_to_an_earlier_generation_resets_nothing() -> None:
     assert coordinator.generation.member_id != ""
 
 
-def test_example_17_a_static_member_comes_back_without_a_rebalance() -> None:
+def test_example_17_a_static_member_returns_without_a_rebalance() -> None:
     net, (first, _) = group_of(2)
     net.config = msgspec.structs.replace(net.config, group_instance_id="i")
     static = net.start()
@@ -302,7 +302,7 @@ def test_example_17_a_static_member_comes_back_without_a_rebalance() -> None:
     assert (again.coordinator.generation.id, numbers(again)) == (generation, had)
 
 
-def test_example_18_a_coordinator_that_is_another_is_looked_for() -> None:
+def test_example_18_a_moved_coordinator_is_looked_up() -> None:
     net, (first,) = group_of(1)
     coordinator = first.coordinator
     net.wait(HEARTBEAT_MS)
@@ -314,7 +314,7 @@ def test_example_18_a_coordinator_that_is_another_is_looked_for() -> None:
     assert coordinator.state is ClientMemberState.STABLE
 
 
-def test_example_19_a_leader_waits_for_the_topics_that_others_want() -> None:
+def test_example_19_a_leader_waits_for_metadata_of_other_members_topics() -> None:
     subscription = SubscriptionState([TOPIC])
     coordinator = ClassicMembership(config(), subscription)
     coordinator.poll(0, {})
@@ -340,7 +340,7 @@ def test_example_20_range_is_not_cooperative() -> None:
     assert ConsumersOwn((COOPERATIVE,)).is_cooperative
 
 
-def test_a_group_that_it_may_not_read_is_the_end() -> None:
+def test_a_missing_group_permission_is_fatal() -> None:
     coordinator = ClassicMembership(config(), SubscriptionState([TOPIC]))
     coordinator.poll(0, {})
     (find,) = coordinator.take()
@@ -365,12 +365,12 @@ def test_new_partitions_make_the_leader_join_again() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"session_timeout_ms": 3_000}, {"assignors": ()}], ids=["heartbeat", "assignors"]
 )
-def test_settings_that_kafka_refuses(wrong: dict[str, object]) -> None:
+def test_invalid_settings_are_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"heartbeat.interval.ms|partition.assignment.strategy"):
         msgspec.convert({"group_id": GROUP, **wrong}, ConsumerConfig)
 
 
-def test_what_the_application_is_told_names_the_partitions() -> None:
+def test_consumer_events_name_the_partitions() -> None:
     net, (first,) = group_of(1)
     assigned = first.subscription.assigned
     first.coordinator.close(net.now)

@@ -84,7 +84,7 @@ def test_example_27_a_member_joins_with_its_own_id_and_acknowledges() -> None:
     assert asked(made, client) - before in (9, 10)
 
 
-def test_example_28_the_second_gets_what_the_first_has_given_back_and_stored() -> None:
+def test_example_28_a_second_member_gets_partitions_after_revocation_and_commit() -> None:
     made = world()
     first, producer = member(made), made.producer()
     made.run(2_000)
@@ -103,7 +103,7 @@ def test_example_28_the_second_gets_what_the_first_has_given_back_and_stored() -
     assert made.read[second] == []
 
 
-def test_example_29_who_does_not_poll_leaves_and_comes_back_with_the_same_id() -> None:
+def test_example_29_a_member_without_polls_leaves_and_rejoins_with_the_same_id() -> None:
     made = world()
     client = member(made, max_poll_interval_ms=3_000)
     made.run(2_000)
@@ -118,7 +118,7 @@ def test_example_29_who_does_not_poll_leaves_and_comes_back_with_the_same_id() -
     assert (owned(client), client.coordinator.generation.member_id) == ([0, 1, 2, 3], member_id)
 
 
-def test_example_30_a_member_that_was_away_for_a_session_is_fenced_and_joins_anew() -> None:
+def test_example_30_a_member_is_fenced_after_its_session_and_rejoins() -> None:
     made = world()
     client = member(made)
     made.run(2_000)
@@ -133,7 +133,7 @@ def test_example_30_a_member_that_was_away_for_a_session_is_fenced_and_joins_ane
     assert phase(client) is MembershipPhase.STABLE
 
 
-def test_example_31_a_static_member_goes_and_comes_back_to_what_it_had() -> None:
+def test_example_31_a_returning_static_member_gets_its_partitions() -> None:
     made = world()
     static, other = member(made, group_instance_id="a"), member(made)
     made.run(5_000)
@@ -150,7 +150,7 @@ def test_example_31_a_static_member_goes_and_comes_back_to_what_it_had() -> None
     assert owned(again) == had
 
 
-def test_example_32_an_assignor_that_the_broker_has_not_ends_the_member() -> None:
+def test_example_32_an_unsupported_assignor_is_fatal() -> None:
     made = world()
     client = member(made, group_remote_assignor="none")
     made.run(2_000)
@@ -158,7 +158,7 @@ def test_example_32_an_assignor_that_the_broker_has_not_ends_the_member() -> Non
 
 
 @pytest.mark.parametrize("error", [Error.STALE_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID])
-def test_a_member_says_who_it_is_when_it_asks_for_offsets_and_asks_again(error: Error) -> None:
+def test_offset_fetches_have_the_member_id_and_are_retried(error: Error) -> None:
     made = world()
     client = member(made)
     made.run(2_000)
@@ -177,7 +177,7 @@ def test_a_member_says_who_it_is_when_it_asks_for_offsets_and_asks_again(error: 
     assert None not in client.subscription.positions.values()
 
 
-def test_a_leaving_member_is_gone_at_once() -> None:
+def test_a_leaving_member_is_removed_at_once() -> None:
     made = world()
     first, second = member(made), member(made)
     made.run(5_000)
@@ -202,7 +202,7 @@ happened: Counter[str] = Counter()
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=examples(4))
 @given(SCHEDULES)
-def test_partitions_have_one_owner_and_what_is_acknowledged_is_read(
+def test_partitions_have_one_owner_and_acknowledged_records_are_read(
     protocol: str, schedule: Schedule
 ) -> None:
     assert play(protocol, schedule).violations == []
@@ -218,14 +218,14 @@ def play(protocol: str, schedule: Schedule) -> LossyWorld:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_schedules_that_find_broken_rules(protocol: str, seed: int) -> None:
+def test_schedules_detect_broken_rules(protocol: str, seed: int) -> None:
     random = Random(seed)
     steps = [*Step, Step.WAIT, Step.WAIT, Step.SEND, Step.START]
     schedule = [(random.choice(steps), random.randrange(12)) for _ in range(30)]
     assert play(protocol, schedule).violations == []
 
 
-def test_everything_that_can_go_wrong_did() -> None:
+def test_all_faults_occurred() -> None:
     told = ", ".join(f"{count} {what}" for what, count in sorted(happened.items()))
     sys.stdout.write(f"losses: {told}\n")
     if happened:

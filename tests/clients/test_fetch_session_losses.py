@@ -207,7 +207,7 @@ CHANGES = st.one_of(
 STEPS = st.lists(st.one_of(EXCHANGES, EXCHANGES, CHANGES), min_size=20, max_size=40)
 
 
-def test_both_sides_come_back_to_the_same_session(request: pytest.FixtureRequest) -> None:
+def test_both_sides_converge_to_the_same_session(request: pytest.FixtureRequest) -> None:
     losses: Counter[Loss] = Counter()
 
     @settings(

@@ -10,7 +10,7 @@ def requests(*nodes: int, in_flight_max: int = 2) -> InFlightRequests:
     return made
 
 
-def test_a_node_takes_requests_until_it_has_its_number() -> None:
+def test_a_node_accepts_requests_up_to_its_limit() -> None:
     made = requests(1)
     made.sent(1, 10, now=0)
     assert made.may_send(1, now=0)
@@ -25,7 +25,7 @@ def test_an_unknown_node_takes_none() -> None:
     assert requests().least_loaded(now=0) is None
 
 
-def test_the_least_loaded_node_has_the_fewest_requests_under_way() -> None:
+def test_the_least_loaded_node_has_the_fewest_requests_in_flight() -> None:
     made = requests(3, 1, 2)
     assert made.least_loaded(now=0) == 1
     made.sent(1, 10, now=0)
@@ -37,9 +37,7 @@ def test_the_least_loaded_node_has_the_fewest_requests_under_way() -> None:
     assert made.least_loaded(now=0) == 2
 
 
-def test_a_closed_connection_gives_its_requests_back_in_order_and_rests_for_longer_each_time() -> (
-    None
-):
+def test_a_closed_connection_returns_its_requests_and_backs_off() -> None:
     made = requests(1)
     made.sent(1, 10, now=0)
     made.sent(1, 11, now=0)
@@ -57,7 +55,7 @@ def test_a_closed_connection_gives_its_requests_back_in_order_and_rests_for_long
     assert made.may_send(1, now=250), "an answer has made the pause short again"
 
 
-def test_a_node_that_has_gone_stays_until_its_requests_are_answered() -> None:
+def test_a_removed_node_stays_until_its_responses_arrive() -> None:
     made = requests(1, 2)
     made.sent(1, 10, now=0)
     made.set_nodes([2])

@@ -54,7 +54,7 @@ def asked(metadata: ProducerMetadata, now: int = 0) -> tuple[list[str | None], b
     return [topic.name for topic in sent.request.topics or []], sent.is_partial
 
 
-def test_example_6_a_new_topic_asks_at_once_and_a_known_one_does_not() -> None:
+def test_example_6_a_new_topic_requests_an_update_at_once() -> None:
     metadata = producer()
     metadata.request_update()
     update(metadata, answer(), now=1000)
@@ -65,7 +65,7 @@ def test_example_6_a_new_topic_asks_at_once_and_a_known_one_does_not() -> None:
     assert metadata.time_to_next_update(1000) == 300_000
 
 
-def test_example_7_a_topic_added_during_a_request_is_asked_for_by_the_next_one() -> None:
+def test_example_7_a_topic_added_during_a_request_is_in_the_next_one() -> None:
     metadata = producer()
     update(metadata, answer())
     metadata.add("a", 0)
@@ -81,7 +81,7 @@ def test_example_7_a_topic_added_during_a_request_is_asked_for_by_the_next_one()
     assert not metadata.is_update_requested
 
 
-def test_example_8_whatever_else_is_due_makes_the_request_a_full_one() -> None:
+def test_example_8_a_due_full_update_includes_new_topics() -> None:
     metadata = producer()
     update(metadata, answer())
     metadata.add("a", 0)
@@ -97,7 +97,7 @@ def test_example_8_whatever_else_is_due_makes_the_request_a_full_one() -> None:
     assert asked(metadata, 300_000) == (["a", "b", "c"], False)
 
 
-def test_example_19_an_idle_topic_is_forgotten_but_not_an_unanswered_one() -> None:
+def test_example_19_an_idle_topic_expires_but_not_a_pending_one() -> None:
     metadata = producer()
     for name in ("a", "unanswered"):
         metadata.add(name, 0)
@@ -112,14 +112,14 @@ def test_example_19_an_idle_topic_is_forgotten_but_not_an_unanswered_one() -> No
     assert list(metadata.topics) == ["unanswered"]
 
 
-def test_topics_that_nobody_asked_for_are_not_kept() -> None:
+def test_unrequested_topics_are_not_retained() -> None:
     metadata = producer()
     metadata.add("a", 0)
     update(metadata, answer("a", "other"))
     assert metadata.snapshot.by_topic.keys() == {"a"}
 
 
-def test_a_known_topic_with_an_error_is_asked_for_in_full() -> None:
+def test_a_known_topic_with_an_error_requests_a_full_update() -> None:
     metadata = producer()
     metadata.add("a", 0)
     update(metadata, answer("a", error=Error.LEADER_NOT_AVAILABLE))
@@ -138,7 +138,7 @@ def test_a_sender_waits_once_and_the_next_message_does_not() -> None:
     assert again.start(2000) == MetadataKnown(partition_count=3, waited_ms=0)
 
 
-def test_example_15_a_partition_that_there_is_not_times_out() -> None:
+def test_example_15_a_missing_partition_times_out() -> None:
     metadata = producer()
     metadata.add("a", 0)
     update(metadata, answer("a"))
@@ -165,14 +165,14 @@ def test_a_wait_for_more_partitions_ends_when_they_come() -> None:
     assert wait.resume(300) == MetadataKnown(6, 300)
 
 
-def test_a_wake_up_without_a_new_version_waits_on() -> None:
+def test_a_wake_up_without_a_new_version_keeps_waiting() -> None:
     metadata = producer()
     wait = MetadataWait(metadata, "a", None, MAX_BLOCK_MS)
     assert wait.start(0) == WaitFor(0, 60_000)
     assert wait.resume(100) == WaitFor(0, 59_900)
 
 
-def test_a_time_out_has_the_topics_own_error_as_its_cause() -> None:
+def test_a_timeout_has_the_topic_error_as_cause() -> None:
     metadata = producer()
     wait = MetadataWait(metadata, "a", None, 200)
     wait.start(0)

@@ -55,7 +55,7 @@ class Client(NetworkClient):
         return node.id if node is not None else None
 
 
-def test_example_16_the_shortest_of_the_three_times_is_waited() -> None:
+def test_example_16_the_poll_timeout_is_the_shortest_of_three() -> None:
     client = Client(0)
     client.connect(0)
     age = client.metadata.settings.metadata_max_age_ms
@@ -66,7 +66,7 @@ def test_example_16_the_shortest_of_the_three_times_is_waited() -> None:
     assert (metadata_timeout, select) == (30_000, 100)
 
 
-def test_example_17_without_a_node_it_looks_again_after_the_reconnect_back_off() -> None:
+def test_example_17_without_a_node_it_retries_after_the_reconnect_backoff() -> None:
     client = Client()
     client.poll(0, NOW)
     client.disconnected(-1, NOW)
@@ -92,7 +92,7 @@ def test_a_request_for_metadata_connects_first_then_sends_then_waits() -> None:
     assert client.poll(FOREVER, NOW + 9).metadata_timeout_ms == 300_000
 
 
-def test_an_answer_without_brokers_is_a_failed_update() -> None:
+def test_a_response_without_brokers_is_a_failed_update() -> None:
     client = Client()
     client.connect(-1)
     version = client.metadata.update_version
@@ -101,7 +101,7 @@ def test_an_answer_without_brokers_is_a_failed_update() -> None:
     assert (client.metadata.attempts, client.poll(FOREVER, NOW).metadata_timeout_ms) == (1, 80)
 
 
-def test_a_full_connection_waits_for_its_answers() -> None:
+def test_a_connection_at_its_limit_waits_for_responses() -> None:
     client = Client(0)
     client.connect(0)
     for request in range(5):
@@ -131,7 +131,7 @@ def test_the_least_loaded_node_is_idle_else_least_busy_else_connecting_else_long
     assert client.least_loaded(NOW + 500) == 0
 
 
-def test_it_begins_with_a_drawn_node() -> None:
+def test_the_first_node_is_random() -> None:
     metadata = Metadata()
     draws = iter([0.0, 0.34, 0.99])
     client = NetworkClient(metadata, lambda: next(draws))
@@ -140,7 +140,7 @@ def test_it_begins_with_a_drawn_node() -> None:
     assert [node.id for node in chosen if node is not None] == [-1, -2, -3]
 
 
-def test_a_lost_connection_asks_for_metadata() -> None:
+def test_a_lost_connection_requests_metadata() -> None:
     client = Client(0, 1)
     client.connect(0)
     client.sent(0, 7, NOW)
@@ -164,7 +164,7 @@ def test_a_connection_lost_while_an_update_is_due_is_a_failed_update() -> None:
     assert client.metadata.attempts == 1
 
 
-def test_a_failed_authentication_is_told_to_the_caller() -> None:
+def test_a_failed_authentication_is_reported() -> None:
     client = Client(0)
     client.connect(0)
     denied = MetadataError(Error.CLUSTER_AUTHORIZATION_FAILED)
@@ -172,7 +172,7 @@ def test_a_failed_authentication_is_told_to_the_caller() -> None:
     assert client.metadata.take_fatal_error() == denied
 
 
-def test_overdue_answers_and_connections_are_given_up() -> None:
+def test_overdue_responses_and_connections_time_out() -> None:
     client = Client(0, 1)
     client.connect(0)
     client.sent(0, 7, NOW)
@@ -183,7 +183,7 @@ def test_overdue_answers_and_connections_are_given_up() -> None:
     assert client.expire(NOW + 30_001) == LostConnections([0], [7])
 
 
-def test_rebootstrap_begins_again_with_the_configured_addresses() -> None:
+def test_rebootstrap_restarts_from_the_configured_addresses() -> None:
     recovery = NetworkSettings(metadata_recovery_strategy=RecoveryStrategy.REBOOTSTRAP)
     client = Client(0, settings=recovery)
     client.connect(0)
@@ -196,7 +196,7 @@ def test_rebootstrap_begins_again_with_the_configured_addresses() -> None:
     assert list(client.metadata.snapshot.nodes) == [-1]
 
 
-def test_a_broker_may_say_that_the_client_begins_again() -> None:
+def test_a_broker_may_request_a_rebootstrap() -> None:
     """KIP-1102."""
     told = MetadataResponse(brokers=[], error_code=Error.REBOOTSTRAP_REQUIRED)
     for strategy, nodes in ((RecoveryStrategy.REBOOTSTRAP, [-1]), (RecoveryStrategy.NONE, [0, 1])):
@@ -209,7 +209,7 @@ def test_a_broker_may_say_that_the_client_begins_again() -> None:
         assert list(client.metadata.snapshot.nodes) == nodes
 
 
-def test_failures_in_a_row_wait_longer_and_give_the_next_try_longer() -> None:
+def test_consecutive_failures_increase_backoff_and_setup_timeout() -> None:
     connections = NodeConnections()
     waits = []
     for _ in range(7):
@@ -228,7 +228,7 @@ def test_failures_in_a_row_wait_longer_and_give_the_next_try_longer() -> None:
     assert connections.delay_ms(0, NOW + 20) == 30
 
 
-def test_a_throttled_node_takes_nothing_until_its_time_is_over() -> None:
+def test_a_throttled_node_is_not_ready_until_the_throttle_ends() -> None:
     """KIP-219."""
     client = Client(0, 1)
     client.connect(0, 1)
@@ -246,7 +246,7 @@ def test_a_throttled_node_takes_nothing_until_its_time_is_over() -> None:
     assert client.poll_delay_ms(0, NOW + 300) == UNLIMITED_MS
 
 
-def test_a_lost_connection_does_not_end_the_time() -> None:
+def test_a_lost_connection_does_not_end_the_throttle() -> None:
     client = Client(0)
     client.connect(0)
     client.throttled(0, "HEARTBEAT", 4, 5_000, NOW)

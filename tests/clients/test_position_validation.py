@@ -110,7 +110,7 @@ def committed(leader: int = 1, epoch: int = 5, at: int = 5) -> Reader:
     return reader
 
 
-def test_example_36_a_committed_epoch_is_held_against_the_leader_before_reading() -> None:
+def test_example_36_a_committed_epoch_is_validated_before_fetching() -> None:
     reader = committed(at=4)
     assert reader.asks() == [(1, 5, 4)]
     assert reader.asks() == [], "it is under way"
@@ -120,7 +120,7 @@ def test_example_36_a_committed_epoch_is_held_against_the_leader_before_reading(
     assert reader.validator.truncations == []
 
 
-def test_example_37_a_log_that_was_cut_is_read_on_from_where_the_epoch_ends() -> None:
+def test_example_37_a_truncated_log_continues_at_the_epochs_end() -> None:
     reader = committed(at=4)
     reader.asks()
     reader.hears(epoch=3, end=7)
@@ -130,7 +130,7 @@ def test_example_37_a_log_that_was_cut_is_read_on_from_where_the_epoch_ends() ->
     assert reader.asks() == [], "this leader has said so"
 
 
-def test_example_38_of_an_epoch_that_nobody_knows_reading_begins_anew() -> None:
+def test_example_38_an_unknown_epoch_applies_the_reset_policy() -> None:
     reader = committed()
     reader.asks()
     reader.hears(epoch=-1, end=-1)
@@ -138,7 +138,7 @@ def test_example_38_of_an_epoch_that_nobody_knows_reading_begins_anew() -> None:
     assert reader.fetches() == {}
 
 
-def test_example_39_another_leader_is_asked_about_the_last_batch_that_was_read() -> None:
+def test_example_39_a_new_leader_validates_the_last_batch_read() -> None:
     reader = Reader()
     reader.subscription.seek(T0, 0)
     assert reader.asks() == [], "a position without an epoch is read as it is"
@@ -162,7 +162,7 @@ def test_example_40_a_committed_epoch_newer_than_metadata_waits_for_newer_metada
     assert reader.asks() == [(2, 6, 6)]
 
 
-def test_a_topic_that_was_made_anew_is_not_waited_for() -> None:
+def test_a_recreated_topic_is_not_waited_for() -> None:
     reader = committed(epoch=5, at=6)
     reader.asks()
     reader.led_by(1, 0, topic_id="AAAAAAAAAAAAAAAAAAAAAg")
@@ -180,7 +180,7 @@ def test_the_epoch_is_that_of_the_batch_before_the_position() -> None:
     assert (reader.subscription.positions[T0], reader.subscription.epochs) == (4, {T0: 5})
 
 
-def test_what_has_come_is_dropped_while_the_leader_is_asked() -> None:
+def test_buffered_records_are_dropped_during_validation() -> None:
     reader = committed()
     reader.asks()
     reader.hears(epoch=5, end=20)
@@ -193,7 +193,7 @@ def test_what_has_come_is_dropped_while_the_leader_is_asked() -> None:
     assert (fetch.node, reader.fetcher.take()) == (1, [])
 
 
-def test_after_an_error_or_no_answer_it_is_asked_again_with_the_next_metadata() -> None:
+def test_validation_is_retried_with_new_metadata() -> None:
     reader = committed()
     reader.asks()
     reader.hears(error=Error.NOT_LEADER_OR_FOLLOWER)
@@ -206,7 +206,7 @@ def test_after_an_error_or_no_answer_it_is_asked_again_with_the_next_metadata() 
     assert reader.asks() == [(1, 5, 5)]
 
 
-def test_an_answer_about_another_position_or_leader_does_not_count() -> None:
+def test_a_response_for_another_position_or_leader_is_ignored() -> None:
     reader = committed()
     reader.asks()
     former = reader.requests
@@ -225,7 +225,7 @@ def test_an_answer_about_another_position_or_leader_does_not_count() -> None:
     assert (reader.subscription.positions, reader.fetches()) == ({T0: 10}, {})
 
 
-def test_a_partition_that_was_given_back_is_asked_about_no_more() -> None:
+def test_a_revoked_partition_is_not_validated() -> None:
     reader = committed()
     reader.asks()
     reader.subscription.assign([])
@@ -234,7 +234,7 @@ def test_a_partition_that_was_given_back_is_asked_about_no_more() -> None:
     assert reader.subscription.positions == {}
 
 
-def test_a_broker_that_can_not_be_asked_is_believed() -> None:
+def test_validation_is_skipped_without_broker_support() -> None:
     reader = committed()
     reader.asks()
     reader.validator.skip(reader.requests[0])
@@ -273,7 +273,7 @@ def leader_is_lost(world: World, replicas: Replicas) -> None:
     world.run(1_000)
 
 
-def test_example_41_an_unclean_election_takes_back_what_was_read() -> None:
+def test_example_41_an_unclean_election_rewinds_the_position() -> None:
     world = World(BROKERS, replica_lag_time_max_ms=LAG_MS)
     replicas, _ = cut_log(world)
     reader: ReaderClient = world.reader()
@@ -290,7 +290,7 @@ def test_example_41_an_unclean_election_takes_back_what_was_read() -> None:
     assert reader.truncations() == [Truncated(ORDERS, 5, 2)]
 
 
-def test_example_46_who_led_before_names_the_leader_and_metadata_is_not_waited_for() -> None:
+def test_example_46_a_former_leader_names_the_new_leader() -> None:
     world = World(BROKERS)
     replicas = Replicas((2, 1, 3), world.bench)
     replicas.stop(2)
@@ -314,7 +314,7 @@ def test_example_46_who_led_before_names_the_leader_and_metadata_is_not_waited_f
     assert (asked["OFFSET_FOR_LEADER_EPOCH"], reader.truncations()) == (1, [])
 
 
-def test_a_member_commits_the_epoch_of_what_it_has_read_and_the_next_one_has_it() -> None:
+def test_commits_include_the_epoch_of_the_last_record() -> None:
     world = World()
     world.bench.topic(TOPIC, 1)
     producer = world.producer()

@@ -70,7 +70,7 @@ def test_the_next_fetch_of_the_partition_goes_to_the_replica() -> None:
     assert list(reader.asks()) == [NEARBY], "the leader's fetch is under way"
 
 
-def test_when_metadata_would_be_old_the_leader_is_asked_again() -> None:
+def test_a_preferred_replica_expires_with_metadata_age() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.now += AGE_MS - 1
@@ -81,7 +81,7 @@ def test_when_metadata_would_be_old_the_leader_is_asked_again() -> None:
     assert reader.asks() == {LEADER: [0, 1]}
 
 
-def test_a_replica_that_is_named_again_lasts_no_longer() -> None:
+def test_renaming_a_replica_does_not_extend_it() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.now += AGE_MS // 2
@@ -90,14 +90,14 @@ def test_a_replica_that_is_named_again_lasts_no_longer() -> None:
     assert reader.asks() == {LEADER: [0, 1]}
 
 
-def test_a_replica_that_is_offline_is_not_asked() -> None:
+def test_an_offline_replica_is_not_used() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     assert reader.asks(NEARBY) == {LEADER: [0, 1]}
     assert reader.fetcher.needs_metadata
 
 
-def test_what_a_replica_does_not_have_the_leader_may() -> None:
+def test_out_of_range_at_a_replica_returns_to_the_leader() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.asks()
@@ -111,7 +111,7 @@ def test_what_a_replica_does_not_have_the_leader_may() -> None:
 
 
 @pytest.mark.parametrize("error", [Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH])
-def test_after_another_error_the_leader_and_new_metadata_are_asked(error: Error) -> None:
+def test_other_errors_return_to_the_leader_and_request_metadata(error: Error) -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.asks()
@@ -121,7 +121,7 @@ def test_after_another_error_the_leader_and_new_metadata_are_asked(error: Error)
     assert reader.asks() == {LEADER: [0, 1]}
 
 
-def test_where_no_answer_comes_the_leader_is_asked() -> None:
+def test_a_missing_response_returns_to_the_leader() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.asks()
@@ -130,7 +130,7 @@ def test_where_no_answer_comes_the_leader_is_asked() -> None:
     assert reader.asks() == {LEADER: [0, 1]}
 
 
-def test_a_partition_that_was_given_back_begins_with_its_leader() -> None:
+def test_a_reassigned_partition_starts_at_its_leader() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.subscription.assign([T1])

@@ -38,7 +38,7 @@ def test_settings_that_conflict_are_refused(config: dict[str, Any], says: str) -
         ({"enable_idempotence": False, "max_in_flight_requests_per_connection": 6}, False),
     ],
 )
-def test_idempotence_is_on_where_nothing_speaks_against_it(
+def test_idempotence_is_enabled_unless_settings_conflict(
     config: dict[str, Any], is_idempotent: bool
 ) -> None:
     assert checked(ProducerConfig(**config)).is_idempotent is is_idempotent

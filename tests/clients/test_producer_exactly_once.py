@@ -165,7 +165,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
+def test_acknowledged_records_are_in_the_log_once_and_in_order(
     name: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = KEPT[name]
@@ -184,7 +184,7 @@ def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_the_same_check_finds_what_goes_wrong(name: str) -> None:
+def test_the_same_check_detects_planted_bugs(name: str) -> None:
     world = BROKEN[name]
     schedule = find(
         schedules(world.steps),
@@ -230,7 +230,7 @@ OVERTAKEN = [
 """The first record is refused, the second written and acknowledged, the third too large."""
 
 
-def test_six_in_flight_are_one_more_than_a_broker_remembers() -> None:
+def test_six_in_flight_exceed_the_brokers_five_batches() -> None:
     five = World([], config=NEVER_TOO_OLD)
     six = World([], config=NEVER_TOO_OLD, in_flight=6)
     as_kafka = World([], config={**NEVER_TOO_OLD, "rewrites_unanswered": True}, in_flight=6)
@@ -250,7 +250,9 @@ def test_six_in_flight_are_one_more_than_a_broker_remembers() -> None:
         (OVERTAKEN, "partition 0 is out of order: [2, 1, 4]"),
     ],
 )
-def test_what_kafkas_rule_loses_by_renumbering_at_once(schedule: Schedule, violation: str) -> None:
+def test_kafkas_rule_loses_records_by_renumbering_at_once(
+    schedule: Schedule, violation: str
+) -> None:
     sizes = {"sizes": (50, 900), "max_message_bytes": 600}
     as_kafka = World([], config={**NEVER_TOO_OLD, "rewrites_unanswered": True}, **sizes)
     assert as_kafka.run(schedule) == [violation]
@@ -292,7 +294,7 @@ LATE_END = [
 aborted."""
 
 
-def test_what_is_late_ends_the_next_transaction_only_before_kip_890() -> None:
+def test_a_late_request_ends_the_next_transaction_only_before_kip_890() -> None:
     assert transactions(1).run(LATE_END) == ["0 shows [1, 2], and [1] were committed"]
     assert transactions(1, is_late=False).run(LATE_END) == []
     as_of_kip_890 = transactions(2)

@@ -19,7 +19,7 @@ def world() -> tuple[World, ReaderClient]:
     return made, made.reader()
 
 
-def test_partitions_are_read_from_where_the_caller_says() -> None:
+def test_partitions_are_read_from_given_offsets() -> None:
     made, reader = world()
     reader.read({P0: 2, P1: None})
     made.run(1_500)
@@ -33,7 +33,7 @@ def test_partitions_are_read_from_where_the_caller_says() -> None:
     assert (reader.position(P0), reader.position(P1)) == (None, 1)
 
 
-def test_ends_are_told_again_when_they_are_asked_for_again() -> None:
+def test_end_offsets_are_returned_for_each_request() -> None:
     made, reader = world()
     reader.read({P0: None})
     reader.request_ends([P0])
@@ -53,7 +53,7 @@ def test_ends_are_told_again_when_they_are_asked_for_again() -> None:
     assert reader.ends == {P0: 5}
 
 
-def test_an_answer_to_an_earlier_question_does_not_count() -> None:
+def test_a_response_to_an_earlier_request_is_ignored() -> None:
     made, reader = world()
     reader.read({P0: None})
     made.run(500)
@@ -69,7 +69,7 @@ def test_an_answer_to_an_earlier_question_does_not_count() -> None:
     assert reader.ends == {P0: 5}
 
 
-def test_a_reader_without_a_partition_asks_for_none() -> None:
+def test_a_reader_without_partitions_sends_no_fetch() -> None:
     made, reader = world()
     made.run(1_000)
     assert not {"FETCH", "LIST_OFFSETS"} & made.networks[reader].asked.keys()

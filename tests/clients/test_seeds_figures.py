@@ -117,7 +117,7 @@ class TwoMessages:
         self.bench.tick(STEP_MS)
 
 
-def test_figure_1_the_first_message_waits_for_metadata_and_the_second_for_nothing() -> None:
+def test_figure_1_only_the_first_message_waits_for_metadata() -> None:
     made = TwoMessages()
     made.wait(200)
     first = made.send()
@@ -170,7 +170,7 @@ def coordinator_of(world: World) -> int:
     return int(broker)
 
 
-def test_figure_6_a_consumer_dies_and_the_other_one_has_its_partition_too() -> None:
+def test_figure_6_a_dead_consumers_partition_moves_to_the_other() -> None:
     world = World()
     world.bench.topic("orders", 2)
     timeline = Timeline(world.now)
@@ -211,13 +211,13 @@ def shared_and_killed(made: StreamsWorld, threads: int, runs_ms: int) -> list[st
     return made.timeline.picture(made.now)
 
 
-def test_figures_4_and_6_six_tasks_on_three_threads_one_of_which_dies() -> None:
+def test_figures_4_and_6_six_tasks_on_three_threads_and_one_dies() -> None:
     made = StreamsWorld(copying("t"), {"t": 6, "out": 1})
     drawn = shared_and_killed(made, threads=3, runs_ms=6_500)
     assert drawn == figure(PAGES / "streams.md", "## Who runs which task")
 
 
-def test_figures_5_and_6_two_topics_on_two_threads_one_of_which_dies() -> None:
+def test_figures_5_and_6_two_topics_on_two_threads_and_one_dies() -> None:
     made = StreamsWorld(copying("t1", "t2"), {"t1": 2, "t2": 2, "out": 1})
     drawn = shared_and_killed(made, threads=2, runs_ms=3_000)
     assert drawn == figure(PAGES / "streams.md", "### Two topics")

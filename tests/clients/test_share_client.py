@@ -104,7 +104,7 @@ def joined(*names: str, **settings: Any) -> tuple[Shared, ShareClient]:
     return world, client
 
 
-def test_example_47_what_was_given_is_accepted_with_the_next_poll() -> None:
+def test_example_47_returned_records_are_accepted_with_the_next_poll() -> None:
     world, client = joined("a", "b")
     assert world.poll(client) == [(0, "a", 1), (1, "b", 1)]
     assert world.told(client) == []
@@ -114,7 +114,7 @@ def test_example_47_what_was_given_is_accepted_with_the_next_poll() -> None:
     assert world.asked(client, "SHARE_ACKNOWLEDGE") == 0
 
 
-def test_example_48_nothing_is_asked_for_while_the_application_works() -> None:
+def test_example_48_nothing_is_fetched_while_the_application_processes() -> None:
     world, client = joined("a")
     assert world.poll(client) == [(0, "a", 1)]
     fetches = world.asked(client, "SHARE_FETCH")
@@ -123,7 +123,7 @@ def test_example_48_nothing_is_asked_for_while_the_application_works() -> None:
     assert world.asked(client, "SHARE_FETCH") == fetches
 
 
-def test_example_49_each_record_has_its_own_acknowledgement() -> None:
+def test_example_49_each_record_is_acknowledged_separately() -> None:
     world, client = joined("a", "b", "c", is_explicit=True)
     assert [name for _, name, _ in world.poll(client)] == ["a", "b", "c"]
     with pytest.raises(ValueError, match="3 records are not acknowledged"):
@@ -136,7 +136,7 @@ def test_example_49_each_record_has_its_own_acknowledgement() -> None:
     assert world.told(client) == [([0, 1, 2], Error.NONE)]
 
 
-def test_example_50_a_commit_tells_leaders_at_once() -> None:
+def test_example_50_a_commit_sends_acknowledgements_at_once() -> None:
     world, client = joined("a", "b")
     world.poll(client)
     client.commit()
@@ -147,7 +147,7 @@ def test_example_50_a_commit_tells_leaders_at_once() -> None:
     assert world.told(client) == [([0, 1], Error.NONE)]
 
 
-def test_example_51_a_record_whose_lock_is_over_comes_to_another_member() -> None:
+def test_example_51_a_record_with_an_expired_lock_is_redelivered() -> None:
     world, first = joined("a", is_explicit=True)
     assert world.poll(first) == [(0, "a", 1)]
     second = world.member()
@@ -159,7 +159,7 @@ def test_example_51_a_record_whose_lock_is_over_comes_to_another_member() -> Non
     assert world.told(first) == [([0], Error.INVALID_RECORD_STATE)]
 
 
-def test_example_52_a_member_whose_connection_ends_loses_its_records_at_once() -> None:
+def test_example_52_a_disconnect_releases_the_members_records() -> None:
     world, first = joined("a", is_explicit=True)
     assert world.poll(first) == [(0, "a", 1)]
     second = world.member()
@@ -172,7 +172,7 @@ def test_example_52_a_member_whose_connection_ends_loses_its_records_at_once() -
     assert world.told(first) == [([0], Error.INVALID_SHARE_SESSION_EPOCH)]
 
 
-def test_example_53_what_was_not_given_goes_when_its_lock_is_over() -> None:
+def test_example_53_buffered_records_are_dropped_at_lock_expiry() -> None:
     world, client = joined(max_poll_records=1)
     world.of_group(share_record_lock_duration_ms=str(LOCK_MS))
     world.bench.append(TOPIC, header(2, locator="a,b"))
@@ -182,7 +182,7 @@ def test_example_53_what_was_not_given_goes_when_its_lock_is_over() -> None:
     assert world.poll(client) == [(1, "b", 2)]
 
 
-def test_example_54_who_leaves_gives_back_what_it_has_not_acknowledged() -> None:
+def test_example_54_a_leaving_member_releases_unacknowledged_records() -> None:
     world, first = joined("a", "b", is_explicit=True)
     world.poll(first)
     first.acknowledge(AT, 0, ACCEPT)
@@ -205,7 +205,7 @@ def test_example_55_after_an_error_of_its_session_another_one_is_opened() -> Non
     assert world.told(client) == [([0], Error.INVALID_SHARE_SESSION_EPOCH)]
 
 
-def test_example_56_a_session_with_a_leader_of_nothing_any_more_is_closed() -> None:
+def test_example_56_a_session_without_partitions_is_closed() -> None:
     world = Shared(partitions=2, brokers=(1, 2))
     snapshot = world.known()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
@@ -226,7 +226,7 @@ def test_example_56_a_session_with_a_leader_of_nothing_any_more_is_closed() -> N
     assert list(sharing.sessions) == [stays.node]
 
 
-def test_example_57_with_record_limit_one_leader_is_asked_at_a_time() -> None:
+def test_example_57_record_limit_fetches_from_one_leader_at_a_time() -> None:
     world = Shared(partitions=2, brokers=(1, 2))
     snapshot = world.known()
     sharing = ShareFetcher(ShareSettings(acquire_mode=RECORD_LIMIT), GROUP, "member")
@@ -272,9 +272,7 @@ def holding(world: Shared) -> tuple[ShareFetcher, Any]:
         (Error.INVALID_RECORD_STATE, False),
     ],
 )
-def test_example_58_a_leader_that_could_not_take_a_commit_yet_is_told_again(
-    error: Error, is_told_again: bool
-) -> None:
+def test_example_58_a_commit_is_retried_at_a_leader(error: Error, is_told_again: bool) -> None:
     world = Shared()
     sharing, place = holding(world)
     snapshot = world.known()
@@ -314,7 +312,7 @@ def test_example_59_a_leader_that_has_left_the_cluster_is_not_waited_for() -> No
     assert (sharing.is_acknowledged, sharing.is_closed) == (True, True)
 
 
-def test_example_60_a_renewed_record_stays_its_members_and_comes_with_the_next_poll() -> None:
+def test_example_60_a_renewed_record_is_returned_with_the_next_poll() -> None:
     world, first = joined("a", "b", is_explicit=True)
     assert world.poll(first) == [(0, "a", 1), (1, "b", 1)]
     assert first.sharing.lock_ms == 2 * LOCK_MS
@@ -333,7 +331,7 @@ def test_example_60_a_renewed_record_stays_its_members_and_comes_with_the_next_p
     assert [record for _, _, record in world.read[second]] == ["c", "c", "c"]
 
 
-def test_example_61_a_record_that_is_renewed_too_late_is_another_members() -> None:
+def test_example_61_a_late_renewal_loses_the_record() -> None:
     world, first = joined("a", is_explicit=True)
     world.poll(first)
     world.run(3 * LOCK_MS)
@@ -342,7 +340,7 @@ def test_example_61_a_record_that_is_renewed_too_late_is_another_members() -> No
     assert world.told(first) == [([0], Error.INVALID_RECORD_STATE)]
 
 
-def test_who_does_not_acknowledge_explicitly_renews_nothing() -> None:
+def test_implicit_acknowledgement_does_not_renew() -> None:
     world, client = joined("a")
     world.poll(client)
     with pytest.raises(ValueError, match="explicit mode"):
@@ -350,7 +348,7 @@ def test_who_does_not_acknowledge_explicitly_renews_nothing() -> None:
     assert client.sharing.held
 
 
-def test_a_renewal_whose_session_is_over_gives_nothing_again() -> None:
+def test_a_renewal_of_a_closed_session_returns_no_records() -> None:
     world, first = joined("a", is_explicit=True)
     world.poll(first)
     first.acknowledge(AT, 0, RENEW)
@@ -359,7 +357,7 @@ def test_a_renewal_whose_session_is_over_gives_nothing_again() -> None:
     assert world.told(first) == [([0], Error.NETWORK_EXCEPTION)]
 
 
-def test_what_a_leader_does_not_have_waits_and_metadata_is_asked_for() -> None:
+def test_missing_partitions_wait_and_request_metadata() -> None:
     world = Shared()
     snapshot = world.known()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
@@ -375,7 +373,7 @@ def test_what_a_leader_does_not_have_waits_and_metadata_is_asked_for() -> None:
     assert len(sharing.requests([AT], snapshot, later, lambda _: True)) == 1
 
 
-def test_where_nothing_was_acquired_but_offsets_they_are_gaps() -> None:
+def test_acquired_offsets_without_records_are_gaps() -> None:
     world = Shared()
     sharing, _ = member_with(world, 2, Records([(1, "b")], 3, [(3, 0)]))
     (told,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
@@ -385,7 +383,7 @@ def test_where_nothing_was_acquired_but_offsets_they_are_gaps() -> None:
     assert sharing.poll([AT], world.now) == [ShareRecord(AT, 1, "b", 1)]
 
 
-def test_a_group_that_it_may_not_read_ends_it() -> None:
+def test_a_missing_group_permission_is_fatal_for_share_groups() -> None:
     world = Shared()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
     sharing.poll([AT], world.now)
@@ -396,7 +394,7 @@ def test_a_group_that_it_may_not_read_ends_it() -> None:
     assert sharing.requests([AT], world.known(), world.now, lambda _: True) == []
 
 
-def test_acknowledgements_are_told_in_runs() -> None:
+def test_acknowledgements_are_batched_in_runs() -> None:
     def told(*kinds: AcknowledgeType | None) -> list[tuple[int, int, list[int]]]:
         offsets = {at: kind for at, kind in enumerate(kinds) if kind is not None}
         return [(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches_of(offsets)]

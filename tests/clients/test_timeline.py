@@ -13,7 +13,7 @@ def told() -> Timeline:
     return line
 
 
-def test_what_goes_on_has_no_end() -> None:
+def test_an_open_task_has_no_end() -> None:
     assert told().all_spans() == [
         RunSpan("a", "t-0", 1_000, None),
         RunSpan("a", "t-1", 1_000, 4_000),
@@ -22,7 +22,7 @@ def test_what_goes_on_has_no_end() -> None:
     assert told().owned() == {"a": ["t-0"], "b": []}
 
 
-def test_only_news_is_news() -> None:
+def test_repeated_states_are_merged() -> None:
     line = told()
     assert not line.note(9_000, "a", ["t-0"])
     assert line.note(9_000, "a", [])
@@ -37,7 +37,7 @@ def test_the_picture() -> None:
     ]
 
 
-def test_two_at_once_are_seen() -> None:
+def test_overlapping_runners_are_shown() -> None:
     line = told()
     assert line.twice() == []
     line.note(9_000, "b", ["t-0"])
@@ -46,9 +46,9 @@ def test_two_at_once_are_seen() -> None:
     assert line.picture(10_000, 10)[1] == "t-0  ·AAAAAAAA#"
 
 
-def test_names_go_by_their_numbers() -> None:
+def test_names_are_sorted_numerically() -> None:
     assert natural(["t-10", "t-2", "s"]) == ["s", "t-2", "t-10"]
 
 
-def test_nothing_yet() -> None:
+def test_an_empty_timeline() -> None:
     assert Timeline(5).picture(5, 10)[-1] == "; · none, # several at once"

@@ -129,14 +129,14 @@ def apis(rules: TransactionRules) -> list[str]:
         ({"group.version": 2}, BEFORE_KIP_890),
     ],
 )
-def test_the_finalized_level_says_which_protocol_is_spoken(
+def test_the_finalized_feature_level_selects_the_protocol(
     features: dict[str, int], rules: TransactionRules
 ) -> None:
     assert rules_of(features) is rules
 
 
 @PROTOCOLS
-def test_what_can_be_retried_is_asked_again_after_a_pause(rules: TransactionRules) -> None:
+def test_retriable_errors_are_retried_with_backoff(rules: TransactionRules) -> None:
     for api in apis(rules):
         for error in sorted(RETRIABLE):
             transactions = asked(rules, api)
@@ -154,7 +154,7 @@ def test_what_can_be_retried_is_asked_again_after_a_pause(rules: TransactionRule
 
 @PROTOCOLS
 @pytest.mark.parametrize("error", [Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED])
-def test_who_is_fenced_can_do_nothing_more(rules: TransactionRules, error: Error) -> None:
+def test_a_fenced_producer_is_unusable(rules: TransactionRules, error: Error) -> None:
     for api in apis(rules):
         transactions = asked(rules, api)
         transactions.on_response(0, answer(api, error))
@@ -165,7 +165,7 @@ def test_who_is_fenced_can_do_nothing_more(rules: TransactionRules, error: Error
 
 
 @PROTOCOLS
-def test_transaction_abortable_leaves_the_abort_whoever_says_it(rules: TransactionRules) -> None:
+def test_transaction_abortable_requires_an_abort_from_any_api(rules: TransactionRules) -> None:
     for api in apis(rules):
         transactions = asked(rules, api)
         transactions.on_response(0, answer(api, ABORTABLE))
@@ -203,7 +203,7 @@ ALSO_ABORTABLE = {
 
 
 @PROTOCOLS
-def test_of_every_other_error_it_is_known_whether_it_can_be_aborted(
+def test_every_other_error_is_abortable_or_fatal(
     rules: TransactionRules,
 ) -> None:
     known = {Error.NONE, ABORTABLE, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED}
@@ -226,7 +226,7 @@ FATAL_OF_BATCHES = {
 
 
 @PROTOCOLS
-def test_a_batch_that_failed_leaves_the_abort_unless_it_says_that_all_is_over(
+def test_a_failed_batch_is_abortable_unless_fatal(
     rules: TransactionRules,
 ) -> None:
     for error in sorted({*Error} - {Error.NONE}):
@@ -239,7 +239,7 @@ def test_a_batch_that_failed_leaves_the_abort_unless_it_says_that_all_is_over(
 
 
 @PROTOCOLS
-def test_while_it_is_aborted_only_what_is_fatal_counts(rules: TransactionRules) -> None:
+def test_only_fatal_errors_matter_during_an_abort(rules: TransactionRules) -> None:
     for error, state in (
         (Error.ILLEGAL_GENERATION, State.ABORTING),
         (Error.PRODUCER_FENCED, State.FATAL_ERROR),
@@ -257,7 +257,7 @@ def test_while_it_is_aborted_only_what_is_fatal_counts(rules: TransactionRules) 
 
 
 @PROTOCOLS
-def test_of_several_partitions_the_one_that_no_retry_helps_decides(
+def test_a_non_retriable_partition_error_decides(
     rules: TransactionRules,
 ) -> None:
     again, stale = Error.COORDINATOR_LOAD_IN_PROGRESS, Error.ILLEGAL_GENERATION
@@ -272,7 +272,7 @@ def test_of_several_partitions_the_one_that_no_retry_helps_decides(
         assert transactions.error is denied
 
 
-def test_as_of_kip_890_the_end_says_what_the_producer_holds_from_then_on() -> None:
+def test_since_kip_890_end_txn_returns_the_next_epoch() -> None:
     transactions = asked(KIP_890, END)
     transactions.on_response(0, EndTxnResponse(producer_id=7, producer_epoch=1))
     assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(7, 1))
@@ -286,7 +286,7 @@ def test_as_of_kip_890_the_end_says_what_the_producer_holds_from_then_on() -> No
 
 
 @pytest.mark.parametrize("why", ["a sequence in doubt", "an id that the coordinator has forgotten"])
-def test_before_kip_890_the_next_epoch_is_asked_for(why: str) -> None:
+def test_before_kip_890_the_next_epoch_is_requested(why: str) -> None:
     transactions = asked(BEFORE_KIP_890, ADD_OFFSETS)
     if why == "a sequence in doubt":
         transactions.doubt_sequences()
@@ -300,7 +300,7 @@ def test_before_kip_890_the_next_epoch_is_asked_for(why: str) -> None:
     assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(7, 1))
 
 
-def test_a_protocol_that_is_offered_meanwhile_waits_for_the_next_transaction() -> None:
+def test_a_new_protocol_applies_from_the_next_transaction() -> None:
     transactions = asked(BEFORE_KIP_890, END)
     transactions.offer(KIP_890)
     assert transactions.rules is BEFORE_KIP_890
@@ -312,7 +312,7 @@ def test_a_protocol_that_is_offered_meanwhile_waits_for_the_next_transaction() -
 
 
 @PROTOCOLS
-def test_where_nobody_speaks_the_protocol_it_is_over(rules: TransactionRules) -> None:
+def test_a_missing_protocol_is_fatal(rules: TransactionRules) -> None:
     transactions = asked(rules, COMMIT_OFFSETS)
     transactions.failed(0, is_unsupported=True)
     assert (transactions.state, transactions.error) == (

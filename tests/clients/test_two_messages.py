@@ -158,7 +158,7 @@ def test_the_two_messages_of_the_seed() -> None:
     assert metadata.update_version == 2
 
 
-def test_what_is_different_today() -> None:
+def test_differences_from_todays_protocol() -> None:
     producer = Producer(MetadataSettings(), LATEST)
     metadata, client = producer.metadata, producer.client
     metadata.bootstrap([("localhost", 9092)], 4_939)

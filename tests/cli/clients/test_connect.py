@@ -89,7 +89,7 @@ def test_a_task_that_fails_is_told(files: Files) -> None:
         ({}, ("--kafka-config", "secured"), "Unsupported sasl.mechanism GSSAPI"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_topology_errors_are_reported(
     gateway: Running,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -64,7 +64,7 @@ def read(*records: tuple[bytes, bytes | None]) -> ConfigLog:
     return log
 
 
-def test_example_15_tasks_count_from_their_commit_on() -> None:
+def test_example_15_tasks_apply_from_their_commit() -> None:
     made = [connector_record("copy", SINK), *task_records("copy", task_configs(SINK))]
     assert [key.decode() for key, _ in made] == [
         *("connector-copy", "task-copy-0", "task-copy-1", "commit-copy")
@@ -91,7 +91,7 @@ def test_example_16_a_commit_without_all_tasks_is_inconsistent() -> None:
     assert (log.inconsistent, log.tasks_of("copy")) == (set(), [SINK])
 
 
-def test_a_connector_is_deleted_paused_and_what_is_no_record_is_passed_over() -> None:
+def test_connectors_are_deleted_and_paused_and_invalid_records_skipped() -> None:
     made = [connector_record("copy", SINK), *task_records("copy", [SINK])]
     log = read(*made, (b"target-state-copy", b'{"state":"PAUSED"}'))
     assert not log.is_started("copy")
@@ -105,7 +105,7 @@ def test_a_connector_is_deleted_paused_and_what_is_no_record_is_passed_over() ->
     assert log.is_started("copy")
 
 
-def test_a_source_has_one_task_and_a_sink_as_many_as_are_wanted() -> None:
+def test_a_source_has_one_task_and_a_sink_up_to_the_maximum() -> None:
     assert len(task_configs(SOURCE)) == 1
     assert len(task_configs(SINK)) == 2
     stream = file_stream(SINK, {"value.converter": STRING})
@@ -127,12 +127,12 @@ def test_a_source_has_one_task_and_a_sink_as_many_as_are_wanted() -> None:
         ({"value.converter": "Avro"}, "value.converter is Avro"),
     ],
 )
-def test_what_can_not_be_run_is_said(changes: dict[str, Any], said: str) -> None:
+def test_invalid_configurations_are_reported(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConnectorConfigError, match=said):
         file_stream({**SINK, **changes})
 
 
-def test_a_task_begins_when_its_configuration_is_read_and_again_when_it_changes() -> None:
+def test_a_task_starts_with_its_configuration_and_restarts_on_change() -> None:
     log = read(connector_record("copy", SINK), *task_records("copy", [SINK]))
     coordinator = WorkerCoordinator(WorkerSettings(group_id="g"), SubscriptionState())
     herder, item = Herder(coordinator, log), TaskId("copy", 0)
@@ -174,7 +174,7 @@ def take_written(herder: Herder, commands: list[Command]) -> None:
         herder.log.take(herder.log.offset, *record)
 
 
-def test_example_21_the_leader_fences_a_generation_before_the_next_may_begin() -> None:
+def test_example_21_the_leader_fences_a_generation_before_the_next_starts() -> None:
     log = read(connector_record("lines", SOURCE))
     committed(log, 2)
     leader, follower = herder_of(log, leads=True), herder_of(log, leads=False)
@@ -208,7 +208,7 @@ def test_example_21_the_leader_fences_a_generation_before_the_next_may_begin() -
     assert [each.item for each in follower.tick() if isinstance(each, StartWork)] == items[:1]
 
 
-def test_a_record_of_fencing_counts_for_its_generation_alone() -> None:
+def test_a_fencing_record_applies_to_its_generation() -> None:
     """It is written by who has not read yet that there is a newer one."""
     log = read(connector_record("lines", SOURCE))
     committed(log, 2)
@@ -222,7 +222,7 @@ def test_a_record_of_fencing_counts_for_its_generation_alone() -> None:
     assert (log.pending_fencing, log.fenced_counts) == (set(), {"lines": 3})
 
 
-def test_tasks_begin_anew_with_each_generation_also_where_nothing_else_changes() -> None:
+def test_tasks_restart_with_each_generation() -> None:
     log = read(connector_record("lines", SOURCE))
     committed(log, 1)
     leader = herder_of(log, leads=True)
@@ -237,7 +237,7 @@ def test_tasks_begin_anew_with_each_generation_also_where_nothing_else_changes()
     assert [type(each) for each in leader.tick()] == [StartWork]
 
 
-def test_one_task_after_one_needs_no_fencing_and_sinks_and_others_none_at_all() -> None:
+def test_only_several_source_tasks_need_fencing() -> None:
     log = read(connector_record("lines", SOURCE), connector_record("copy", SINK))
     for record in task_records("copy", task_configs(SINK)):
         log.take(log.offset, *record)
@@ -251,7 +251,7 @@ def test_one_task_after_one_needs_no_fencing_and_sinks_and_others_none_at_all() 
     assert {type(each) for each in plain.tick()} == {StartWork}
 
 
-def test_example_17_an_offset_waits_for_the_records_before_it() -> None:
+def test_example_17_an_offset_waits_for_earlier_records() -> None:
     submitted: SubmittedRecords[int] = SubmittedRecords()
     for record_id, position in ((1, 10), (2, 20), (3, 30)):
         submitted.submit(record_id, position)
@@ -274,12 +274,12 @@ def test_example_17_an_offset_waits_for_the_records_before_it() -> None:
         ("ä\n".encode(), [("ä".encode(), 3)]),
     ],
 )
-def test_lines_and_the_bytes_that_they_took(data: bytes, expected: list[tuple[bytes, int]]) -> None:
+def test_lines_have_their_byte_length(data: bytes, expected: list[tuple[bytes, int]]) -> None:
     assert lines_of(data, 10) == expected
     assert lines_of(data, 1) == expected[:1]
 
 
-def test_values_are_written_as_kafkas_converters_write_them() -> None:
+def test_values_match_kafkas_converters() -> None:
     with_schema = file_stream(SOURCE)
     value = b'{"schema":{"type":"string","optional":false},"payload":"a line"}'
     assert encode_value(b"a line", with_schema) == value

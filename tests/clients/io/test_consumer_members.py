@@ -99,7 +99,7 @@ def places(first: int, end: int) -> list[bytes]:
     return sorted(b"%d@%d" % (p, at) for p in range(PARTITIONS) for at in range(first, end))
 
 
-def test_a_member_of_ours_leads_kafka_python_and_librdkafka(bootstrap: str) -> None:
+def test_our_member_leads_kafka_python_and_librdkafka(bootstrap: str) -> None:
     topic = topic_at(bootstrap, "range-in-one-group")
     fill(bootstrap, topic, 7)
     broker: Any = SimpleNamespace(bootstrap=bootstrap)
@@ -122,7 +122,7 @@ def test_a_member_of_ours_leads_kafka_python_and_librdkafka(bootstrap: str) -> N
         member.close()
 
 
-def test_members_of_ours_follow_and_take_over_what_others_committed(bootstrap: str) -> None:
+def test_our_members_follow_and_resume_from_others_commits(bootstrap: str) -> None:
     topic = topic_at(bootstrap, "cooperative-in-one-group")
     fill(bootstrap, topic, 9)
     broker: Any = SimpleNamespace(bootstrap=bootstrap)
@@ -144,7 +144,7 @@ def test_members_of_ours_follow_and_take_over_what_others_committed(bootstrap: s
         member.close()
 
 
-def test_members_of_ours_read_each_record_and_go_on_where_they_have_committed(
+def test_our_members_read_each_record_and_resume_from_commits(
     bootstrap: str,
 ) -> None:
     topic = topic_at(bootstrap, "read-by-ours")
@@ -162,7 +162,7 @@ def test_members_of_ours_read_each_record_and_go_on_where_they_have_committed(
     again.close()
 
 
-def test_members_of_a_consumer_group_share_with_librdkafkas(bootstrap: str) -> None:
+def test_consumer_group_members_share_with_librdkafka(bootstrap: str) -> None:
     topic = topic_at(bootstrap, "kip-848-with-ours")
     fill(bootstrap, topic, 8)
     broker: Any = SimpleNamespace(bootstrap=bootstrap)
@@ -182,7 +182,7 @@ def test_members_of_a_consumer_group_share_with_librdkafkas(bootstrap: str) -> N
     ours[0].close()
 
 
-def test_what_our_producer_writes_others_read(bootstrap: str) -> None:
+def test_others_read_our_producers_records(bootstrap: str) -> None:
     topic = topic_at(bootstrap, "written-by-ours")
     sent = {b"%d" % number: number % PARTITIONS for number in range(60)}
     for compression in COMPRESSION:
@@ -215,7 +215,7 @@ def copy(member: OurMember, producer: Producer, sink: str) -> list[bytes]:
     return read
 
 
-def test_each_record_is_copied_once_though_the_first_copier_dies(bootstrap: str) -> None:
+def test_each_record_is_copied_once_after_a_crash(bootstrap: str) -> None:
     """Read, write, commit (KIP-447): its open transaction is aborted by who comes next."""
     source, sink = topic_at(bootstrap, "eos-in"), topic_at(bootstrap, "eos-out")
     fill(bootstrap, source, 5)
@@ -255,9 +255,7 @@ def working(seconds: float, other: OurMember) -> list[set[int]]:
     return seen
 
 
-def test_a_member_that_works_for_longer_than_a_session_stays_in_its_group(
-    bootstrap: str, gateway: str
-) -> None:
+def test_heartbeats_keep_a_busy_member_in_its_group(bootstrap: str, gateway: str) -> None:
     """KIP-62: heartbeats have a thread of their own."""
     topic = topic_at(bootstrap, "worked")
     session_ms = 1_000 if bootstrap == gateway else 6_000  # the least that Kafka takes
@@ -275,7 +273,7 @@ def test_a_member_that_works_for_longer_than_a_session_stays_in_its_group(
         other.close()
 
 
-def test_a_member_that_works_for_too_long_leaves_and_comes_back(gateway: str) -> None:
+def test_a_member_beyond_max_poll_interval_leaves_and_rejoins(gateway: str) -> None:
     topic = topic_at(gateway, "stalled")
     slow = OurMember(gateway, topic, AssignorName.RANGE, max_poll_interval_ms=1_000)
     other = OurMember(gateway, topic, AssignorName.RANGE)

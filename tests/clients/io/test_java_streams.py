@@ -108,7 +108,7 @@ def assert_counted(bootstrap: str, topic: str, lines: int) -> None:
     assert found == {word: list(range(1, n + 1)) for word, n in expected.items()}
 
 
-def test_words_are_counted_once_by_our_instances_and_javas(bootstrap: str, tmp_path: Path) -> None:
+def test_our_and_java_instances_count_each_word_once(bootstrap: str, tmp_path: Path) -> None:
     """Ours leads and Java's is killed; then Java's leads, and ours come and go."""
     topics = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     topology = word_count(*topics)
@@ -145,9 +145,7 @@ def test_words_are_counted_once_by_our_instances_and_javas(bootstrap: str, tmp_p
                 assert_counted(bootstrap, topics[1], sent)
 
 
-def test_javas_own_instances_count_once_on_a_gateway_though_one_is_killed(
-    gateway: str, tmp_path: Path
-) -> None:
+def test_java_instances_count_once_on_a_gateway_after_a_kill(gateway: str, tmp_path: Path) -> None:
     topics = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     config = prepared(gateway, word_count(*topics), {topics[0]: 3, topics[1]: 1})
 
@@ -166,9 +164,7 @@ def test_javas_own_instances_count_once_on_a_gateway_though_one_is_killed(
         assert_counted(gateway, topics[1], 400)
 
 
-def test_in_a_streams_group_the_broker_makes_the_topics_and_gives_out_the_tasks(
-    gateway: str, tmp_path: Path
-) -> None:
+def test_a_streams_group_has_topics_and_tasks_from_the_broker(gateway: str, tmp_path: Path) -> None:
     """The protocol of KIP-1071: nobody leads, and one of two instances is killed."""
     topics = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     config = StreamsConfig(

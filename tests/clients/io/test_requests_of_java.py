@@ -229,13 +229,15 @@ def bootstrap(real_kafka: Address) -> Iterator[str]:
         yield gateway.bootstrap
 
 
-def test_our_requests_are_javas_except_for_a_closed_list(bootstrap: str, tmp_path: Path) -> None:
+def test_our_requests_equal_javas_except_for_listed_differences(
+    bootstrap: str, tmp_path: Path
+) -> None:
     found = compared("drivers/requests", bootstrap, tmp_path, CLIENTS)
     assert sorted(found) == told(*DIFFERENCES)
 
 
 @pytest.mark.compares
-def test_transactions_before_kip_890_are_javas(tmp_path: Path) -> None:
+def test_transactions_before_kip_890_equal_javas(tmp_path: Path) -> None:
     with running_gateway({"brokertwin.transaction.version": "1"}) as gateway:
         found = compared(
             "drivers/requests_before_kip_890", gateway.bootstrap, tmp_path, TRANSACTIONAL

@@ -117,7 +117,7 @@ def until(members: list[Member], is_done: Callable[[], bool]) -> None:
                 member.poll()
 
 
-def test_members_share_records_and_say_what_becomes_of_each(bootstrap: str, name: str) -> None:
+def test_members_share_and_acknowledge_records(bootstrap: str, name: str) -> None:
     kinds = {b"release": RELEASE, b"reject": REJECT, b"keep": KEEP, b"renew": RENEW}
     members = [Member(bootstrap, name, kinds) for _ in range(2)]
     until(members, lambda: all(len(each.consumer.assigned) == 1 for each in members))
@@ -145,7 +145,7 @@ def test_members_share_records_and_say_what_becomes_of_each(bootstrap: str, name
 
 
 @pytest.mark.processes
-def test_the_command_accepts_what_it_has_printed(gateway: str) -> None:
+def test_the_command_accepts_printed_records(gateway: str) -> None:
     topic = topic_of(gateway, {"share.auto.offset.reset": "earliest"})
     boot = ("--bootstrap", gateway)
     words = ("consume", topic, "--group", topic, "--protocol", "share", "--json", *boot)

@@ -91,7 +91,7 @@ def tasks_of(*instances: StreamsInstance) -> list[str]:
     return sorted(task for each in instances for got in each.tasks().values() for task in got)
 
 
-def test_words_are_counted_once_though_an_instance_is_killed(bootstrap: str) -> None:
+def test_words_are_counted_once_after_an_instance_kill(bootstrap: str) -> None:
     lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     topology = word_count(lines, counts)
     config = prepared(bootstrap, topology, {lines: 3, counts: 1})
@@ -117,7 +117,7 @@ def test_words_are_counted_once_though_an_instance_is_killed(bootstrap: str) -> 
     assert found == {word: list(range(1, n + 1)) for word, n in expected.items()}
 
 
-def test_the_seeds_six_tasks_on_three_threads_and_on_two_when_one_is_gone(bootstrap: str) -> None:
+def test_the_seeds_six_tasks_run_on_three_threads_then_two(bootstrap: str) -> None:
     left, right, sink = (f"{name}{next(NUMBERS)}" for name in ("l", "r", "joined"))
     topology = table_join(left, right, sink)
     config = prepared(bootstrap, topology, {left: 6, right: 6, sink: 1})
@@ -167,7 +167,7 @@ def check_copies(left: HostInfo, expected: dict[bytes, str]) -> None:
     assert (items_of(everything), everything["stale"]) == (sorted(expected.items()), True)
 
 
-def test_any_instance_answers_for_any_key(bootstrap: str) -> None:
+def test_any_instance_serves_any_key(bootstrap: str) -> None:
     lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     topology = word_count(lines, counts)
     config = prepared(bootstrap, topology, {lines: 2, counts: 1})
@@ -210,7 +210,7 @@ def test_any_instance_answers_for_any_key(bootstrap: str) -> None:
     assert "did not respond" in query_instance(hosts[0], StoreQuery("counts", b"the"))["error"]
 
 
-def test_a_thread_that_works_on_a_record_for_longer_than_a_session_keeps_its_tasks() -> None:
+def test_a_busy_thread_keeps_its_tasks_beyond_a_session() -> None:
     """Heartbeats have a thread of their own."""
     working, go_on = threading.Event(), threading.Event()
 

@@ -137,7 +137,7 @@ def turn_until(
 
 
 @LEVELS
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, level: int) -> None:
+def test_only_committed_records_are_read(bootstrap: str, level: int) -> None:
     finalize(bootstrap, level)
     topic = topic_at(bootstrap, "ends")
     good = []
@@ -172,7 +172,7 @@ def group_offset(bootstrap: str, topic: str) -> int:
 
 
 @LEVELS
-def test_who_comes_with_the_same_id_fences_the_one_before(bootstrap: str, level: int) -> None:
+def test_a_producer_with_the_same_id_fences_the_previous_one(bootstrap: str, level: int) -> None:
     finalize(bootstrap, level)
     topic = topic_at(bootstrap, "fenced")
     config = ProducerConfig(transactional_id=topic)
@@ -189,7 +189,7 @@ def test_who_comes_with_the_same_id_fences_the_one_before(bootstrap: str, level:
 
 
 @LEVELS
-def test_after_a_record_that_is_refused_the_producer_aborts_and_goes_on(
+def test_a_producer_aborts_after_a_rejected_record_and_continues(
     bootstrap: str, level: int
 ) -> None:
     finalize(bootstrap, level)
@@ -206,9 +206,7 @@ def test_after_a_record_that_is_refused_the_producer_aborts_and_goes_on(
 
 
 @LEVELS
-def test_a_transaction_that_lasts_too_long_fences_only_before_kip_890(
-    bootstrap: str, level: int
-) -> None:
+def test_a_timed_out_transaction_fences_only_before_kip_890(bootstrap: str, level: int) -> None:
     finalize(bootstrap, level)
     topic = topic_at(bootstrap, "too-long")
     config = ProducerConfig(transactional_id=topic, transaction_timeout_ms=500)
@@ -231,7 +229,7 @@ def test_a_transaction_that_lasts_too_long_fences_only_before_kip_890(
 
 
 @LEVELS
-def test_a_commit_that_comes_too_late_is_fatal(bootstrap: str, level: int) -> None:
+def test_a_late_commit_is_fatal(bootstrap: str, level: int) -> None:
     finalize(bootstrap, level)
     topic = topic_at(bootstrap, "late-commit")
     config = ProducerConfig(transactional_id=topic, transaction_timeout_ms=500)
@@ -268,7 +266,7 @@ def test_the_protocol_follows_the_cluster_from_one_transaction_to_the_next(boots
 
 
 @LEVELS
-def test_each_committed_record_is_there_once_though_connections_are_lost(
+def test_each_committed_record_is_written_once_despite_disconnects(
     bootstrap: str, level: int
 ) -> None:
     finalize(bootstrap, level)

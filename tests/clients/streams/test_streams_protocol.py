@@ -80,13 +80,13 @@ def decoded(info: Info, data: bytes) -> Info:
 
 @settings(max_examples=examples(50))
 @given(infos)
-def test_what_was_written_is_read(info: Info) -> None:
+def test_encoded_values_are_decoded(info: Info) -> None:
     assert decoded(info, encoded(info)) == info
 
 
 @settings(max_examples=examples(20))
 @given(infos, st.data())
-def test_what_is_cut_off_or_of_another_version_is_refused(info: Info, data: st.DataObject) -> None:
+def test_truncated_or_unknown_versions_are_rejected(info: Info, data: st.DataObject) -> None:
     whole = encoded(info)
     cut = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(ValueError, match=r"bytes expected at|items in|UTF-8"):
@@ -208,7 +208,7 @@ def sorted_parts(info: Info) -> Info:
 
 
 @pytest.mark.compares
-def test_java_reads_our_bytes_and_we_read_what_java_writes() -> None:
+def test_java_and_we_decode_each_others_bytes() -> None:
     asked = [Draw(seed).info() for seed in range(inputs(REQUESTED))]
     assert {type(info) for info in asked} == {SubscriptionInfo, AssignmentInfo}
     questions = [question(info) for info in asked]

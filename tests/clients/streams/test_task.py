@@ -22,7 +22,7 @@ def test_the_oldest_record_is_next() -> None:
     assert given == [b"3", b"5", b"1", b"7"]
 
 
-def test_what_waits_is_not_committed_and_markers_are() -> None:
+def test_buffered_records_are_not_committed_but_markers_are() -> None:
     made = task()
     for offset in range(3):
         made.add(A, offset, ProducerRecord(None, b"v", offset))
@@ -35,7 +35,7 @@ def test_what_waits_is_not_committed_and_markers_are() -> None:
     assert made.committable({}) == {A: 4, B: 9}
 
 
-def test_how_far_it_is_does_not_go_back() -> None:
+def test_progress_does_not_decrease() -> None:
     made = task()
     made.add(A, 6, ProducerRecord(None, b"v", 1))
     made.process()

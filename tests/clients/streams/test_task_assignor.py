@@ -48,7 +48,7 @@ def test_example_7_a_dead_threads_tasks_move_and_the_others_stay() -> None:
     assert sorted(map(len, after.active.values())) == [3, 3]
 
 
-def test_example_8_a_task_goes_where_the_fullest_copy_is() -> None:
+def test_example_8_a_task_moves_to_the_most_caught_up_standby() -> None:
     threads = {
         "a": AssignableThread(process="a", standby={TASKS[0]: 3}),
         "b": AssignableThread(process="b", standby={TASKS[0]: 7}),
@@ -59,7 +59,7 @@ def test_example_8_a_task_goes_where_the_fullest_copy_is() -> None:
     assert TASKS[0] in made.standby["a"]
 
 
-def test_who_has_copies_gets_no_more_than_its_share_before_others_have_one() -> None:
+def test_standbys_do_not_unbalance_task_counts() -> None:
     copied = {"a": TASKS[1:2], "b": TASKS[:1], "c": TASKS[:2]}
     threads = {
         name: AssignableThread(process=name, standby=dict.fromkeys(tasks, 5))
@@ -86,7 +86,7 @@ TASK_SETS = st.sets(st.builds(TaskId, st.integers(0, 2), st.integers(0, 5)), min
 
 
 @given(GROUPS, GROUPS, TASK_SETS, st.integers(0, 2), st.data())
-def test_each_task_runs_once_in_balance_and_stays_where_it_may(
+def test_each_task_runs_once_balanced_and_sticky(
     first: dict[str, AssignableThread],
     second: dict[str, AssignableThread],
     tasks: set[TaskId],

@@ -34,7 +34,7 @@ def test_a_time_is_read_as_it_was_printed(instant: int, zone: ZoneInfo) -> None:
     assert LineClock(zone).ms(printed(time)) == ms(time)
 
 
-def test_the_hour_that_comes_twice_is_told_by_the_order_of_lines() -> None:
+def test_a_repeated_hour_is_resolved_by_line_order() -> None:
     times = [SUMMER_ENDS + timedelta(minutes=minutes) for minutes in range(-90, 121, 7)]
     clock = LineClock(BERLIN)
     assert [clock.ms(printed(time.astimezone(BERLIN))) for time in times] == [
@@ -43,7 +43,7 @@ def test_the_hour_that_comes_twice_is_told_by_the_order_of_lines() -> None:
 
 
 @pytest.mark.parametrize("zone", ["Z", "+0000", " +02:00", "-0330"])
-def test_a_time_that_names_its_zone_is_taken_by_it(zone: str) -> None:
+def test_a_time_with_a_zone_uses_it(zone: str) -> None:
     hours = {"Z": 0.0, "+0000": 0.0, " +02:00": 2.0, "-0330": -3.5}[zone]
     time = datetime(2026, 7, 1, 12, 30, 1, tzinfo=timezone(timedelta(hours=hours)))
     assert LineClock(BERLIN).ms(f"2026-07-01T12:30:01{zone} x".encode()) == ms(time)
@@ -58,7 +58,7 @@ def test_a_time_without_fraction_is_exact_to_a_second() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"no time", b"2026-13-41 12:30:01", b"2026-02-30 25:00:00"])
-def test_what_is_no_time_gives_none(text: bytes) -> None:
+def test_invalid_times_are_none(text: bytes) -> None:
     assert LineClock(UTC).ms(text) is None
 
 

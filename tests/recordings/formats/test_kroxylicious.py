@@ -91,7 +91,7 @@ def without_record_sets(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("file", [TEXT, JSON])
-def test_all_answers_are_decided_again_as_the_broker_gave_them(file: Path) -> None:
+def test_replayed_responses_equal_the_brokers(file: Path) -> None:
     history = read_history([file], BROKER, dumps.read([DUMP]))
     slow = SearchLimits(TOLERANCES.scaled(20))  # lines of the text have the time of their writing
     planned = plan(history, "recorded", BrokerSettings(), is_compared=True, limits=slow)
@@ -118,7 +118,7 @@ def test_requests_are_paired_by_connection_and_correlation_id(tmp_path: Path) ->
     assert dict(summary.left) == {("METADATA", reason): 1}
 
 
-def test_a_session_may_stand_at_the_top(tmp_path: Path) -> None:
+def test_the_session_may_be_a_top_level_field(tmp_path: Path) -> None:
     line = {"@timestamp": NOW, "message": entry("REQUEST"), "sessionId": "top"}
     documents, _ = read_lines(tmp_path, json.dumps(line))
     assert [document.connection for document in documents] == ["top"]
@@ -134,7 +134,7 @@ def test_a_produce_with_acks_0_has_the_answer_null(tmp_path: Path) -> None:
     assert json.loads(documents[0].encoded())["response"] is None
 
 
-def test_no_more_than_a_bound_of_requests_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kroxylicious, "PENDING_MAX", 2)
     pairs = kroxylicious.Pairs()
     made = []
@@ -154,7 +154,7 @@ def test_no_more_than_a_bound_of_requests_waits(monkeypatch: pytest.MonkeyPatch)
         (wrapped("", entry("REQUEST")), "an entry without time or sessionId"),
     ],
 )
-def test_what_cannot_be_an_event_is_said(tmp_path: Path, line: str, reason: str) -> None:
+def test_entries_without_an_event_are_reported(tmp_path: Path, line: str, reason: str) -> None:
     documents, summary = read_lines(tmp_path, line)
     assert not documents
     assert dict(summary.left) == {("METADATA", reason): 1}
@@ -177,7 +177,7 @@ def test_a_damaged_entry_is_dead(tmp_path: Path, line: str, reason: str) -> None
     assert dict(summary.dead) == {reason: 1}
 
 
-def test_an_entry_that_breaks_off_does_not_swallow_the_next(tmp_path: Path) -> None:
+def test_a_cut_entry_does_not_consume_the_next(tmp_path: Path) -> None:
     lines = gzip.decompress(TEXT.read_bytes()).decode().splitlines()
     starts = [number for number, text in enumerate(lines) if text.endswith("- {")]
     answer = next(n for n, start in enumerate(starts) if n > 9 and "RESPONSE" in lines[start + 2])

@@ -158,7 +158,7 @@ def test_compression_is_recognised_without_a_suffix(
     assert read_as(tmp_path, pack(PLAIN), "requests.log.1") == expected
 
 
-def test_a_compressed_file_without_its_end_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_truncated_compressed_file_is_read_partially(tmp_path: Path) -> None:
     file = tmp_path / "requests.log.gz"
     file.write_bytes(gzip.compress(PLAIN)[:-2000])
     documents, summary = read(file, reading=FileReading(broker=1))
@@ -174,7 +174,7 @@ def test_frames_of_a_collector_are_decompressed(tmp_path: Path, expected: list[A
     assert read_as(tmp_path, sized) == expected
     file = tmp_path / "requests.log"
     file.write_bytes(sized[:-5])
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     assert len(documents) == LINES - 1
     assert not summary.dead
 
@@ -212,7 +212,7 @@ def test_cut_lines_are_counted_singly(tmp_path: Path, prefix: str) -> None:
         rows[number] = rows[number][: 200 + 50 * number]
     file = tmp_path / "requests.log"
     file.write_text("\n".join(rows), encoding="utf-8")
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     assert len(documents) == LINES - 4
     assert sum(summary.dead.values()) == 4
 
@@ -223,7 +223,7 @@ def test_a_cut_record_of_an_export_is_counted(tmp_path: Path) -> None:
     export = {"data": {"result": [{"stream": {"pod": "kafka-1"}, "values": values}]}}
     file = tmp_path / "requests.log"
     file.write_text(json.dumps(export), encoding="utf-8")
-    documents, summary = read(file, reading=Reading(broker=1))
+    documents, summary = read(file, reading=FileReading(broker=1))
     assert len(documents) == LINES - 1
     assert sum(summary.dead.values()) == 1
 

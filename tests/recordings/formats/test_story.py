@@ -183,9 +183,7 @@ def test_a_real_log_is_ingested_replayed_and_agrees(logged: Logged, empty_direct
     assert exchanges > report["events"]["PRODUCE"]
 
 
-def test_what_is_not_in_the_topics_any_more_is_counted(
-    logged: Logged, empty_directory: Path
-) -> None:
+def test_deleted_batches_are_counted(logged: Logged, empty_directory: Path) -> None:
     logged.create("deleted")
     produce(logged, "deleted", 20)
     everything = [TopicPartition("deleted", number, -1) for number in (0, 1)]

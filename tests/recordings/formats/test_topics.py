@@ -50,9 +50,7 @@ def answered(kafka: str, directory: Path, event_time: str = "recorded") -> JobBe
 
 
 @pytest.mark.kafka
-def test_what_a_job_answered_is_a_recording(
-    kafka: str, tmp_path: Path, empty_directory: Path
-) -> None:
+def test_a_jobs_topics_are_a_recording(kafka: str, tmp_path: Path, empty_directory: Path) -> None:
     bench = answered(kafka, tmp_path)
     summary = Summary()
     source = of_job(bench.client, bench.prefix)
@@ -99,7 +97,7 @@ def test_a_job_that_clamps_times_is_a_recording_of_now(
 
 
 @pytest.mark.kafka
-def test_what_a_capture_wrote_to_a_topic_is_its_file(kafka: str, tmp_path: Path) -> None:
+def test_a_captures_topic_equals_its_file(kafka: str, tmp_path: Path) -> None:
     bench = JobBench(kafka, tmp_path)
     bench.produce(lines(PATH), b"a", 0)
     topic = topics.full_name(bench.prefix, topics.REQUESTS)

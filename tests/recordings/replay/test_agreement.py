@@ -98,7 +98,7 @@ def in_order(ids: Iterable[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(HISTORIES))
-def test_agreement_is_what_the_table_says(name: str) -> None:
+def test_agreement_matches_the_table(name: str) -> None:
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     assert measured(HISTORIES[name]) == table[name]
 
@@ -115,7 +115,7 @@ def test_the_documentation_counts_the_freedoms_as_the_table_does() -> None:
     assert said == {freedom: measured_ones.get(freedom, 0) for freedom in Freedom}
 
 
-def test_apis_that_do_not_need_what_is_missing_agree_completely() -> None:
+def test_apis_independent_of_missing_data_agree() -> None:
     differ = json.loads(TABLE.read_text(encoding="utf-8"))[TOGETHER][CompareVerdict.DIFFER].keys()
     complete = {"API_VERSIONS", "CREATE_PARTITIONS", "CREATE_TOPICS", "DELETE_RECORDS"}
     complete |= {"DELETE_TOPICS", "FIND_COORDINATOR", "METADATA", "LIST_GROUPS"}

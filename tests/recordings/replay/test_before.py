@@ -64,7 +64,7 @@ def outcomes_of(recording: Recording) -> dict[str, ComparisonOutcome]:
     return replayed(recording)[1]
 
 
-def test_what_was_there_before_is_left_out_and_counted() -> None:
+def test_earlier_entities_are_omitted_and_counted() -> None:
     assert Freedom.BEFORE not in outcomes_of(history())["topics"].used
     outcomes = outcomes_of(with_older(history()))
     assert {outcome.verdict for outcome in outcomes.values()} == {CompareVerdict.AGREE}

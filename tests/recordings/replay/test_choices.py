@@ -68,18 +68,18 @@ def test_the_clusters_id_is_taken_over() -> None:
     assert choices(60, {}, {"clusterId": "abc"}) == Choices(cluster_id="abc")
 
 
-def test_an_answer_of_null_gives_none() -> None:
+def test_a_null_response_has_no_id() -> None:
     assert choices(0, {}, None) is None
 
 
-def test_a_topics_id_is_taken_from_its_creation_or_from_a_later_answer() -> None:
+def test_a_topic_id_is_taken_from_creation_or_a_later_response() -> None:
     own = choices_of([created("a", topicId=ID_1)])
     assert own == [Choices(topic_ids={"a": ID_1})]
     later = choices_of([created("a"), shown("a", ID_1)])
     assert later[0] == Choices(topic_ids={"a": ID_1})
 
 
-def test_a_topic_that_was_refused_gets_no_id() -> None:
+def test_a_rejected_topic_gets_no_id() -> None:
     assert choices_of([created("a", error=36, topicId=ZERO_UUID), shown("a", ID_1)])[0] is None
 
 
@@ -111,7 +111,7 @@ def test_choices_cannot_make_a_refused_request_accepted() -> None:
     assert [(code.expected, code.got) for code in codes] == [(0, 36)]
 
 
-def test_an_id_taken_for_a_request_that_should_have_been_refused_is_a_difference() -> None:
+def test_an_id_for_a_request_the_model_rejects_is_a_difference() -> None:
     """The real broker is made to have refused what the machine accepts."""
     recording = recorded([create()], [("create", 0)])
     only = recording.exchanges[0]

@@ -168,7 +168,7 @@ def test_a_missing_or_a_repeated_element_is_found(
 
 
 @given(exchange=exchanges())
-def test_masked_fields_are_not_looked_at(exchange: Exchange) -> None:
+def test_masked_fields_are_ignored(exchange: Exchange) -> None:
     changed = exchange.response
     for path in leaves(exchange.response):
         if is_masked(path):
@@ -218,7 +218,7 @@ FREE = {
 }
 
 
-def test_order_counts_unless_kafka_leaves_it_open() -> None:
+def test_order_matters_unless_undefined_in_kafka() -> None:
     for exchange in one_of_each_kind():
         for path in lists_in(exchange.response):
             elements = at(exchange.response, path)
@@ -258,20 +258,20 @@ def test_any_offset_and_time_inside_the_named_batch_is_accepted(
     assert compare(recorded, got).verdict is expected
 
 
-def test_a_batch_that_is_cut_names_the_one_to_go_on_with() -> None:
+def test_a_truncated_batch_names_the_next_one() -> None:
     recorded = {**LISTED, "offset": 20, "timestamp": 200}
     more = {"baseOffset": 15, "lastOffset": 29, "baseTimestamp": 150, "maxTimestamp": 290}
     got = {**LISTED, "offset": 10, "timestamp": 100, "within": {**WITHIN, "orElse": more}}
     assert compare(recorded, got).verdict is CompareVerdict.AGREE_INSIDE
 
 
-def test_other_fields_beside_a_named_batch_still_count() -> None:
+def test_other_fields_next_to_a_named_batch_are_compared() -> None:
     recorded = {**LISTED, "offset": 12, "timestamp": 120}
     got = {**LISTED, "leaderEpoch": 1, "offset": 10, "timestamp": 100, "within": WITHIN}
     assert compare(recorded, got).differences == [FieldDifference("leaderEpoch", 0, 1)]
 
 
-def test_which_records_were_refused_is_in_the_bytes() -> None:
+def test_rejected_records_depend_on_the_bytes() -> None:
     word = "Compacted topic cannot accept message without key in topic partition t-0"
     recorded = {"index": 0, "errorCode": 87, "recordErrors": [], "errorMessage": "One or more"}
     recorded["recordErrors"] = [{"batchIndex": 1, "batchIndexErrorMessage": word}]
@@ -292,7 +292,7 @@ def test_which_records_were_refused_is_in_the_bytes() -> None:
     assert verdict(exchange, answer(errorCode=32, refusedRecords={})) is CompareVerdict.DIFFER
 
 
-def test_a_difference_says_where_it_is() -> None:
+def test_a_difference_has_a_path() -> None:
     produce = next(e for e in one_of_each_kind() if e.api == "PRODUCE" and e.version < 13)
     topic = produce.response["responses"][0]
     partition = topic["partitionResponses"][0]
@@ -315,7 +315,7 @@ def test_a_difference_says_where_it_is() -> None:
         ("wrong type", CompareVerdict.DIFFER),
     ],
 )
-def test_what_is_not_built_is_unsupported_and_every_other_refusal_differs(
+def test_unbuilt_apis_are_unsupported_and_other_rejections_differ(
     reason: str, expected: CompareVerdict
 ) -> None:
     exchange = one_of_each_kind()[0]
@@ -327,12 +327,12 @@ def test_what_is_not_built_is_unsupported_and_every_other_refusal_differs(
     assert comparer.compare(exchange.id, None).verdict is CompareVerdict.DIFFER
 
 
-def test_without_a_recorded_answer_there_is_nothing_to_compare() -> None:
+def test_without_a_recorded_response_nothing_is_compared() -> None:
     exchange = msgspec.structs.replace(one_of_each_kind()[0], response=None, is_recorded=False)
     assert verdict(exchange, {}) is CompareVerdict.NOT_RECORDED
 
 
-def test_an_answer_of_null_says_nothing_and_another_one_is_a_difference() -> None:
+def test_a_null_response_is_not_compared() -> None:
     exchange = msgspec.structs.replace(one_of_each_kind()[0], response=None)
     assert verdict(exchange, None) is CompareVerdict.SILENT
     assert verdict(exchange, {}) is CompareVerdict.DIFFER

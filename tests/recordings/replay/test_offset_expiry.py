@@ -51,12 +51,12 @@ def places(exchange: Exchange) -> tuple[str, str]:
     return group["groupId"], " ".join(sorted(found))
 
 
-def test_every_answer_is_the_real_brokers() -> None:
+def test_every_response_equals_the_real_brokers() -> None:
     assert differing(minutes=1) == 0
     assert differing(minutes=2) > 10, "the recording shows when offsets go"
 
 
-def test_the_recording_has_what_stays_and_what_goes() -> None:
+def test_the_recording_has_kept_and_expired_offsets() -> None:
     told = read([RECORDING]).exchanges
     fetched = [places(each) for each in told if each.api == "OFFSET_FETCH"]
     assert dict(fetched[: len(BEFORE)]) == BEFORE

@@ -90,7 +90,7 @@ def is_about(one: report.Compared, path: str) -> bool:
     return path in {difference.path for difference in one.outcome.differences}
 
 
-def test_an_id_that_the_broker_gave_twice_has_to_be_given_twice() -> None:
+def test_a_repeated_broker_id_must_be_repeated() -> None:
     """Two producers of no transactional id that the recording gives one id."""
     asked = [
         Asked(name, "INIT_PRODUCER_ID", 4, BODY, at, 1, name)
@@ -105,7 +105,7 @@ def test_an_id_that_the_broker_gave_twice_has_to_be_given_twice() -> None:
     assert outcomes["second"].differences[0].expected.endswith("again, without a choice")
 
 
-def test_where_a_wait_was_held_all_is_decided_again_for_who_looks_at_the_answers() -> None:
+def test_held_waits_require_a_second_run_for_responses() -> None:
     """A search holds a wait when it finds that it has to: others may have been answered before."""
     asked = [
         create(),

@@ -74,7 +74,7 @@ def test_without_a_race_requests_are_handled_as_they_arrive() -> None:
     assert not (schedule.moved | schedule.held | schedule.late | schedule.lost | schedule.queued)
 
 
-def test_requests_that_overlap_may_have_been_handled_in_the_other_order() -> None:
+def test_overlapping_requests_may_be_reordered() -> None:
     asked = [create(), produce("a", 10, 9, "p1"), produce("b", 11, 3, "p2")]
     schedule, found = searched(asked, [("create", 0), ("b", 11), ("a", 12)])
     assert found == {CompareVerdict.AGREE}
@@ -97,7 +97,7 @@ def test_a_connection_is_never_reordered() -> None:
     assert order_of(schedule) == ["create", "a", "b"]
 
 
-def test_several_requests_may_have_been_handled_behind_one() -> None:
+def test_several_requests_may_follow_one() -> None:
     asked = [
         create(),
         produce("a", 10, 20, "p1"),
@@ -111,7 +111,7 @@ def test_several_requests_may_have_been_handled_behind_one() -> None:
     assert schedule.moved == {"a", "b", "c"}
 
 
-def test_a_long_poll_that_was_answered_a_little_after_its_trigger_is_held() -> None:
+def test_a_long_poll_slightly_after_its_trigger_is_held() -> None:
     asked = [
         create(),
         fetch("poll", 10, 30, "reader", max_wait=500),
@@ -125,14 +125,14 @@ def test_a_long_poll_that_was_answered_a_little_after_its_trigger_is_held() -> N
     assert START + 22 <= completion.time <= START + 40
 
 
-def test_a_long_poll_may_end_a_little_after_its_deadline() -> None:
+def test_a_long_poll_may_end_slightly_after_its_deadline() -> None:
     asked = [create(), fetch("poll", 10, 55, "reader", max_wait=50), produce("a", 62, 2, "p1")]
     schedule, found = searched(asked, [("create", 0), ("a", 10), ("poll", 62)])
     assert found == {CompareVerdict.AGREE}
     assert schedule.held == {"poll"}
 
 
-def test_a_long_poll_is_not_answered_before_its_condition_holds_or_its_deadline_is_over() -> None:
+def test_a_long_poll_needs_its_condition_or_deadline() -> None:
     asked = [create(), fetch("poll", 10, 5, "reader", max_wait=500), produce("a", 30, 2, "p1")]
     recording = recorded(asked, [("create", 0), ("poll", 10), ("a", 30)])
     planned, outcomes = replayed(recording)
@@ -140,14 +140,14 @@ def test_a_long_poll_is_not_answered_before_its_condition_holds_or_its_deadline_
     assert planned.schedule.unexplained == {"poll"}
 
 
-def test_an_append_may_have_come_just_after_the_deadline() -> None:
+def test_an_append_may_follow_the_deadline() -> None:
     asked = [create(), fetch("poll", 10, 53, "reader", max_wait=50), produce("a", 59, 4, "p1")]
     schedule, found = searched(asked, [("create", 0), ("poll", 10), ("a", 61)])
     assert found == {CompareVerdict.AGREE}
     assert schedule.moved == {"a"}
 
 
-def test_a_request_behind_a_long_poll_waits_for_its_answer() -> None:
+def test_a_request_after_a_long_poll_is_queued() -> None:
     asked = [
         create(),
         fetch("poll", 10, 52, "reader", max_wait=50),
@@ -240,7 +240,7 @@ def test_markers_may_be_written_late() -> None:
     assert len(planned.schedule.late) == 3
 
 
-def test_a_poll_that_is_answered_long_before_the_recorded_time_differs() -> None:
+def test_a_poll_completed_too_early_differs() -> None:
     """The broker is made to have waited for 500 ms; the machine is asked to wait for less."""
     asked = [create(), fetch("poll", 10, 500, "reader", max_wait=500)]
     recording = recorded(asked, [("create", 0), ("poll", 10)])
@@ -256,7 +256,7 @@ def test_a_poll_that_is_answered_long_before_the_recorded_time_differs() -> None
     assert outcomes["poll"] == untimely("after 500 ms", "after 0 ms")
 
 
-def test_what_only_took_the_broker_long_is_no_wait() -> None:
+def test_slow_responses_are_no_waits() -> None:
     """A ListOffsets never waits: the broker was slow."""
     slow = [create(), list_offsets("end", 10, 400, "reader")]
     assert searched(slow, [("create", 0), ("end", 10)])[1] == {CompareVerdict.AGREE}
@@ -271,7 +271,7 @@ def test_what_only_took_the_broker_long_is_no_wait() -> None:
         ((1,), -1, 400, "agree"),
     ],
 )
-def test_a_produce_waits_for_replicas_where_there_may_be_some(
+def test_a_produce_may_wait_for_replicas(
     brokers: tuple[int, ...], acks: int, takes: int, verdict: str
 ) -> None:
     """With acks -1; a partition's only replica has nobody to wait for."""
@@ -280,7 +280,7 @@ def test_a_produce_waits_for_replicas_where_there_may_be_some(
     assert outcomes["a"].verdict == verdict
 
 
-def test_a_request_is_handled_only_a_little_later_than_it_arrived() -> None:
+def test_handling_is_bounded_after_arrival() -> None:
     """Its answer shows an append that came 40, or 60, ms after it."""
     for later, verdict in ((40, CompareVerdict.AGREE), (60, CompareVerdict.DIFFER)):
         at = 10 + later
@@ -289,7 +289,7 @@ def test_a_request_is_handled_only_a_little_later_than_it_arrived() -> None:
         assert outcomes["end"].verdict is verdict
 
 
-def test_a_poll_that_does_not_wait_is_not_asked_again_in_its_place() -> None:
+def test_an_immediate_poll_is_not_held() -> None:
     asked = [create(), fetch("poll", 10, 33, "reader", max_wait=500), produce("a", 40, 2, "p1")]
     recording = recorded(asked, [("create", 0), ("poll", 10), ("a", 40)])
     assert verdicts(replayed(recording)[1]) == {CompareVerdict.AGREE}
@@ -298,7 +298,7 @@ def test_a_poll_that_does_not_wait_is_not_asked_again_in_its_place() -> None:
     assert outcomes["poll"].verdict is CompareVerdict.DIFFER
 
 
-def test_a_wait_is_held_only_a_little_longer_than_it_may_last() -> None:
+def test_held_waits_are_bounded() -> None:
     """Its deadline is over 40, or 60, ms before the append that its answer shows."""
     for later, verdict in ((40, CompareVerdict.AGREE), (60, CompareVerdict.DIFFER)):
         at = 60 + later
@@ -308,7 +308,7 @@ def test_a_wait_is_held_only_a_little_longer_than_it_may_last() -> None:
         assert outcomes["poll"].verdict is verdict
 
 
-def test_a_log_of_whole_seconds_is_allowed_one_more() -> None:
+def test_whole_second_logs_get_an_extra_second() -> None:
     """A wait of half a second that is told as one or as three."""
     for told, verdict in ((1000, "agree"), (3000, "differ")):
         asked = [create(takes=1000), fetch("poll", 1000, told, "reader", max_wait=500)]
@@ -316,7 +316,7 @@ def test_a_log_of_whole_seconds_is_allowed_one_more() -> None:
         assert replayed(recording)[1]["poll"].verdict == verdict, told
 
 
-def test_times_may_be_further_apart_where_the_broker_was_slower() -> None:
+def test_tolerances_grow_for_slower_brokers() -> None:
     asked = [create(), produce("a", 10, 180, "p1", acks=-1)]
     recording = recorded(asked, [("create", 0), ("a", 10)], (1, 2))
     assert verdicts(replayed(recording)[1]) == {CompareVerdict.AGREE, CompareVerdict.DIFFER}
@@ -324,7 +324,7 @@ def test_times_may_be_further_apart_where_the_broker_was_slower() -> None:
     assert verdicts(replayed(recording, slower)[1]) == {CompareVerdict.AGREE}
 
 
-def test_the_unanswered_end_of_a_connection_may_be_lost_from_what_is_refused_on() -> None:
+def test_trailing_requests_may_be_lost_from_a_rejected_one() -> None:
     asked = [
         create(),
         produce("a", 210, 1, "p1", acks=0),
@@ -344,7 +344,7 @@ def test_the_unanswered_end_of_a_connection_may_be_lost_from_what_is_refused_on(
     }
 
 
-def test_what_the_machine_takes_is_not_lost() -> None:
+def test_accepted_requests_are_not_lost() -> None:
     asked = [
         create(),
         produce("a", 210, 1, "p1", acks=0),
@@ -356,7 +356,7 @@ def test_what_the_machine_takes_is_not_lost() -> None:
     assert not planned.schedule.lost
 
 
-def test_a_broker_that_has_just_heard_of_a_topic_may_not_have_opened_its_logs() -> None:
+def test_a_broker_may_not_have_opened_a_new_topics_logs() -> None:
     for at, is_lost in ((100, True), (200, False)):
         asked = [
             create(),
@@ -422,7 +422,7 @@ def sessions_of(history: Recording) -> tuple[DeliverySchedule, int]:
     return planned.schedule, agreeing(compared)
 
 
-def test_what_a_member_has_is_given_back_when_its_connection_ends() -> None:
+def test_a_disconnect_releases_acquired_records() -> None:
     history = read([CAPTURES / "share_sessions.jsonl.gz"])
     assert len(history.ends) == 7
     assert sessions_of(history)[1] == len(history.exchanges)

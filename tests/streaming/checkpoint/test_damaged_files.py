@@ -23,7 +23,7 @@ def test_a_whole_checkpoint_has_no_damaged_files(checkpoint: Path) -> None:
     assert list(damaged_files.damaged(checkpoint)) == []
 
 
-def test_damaged_metadata_is_named_with_what_to_do(checkpoint: Path) -> None:
+def test_damaged_metadata_is_reported_with_a_remedy(checkpoint: Path) -> None:
     (checkpoint / "metadata").write_text("garbage")
     with pytest.raises(UserError) as raised:
         damaged_files.check_metadata(checkpoint)

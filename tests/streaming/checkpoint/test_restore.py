@@ -37,7 +37,7 @@ def answers(job: JobBench) -> dict[str, set[bytes | None]]:
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_answers_after_a_restore_are_those_of_a_job_that_goes_on(
+def test_responses_after_a_restore_equal_an_uninterrupted_job(
     spark: "SparkSession", kafka: str, tmp_path: Path
 ) -> None:
     """With the same topics and other Spark tasks, and with new topics."""
@@ -75,7 +75,7 @@ def test_answers_after_a_restore_are_those_of_a_job_that_goes_on(
     assert state_reader.read_cells(other.checkpoint) == final
 
 
-def test_a_restored_checkpoint_has_the_state_and_the_place_of_the_snapshot(tmp_path: Path) -> None:
+def test_a_restored_checkpoint_has_state_and_offsets_of_the_snapshot(tmp_path: Path) -> None:
     shot = taken(tmp_path)
     restored = restore(shot.path, tmp_path / "new")
     new = tmp_path / "new"
@@ -94,7 +94,7 @@ def test_a_restored_checkpoint_has_the_state_and_the_place_of_the_snapshot(tmp_p
     assert snapshot_store.read_cells(again.path) == snapshot_store.read_cells(shot.path)
 
 
-def test_a_restored_job_has_its_cells_dealt_out_by_their_loads(tmp_path: Path) -> None:
+def test_a_restored_job_distributes_cells_by_load(tmp_path: Path) -> None:
     groups = {"a": 2, "b": 0, "c": 4, "d": 1}  # a and c in one task, b and d in the other
     loads = {"a": 700, "b": 20, "c": 600, "d": 30}
     shot = taken(tmp_path, groups=groups, loads=loads)
@@ -112,7 +112,7 @@ def settings(prefix: str, **flags: Any) -> Any:
     ).settings
 
 
-def test_with_another_prefix_it_begins_at_the_first_request_of_new_topics(tmp_path: Path) -> None:
+def test_another_prefix_starts_at_the_first_request_of_new_topics(tmp_path: Path) -> None:
     new = tmp_path / "new"
     restore(taken(tmp_path).path, new, RestoreTarget(prefix="q"))
     assert checkpoint_log.end_offsets(new, 0) == {"q.requests": {0: 0, 1: 0}}
@@ -130,7 +130,7 @@ def with_batches() -> Bench:
     return cell
 
 
-def test_with_another_prefix_what_lies_in_the_former_topics_must_not_be_needed(
+def test_another_prefix_is_rejected_if_former_batches_are_needed(
     tmp_path: Path,
 ) -> None:
     shot = taken(tmp_path, columns=with_batches().cell.columns())
@@ -140,7 +140,7 @@ def test_with_another_prefix_what_lies_in_the_former_topics_must_not_be_needed(
     assert restore(shot.path, tmp_path / "new").facts.prefix == "p"
 
 
-def test_with_another_prefix_nothing_may_be_under_way_between_cells(tmp_path: Path) -> None:
+def test_another_prefix_is_rejected_with_rows_in_flight_between_cells(tmp_path: Path) -> None:
     tables = Tables(bench().cell.columns())
     tables.waiting.put("told/b", Count(5, 2))
     tables.commit()
@@ -150,7 +150,7 @@ def test_with_another_prefix_nothing_may_be_under_way_between_cells(tmp_path: Pa
         restore(shot.path, tmp_path / "new", RestoreTarget(prefix="q"))
 
 
-def test_a_checkpoint_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_checkpoint_is_unchanged(tmp_path: Path) -> None:
     shot = taken(tmp_path)
     with pytest.raises(UserError, match="already exists") as refused:
         restore(shot.path, tmp_path / "former")
@@ -170,7 +170,7 @@ def test_a_snapshot_of_a_newer_state_is_refused(tmp_path: Path) -> None:
     assert "newer brokertwin" in refused.value.hint
 
 
-def test_the_clock_of_a_restored_job_knows_what_its_cells_wait_for(tmp_path: Path) -> None:
+def test_a_restored_job_keeps_its_cells_deadlines(tmp_path: Path) -> None:
     """A new `timers` topic is empty: without this a fetch would wait for the next event."""
     deadline = bench().cell.meta.outstanding
     assert deadline > 0

@@ -29,7 +29,7 @@ def test_how_often(text: str, every: Every) -> None:
 
 
 @pytest.mark.parametrize("text", ["0 batches", "5", "batches", "5 days", "5  minutes"])
-def test_what_is_no_interval_is_refused(text: str) -> None:
+def test_invalid_intervals_are_rejected(text: str) -> None:
     with pytest.raises(UserError, match="snapshot_every"):
         load({"snapshot_every": text})
 
@@ -55,7 +55,7 @@ def commit(checkpoint: Path, batch: int) -> None:
     (checkpoint / "commits" / str(batch)).write_text("v1")
 
 
-def test_a_thread_takes_them_and_a_failure_holds_up_nothing(tmp_path: Path) -> None:
+def test_snapshots_run_in_a_thread_and_failures_do_not_block(tmp_path: Path) -> None:
     taken: list[int] = []
     failures: list[str] = []
     told = threading.Semaphore(0)

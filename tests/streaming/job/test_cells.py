@@ -187,7 +187,7 @@ def test_a_cluster_has_at_most_one_cell_for_each_broker() -> None:
         ({}, BrokerSettings(brokertwin_leader_and_isr=True), "leader.and.isr"),
     ],
 )
-def test_where_a_cluster_has_to_be_one_cell(
+def test_features_that_need_a_single_cell(
     flags: dict[str, Any], broker_settings: BrokerSettings, told: str
 ) -> None:
     settings = load({"clusters": ("a",), "brokers": "3", "cells": 3, **flags}).settings
@@ -195,7 +195,7 @@ def test_where_a_cluster_has_to_be_one_cell(
         job.placements(settings, broker_settings)
 
 
-def test_every_cell_knows_all_of_them() -> None:
+def test_every_cell_has_the_full_cell_list() -> None:
     settings = load({"clusters": ("a",), "brokers": "4", "cells": 3}).settings
     (placed,) = job.placements(settings)
     for cell in CELLS:

@@ -16,7 +16,7 @@ def test_the_earliest_deadline_is_next() -> None:
     assert deadlines.next() == 10
 
 
-def test_a_new_deadline_takes_the_formers_place() -> None:
+def test_a_new_deadline_replaces_the_previous_one() -> None:
     deadlines = TimerDeadlines()
     deadlines.set("a", 10)
     deadlines.set("a", 30)

@@ -57,7 +57,7 @@ def test_a_bare_document_gets_id_cluster_broker_time_and_nonce() -> None:
     assert msgspec.json.decode(made.request) == BODY
 
 
-def test_what_a_document_says_itself_stays() -> None:
+def test_fields_of_a_document_are_kept() -> None:
     given = {"id": "x", "cluster": "b", "time": 5, "nonce": "n", "connection": "c9", "replyTo": 1}
     made = event(SEVERAL, document(principal="User:alice", **given))
     assert (made.id, made.cluster, made.time, made.nonce) == ("x", "b", 5, "n")
@@ -116,7 +116,7 @@ def test_an_event_goes_to_the_partition_of_its_cell() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Reason) else "",
 )
-def test_what_would_become_a_dead_letter_is_refused(text: bytes, reason: Reason) -> None:
+def test_future_dead_letters_are_rejected(text: bytes, reason: Reason) -> None:
     refused = ONE.event(text, "file:1")
     assert isinstance(refused, Refusal)
     assert refused.reason is reason
@@ -132,7 +132,7 @@ def test_with_several_clusters_a_document_must_name_its_own() -> None:
 
 @given(histories(max_size=15))
 @settings(max_examples=examples(20))
-def test_a_cell_makes_no_dead_letter_of_what_the_edge_lets_pass(documents: list[bytes]) -> None:
+def test_accepted_documents_become_no_dead_letters(documents: list[bytes]) -> None:
     edge = JobEdge({CLUSTER: placement(CLUSTER)}, CLUSTER, None, lambda: NOW)
     cell = Cell(CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded"))
     for number, text in enumerate(documents):

@@ -113,7 +113,7 @@ def replay(bench: JobBench, cell: Cell) -> None:
             )
 
 
-def test_each_poison_row_is_a_dead_letter_and_the_query_goes_on(
+def test_each_poison_row_is_a_dead_letter_and_the_query_continues(
     spark: "SparkSession", make_bench: MakeBench
 ) -> None:
     bench = make_bench()
@@ -244,7 +244,7 @@ def base_of_offsets(checkpoint: Path, batch: int) -> bytes:
     return msgspec.msgpack.decode(columns["groups"], type=layers.LayeredColumn).base
 
 
-def test_state_that_is_not_there_is_refused(
+def test_missing_state_is_rejected(
     spark: "SparkSession", make_bench: MakeBench, tmp_path: Path
 ) -> None:
     bench = make_bench(event_time="recorded")
@@ -274,7 +274,7 @@ def test_the_logs_of_a_checkpoint(spark: "SparkSession", make_bench: MakeBench) 
     assert sum(ends.values()) == 1
 
 
-def test_keys_go_where_the_java_producer_puts_them(
+def test_keys_map_to_the_java_producers_partitions(
     spark: "SparkSession", make_bench: MakeBench
 ) -> None:
     """Spark's own sink, without a partition, against `partition_of`."""

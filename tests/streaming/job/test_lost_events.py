@@ -40,7 +40,7 @@ def take(bench: JobBench, offset: int) -> None:
         (bench.checkpoint / log / "0").write_text("\n".join(["v1", *lines]))
 
 
-def test_a_job_does_not_go_on_where_events_are_gone(kafka: str, tmp_path: Path) -> None:
+def test_a_job_fails_if_events_are_lost(kafka: str, tmp_path: Path) -> None:
     bench = JobBench(kafka, tmp_path)
     bench.produce([b"{}"] * 9, b"a")
     assert prepare(bench) == []
@@ -55,9 +55,7 @@ def test_a_job_does_not_go_on_where_events_are_gone(kafka: str, tmp_path: Path) 
     assert prepare(bench) == []
 
 
-def test_a_new_checkpoint_on_a_topic_without_its_beginning_is_told(
-    kafka: str, tmp_path: Path
-) -> None:
+def test_a_new_checkpoint_on_a_truncated_topic_is_reported(kafka: str, tmp_path: Path) -> None:
     bench = JobBench(kafka, tmp_path)
     bench.produce([b"{}"] * 3, b"a")
     delete_before(bench, 2)

@@ -87,7 +87,7 @@ def begun(copy: Copy, config: WorkerConfig, task: TaskId) -> Producer:
     return producer
 
 
-def test_example_22_all_tasks_of_the_generation_before_are_fenced(copy: Copy) -> None:
+def test_example_22_all_tasks_of_the_previous_generation_are_fenced(copy: Copy) -> None:
     """There were two, there is one: the second has no successor that would fence it."""
     config, connector = settings_of(copy)
     create_topics(copy.bootstrap, config)
@@ -112,7 +112,7 @@ def test_example_22_all_tasks_of_the_generation_before_are_fenced(copy: Copy) ->
     assert [each["task-count"] for each in told] == [2, 1]
 
 
-def test_a_task_of_an_older_generation_ends_before_it_sends_anything(copy: Copy) -> None:
+def test_a_task_of_an_older_generation_ends_before_sending(copy: Copy) -> None:
     """It was late: it has begun, and fenced its successor, when the next generation has begun."""
     make_topic(copy.bootstrap, copy.offsets)
     copy.grow(3)

@@ -146,7 +146,7 @@ def copy(request: pytest.FixtureRequest, tmp_path: Path) -> Copy:
     return Copy(str(request.getfixturevalue(request.param)), tmp_path)
 
 
-def test_example_23_the_worker_that_copies_is_killed_and_each_line_is_there_once(
+def test_example_23_each_line_is_written_once_after_a_worker_kill(
     copy: Copy,
 ) -> None:
     with copy.worker() as first, copy.worker() as second:
@@ -160,7 +160,7 @@ def test_example_23_the_worker_that_copies_is_killed_and_each_line_is_there_once
         assert len(sent) > copy.lines, "who reads all gets lines of the killed one's twice"
 
 
-def test_example_24_the_gateway_is_killed_and_goes_on_from_its_journal(tmp_path: Path) -> None:
+def test_example_24_a_killed_gateway_recovers_from_its_journal(tmp_path: Path) -> None:
     """The worker notices nothing but broken connections: its transaction goes on, too."""
     words = ["--journal", str(tmp_path / "journal")]
     for name, value in SETTINGS.items():
