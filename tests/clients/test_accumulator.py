@@ -1,4 +1,4 @@
-"""Batches that wait: when they are ready, and what goes into one request."""
+"""Pending batches: their readiness and their requests."""
 
 import dataclasses
 

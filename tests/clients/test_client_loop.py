@@ -71,7 +71,7 @@ def test_a_leaving_member_commits_and_the_next_continues() -> None:
 
 
 def test_disconnects_lose_no_records() -> None:
-    """Each connection of each client is cut twice: what is sent is in the log once, and read."""
+    """Each connection of each client is closed twice; each record is written once and read."""
     made = world()
     producer = made.producer()
     member = made.consumer("billing", TOPIC)
@@ -250,7 +250,7 @@ def test_a_turn_returns_the_time_to_the_next_work() -> None:
 
 
 def throttle(network: BenchNetwork, throttle_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each answer says so from now on."""
+    """Set the throttle time of all further responses."""
     told = network._answer
 
     def throttled(event_id: str) -> ResponseReceived:

@@ -78,7 +78,7 @@ def test_schedules_detect_known_bugs(seed: int) -> None:
 
 
 def test_all_faults_occurred() -> None:
-    """Counted over the schedules above, and one of its own for each kind."""
+    """Counted over the schedules above and one for each kind."""
     for number in range(3):
         play(
             AssignorName.RANGE,

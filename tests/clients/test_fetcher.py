@@ -25,7 +25,7 @@ def snapshot(leader: int | None = 1) -> MetadataSnapshot:
 
 
 def reader(**settings: Any) -> tuple[Fetcher, SubscriptionState]:
-    """A fetcher of two partitions that stand at 0."""
+    """Return a fetcher of two partitions at offset 0."""
     subscription = SubscriptionState(["t"])
     subscription.assign([T0, T1])
     for partition in (T0, T1):

@@ -1,4 +1,4 @@
-"""When a client asks for metadata again, and what it makes of the answers (worked examples)."""
+"""Metadata updates and their responses (worked examples)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How long a client waits for the network, whom it asks, and what a lost connection means."""
+"""Poll timeouts, node choice and lost connections of the network client."""
 
 from brokertwin.clients.metadata import (
     Metadata,

@@ -38,7 +38,7 @@ VERSION, NOW, LAG_MS = 12, 1_700_000_000_000, 1_000
 
 
 class Reader:
-    """A consumer's fetching half that has t-0, and metadata that says who leads it."""
+    """A consumer's fetching side with t-0, and metadata with its leader."""
 
     def __init__(self, leader: int = 1, epoch: int = 5) -> None:
         self.subscription = SubscriptionState(["t"])
@@ -63,7 +63,7 @@ class Reader:
         self.metadata.update(asked, MetadataResponse(brokers=brokers, topics=[topic]), 13, NOW)
 
     def asks(self) -> list[tuple[int, int, int]]:
-        """The leaders that are asked now, their epoch, and the epoch that is asked about."""
+        """Return the queried leaders, their epochs and the validated epochs."""
         self.validator.look(self.metadata)
         questions = self.validator.requests()
         for question in questions:
@@ -72,7 +72,7 @@ class Reader:
         return [_said(question) for question in questions]
 
     def hears(self, epoch: int = -1, end: int = -1, error: Error = Error.NONE) -> None:
-        """The answer to what was asked."""
+        """Handle the response to the validation."""
         told = EpochEndOffset(error_code=int(error), leader_epoch=epoch, end_offset=end)
         response = OffsetForLeaderEpochResponse(
             topics=[TopicEndOffsets(topic="t", partitions=[told])]
@@ -85,7 +85,7 @@ class Reader:
         return {node: at[T0].fetch_offset for node, at in wanted.items()}
 
     def reads(self, records: Records) -> list[int]:
-        """Fetches and takes what has come; the offsets."""
+        """Fetch and return the offsets."""
         (fetch,) = self.fetcher.requests(self.metadata.snapshot, VERSION, NOW)
         topic = FetchResponseTopic(
             topic="t", partitions=[FetchResponsePartition(partition_index=0)]

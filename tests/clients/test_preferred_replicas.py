@@ -1,4 +1,4 @@
-"""A consumer in a rack reads from the replica that a leader names, until it is told otherwise."""
+"""A consumer in a rack fetches from the leader's preferred read replica."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def snapshot(*offline: int) -> MetadataSnapshot:
 
 
 class Reader:
-    """A consumer of two partitions that both stand at 5."""
+    """A consumer of two partitions at offset 5."""
 
     def __init__(self) -> None:
         self.subscription = SubscriptionState(["t"])
@@ -40,7 +40,7 @@ class Reader:
         self.now = NOW
 
     def asks(self, *offline: int) -> dict[int, list[int]]:
-        """The brokers that are asked now, and for which partitions."""
+        """Return the brokers to fetch from, with their partitions."""
         fetches = self.fetcher.requests(snapshot(*offline), VERSION, self.now)
         assert {each.body.rack_id for each in fetches} <= {"west"}
         return {each.node: sorted(at.partition for at in each.data.to_send) for each in fetches}

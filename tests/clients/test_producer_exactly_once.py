@@ -1,17 +1,16 @@
-"""A producer against a broker over a network that loses, repeats, delays and reorders.
+"""A producer and a broker over a network that loses, repeats, delays and reorders.
 
-Whatever the schedule: an acknowledged record is in its log exactly once, in the order of sending,
-at the offset that it was acknowledged at; every record ends, once; one that failed for certain is
-not there. Where nothing was refused and nothing grew too old, nothing fails. The same check finds
-the violation where the producer is not idempotent, has more than five requests in flight, or
-renumbers what it knows nothing of. Eight in flight are no violation to a broker with the seed's
-closing scheme (what lies below the next expected sequence is a duplicate), if it refuses a producer
-that begins in the middle; if it does not, what is acknowledged may be nowhere.
+For every schedule: an acknowledged record is in its log exactly once, in send order, at its
+acknowledged offset; every record completes once; a certainly failed record is not in the log.
+Without rejections and expired batches nothing fails. The same check finds the violation if the
+producer is not idempotent, has more than five requests in flight, or renumbers batches of unknown
+outcome. Eight in flight are safe with a broker that has the seed's closing scheme (a sequence below
+the next expected one is a duplicate) if it rejects a producer that starts in the middle; otherwise
+acknowledged records may be lost.
 
-A producer of transactions, before KIP-890 and as of it: readers of committed records see what was
-committed, in order, and no record more; a group's offset is the last one committed; nothing stays
-open. Only as of KIP-890 that holds where requests to coordinators come late, from connections that
-are closed.
+For transactional producers before and since KIP-890: committed reads return the committed records
+in order and no others; a group's offset is the last committed one; no transaction stays open. With
+late coordinator requests from closed connections this holds only since KIP-890.
 """
 
 from collections import Counter
@@ -51,7 +50,7 @@ def schedules(steps: list[Step], least: int = 40, most: int = 120) -> st.SearchS
 
 
 class World:
-    """A kind of producer in a kind of world, and what has happened in it so far."""
+    """A kind of producer and environment, and the faults so far."""
 
     def __init__(self, steps: list[Step], kind: type[Network] = Network, **network: object) -> None:
         config = network.pop("config", {})
@@ -77,7 +76,7 @@ class World:
 
     @property
     def kinds(self) -> list[str]:
-        """What has to happen in it."""
+        """Return the faults that have to occur."""
         told = {
             Step.REFUSE: ("refusals", "expiries"),
             Step.COMMIT: ("commits", "aborts"),
@@ -274,7 +273,7 @@ def test_without_faults_nothing_fails_and_nothing_is_repeated() -> None:
 
 
 def turns(count: int) -> Schedule:
-    """A request is handled and answered, so many times."""
+    """Handle a request and its response `count` times."""
     return [(Step.REQUEST, 0), (Step.ANSWER, 0)] * count
 
 

@@ -33,7 +33,7 @@ def figure(page: Path, heading: str) -> list[str]:
 
 
 class SlowNetwork:
-    """A network on which connecting and answers take their time; notes what is under way."""
+    """A network with slow connections and responses; records requests in flight."""
 
     def __init__(self, bench: Bench, timeline: Timeline) -> None:
         self._bench = bench

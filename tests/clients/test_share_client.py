@@ -61,19 +61,19 @@ class Shared(World):
         return self.sharer(GROUP, TOPIC, **settings)
 
     def known(self) -> MetadataSnapshot:
-        """What a client of its own knows of the cluster."""
+        """Return a client's cluster metadata."""
         client = self.log_client(frozenset([TOPIC]))
         self.run(500)
         return client.metadata.snapshot
 
     def write(self, *names: str, partition: int = 0) -> None:
-        """Each a batch of its own."""
+        """Write each name as a batch."""
         for name in names:
             answer = self.bench.append(TOPIC, header(1, locator=name), partition=partition)
             assert answer["errorCode"] == 0
 
     def poll(self, client: ShareClient, milliseconds: int = 2_000) -> list[tuple[int, Any, int]]:
-        """What it gets in that time, with one poll that gives anything."""
+        """Return the records of the first poll with any in that time."""
         self.stalled.add(client)
         until = self.now + milliseconds
         while self.now < until:
@@ -258,7 +258,7 @@ def member_with(world: Shared, last: int, items: Records) -> tuple[ShareFetcher,
 
 
 def holding(world: Shared) -> tuple[ShareFetcher, Any]:
-    """A member that has the records 0 and 1, and the partition's place."""
+    """Return a member that holds records 0 and 1, and the partition's key."""
     sharing, place = member_with(world, 1, Records([(0, "a"), (1, "b")], 2, [(2, 0)]))
     assert len(sharing.poll([AT], world.now)) == 2
     return sharing, place

@@ -47,7 +47,7 @@ def test_example_42_a_classic_member_follows_matching_topics() -> None:
 
 def test_example_43_a_member_joins_after_it_knows_matching_topics() -> None:
     made = world("orders")
-    for told in (-1, 1):  # who asks first has its topic made
+    for told in (-1, 1):  # # the first Metadata request creates the topic
         asked = {"coordinatorKeys": ["g"], "keyType": 0}
         (found,) = made.bench.request("FIND_COORDINATOR", 6, asked)["coordinators"]
         assert found["nodeId"] == told

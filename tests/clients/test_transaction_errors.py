@@ -48,7 +48,7 @@ PROTOCOLS = pytest.mark.parametrize("rules", [BEFORE_KIP_890, KIP_890], ids=["be
 
 
 def answer(api: str, *errors: Error) -> Body:
-    """What is answered: an error, or one for each of two partitions."""
+    """Return a response with an error, or one for each of two partitions."""
     error = errors[0]
     match api:
         case "FIND_COORDINATOR":
@@ -82,7 +82,7 @@ def next_request(
 
 
 def go_on(transactions: ProducerTransactions, until: str) -> None:
-    """Answers what is asked until a request of this API is under way."""
+    """Respond until a request of this API is in flight."""
     for _ in range(9):
         request = next_request(transactions)
         if request.api == until:

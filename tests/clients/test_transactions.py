@@ -1,6 +1,6 @@
 """Transactions of a producer on the client loop.
 
-In both protocols: with clusters that have finalized `transaction.version` 1 and 2 (KIP-890).
+With both protocols: finalized `transaction.version` 1 and 2 (KIP-890).
 """
 
 import sys
@@ -29,7 +29,7 @@ State = TransactionState
 
 @pytest.fixture(params=[1, 2])
 def level(request: pytest.FixtureRequest) -> int:
-    """What the cluster has finalized."""
+    """The finalized `transaction.version`."""
     return int(request.param)
 
 

@@ -1,8 +1,8 @@
-"""The seed's example, row by row: a producer sends one message, and a second later another one.
+"""The seed's example by rows: a producer sends two messages a second apart.
 
-Times are those of the seed's log, ms after 18:00:00; the answers come from a real cell. Where the
-log prints a time-out its clock is a little older than the line; `now` here is that older one. The
-batches (created, lingering 0 ms, drained, freed) are the test's own, as small as the example.
+Times are those of the seed's log in ms after 18:00:00; responses come from a real cell. For a
+logged timeout, `now` is its own clock, slightly before the line's. The batches (created, lingering
+0 ms, drained, freed) are the test's own.
 """
 
 from typing import NamedTuple

@@ -64,7 +64,7 @@ def test_the_first_threads_get_one_more(
 
 
 def cost_of_a_join(members: int) -> tuple[int, int]:
-    """How many rebalances and operations one more consumer costs a group of so many."""
+    """Return rebalances and operations that a join causes in a group of `members`."""
     zoo = Zoo(orders=members + 1)
     for number in range(members):
         zoo.consumer(f"c{number:02}", orders=1)
@@ -125,7 +125,7 @@ def test_example_35_a_paused_consumer_overwrites_the_new_owners_offset() -> None
     assert at in a.owned and at in b.owned
     ((first, second),) = [pair for pair in zoo.timeline.twice() if pair[0].item == "orders-0"]
     assert (first.member, second.member) == ("a", "b")
-    a.commit(at, 11)  # it works on what it has read, before it hears
+    a.commit(at, 11)  # # commits its progress before it handles the rebalance
     zoo.paused.clear()
     for operation in a.take(zoo.now):
         zoo._handle("a", operation)

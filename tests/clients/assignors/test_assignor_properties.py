@@ -1,4 +1,4 @@
-"""What holds of each assignor, whoever wants and owns what."""
+"""Properties of each assignor for all subscriptions and owned partitions."""
 
 from random import Random
 
@@ -24,7 +24,7 @@ def assigned(group: Input) -> Assignment:
 
 
 def all_partitions(group: Input) -> set[TopicPartition]:
-    """Those that somebody wants."""
+    """Return all subscribed partitions."""
     wanted = {topic for said in group.members.values() for topic in said.topics}
     return {
         TopicPartition(topic, at)
@@ -98,7 +98,7 @@ def test_cooperative_converges_with_all_partitions_assigned(group: Input) -> Non
 @given(GROUPS, st.data())
 @settings(max_examples=examples(60))
 def test_no_member_loses_partitions_when_another_leaves(group: Input, data: st.DataObject) -> None:
-    """Where all want the same: who stays keeps everything, and takes over what is free."""
+    """With equal subscriptions, remaining members keep their partitions and take the free ones."""
     name = AssignorName.STICKY
     if len({said.topics for said in group.members.values()}) > 1 or len(group.members) < 2:
         return

@@ -85,7 +85,7 @@ def test_example_6_remaining_members_keep_partitions_and_get_free_ones() -> None
 
 
 def test_example_7_cooperative_needs_two_rebalances_for_a_new_member() -> None:
-    """Sticky may do it in one: everybody has given everything back before."""
+    """Sticky needs one: all partitions are revoked first."""
     owned = {"a": "t-0 t-2", "b": "t-1 t-3", "c": ""}
     assert keeping(STICKY, {"t": 4}, **owned) == {"a": "t-0 t-2", "b": "t-1", "c": "t-3"}
     first = keeping(COOPERATIVE, {"t": 4}, **owned)
@@ -112,7 +112,7 @@ def test_example_9_equal_generations_cancel_both_claims() -> None:
 
 
 def test_a_deleted_partition_has_no_owner() -> None:
-    """A topic made anew with fewer partitions: Kafka 4.3.1 then assigns others twice."""
+    """A topic recreated with fewer partitions: Kafka 4.3.1 then assigns others twice."""
     got = keeping(COOPERATIVE, {"t": 2, "u": 2}, a="t-1 t-5", b="u-0")
     assert sorted(" ".join(got.values()).split()) == ["t-0", "t-1", "u-0", "u-1"]
 

@@ -43,7 +43,7 @@ def test_example_1_one_circle_over_connectors_and_then_tasks() -> None:
 
 
 class Group:
-    """Workers that do what the leader's assignor says, and join again when it says so."""
+    """Workers that apply the leader's assignments and rejoin on request."""
 
     def __init__(self, max_delay_ms: int = 60_000) -> None:
         self.assignor = CooperativeAssignor(max_delay_ms)

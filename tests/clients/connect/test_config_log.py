@@ -154,7 +154,7 @@ def test_a_task_starts_with_its_configuration_and_restarts_on_change() -> None:
 
 
 def committed(log: ConfigLog, count: int) -> None:
-    """One more generation of the source, of so many tasks."""
+    """Commit another generation of the source with `count` tasks."""
     for record in task_records("lines", [{**task_configs(SOURCE)[0], "n": str(count)}] * count):
         log.take(log.offset, *record)
 
@@ -203,13 +203,13 @@ def test_example_21_the_leader_fences_a_generation_before_the_next_starts() -> N
     leader.coordinator.state = ClientMemberState.PREPARING_REBALANCE
     assert leader.tick() == []
     leader.coordinator.state = ClientMemberState.STABLE
-    assert leader.tick() == []  # what it wrote it has only not read yet
+    assert leader.tick() == []  # # it has not read its own record yet
     take_written(leader, written)
     assert [each.item for each in follower.tick() if isinstance(each, StartWork)] == items[:1]
 
 
 def test_a_fencing_record_applies_to_its_generation() -> None:
-    """It is written by who has not read yet that there is a newer one."""
+    """Its writer may not have read a newer generation yet."""
     log = read(connector_record("lines", SOURCE))
     committed(log, 2)
     leader = herder_of(log, leads=True)

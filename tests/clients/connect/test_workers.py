@@ -1,7 +1,6 @@
-"""Workers of one group on a world whose connections are cut, and whose workers crash and pause.
+"""Workers of one group with disconnects, crashes and pauses.
 
-Of the workers that the coordinator counts no two run the same, and all work is run again within
-the time-outs and the delay.
+No two members run the same task, and all tasks run again within timeouts and delay.
 """
 
 from collections import Counter
@@ -68,14 +67,14 @@ def test_schedules_detect_known_bugs(seed: int) -> None:
 
 
 def test_all_faults_occurred() -> None:
-    """Counted over the schedules above, and one of its own for each kind."""
+    """Counted over the schedules above and one for each kind."""
     faults = [(Step.CUT, 1), (Step.MUTE, 0), (Step.PAUSE, 0), (Step.WAIT, 4), (Step.CRASH, 0)]
     play(Protocol.SESSIONED, faults)
     assert {fault for fault in FAULTS if not happened[fault]} == set()
 
 
 def layout(workers: int, tasks: int) -> ConnectWorld:
-    """A source and a sink with so many tasks each, on so many workers."""
+    """Return a world with a source and a sink of `tasks` tasks each on `workers` workers."""
     world = ConnectWorld()
     world.submit("sink", tasks)
     world.submit("source", tasks)
@@ -129,7 +128,7 @@ def test_example_10_a_crashed_workers_tasks_move_after_session_timeout_and_delay
 
 
 def test_example_11_without_its_leader_a_group_does_not_wait() -> None:
-    """A new leader does not know what was assigned: as in Kafka it deals out at once."""
+    """A new leader does not know the assignments; like Kafka's, it assigns at once."""
     world = layout(2, 2)
     took = lost(world, leader(world))
     assert took <= SESSION_MS + 3_000
@@ -209,7 +208,7 @@ def test_the_pages_picture_of_a_killed_worker_is_a_run() -> None:
 
 
 def test_a_worker_whose_session_ends_while_joining_stops_tasks_first() -> None:
-    """Found by the simulator: it had asked what it runs for the join that failed, and not again."""
+    """Found by the simulator."""
     world = layout(1, 2)
     (late,) = world.workers
     world.stop_ms = 3_000

@@ -76,7 +76,7 @@ def make_topic(bootstrap: str, name: str) -> None:
 
 
 def shared(members: list[Any], *sizes: int) -> list[set[int]]:
-    """What members have once each partition has one owner, and they so many."""
+    """Return the members' partitions once each has one owner and counts equal `sizes`."""
 
     def is_shared(_: list[bytes]) -> bool:
         owned = [partition for member in members for partition in member.assigned()]
@@ -204,7 +204,7 @@ def test_others_read_our_producers_records(bootstrap: str) -> None:
 
 
 def copy(member: OurMember, producer: Producer, sink: str) -> list[bytes]:
-    """What a poll gives goes into a transaction, and with it how far it was read."""
+    """Copy polled records and their offsets in a transaction."""
     read = poll_until([member], bool)
     producer.begin_transaction()
     for place in read:
@@ -216,7 +216,7 @@ def copy(member: OurMember, producer: Producer, sink: str) -> list[bytes]:
 
 
 def test_each_record_is_copied_once_after_a_crash(bootstrap: str) -> None:
-    """Read, write, commit (KIP-447): its open transaction is aborted by who comes next."""
+    """Consume, transform, produce (KIP-447): the next member aborts its open transaction."""
     source, sink = topic_at(bootstrap, "eos-in"), topic_at(bootstrap, "eos-out")
     fill(bootstrap, source, 5)
     settings = ProducerConfig(transactional_id=sink)
@@ -256,7 +256,7 @@ def working(seconds: float, other: OurMember) -> list[set[int]]:
 
 
 def test_heartbeats_keep_a_busy_member_in_its_group(bootstrap: str, gateway: str) -> None:
-    """KIP-62: heartbeats have a thread of their own."""
+    """KIP-62: heartbeats have a separate thread."""
     topic = topic_at(bootstrap, "worked")
     session_ms = 1_000 if bootstrap == gateway else 6_000  # the least that Kafka takes
     busy = OurMember(bootstrap, topic, AssignorName.RANGE, session_timeout_ms=session_ms)

@@ -1,6 +1,6 @@
-"""Our instances of Streams in one group with Java's, on Kafka and on a gateway.
+"""Our Streams instances in one group with Java's, on Kafka and on a gateway.
 
-`WordCountMember.java` beside this file is Java's word count, with the tasks and topics of ours.
+`WordCountMember.java` is Java's word count with the same tasks and topics.
 """
 
 import subprocess
@@ -100,7 +100,7 @@ def has_records(bootstrap: str, topic: str) -> bool:
 
 
 def assert_counted(bootstrap: str, topic: str, lines: int) -> None:
-    """Of each word the counts are 1, 2, 3, … up to what so many lines have of it."""
+    """Check that each word's counts are 1, 2, 3, … up to its number in `lines` lines."""
     expected = {word: lines * n for word, n in Counter(LINE.split()).items()}
     found: dict[bytes, list[int]] = {}
     for message in read_committed(bootstrap, topic, sum(expected.values())):
@@ -165,7 +165,7 @@ def test_java_instances_count_once_on_a_gateway_after_a_kill(gateway: str, tmp_p
 
 
 def test_a_streams_group_has_topics_and_tasks_from_the_broker(gateway: str, tmp_path: Path) -> None:
-    """The protocol of KIP-1071: nobody leads, and one of two instances is killed."""
+    """KIP-1071: there is no leader, and one of two instances is killed."""
     topics = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     config = StreamsConfig(
         application_id=f"app{next(NUMBERS)}-{time.time_ns()}",

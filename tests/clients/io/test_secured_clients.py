@@ -59,7 +59,7 @@ def secured(request: pytest.FixtureRequest) -> Secured:
 
 
 def copied(kafka: ClientProperties, topic: str) -> list[bytes]:
-    """What a member of a group reads of a topic into which a transaction has written."""
+    """Return what a group member reads from a topic with a transaction."""
     create_topic(kafka, topic)
     with Producer(kafka, ProducerConfig(transactional_id=topic)) as producer:
         producer.init_transactions()
@@ -173,7 +173,7 @@ def test_invalid_properties_are_named(gateway: Secured, changed: dict[str, str],
 
 
 def test_a_session_is_reauthenticated_on_the_same_connection(tmp_path: Path) -> None:
-    """KIP-368. Of a client that does not, the broker closes the connection."""
+    """KIP-368. The broker closes connections that are not reauthenticated."""
     with secured_gateway(tmp_path, connections_max_reauth_ms="3000") as short:
         kafka = short.client()
         create_topic(kafka, "long")

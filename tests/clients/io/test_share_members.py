@@ -77,7 +77,7 @@ def write(bootstrap: str, topic: str, *values: bytes, compression: str = "none")
 
 
 class Member:
-    """One that accepts what it gets, but for what is to be said of some values."""
+    """A member that accepts all records except for those with another type given."""
 
     def __init__(self, bootstrap: str, name: str, kinds: dict[bytes, AcknowledgeType]) -> None:
         self.consumer = ShareConsumer(bootstrap, name, [name], EXPLICIT)

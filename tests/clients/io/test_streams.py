@@ -211,7 +211,7 @@ def test_any_instance_serves_any_key(bootstrap: str) -> None:
 
 
 def test_a_busy_thread_keeps_its_tasks_beyond_a_session() -> None:
-    """Heartbeats have a thread of their own."""
+    """Heartbeats have a separate thread."""
     working, go_on = threading.Event(), threading.Event()
 
     def slowly(message: ProducerRecord, _: object) -> list[ProducerRecord]:

@@ -164,7 +164,7 @@ def test_only_committed_records_are_read(bootstrap: str, level: int) -> None:
 
 
 def group_offset(bootstrap: str, topic: str) -> int:
-    """What the group of the topic's name has committed of its first partition."""
+    """Return the committed offset of the group with the topic's name."""
     group = {"groupId": topic, "topics": [{"name": topic, "partitionIndexes": [0]}]}
     with at(bootstrap) as client:
         answer = client.call("OFFSET_FETCH", 9, {"groups": [group], "requireStable": True})

@@ -63,7 +63,7 @@ def test_example_5_joined_topics_need_equal_partition_counts() -> None:
 
 
 def joined_with_repartitioned() -> Topology:
-    """A table, and records that come to its store through a topic of their own."""
+    """A table joined with records from a repartition topic."""
     topology = Topology()
     topology.add_source("big", ["big"])
     topology.add_repartition("by-key", ["big"])

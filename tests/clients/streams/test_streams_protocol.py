@@ -145,7 +145,7 @@ class Draw:
 
 
 def question(info: Info) -> str:
-    """Return what the driver is asked."""
+    """Return the driver's input."""
     kind = "subscription" if isinstance(info, SubscriptionInfo) else "assignment"
     return json.dumps({"kind": kind, "data": base64.b64encode(encoded(info)).decode()})
 
@@ -195,7 +195,7 @@ def in_order(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sorted_parts(info: Info) -> Info:
-    """The order of what are sets in Java means nothing."""
+    """Sort the fields that are sets in Java."""
     if isinstance(info, SubscriptionInfo):
         return info
     return AssignmentInfo(

@@ -1,4 +1,4 @@
-"""Rules of a thread that no loss shows: what is committed when, and what copies have."""
+"""Rules for a thread's commits and standbys that no fault test covers."""
 
 from random import Random
 
@@ -34,7 +34,7 @@ def restorer() -> Restorer:
 
 
 def test_offsets_are_committed_after_all_outputs_are_acknowledged() -> None:
-    """Meanwhile no more is read than may wait."""
+    """Meanwhile reads are limited by the buffer."""
     made = counting(buffered_records_per_partition=5, max_poll_records=4)
     name = made.start("a")
     made.run_until(made.all_run)

@@ -125,7 +125,7 @@ def holds(
 def test_a_task_moves_only_for_balance(
     threads: dict[str, AssignableThread], tasks: set[TaskId]
 ) -> None:
-    """One thread more takes what is its share, and nothing else moves."""
+    """A new thread gets its share, and nothing else moves."""
     before = assign_tasks(tasks, [], threads, 0)
     more = went_on({**threads, "new": AssignableThread(process="new")}, before)
     after = assign_tasks(tasks, [], more, 0)

@@ -1,4 +1,4 @@
-"""Files that are no recordings are refused by what they are."""
+"""Files without recordings are rejected with their kind."""
 
 from pathlib import Path
 

@@ -49,7 +49,7 @@ PLAIN = "".join(f"{line.text}\n" for line in LOG).encode()
 
 
 def in_order(documents: list[Document]) -> list[Any]:
-    """What the documents say, in the order that commands use, without their places."""
+    """Return the documents in command order, without positions."""
     with Sorter() as sorter:
         sort(documents, sorter, Summary())
         found = [json.loads(entry.document) for entry in sorter]
@@ -102,7 +102,7 @@ BETWEEN = (
 def test_any_mixture_of_layouts_changes_nothing(
     tmp_path: Path, expected: list[Any], seed: int
 ) -> None:
-    """Each line in a layout of its own, in any order, some twice, with other lines between."""
+    """Lines in various layouts, in any order, some repeated, with other lines between."""
     random = Random(seed)
     order = random.sample(range(LINES), LINES) + random.sample(range(LINES), 9)
     content = b""

@@ -59,7 +59,7 @@ def test_every_line_of_a_real_log_becomes_a_document(run: str) -> None:
 
 @pytest.mark.parametrize("run", RUNS)
 def test_bodies_are_those_of_the_schema_except_for_record_sets(run: str) -> None:
-    """Encoded for the wire and decoded again, they lack nothing but what README.md says."""
+    """Encoded and decoded again, only the fields listed in README.md are missing."""
     without_schema: Counter[str] = Counter()
     for document in read(*logs_of(run))[0]:
         name = API_NAMES.get(document.header.request_api_key, "")
@@ -76,7 +76,7 @@ def test_bodies_are_those_of_the_schema_except_for_record_sets(run: str) -> None
 
 
 def with_record_sets(value: object) -> object:
-    """What the wire has in the place of the size that the log has."""
+    """Replace logged sizes by record sets as on the wire."""
     if isinstance(value, list):
         return [with_record_sets(part) for part in value]
     if not isinstance(value, dict):

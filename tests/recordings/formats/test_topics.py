@@ -1,4 +1,4 @@
-"""A job's own topics as a recording: what its cells answered is told as a file of it is."""
+"""A job's topics as a recording: equal to a file of its responses."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Answers about everything: what the history has made counts, what was there before does not."""
+"""List responses: entities of the history are compared, earlier ones are not."""
 
 from typing import Any
 

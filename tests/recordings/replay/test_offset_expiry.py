@@ -23,14 +23,14 @@ BEFORE = {
     "deleted": "kept-0",
     "transactional": "kept-0",
 }
-"""What is committed in the first second; members subscribe to `kept`."""
+"""Commits in the first second; members subscribe to `kept`."""
 
 STAYS = {"classic": "kept-0", "connect": "left-0", "modern": "kept-0"}
-"""What is left when 84 s are over, of the groups that are left."""
+"""Remaining offsets of remaining groups after 84 s."""
 
 
 def differing(minutes: int) -> int:
-    """How many answers differ with a retention of so many minutes."""
+    """Return the number of differing responses with a retention of `minutes`."""
     given = properties.read(RECORDING.with_name(f"{RECORDING.name}.properties"))
     settings, _ = parse({**given, "offsets.retention.minutes": str(minutes)})
     recording = read([RECORDING])
@@ -41,7 +41,7 @@ def differing(minutes: int) -> int:
 
 
 def places(exchange: Exchange) -> tuple[str, str]:
-    """A group and what it has committed, as an OffsetFetch was answered."""
+    """Return a group and its committed partitions in an OffsetFetch response."""
     (group,) = exchange.response["groups"]
     found = [
         f"{topic['name']}-{each['partitionIndex']}"

@@ -39,10 +39,10 @@ from tests.support.faults import (
 from tests.support.sources import ROOT
 
 LATENCY_MS = 5
-"""A Fetch that took so much more than what it may be handled late did wait."""
+"""A Fetch that took this much longer than the tolerance did wait."""
 
 WAITS_SHOWN = 2
-"""A recording is replayed up to so many waits."""
+"""Maximum number of waits in a replayed recording."""
 
 SHORT = 60
 """Exchanges that are replayed of a recording without a wait."""
@@ -117,7 +117,7 @@ def without_messages(decision: Decision) -> Decision:
 
 
 def on_acks_0(change: Any) -> Any:
-    """What a Produce with acks 0 decides instead."""
+    """Change the decision of a Produce with acks 0."""
 
     def plant(api: Api) -> Api:
         def handle(machine: Any, request: Any) -> Decision:
@@ -130,7 +130,7 @@ def on_acks_0(change: Any) -> Any:
 
 
 def twice(decision: Decision) -> Decision:
-    """Appends every batch a second time, behind the first."""
+    """Append every batch twice."""
     for record in [r for r in decision.records if isinstance(r, BatchAppended)]:
         count = record.batch.last_offset_delta + 1
         batch = msgspec.structs.replace(record.batch, base_offset=record.batch.base_offset + count)
@@ -147,7 +147,7 @@ def answered(decision: Decision) -> Decision:
 
 
 def believed(body: Any) -> None:
-    """A Produce whose bytes nobody has looked at."""
+    """Accept a Produce without checking its bytes."""
     for partition in partitions(body, "topic_data", "partition_data"):
         partition.records_error = 0
 

@@ -1,4 +1,4 @@
-"""The search for a schedule: races that a real broker has, and what it must not do."""
+"""The search for a schedule: races of real brokers, and its limits."""
 
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def untimely(expected: str, got: str) -> ComparisonOutcome:
 
 
 def with_body(recording: Recording, name: str, body: dict[str, Any]) -> Recording:
-    """The recording with another request, and what was answered all the same."""
+    """Return the recording with another request and the same response."""
     request = msgspec.Raw(msgspec.json.encode(body))
     return Recording(
         [
@@ -241,7 +241,7 @@ def test_markers_may_be_written_late() -> None:
 
 
 def test_a_poll_completed_too_early_differs() -> None:
-    """The broker is made to have waited for 500 ms; the machine is asked to wait for less."""
+    """The recording is changed: the broker waited for 500 ms; the request allows less."""
     asked = [create(), fetch("poll", 10, 500, "reader", max_wait=500)]
     recording = recorded(asked, [("create", 0), ("poll", 10)])
     assert verdicts(replayed(recording)[1]) == {CompareVerdict.AGREE}
@@ -274,14 +274,14 @@ def test_slow_responses_are_no_waits() -> None:
 def test_a_produce_may_wait_for_replicas(
     brokers: tuple[int, ...], acks: int, takes: int, verdict: str
 ) -> None:
-    """With acks -1; a partition's only replica has nobody to wait for."""
+    """With acks -1 and a single replica there is no wait."""
     asked = [create(), produce("a", 10, takes, "p1", acks=acks)]
     _, outcomes = replayed(recorded(asked, [("create", 0), ("a", 10)], brokers))
     assert outcomes["a"].verdict == verdict
 
 
 def test_handling_is_bounded_after_arrival() -> None:
-    """Its answer shows an append that came 40, or 60, ms after it."""
+    """Its response shows an append 40, or 60, ms after it."""
     for later, verdict in ((40, CompareVerdict.AGREE), (60, CompareVerdict.DIFFER)):
         at = 10 + later
         asked = [create(), list_offsets("end", 10, 90, "reader"), produce("a", at, 2, "p1")]
@@ -299,7 +299,7 @@ def test_an_immediate_poll_is_not_held() -> None:
 
 
 def test_held_waits_are_bounded() -> None:
-    """Its deadline is over 40, or 60, ms before the append that its answer shows."""
+    """Its deadline is 40, or 60, ms before the append in its response."""
     for later, verdict in ((40, CompareVerdict.AGREE), (60, CompareVerdict.DIFFER)):
         at = 60 + later
         poll = fetch("poll", 10, 55 + later, "reader", max_wait=50)
@@ -309,7 +309,7 @@ def test_held_waits_are_bounded() -> None:
 
 
 def test_whole_second_logs_get_an_extra_second() -> None:
-    """A wait of half a second that is told as one or as three."""
+    """A wait of half a second that is logged as one or three seconds."""
     for told, verdict in ((1000, "agree"), (3000, "differ")):
         asked = [create(takes=1000), fetch("poll", 1000, told, "reader", max_wait=500)]
         recording = recorded(asked, [("create", 0), ("poll", 1000)])

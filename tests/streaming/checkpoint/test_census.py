@@ -1,4 +1,4 @@
-"""What a state holds, counted from its columns."""
+"""Counts of a state's objects from its columns."""
 
 from brokertwin.streaming.checkpoint.census import Shrunk, census
 from tests.support.groups import GroupBench

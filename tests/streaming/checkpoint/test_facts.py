@@ -1,4 +1,4 @@
-"""What a checkpoint fixes: written once, checked at every start."""
+"""Facts of a checkpoint: written once, checked at every start."""
 
 from pathlib import Path
 from typing import Any

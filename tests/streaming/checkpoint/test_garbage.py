@@ -129,7 +129,7 @@ class World:
             self.read += 1
 
     def follow(self, record: dict[str, Any]) -> None:
-        """Note what the logs have, by the history that the job writes."""
+        """Follow the logs by the history that the job writes."""
         if record["type"] == "BatchAppended":
             batch = record["batch"]
             locator = Locator.of(batch["locator"])
@@ -143,7 +143,7 @@ class World:
             self.logs.pop(record["topicId"], None)
 
     def live(self) -> set[Locator]:
-        """What is found needed: the index in state, and sealed segments above the log's start."""
+        """Return needed locators: the index in state, and sealed segments above the log start."""
         tables = self.bench.cell.tables
         found = {need.locator for need in garbage.needed_by_logs(CLUSTER, tables)}
         for key, named in garbage.named_segments(CLUSTER, tables).items():
@@ -153,7 +153,7 @@ class World:
         return found
 
     def collect(self) -> None:
-        """As `brokertwin gc` does; the safe age is such that what is older has its event."""
+        """Collect as `brokertwin gc` does, with a safe age for older events."""
         young = list(self.ends)
         for locator in self.in_flight:
             young[locator.partition] = min(young[locator.partition], locator.offset)

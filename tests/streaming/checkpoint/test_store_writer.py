@@ -1,4 +1,4 @@
-"""What is written as a Spark checkpoint is read as one; `test_restore.py`: by Spark, too."""
+"""Written Spark checkpoints are readable; `test_restore.py`: by Spark, too."""
 
 import struct
 import zlib

@@ -82,7 +82,7 @@ class Job:
         self.snapshots.at_end(never, 0)
 
     def metric(self, name: str, **labels: str) -> float | None:
-        """What Prometheus is told."""
+        """Return a Prometheus metric."""
         return registry(self.watched.status).get_sample_value(f"brokertwin_{name}", labels)
 
     @property

@@ -1,4 +1,4 @@
-"""What the data checks see of a job's rows: repeats go, gaps and ways back are worked out."""
+"""Rows of the data checks: without repeats, with gaps and decreases."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.support.state_items import something_of_every_kind
 
 
 def rows_of(bench: Bench, topic: str) -> list[Row]:
-    """What a bench's cell has given out to a topic, as it lies there."""
+    """Return the output rows of a bench's cell for a topic."""
     given = [row for row in bench.rows if row.topic == topic]
     return [Row(0, n, START + n, row.key, row.value, row.id) for n, row in enumerate(given)]
 

@@ -1,4 +1,4 @@
-"""What comes to a job's topics, look by look: nothing is told twice, and nothing is forgotten."""
+"""Checks of a job's topics over several reads: each problem is reported once."""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -98,7 +98,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cells_rows_meet_the_suites_and_a_planted_row_does_not() -> None:
-    """Three looks at what a bench was asked and has given out."""
+    """Three reads of a bench's requests and output."""
     bench = Bench()
     bench.topic("orders", 1)
     for number in range(6):

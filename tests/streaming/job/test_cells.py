@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CELLS = ("a.1", "a.2", "a.3")
-"""The cells of brokers 1, 2 and 3; the first one has the controller."""
+"""The cells of brokers 1, 2 and 3; the first has the controller."""
 
 TIMEOUT_MS = 600_000
 
@@ -65,7 +65,7 @@ class Cluster:
         self._spark = spark
 
     def send(self, requests: dict[int, list[bytes]]) -> None:
-        """Requests by the broker that is asked."""
+        """Send requests by broker."""
         for broker, documents in requests.items():
             self.bench.produce(documents, CELLS[broker - 1].encode())
 

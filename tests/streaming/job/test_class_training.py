@@ -1,4 +1,4 @@
-"""The archives of classes are there after a setup, and a broker and a job are told of them."""
+"""Class archives after a setup, and their use by broker and job."""
 
 import pytest
 

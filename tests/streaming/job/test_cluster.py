@@ -1,6 +1,6 @@
-"""The job on a real standalone Spark cluster: a master and two workers in JVMs of their own.
+"""The job on a standalone Spark cluster: a master and two worker JVMs.
 
-The workers' Python has the libraries that docs/clusters.md names, and no brokertwin.
+The workers' Python has the libraries in docs/clusters.md and no brokertwin.
 """
 
 import os
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 SUBMIT_TIMEOUT_S = 600
 MASTER, OPTION = "spark://HOST:7077", "--executor-memory 4g"
-"""What stands in docs/clusters.md for what a reader knows."""
+"""Placeholders in docs/clusters.md."""
 
 
 @pytest.fixture(scope="module")

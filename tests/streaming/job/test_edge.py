@@ -1,4 +1,4 @@
-"""What is put on an event at the edge, and what is refused there."""
+"""Fields that the edge adds to an event, and events that it rejects."""
 
 import gzip
 from pathlib import Path

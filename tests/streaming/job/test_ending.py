@@ -96,13 +96,13 @@ class Query:
         return SimpleNamespace(queryExecutionThread=lambda: thread, state=lambda: state)
 
     def finish(self, timeout_s: float = PATIENCE_S) -> bool:
-        """What is tested."""
+        """Run the code under test."""
         return finish(cast("StreamingQuery", self), timeout_s, self.checkpoint)
 
 
 @pytest.fixture
 def query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Query:
-    """One that has committed what it had planned, and looks for news."""
+    """A query that has committed its planned batch and polls."""
     made = Query(tmp_path)
     monkeypatch.setattr("pyspark.SparkContext._jvm", JVM)
     monkeypatch.setattr(runner, "time", made)

@@ -27,7 +27,7 @@ EXAMPLES = {
     for path in (ROOT / "checkpoints.example").glob("state-*")
 }
 FIRST = (ROOT / "examples" / "first.jsonl").read_bytes().splitlines()
-"""What the jobs that made them had read."""
+"""The input of the jobs that wrote them."""
 
 
 def test_each_supported_version_has_an_example() -> None:

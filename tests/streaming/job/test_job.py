@@ -98,7 +98,7 @@ def test_captures_of_two_clusters_stopped_and_restarted_in_the_middle(
 
 
 def loads_of(bench: JobBench) -> dict[str, int]:
-    """What the cells' events have taken of a processor, as the checkpoint has it."""
+    """Return processor times of the cells' events from the checkpoint."""
     known = facts.read(bench.checkpoint)
     assert known is not None
     return known.loads
@@ -197,9 +197,9 @@ def commit(event_id: str, partitions: range, metadata: str) -> bytes:
 
 
 def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_path: Path) -> None:
-    """5200 committed offsets with 4 KiB of metadata each; a snapshot of them is an exact cut.
+    """5200 committed offsets with 4 KiB of metadata each; a snapshot of them is consistent.
 
-    One that is committed again leaves the base of the others as it is.
+    A further commit keeps the base of the others.
     """
     bench = make_bench()
     size, chunk, random = 5200, 400, Random(20)

@@ -1,4 +1,4 @@
-"""What a worker keeps of bases: never another than the one that is asked for."""
+"""A worker's cache of bases never returns another one."""
 
 import zlib
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ ROOM = 128
 
 
 def of_size(size: int) -> bytes:
-    """A base of so many bytes, at least 6."""
+    """Return a base of `size` bytes, at least 6."""
     return zlib.compress(msgspec.msgpack.encode({"k": b"x" * (size - 5)}))
 
 

@@ -1,4 +1,4 @@
-"""`requests` is truncated beneath a job: it says so, and does not go on as if nothing were."""
+"""`requests` is truncated under a job, which reports it and fails."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.kafka
 
 
 def prepare(bench: JobBench) -> list[str]:
-    """What is said before the query starts. Raises UserError."""
+    """Return warnings before the query starts. Raises UserError."""
     said: list[str] = []
     with runner.prepared(bench.settings, bench.broker_settings, said.append):
         return said

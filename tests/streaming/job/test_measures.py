@@ -1,4 +1,4 @@
-"""What is shown of a running job."""
+"""Displayed measures of a running job."""
 
 import json
 from typing import Any

@@ -162,7 +162,7 @@ def test_without_records_other_output_is_equal(documents: list[bytes]) -> None:
 
 
 def items_of(column: bytes) -> Any:
-    """A column's items; in which order they lie there depends on when they were encoded."""
+    """Return a column's items; their order depends on the time of encoding."""
     return msgspec.msgpack.decode(column) if column else {}
 
 
@@ -292,7 +292,7 @@ def test_no_row_is_larger_than_its_limit(fields: dict[str, Any]) -> None:
 def test_a_failed_wait_and_its_event_are_two_dead_letters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both lie at the same offset; their ids differ, so no reader drops one."""
+    """Both have the same offset; their ids differ, so no reader drops one."""
     partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
     fetch = {"maxWaitMs": 50, "minBytes": 1, "topics": [{"topic": "t", "partitions": [partition]}]}
     topic = {"name": "t", "numPartitions": 1, "replicationFactor": 1}

@@ -64,7 +64,7 @@ def test_unknown_sizes_are_estimated(sizes: list[int], rows: int) -> None:
 
 
 def test_partitions_contribute_in_proportion_to_their_backlog() -> None:
-    """As Spark's source: of 41 rows 10 and 30; a small one gives a row at least."""
+    """As in Spark's source: 10 and 30 of 41 rows; a small one contributes at least one."""
     assert rows_within([read([10] * 100), read([1] * 300)], MOST, 130) == 41
     assert rows_within([read([10]), read([1] * 999)], MOST, 110) == 101
 
@@ -114,7 +114,7 @@ class Event(NamedTuple):
         return self.number
 
     def offset(self) -> int:
-        """Where it lies there."""
+        """Return its offset."""
         return self.at
 
     def error(self) -> None:
@@ -165,7 +165,7 @@ class Reader:
 
 
 def reading(monkeypatch: pytest.MonkeyPatch, directory: Path, reader: Reader) -> ReadAhead:
-    """Its micro-batches have 1,000 bytes or 100 rows at most; nothing is planned."""
+    """Micro-batches have at most 1,000 bytes or 100 rows; none is planned."""
     monkeypatch.setattr(read_ahead, "_limit", lambda *_: True)
     settings = Settings(
         checkpoint=directory,
@@ -177,7 +177,7 @@ def reading(monkeypatch: pytest.MonkeyPatch, directory: Path, reader: Reader) ->
 
 
 def plan(directory: Path, batch: int, *ends: int) -> None:
-    """A micro-batch takes what lies before these offsets."""
+    """Plan a micro-batch up to these offsets."""
     offsets = {full_name("brokertwin", REQUESTS): dict(enumerate(ends))}
     (directory / "offsets").mkdir(exist_ok=True)
     text = f"v1\n{{}}\n{json.dumps(offsets)}"
@@ -217,7 +217,7 @@ def look(ahead: ReadAhead) -> None:
 
 
 def sync(event_id: int, size: int) -> bytes:
-    """A SyncGroup with an assignment of so many characters."""
+    """Return a SyncGroup with an assignment of `size` characters."""
     header = {"requestApiKey": 14, "requestApiVersion": 0, "clientId": "test"}
     assignments = [{"memberId": "m", "assignment": "A" * size}]
     body = {"groupId": "g", "generationId": 1, "memberId": "m", "assignments": assignments}
@@ -226,7 +226,7 @@ def sync(event_id: int, size: int) -> bytes:
 
 
 def batches(bench: JobBench) -> list[tuple[int, int]]:
-    """The rows and the bytes of each micro-batch; all of them lie in one partition."""
+    """Return rows and bytes of each micro-batch of the one partition."""
     sizes = [len(row.value or b"") for row in bench.all_rows(REQUESTS)]
     topic = full_name(bench.prefix, REQUESTS)
     ends = [0] + [

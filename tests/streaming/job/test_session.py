@@ -1,4 +1,4 @@
-"""What is sent to the executors of a cluster, and what a local job's JVM is told."""
+"""Files for a cluster's executors, and options of a local job's JVM."""
 
 import subprocess
 import sys

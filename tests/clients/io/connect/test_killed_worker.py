@@ -1,4 +1,4 @@
-"""Two workers in processes of their own, one of which is killed: all lines are copied.
+"""Two workers in separate processes, one is killed: all lines are copied.
 
 On a gateway and on Kafka.
 """
