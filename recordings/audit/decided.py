@@ -12,7 +12,7 @@ from brokertwin.errors import UserError
 from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity, counted
 from brokertwin.recordings.history.exchange import exchange_of
 from brokertwin.recordings.history.words import names_of
-from brokertwin.recordings.replay.comparison import FINE, Difference, Verdict
+from brokertwin.recordings.replay.comparison import FINE, CompareVerdict, FieldDifference
 from brokertwin.recordings.replay.report import Compared
 from brokertwin.recordings.rules import Rule
 
@@ -42,9 +42,9 @@ def differing(compared: Sequence[Compared]) -> Iterator[AuditFinding]:
     Raises:
         UserError: more than `MANY` differ, so the recording does not begin with its broker.
     """
-    found: dict[str, list[tuple[Compared, Difference]]] = defaultdict(list)
+    found: dict[str, list[tuple[Compared, FieldDifference]]] = defaultdict(list)
     for each in compared:
-        if each.outcome.verdict is Verdict.DIFFER:
+        if each.outcome.verdict is CompareVerdict.DIFFER:
             found[each.exchange.api].append((each, each.outcome.differences[0]))
     held = sum(each.outcome.verdict in FINE for each in compared)
     count = sum(map(len, found.values()))
@@ -71,7 +71,7 @@ def differing(compared: Sequence[Compared]) -> Iterator[AuditFinding]:
         )
 
 
-def _said(difference: Difference) -> str:
+def _said(difference: FieldDifference) -> str:
     return (
         f"{difference.path} is {_value(difference.expected)}, by the rules {_value(difference.got)}"
     )

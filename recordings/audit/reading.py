@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.formats.batches import Headers
-from brokertwin.recordings.formats.pipeline import Reading, Source, read_files
+from brokertwin.recordings.formats.pipeline import FileReading, Source, read_files
 from brokertwin.recordings.observed.watching import watch
 from brokertwin.recordings.replay import recording
 from brokertwin.state.observed.replication import ReplicationObserver
@@ -21,7 +21,7 @@ class ReadHistory(NamedTuple):
 
 def read(
     paths: Sequence[Path],
-    reading: Reading,
+    reading: FileReading,
     batches: Headers | None = None,
     observer: ReplicationObserver | None = None,
 ) -> ReadHistory:

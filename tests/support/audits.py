@@ -10,7 +10,7 @@ from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.reading import read
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.replay import recording
 from brokertwin.recordings.replay.recording import Exchange
 from tests.support.requestlogs import RUNS, SINGLE, logs_of
@@ -24,7 +24,7 @@ RECORDINGS: dict[str, tuple[Path, ...]] = {
     "single": (SINGLE,),
     "kroxylicious": (KROXYLICIOUS,),
 }
-READING = {"kroxylicious": Reading(broker=1)}
+READING = {"kroxylicious": FileReading(broker=1)}
 
 
 class Audited(NamedTuple):
@@ -41,14 +41,14 @@ def whole(name: str) -> Audited:
 
 
 def _audited(paths: Sequence[Path], name: str) -> Audited:
-    history = read(paths, READING.get(name, Reading())).history
+    history = read(paths, READING.get(name, FileReading())).history
     return Audited(history, findings(history))
 
 
 @cache
 def exchanges(name: str) -> list[Exchange]:
     """The exchanges of a recording."""
-    return recording.read(RECORDINGS[name], READING.get(name, Reading())).exchanges
+    return recording.read(RECORDINGS[name], READING.get(name, FileReading())).exchanges
 
 
 @cache

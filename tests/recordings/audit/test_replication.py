@@ -9,7 +9,7 @@ from brokertwin.recordings.audit import refusals, replication
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.audit.reading import read
-from brokertwin.recordings.formats.pipeline import Reading
+from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.clients import ORDINARY
 from brokertwin.state.core.errors import Error
@@ -52,7 +52,7 @@ def test_high_watermark_against_the_rule_is_an_error(monkeypatch: pytest.MonkeyP
         return RAISE(known, 0)
 
     monkeypatch.setattr(PartitionReplicas, "raise_high_watermark", always_enough)
-    history = read(logs_of("follower_stop"), Reading()).history
+    history = read(logs_of("follower_stop"), FileReading()).history
     (found, *_) = replication.told(history)
     assert (found.kind, found.severity) == ("hw-differs", Severity.ERROR)
 
@@ -64,7 +64,7 @@ def test_captures_of_other_times_are_observed_all() -> None:
     """Only logs are brokers of one cluster, of which each has a part."""
     names = ("idempotent_retry_ck", "admin_kp")
     paths = [path for path in CAPTURES if path.name.startswith(names)]
-    samples = read(paths, Reading()).history.observer.samples
+    samples = read(paths, FileReading()).history.observer.samples
     assert {sample.place.partition(".")[0] for sample in samples} == {*names}
 
 
@@ -76,7 +76,7 @@ def test_a_log_that_begins_later_is_waited_for(tmp_path: Path) -> None:
         paths.append(tmp_path / path.name.removesuffix(".gz"))
         cut = len(lines) // 2 if "controller" in path.name else 0
         paths[-1].write_bytes(b"".join(lines[cut:]))
-    whole_run, late = whole("steady").history.observer, read(paths, Reading()).history.observer
+    whole_run, late = whole("steady").history.observer, read(paths, FileReading()).history.observer
     assert whole_run.samples[0].time < late.samples[0].time
     assert late.samples[0].time > (whole_run.samples[0].time + whole_run.time) / 2 - 10_000
 

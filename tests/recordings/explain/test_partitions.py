@@ -11,7 +11,7 @@ from brokertwin.errors import UserError
 from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
 from brokertwin.recordings.explain.partitions import PartitionTimeline
 from brokertwin.recordings.explain.story import TimelineEntry
-from brokertwin.recordings.formats.pipeline import Reading, read_files
+from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.observed.watching import Watched, watch
 from brokertwin.state.core.errors import Error
 from tests.support.audits import RECORDINGS
@@ -21,7 +21,7 @@ from tests.support.machine import header
 
 @cache
 def watched(name: str) -> Watched:
-    return watch(lambda summary: read_files(RECORDINGS[name], Reading(), summary))
+    return watch(lambda summary: read_files(RECORDINGS[name], FileReading(), summary))
 
 
 def notes(story: list[TimelineEntry], words: str) -> list[str]:
@@ -132,7 +132,7 @@ def lines(
     path = tmp_path / "told.jsonl"
     path.write_text("".join(f"{json.dumps(each)}\n" for each in documents))
     return PartitionTimeline(
-        watch(lambda summary: read_files([path], Reading(), summary)), "orders-0"
+        watch(lambda summary: read_files([path], FileReading(), summary)), "orders-0"
     )
 
 
