@@ -230,7 +230,6 @@ LOADED_BY_NAME = {
     "brokertwin.clients.io.admin": "library API of docs/clients.md",
     "brokertwin.clients.metadata_wait": "library API: KafkaProducer.waitOnMetadata",
     "brokertwin.simulation.zookeeper": "used by examples/before_groups.py",
-    "brokertwin.recordings.history.kinds": "table that only its tests read yet",
 }
 """Modules without an importer in product code, and who loads them."""
 
