@@ -83,9 +83,11 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
         "log of a Go or Python client",
         f"It is not read: {_RECORD}",
         (
-            rb"<BrokerConnection ",
+            rb"<\w*Connection (?:client_id|node_id|host)=",
             rb"\b(?:aio)?kafka\.(?:conn|client|coordinator|cluster|consumer|producer)[\w.]*[:\s]",
             rb"\[sarama\]|client/(?:metadata|coordinator|brokers?) |consumergroup/|\bkgo\b",
+            rb"[;,] broker: (?:seed_)?\d+|immediate metadata update triggered; why: ",
+            rb"segmentio/kafka-go|entering loop for consumer group, |committed offsets for group ",
         ),
     ),
     (

@@ -412,7 +412,7 @@ class Reader:
             return None
         time = self._time(around, part._replace(head=part.head + part.json[: mark.start()]))
         if time is None:
-            return None
+            raise UnreadableError(NO_TIME, NO_TIME_TOLD)
         place = self._placed(around.line)
         if old is None:
             return self._clients.take(around.line, place, part.json, time)

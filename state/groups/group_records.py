@@ -166,7 +166,7 @@ def _classic_member(reader: Reader, version: int, protocol_type: str) -> GroupRo
 
 
 def _owned(assignment: bytes) -> frozenset[Partition] | None:
-    """Return the partitions of a ConsumerProtocolAssignment; None if malformed."""
+    """Return the partitions of an assignment; None if it is malformed."""
     if not assignment:
         return frozenset()
     try:

@@ -43,6 +43,24 @@ def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path: Path, kind: str
     assert raised.value.hint
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-11-27 07:26:44.939 [DEBUG] connection opened to broker; addr: b:1, broker: seed_0",
+        "2026-11-27 07:26:44.939 [DEBUG] wrote JoinGroup v9; broker: 1, bytes_written: 95",
+        "2026/11/27 07:26:51 entering loop for consumer group, g6",
+        "[sarama] 2026/11/27 07:26:50.940814 client/metadata fetching metadata for all topics",
+        "2026-11-27 07:22:05 DEBUG kafka.net.connection <KafkaConnection node_id=1>: Response 2",
+        "2026-11-27 07:22:05 DEBUG aiokafka.conn <AIOKafkaConnection host=b port=9092> Request 1",
+    ],
+)
+def test_logs_of_go_and_python_clients_are_refused_by_name(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "client.log"
+    file.write_text(f"{line}\n", encoding="utf-8")
+    with pytest.raises(UserError, match="log of a Go or Python client"):
+        read_history([file])
+
+
 @pytest.mark.parametrize("command", ["ingest", "audit", "replay", "report"])
 def test_commands_refuse_it_with_an_exit_code(
     tmp_path: Path, empty_directory: Path, command: str
