@@ -19,7 +19,9 @@ BOUNDS = {
     "batches in the index of a log": Bound(
         ("state/logs/test_sealed_segments.py",), ("logs: chunk",)
     ),
-    "the same for a compacted topic": Bound(("gateway/records/test_log_cleaner.py",), ("logs: chunk",)),
+    "the same for a compacted topic": Bound(
+        ("gateway/records/test_log_cleaner.py",), ("logs: chunk",)
+    ),
     "sealed segments of a log": Bound(("state/logs/test_chunked.py",), ("logs: sealed",)),
     "segments of a log": Bound(("state/logs/test_rolling.py",), ("logs: log", "logs: rolled")),
     "aborted transactions of a log": Bound(
