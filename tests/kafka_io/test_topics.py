@@ -16,7 +16,7 @@ from brokertwin.kafka_io.topic_reader import read_all, without_repeats
 from brokertwin.settings import load
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.streaming.job import job, runner
-from brokertwin.streaming.job.clock import Clock, now_ms
+from brokertwin.streaming.job.clock import JobClock, now_ms
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S
 
@@ -134,9 +134,9 @@ def test_a_reader_sees_every_row_once(bench: JobBench) -> None:
 
 
 @contextmanager
-def ticking(bench: JobBench) -> Iterator[Clock]:
+def ticking(bench: JobBench) -> Iterator[JobClock]:
     placements = {placed.cluster: placed for placed in job.placements(bench.settings)}
-    clock = Clock(bench.client, bench.prefix, placements, skew_ms=5000)
+    clock = JobClock(bench.client, bench.prefix, placements, skew_ms=5000)
     clock.start()
     try:
         yield clock

@@ -93,7 +93,7 @@ def test_the_newest_snapshot_or_that_of_a_batch_or_time_is_read(tmp_path: Path) 
 
 def logs_of_batches(checkpoint: Path, **begun_ms: int) -> None:
     """Write Spark's logs of planned and committed batches."""
-    facts.write(checkpoint, facts.Facts(1, 4, "p", 1, {"a": 0}, 1, "id", 2))
+    facts.write(checkpoint, facts.JobFacts(1, 4, "p", 1, {"a": 0}, 1, "id", 2))
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir()
     for batch, ms in begun_ms.items():

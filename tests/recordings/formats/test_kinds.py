@@ -1,4 +1,4 @@
-"""Files that are no recordings are refused by what they are."""
+"""Files without recordings are rejected with their kind."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ ENTRY = (
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path: Path, kind: str) -> None:
+def test_a_file_of_another_kind_is_rejected_with_its_kind(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "given.log"
     file.write_text(FILES[kind] + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=kind.replace(".", r"\.")) as raised:
@@ -83,7 +83,7 @@ def test_commands_refuse_it_with_an_exit_code(
         ENTRY,
     ],
 )
-def test_nothing_read_is_never_success(tmp_path: Path, empty_directory: Path, text: str) -> None:
+def test_an_empty_result_is_an_error(tmp_path: Path, empty_directory: Path, text: str) -> None:
     file = tmp_path / "given.log"
     file.write_text(text, encoding="utf-8")
     done = brokertwin("ingest", file, "--out", "x.jsonl", cwd=empty_directory)
