@@ -468,15 +468,15 @@ def _invalid(message: str) -> ShareStateError:
 
 
 BATCH_NOT_FOUND = _invalid(
-    "InFlightBatch record not found. The request batch offsets are not found in the cache."
+    "Batch record not found. The request batch offsets are not found in the cache."
 )
 FIRST_PAST = ShareStateError(
     Error.INVALID_REQUEST,
-    "InFlightBatch record not found. The first offset in request is past acquired records.",
+    "Batch record not found. The first offset in request is past acquired records.",
 )
 LAST_PAST = ShareStateError(
     Error.INVALID_REQUEST,
-    "InFlightBatch record not found. The last offset in request is past acquired records.",
+    "Batch record not found. The last offset in request is past acquired records.",
 )
 NO_RENEWAL = _invalid("Renewing acquisition locks is not enabled for the group.")
 _IN_CHANGE = _invalid(
