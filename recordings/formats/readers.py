@@ -217,7 +217,7 @@ class FormatReader:
         if opened is None:
             yield from self._entry(around, text)
         elif opened.is_ended_by(text):
-            yield abandoned(opened)
+            yield abandoned(opened, text)
             yield from self._entry(around, text)
         elif opened.add(text):
             yield from self._guarded(

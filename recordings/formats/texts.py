@@ -136,12 +136,16 @@ def is_complete(text: bytes) -> bool:
     return start is not None and layouts.Scan().end_in(text, start.at) is not None
 
 
-def abandoned(opened: Open) -> UnpairedDocuments:
-    """Describe a text whose JSON does not continue."""
+def abandoned(opened: Open, following: bytes = b"") -> UnpairedDocuments:
+    """Describe a text whose JSON does not continue.
+
+    A line "{" before a line that is no JSON opens an object as Node.js prints it.
+    """
     text = bytes(opened.text)
     if opened.is_request or request_log.MARK in text or kroxylicious.ENTRY_START.search(text):
         return UnpairedDocuments(opened.around.line, CUT, "the JSON of the entry has no end")
     bare = text.strip()
-    if opened.around.depth or not bare.startswith(b"{") or bare == b"{":
+    is_printed = bare == b"{" and following and not following.lstrip().startswith(b"{")
+    if opened.around.depth or not bare.startswith(b"{") or is_printed:
         return UnpairedDocuments(opened.around.line, OTHER, is_dead=False)
     return UnpairedDocuments(opened.around.line, Reason.NOT_JSON, "Input data was truncated")

@@ -17,7 +17,7 @@ import pytest
 
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.reading import read
-from brokertwin.recordings.explain.groups import Groups
+from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.stamps import stamp_of
 from brokertwin.recordings.replay.recording import read as read_exchanges
@@ -60,7 +60,7 @@ def test_a_release_is_audited(release: str) -> None:
 def test_committed_offsets_are_those_that_kafka_s_tools_printed(
     release: str, offsets: tuple[int, int]
 ) -> None:
-    group = Groups(read_exchanges([log_of(release)]).exchanges, "billing")
+    group = GroupTimeline(read_exchanges([log_of(release)]).exchanges, "billing")
     group.story()
     last = [line.partition(",")[0] for line in group.ending() if line.startswith("orders-")]
     assert last == [f"orders-{number} at {offset}" for number, offset in enumerate(offsets)]
