@@ -31,15 +31,16 @@ import msgspec
 from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.apis.delete_groups import DeleteGroupsRequest
-from brokertwin.state.apis.delete_records import DeleteRecordsRequest
-from brokertwin.state.apis.describe_groups import DescribeGroupsRequest
-from brokertwin.state.apis.describe_transactions import DescribeTransactionsRequest
-from brokertwin.state.apis.find_coordinator import FindCoordinatorRequest, KeyType
-from brokertwin.state.apis.list_groups import ListGroupsRequest
-from brokertwin.state.apis.list_offsets import ListOffsetsRequest
+from brokertwin.state.apis.find_coordinator import KeyType
 from brokertwin.state.core.errors import RETRIABLE, Error
 from brokertwin.state.core.schema import Body
+from brokertwin.state.core.wire.generated.delete_groups import DeleteGroupsRequest
+from brokertwin.state.core.wire.generated.delete_records import DeleteRecordsRequest
+from brokertwin.state.core.wire.generated.describe_groups import DescribeGroupsRequest
+from brokertwin.state.core.wire.generated.describe_transactions import DescribeTransactionsRequest
+from brokertwin.state.core.wire.generated.find_coordinator import FindCoordinatorRequest
+from brokertwin.state.core.wire.generated.list_groups import ListGroupsRequest
+from brokertwin.state.core.wire.generated.list_offsets import ListOffsetsRequest
 
 CLIENT = -1
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from brokertwin.clients.assignors.group import Subscription
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.core.kafka_bytes import Reader
+from brokertwin.state.core.wire.primitives import Reader
 
 VERSION = 3
 OWNED_VERSION, GENERATION_VERSION, RACK_VERSION = 1, 2, 3
@@ -20,9 +20,9 @@ NO_GENERATION = -1
 def _read_partitions(reader: Reader) -> list[TopicPartition]:
     """Topics, each with its partitions."""
     found = []
-    for _ in range(reader.number("i")):
+    for _ in range(reader.int32()):
         topic = reader.nullable_string() or ""
-        found += [TopicPartition(topic, reader.number("i")) for _ in range(reader.number("i"))]
+        found += [TopicPartition(topic, reader.int32()) for _ in range(reader.int32())]
     return found
 
 
@@ -66,11 +66,11 @@ def encode_subscription(said: Subscription) -> bytes:
 def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Subscription:
     """What a member says. Raises ValueError for bytes that are none."""
     reader = Reader(data)
-    version = reader.number("h")
-    topics = tuple(reader.nullable_string() or "" for _ in range(reader.number("i")))
+    version = reader.int16()
+    topics = tuple(reader.nullable_string() or "" for _ in range(reader.int32()))
     user_data = reader.nullable_bytes()
     owned = _read_partitions(reader) if version >= OWNED_VERSION else []
-    generation = reader.number("i") if version >= GENERATION_VERSION else NO_GENERATION
+    generation = reader.int32() if version >= GENERATION_VERSION else NO_GENERATION
     rack_id = reader.nullable_string() if version >= RACK_VERSION else None
     return Subscription(
         topics=topics,
@@ -94,7 +94,7 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
     if not data:
         return []
     reader = Reader(data)
-    reader.number("h")
+    reader.int16()
     return _read_partitions(reader)
 
 
@@ -103,7 +103,7 @@ def assignment_user_data(data: bytes) -> bytes | None:
     if not data:
         return None
     reader = Reader(data)
-    reader.number("h")
+    reader.int16()
     _read_partitions(reader)
     return reader.nullable_bytes()
 
@@ -121,7 +121,7 @@ def decode_previous_assignment(data: bytes) -> tuple[list[TopicPartition], int |
     try:
         reader = Reader(data)
         partitions = _read_partitions(reader)
-        return partitions, reader.number("i") if reader.has_more else None
+        return partitions, reader.int32() if reader.has_more else None
     except ValueError:
         return [], NO_GENERATION
 
@@ -134,6 +134,6 @@ def encode_generation(generation: int) -> bytes:
 def decode_generation(data: bytes) -> int:
     """What `cooperative-sticky` added; -1 for bytes that are none."""
     try:
-        return Reader(data).number("i")
+        return Reader(data).int32()
     except ValueError:
         return NO_GENERATION

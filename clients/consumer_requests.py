@@ -13,33 +13,40 @@ from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_protocol import decode_subscription, encode_subscription
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from brokertwin.state.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
-from brokertwin.state.apis.join_group import JoinGroupRequest, JoinProtocol
-from brokertwin.state.apis.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    LeavingMember,
-)
-from brokertwin.state.apis.offset_commit import (
-    CommitPartition,
-    CommitTopic,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-)
 from brokertwin.state.apis.offset_fetch import (
     FetchGroup,
     FetchTopic,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from brokertwin.state.apis.sync_group import MemberAssignment, SyncGroupRequest
 from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.core.schema import Body
-from brokertwin.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+from brokertwin.state.core.wire.generated.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from brokertwin.state.core.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
+from brokertwin.state.core.wire.generated.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from brokertwin.state.core.wire.generated.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from brokertwin.state.core.wire.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from brokertwin.state.core.wire.generated.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 
 PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1
@@ -108,7 +115,7 @@ def join_group_of(
         group_instance_id=config.group_instance_id,
         protocol_type=protocol_type,
         protocols=[
-            JoinProtocol(name=name, metadata=base64.b64encode(data).decode())
+            JoinGroupRequestProtocol(name=name, metadata=base64.b64encode(data).decode())
             for name, data in protocols.items()
         ],
         reason=reason,
@@ -140,7 +147,7 @@ def sync_group(
         protocol_type=protocol_type,
         protocol_name=generation.protocol,
         assignments=[
-            MemberAssignment(member_id=member, assignment=base64.b64encode(got).decode())
+            SyncGroupRequestAssignment(member_id=member, assignment=base64.b64encode(got).decode())
             for member, got in assignment.items()
         ],
     )
@@ -158,7 +165,7 @@ def heartbeat(config: ConsumerConfig, generation: Generation) -> HeartbeatReques
 
 def leave_group(config: ConsumerConfig, generation: Generation, reason: str) -> LeaveGroupRequest:
     """The member goes."""
-    leaving = LeavingMember(member_id=generation.member_id, reason=reason)
+    leaving = MemberIdentity(member_id=generation.member_id, reason=reason)
     return LeaveGroupRequest(group_id=config.group_id, members=[leaving])
 
 
@@ -169,11 +176,11 @@ def offset_commit(
     epochs: Mapping[TopicPartition, int],
 ) -> OffsetCommitRequest:
     """How far the partitions are read, and the epochs of the records before, where known."""
-    topics: dict[str, CommitTopic] = {}
+    topics: dict[str, OffsetCommitRequestTopic] = {}
     for (topic, partition), offset in sorted(offsets.items()):
-        at = topics.setdefault(topic, CommitTopic(name=topic, partitions=[]))
+        at = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[]))
         at.partitions.append(
-            CommitPartition(
+            OffsetCommitRequestPartition(
                 partition_index=partition,
                 committed_offset=offset,
                 committed_leader_epoch=epochs.get(TopicPartition(topic, partition), NO_EPOCH),

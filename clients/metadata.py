@@ -35,10 +35,15 @@ from brokertwin.clients.metadata_snapshot import (
     bootstrap_snapshot,
 )
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.state.apis import metadata as api
-from brokertwin.state.apis.metadata import MetadataRequest, MetadataResponse, WantedTopic
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.core.wire.generated.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 RELIABLE_EPOCHS_VERSION = 9
 """From this version of Metadata on, leader epochs are right during a reassignment too."""
@@ -319,7 +324,7 @@ class Metadata:
         )
 
     def _partitions_of(
-        self, topic: api.TopicMetadata, name: str, has_reliable_epochs: bool
+        self, topic: MetadataResponseTopic, name: str, has_reliable_epochs: bool
     ) -> Iterable[PartitionMetadata]:
         former_id = self.snapshot.topic_ids.get(name)
         is_anew = topic.topic_id != ZERO_UUID and topic.topic_id != former_id
@@ -499,10 +504,10 @@ class ProducerMetadata(Metadata):
 
 
 def _request(topics: Iterable[str]) -> MetadataRequest:
-    return MetadataRequest(topics=[WantedTopic(name=topic) for topic in topics])
+    return MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
 
 
-def _partition(topic: str, answered: api.PartitionMetadata) -> PartitionMetadata:
+def _partition(topic: str, answered: MetadataResponsePartition) -> PartitionMetadata:
     return PartitionMetadata(
         TopicPartition(topic, answered.partition_index),
         answered.error_code,
@@ -514,7 +519,7 @@ def _partition(topic: str, answered: api.PartitionMetadata) -> PartitionMetadata
     )
 
 
-def _with_error(topics: Iterable[api.TopicMetadata], error: Error) -> frozenset[str]:
+def _with_error(topics: Iterable[MetadataResponseTopic], error: Error) -> frozenset[str]:
     return frozenset(t.name for t in topics if t.error_code == error and t.name)
 
 

@@ -23,15 +23,15 @@ from brokertwin.clients.metadata import Metadata
 from brokertwin.clients.metadata_snapshot import NO_LEADER, LeaderAndEpoch, MetadataSnapshot
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    WantedPartition,
-    WantedTopic,
-)
 from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponseEpochEndOffset,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 NO_OFFSET = -1
 CONSUMER = -1
@@ -156,7 +156,12 @@ class PositionValidator:
         if partition in self.waiting and self._snapshot is not None:
             self._refused[partition] = self._snapshot
 
-    def _settle(self, partition: TopicPartition, held: Held, answer: EpochEndOffset) -> None:
+    def _settle(
+        self,
+        partition: TopicPartition,
+        held: Held,
+        answer: OffsetForLeaderEpochResponseEpochEndOffset,
+    ) -> None:
         del self.waiting[partition]
         if NO_OFFSET in (answer.end_offset, answer.leader_epoch):
             self._subscription.reset(partition)
@@ -166,12 +171,12 @@ class PositionValidator:
 
 
 def _request(about: dict[TopicPartition, Held]) -> OffsetForLeaderEpochRequest:
-    topics: dict[str, WantedTopic] = {}
+    topics: dict[str, OffsetForLeaderTopic] = {}
     for (topic, partition), held in about.items():
-        at = topics.setdefault(topic, WantedTopic(topic=topic, partitions=[]))
+        at = topics.setdefault(topic, OffsetForLeaderTopic(topic=topic, partitions=[]))
         current = held.leader.epoch
         at.partitions.append(
-            WantedPartition(
+            OffsetForLeaderPartition(
                 partition=partition,
                 current_leader_epoch=NO_EPOCH if current is None else current,
                 leader_epoch=held.epoch,

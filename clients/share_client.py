@@ -25,11 +25,8 @@ from brokertwin.clients.share_fetcher import Asked, ShareFetcher, ShareRecord, S
 from brokertwin.clients.share_membership import ShareMembership
 from brokertwin.clients.share_session import AcknowledgeType
 from brokertwin.state.core.schema import Body
-from brokertwin.state.share.fetch_bodies import (
-    ShareAcknowledgeResponse,
-    ShareFetchRequest,
-    ShareFetchResponse,
-)
+from brokertwin.state.core.wire.generated.share_acknowledge import ShareAcknowledgeResponse
+from brokertwin.state.core.wire.generated.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 
 class ShareClient(ConsumerClient):

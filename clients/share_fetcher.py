@@ -49,14 +49,16 @@ from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.share_session import AcknowledgeType, ShareSession
 from brokertwin.state.core.errors import RETRIABLE, Error, error_of
-from brokertwin.state.share.fetch_bodies import (
-    AnsweredPartition,
-    FetchedTopic,
+from brokertwin.state.core.wire.generated.share_acknowledge import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
+)
+from brokertwin.state.core.wire.generated.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
+    ShareFetchResponsePartitionData,
 )
+from brokertwin.state.core.wire.generated.shared import ShareFetchTopic
 from brokertwin.state.share.share_sessions import Place
 
 FATAL = frozenset(
@@ -126,7 +128,7 @@ class Asked(NamedTuple):
     is_last: bool = False
 
     @property
-    def topics(self) -> list[FetchedTopic]:
+    def topics(self) -> list[ShareFetchTopic]:
         """What it names."""
         return self.body.topics
 
@@ -493,7 +495,7 @@ class ShareFetcher:
         self,
         session: ShareSession,
         place: Place,
-        answer: AnsweredPartition,
+        answer: ShareFetchResponsePartitionData,
         items: Iterable[tuple[int, Any]],
         until: int,
     ) -> None:

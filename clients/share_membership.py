@@ -9,8 +9,8 @@ says topics alone, and only where nothing was said, or others.
 from typing import ClassVar
 
 from brokertwin.clients.consumer_membership import ConsumerMembership
-from brokertwin.state.apis.share_group_heartbeat import ShareGroupHeartbeatRequest
 from brokertwin.state.core.schema import Body
+from brokertwin.state.core.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
 from brokertwin.state.groups.consumer_group import LEAVE_EPOCH
 
 

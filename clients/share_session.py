@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.share import share_partition
-from brokertwin.state.share.fetch_bodies import (
+from brokertwin.state.core.wire.generated.share_fetch import ShareFetchRequestForgottenTopic
+from brokertwin.state.core.wire.generated.shared import (
     AcknowledgementBatch,
-    FetchedPartition,
-    FetchedTopic,
-    ForgottenTopic,
+    ShareFetchPartition,
+    ShareFetchTopic,
 )
+from brokertwin.state.share import share_partition
 from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
 
 EPOCH_MAX = 2**31 - 1
@@ -73,7 +73,9 @@ class ShareSession:
         kinds = (kind for offsets in self.acknowledged.values() for kind in offsets.values())
         return AcknowledgeType.RENEW in kinds
 
-    def fetch(self, wanted: Iterable[Place]) -> tuple[list[FetchedTopic], list[ForgottenTopic]]:
+    def fetch(
+        self, wanted: Iterable[Place]
+    ) -> tuple[list[ShareFetchTopic], list[ShareFetchRequestForgottenTopic]]:
         """The topics of a ShareFetch that reads `wanted`, and those that leave the session.
 
         What is acknowledged goes along, but for a request that opens the session.
@@ -84,7 +86,7 @@ class ShareSession:
         self.places = places
         return topics_of(self._taken(), new), _forgotten(gone)
 
-    def acknowledge(self) -> list[FetchedTopic]:
+    def acknowledge(self) -> list[ShareFetchTopic]:
         """The topics of a ShareAcknowledge."""
         return topics_of(self._taken(), ())
 
@@ -110,14 +112,16 @@ class ShareSession:
         return taken
 
 
-def topics_of(acknowledged: Acknowledgements, others: Iterable[Place]) -> list[FetchedTopic]:
+def topics_of(acknowledged: Acknowledgements, others: Iterable[Place]) -> list[ShareFetchTopic]:
     """Partitions with their acknowledgements, and `others` without, by topic."""
-    topics: dict[Uuid, FetchedTopic] = {}
+    topics: dict[Uuid, ShareFetchTopic] = {}
     for place in dict.fromkeys([*acknowledged, *others]):
         topic_id, partition = place
-        topic = topics.setdefault(topic_id, FetchedTopic(topic_id=topic_id, partitions=[]))
+        topic = topics.setdefault(topic_id, ShareFetchTopic(topic_id=topic_id, partitions=[]))
         batches = batches_of(acknowledged.get(place, {}))
-        topic.partitions.append(FetchedPartition(partition, batches))
+        topic.partitions.append(
+            ShareFetchPartition(partition_index=partition, acknowledgement_batches=batches)
+        )
     return list(topics.values())
 
 
@@ -129,15 +133,21 @@ def batches_of(offsets: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBa
             batches[-1].last_offset = offset
             batches[-1].acknowledge_types.append(offsets[offset])
         else:
-            batches.append(AcknowledgementBatch(offset, offset, [offsets[offset]]))
+            batches.append(
+                AcknowledgementBatch(
+                    first_offset=offset, last_offset=offset, acknowledge_types=[offsets[offset]]
+                )
+            )
     for batch in batches:
         if len(set(batch.acknowledge_types)) == 1:
             del batch.acknowledge_types[1:]
     return batches
 
 
-def _forgotten(places: Iterable[Place]) -> list[ForgottenTopic]:
-    topics: dict[Uuid, ForgottenTopic] = {}
+def _forgotten(places: Iterable[Place]) -> list[ShareFetchRequestForgottenTopic]:
+    topics: dict[Uuid, ShareFetchRequestForgottenTopic] = {}
     for topic_id, partition in places:
-        topics.setdefault(topic_id, ForgottenTopic(topic_id, [])).partitions.append(partition)
+        topics.setdefault(
+            topic_id, ShareFetchRequestForgottenTopic(topic_id=topic_id, partitions=[])
+        ).partitions.append(partition)
     return list(topics.values())

@@ -12,7 +12,7 @@ import msgspec
 
 from brokertwin.clients.connect.work import TaskId, connectors_first
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.kafka_bytes import Reader, Writer
+from brokertwin.state.core.wire.primitives import Reader, Writer
 
 NO_DELAY = 0
 
@@ -76,12 +76,12 @@ class WorkerState(msgspec.Struct, frozen=True):
 def encode_state(state: WorkerState, protocol: Protocol) -> bytes:
     """What a worker says under one of its protocols."""
     writer = Writer()
-    writer.number("h", protocol.version)
+    writer.int16(protocol.version)
     writer.string(state.url)
-    writer.number("q", state.config_offset)
+    writer.int64(state.config_offset)
     if protocol is not Protocol.EAGER:
         if state.assignment is None:
-            writer.number("i", -1)
+            writer.int32(-1)
         else:
             writer.bytes_(encode_assignment(state.assignment, protocol))
     return writer.encoded()
@@ -90,8 +90,8 @@ def encode_state(state: WorkerState, protocol: Protocol) -> bytes:
 def decode_state(data: bytes) -> WorkerState:
     """What a worker says. Raises ValueError for bytes that are none."""
     reader = Reader(data)
-    reader.number("h")
-    url, offset = reader.string(), reader.number("q")
+    reader.int16()
+    url, offset = reader.string(), reader.int64()
     inner = reader.nullable_bytes() if reader.has_more else None
     return WorkerState(url, offset, None if inner is None else decode_assignment(inner))
 
@@ -99,18 +99,18 @@ def decode_state(data: bytes) -> WorkerState:
 def encode_assignment(assignment: Assignment, protocol: Protocol) -> bytes:
     """What a worker gets; the eager protocol knows no delay and nothing taken away."""
     writer = Writer()
-    writer.number("h", protocol.version)
-    writer.number("h", assignment.error)
+    writer.int16(protocol.version)
+    writer.int16(assignment.error)
     writer.string(assignment.leader)
     writer.string(assignment.leader_url)
-    writer.number("q", assignment.config_offset)
+    writer.int64(assignment.config_offset)
     connectors = [item.connector for item in assignment.assigned if item.is_connector]
     tasks = [item for item in assignment.assigned if not item.is_connector]
     in_order = [TaskId(name) for name in hash_order(connectors, len(connectors))]
     _write_items(writer, [*in_order, *tasks])
     if protocol is not Protocol.EAGER:
         _write_items(writer, connectors_first(assignment.revoked))
-        writer.number("i", assignment.delay_ms)
+        writer.int32(assignment.delay_ms)
     return writer.encoded()
 
 
@@ -118,14 +118,14 @@ def decode_assignment(data: bytes) -> Assignment:
     """What a worker gets. Raises ValueError for bytes that are none."""
     reader = Reader(data)
     return Assignment(
-        version=reader.number("h"),
-        error=reader.number("h"),
+        version=reader.int16(),
+        error=reader.int16(),
         leader=reader.string(),
         leader_url=reader.string(),
-        config_offset=reader.number("q"),
+        config_offset=reader.int64(),
         assigned=_read_items(reader),
         revoked=_read_items(reader) if reader.has_more else (),
-        delay_ms=reader.number("i") if reader.has_more else NO_DELAY,
+        delay_ms=reader.int32() if reader.has_more else NO_DELAY,
     )
 
 
@@ -136,7 +136,7 @@ def _write_items(writer: Writer, items: Iterable[TaskId]) -> None:
 
     def write(connector: str) -> None:
         writer.string(connector)
-        writer.array(by_connector[connector], lambda task: writer.number("i", task))
+        writer.array(by_connector[connector], lambda task: writer.int32(task))
 
     writer.array(list(by_connector), write)
 
@@ -144,7 +144,7 @@ def _write_items(writer: Writer, items: Iterable[TaskId]) -> None:
 def _read_items(reader: Reader) -> tuple[TaskId, ...]:
     """Connectors first, as Kafka lists them; null is nothing."""
     found: list[TaskId] = []
-    for _ in range(reader.number("i")):
+    for _ in range(reader.int32()):
         name = reader.string()
-        found += [TaskId(name, reader.number("i")) for _ in range(reader.number("i"))]
+        found += [TaskId(name, reader.int32()) for _ in range(reader.int32())]
     return tuple(connectors_first(found))

@@ -12,8 +12,8 @@ import msgspec
 
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.streams.layout import TaskId
-from brokertwin.state.core.kafka_bytes import Reader, Writer
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.primitives import Reader, Writer
 
 VERSION = 11
 ACTIVE = -2
@@ -75,20 +75,21 @@ class AssignmentInfo(msgspec.Struct, frozen=True, kw_only=True):
 def encode_subscription_info(info: SubscriptionInfo) -> bytes:
     """In version 11."""
     writer = Writer()
-    writer.number("i", VERSION)
-    writer.number("i", VERSION)
+    writer.int32(VERSION)
+    writer.int32(VERSION)
     writer.uuid(info.process_id)
     writer.bytes_(str(info.user_end_point).encode() if info.user_end_point else b"")
     writer.array(sorted(info.offset_sums.items()), lambda item: _write_sum(writer, *item))
-    writer.number("b", info.unique)
-    writer.number("i", info.error_code)
+    writer.int8(info.unique)
+    writer.int32(info.error_code)
     writer.array((), lambda tag: None)
     return writer.encoded()
 
 
 def _write_sum(writer: Writer, task: TaskId, offset_sum: int) -> None:
-    for kind, number in (("i", task.sub_topology), ("i", task.partition), ("q", offset_sum)):
-        writer.number(kind, number)
+    writer.int32(task.sub_topology)
+    writer.int32(task.partition)
+    writer.int64(offset_sum)
     writer.nullable_string(None)
 
 
@@ -96,11 +97,11 @@ def decode_subscription_info(data: bytes) -> SubscriptionInfo:
     """Raises ValueError for bytes that are none, or of another version."""
     reader = Reader(data)
     _check_version(reader)
-    reader.number("i")
+    reader.int32()
     process_id = reader.uuid()
     end_point = reader.bytes_().decode()
     sums = dict(reader.array(lambda: _read_sum(reader)))
-    unique, error_code = reader.number("b"), reader.number("i")
+    unique, error_code = reader.int8(), reader.int32()
     reader.array(lambda: (reader.bytes_(), reader.bytes_()))  # client tags: no copies by racks
     return SubscriptionInfo(
         process_id=process_id,
@@ -118,14 +119,14 @@ def host_info(text: str) -> HostInfo:
 
 
 def _read_sum(reader: Reader) -> tuple[TaskId, int]:
-    task = TaskId(reader.number("i"), reader.number("i"))
-    offset_sum = reader.number("q")
+    task = TaskId(reader.int32(), reader.int32())
+    offset_sum = reader.int64()
     reader.nullable_string()
     return task, offset_sum
 
 
 def _check_version(reader: Reader) -> None:
-    version = reader.number("i")
+    version = reader.int32()
     if version != VERSION:
         raise ValueError(f"information of Streams in version {version}, not {VERSION}")
 
@@ -133,8 +134,8 @@ def _check_version(reader: Reader) -> None:
 def encode_assignment_info(info: AssignmentInfo) -> bytes:
     """In version 11; topics of hosts are numbers of a dictionary."""
     writer = Writer()
-    writer.number("i", VERSION)
-    writer.number("i", VERSION)
+    writer.int32(VERSION)
+    writer.int32(VERSION)
     writer.array(info.active, lambda task: _write_task(writer, task))
 
     def write_standby(item: tuple[TaskId, list[TopicPartition]]) -> None:
@@ -147,36 +148,36 @@ def encode_assignment_info(info: AssignmentInfo) -> bytes:
     numbers = {topic: number for number, topic in enumerate(topics)}
 
     def write_topic(item: tuple[str, int]) -> None:
-        writer.number("i", item[1])
+        writer.int32(item[1])
         writer.string(item[0])
 
     writer.array(numbers.items(), write_topic)
     for hosts in (info.hosts, info.standby_hosts):
         writer.array(hosts.items(), lambda item: _write_host(writer, item[0], item[1], numbers))
-    writer.number("i", info.error_code)
-    writer.number("q", NO_REBALANCE_MS)
+    writer.int32(info.error_code)
+    writer.int64(NO_REBALANCE_MS)
     return writer.encoded()
 
 
 def _write_task(writer: Writer, task: TaskId) -> None:
     for number in (*task, 0):
-        writer.number("i", number)
+        writer.int32(number)
 
 
 def _write_partition(writer: Writer, at: TopicPartition) -> None:
     writer.string(at.topic)
-    writer.number("i", at.partition)
+    writer.int32(at.partition)
 
 
 def _write_host(
     writer: Writer, host: HostInfo, partitions: list[TopicPartition], numbers: Mapping[str, int]
 ) -> None:
     writer.string(host.host)
-    writer.number("i", host.port)
+    writer.int32(host.port)
 
     def write_at(at: TopicPartition) -> None:
-        writer.number("i", numbers[at.topic])
-        writer.number("i", at.partition)
+        writer.int32(numbers[at.topic])
+        writer.int32(at.partition)
 
     writer.array(partitions, write_at)
 
@@ -185,20 +186,20 @@ def decode_assignment_info(data: bytes) -> AssignmentInfo:
     """Raises ValueError for bytes that are none, or of another version."""
     reader = Reader(data)
     _check_version(reader)
-    reader.number("i")
+    reader.int32()
     active = reader.array(lambda: _read_task(reader))
     standby = dict(
         reader.array(
             lambda: (
                 _read_task(reader),
-                reader.array(lambda: TopicPartition(reader.string(), reader.number("i"))),
+                reader.array(lambda: TopicPartition(reader.string(), reader.int32())),
             )
         )
     )
-    topics = dict(reader.array(lambda: (reader.number("i"), reader.string())))
+    topics = dict(reader.array(lambda: (reader.int32(), reader.string())))
     hosts, standby_hosts = (_read_hosts(reader, topics.__getitem__) for _ in range(2))
-    error_code = reader.number("i")
-    reader.number("q")  # when a leader of Java's has its own instance ask for a rebalance
+    error_code = reader.int32()
+    reader.int64()  # when a leader of Java's has its own instance ask for a rebalance
     return AssignmentInfo(
         active=active,
         standby=standby,
@@ -209,16 +210,16 @@ def decode_assignment_info(data: bytes) -> AssignmentInfo:
 
 
 def _read_task(reader: Reader) -> TaskId:
-    task = TaskId(reader.number("i"), reader.number("i"))
-    for _ in range(reader.number("i")):
-        reader.number("h")
+    task = TaskId(reader.int32(), reader.int32())
+    for _ in range(reader.int32()):
+        reader.int16()
     return task
 
 
 def _read_hosts(reader: Reader, topic: Callable[[int], str]) -> Hosts:
     def read_host() -> tuple[HostInfo, list[TopicPartition]]:
-        host = HostInfo(reader.string(), reader.number("i"))
-        numbers = reader.array(lambda: (reader.number("i"), reader.number("i")))
+        host = HostInfo(reader.string(), reader.int32())
+        numbers = reader.array(lambda: (reader.int32(), reader.int32()))
         return host, [TopicPartition(topic(at), partition) for at, partition in numbers]
 
     return dict(reader.array(read_host))

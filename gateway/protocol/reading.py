@@ -17,7 +17,7 @@ from brokertwin.gateway.protocol.primitives import (
     uuid_of,
 )
 from brokertwin.gateway.protocol.schema import Field
-from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
+from brokertwin.state.core.wire.primitives import STRING_BYTES_MAX
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 

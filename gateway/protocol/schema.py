@@ -1,4 +1,4 @@
-"""The message schemas of Kafka 4.3.1, from the data file that `generate.py` makes of Kafka's own.
+"""The message schemas of a broker's APIs, from `state/core/wire/schemas.json`.
 
 `MESSAGES["ProduceRequest"]` and `MESSAGES["ProduceResponse"]`; `API_NAMES[0]` is `Produce`.
 """
@@ -100,7 +100,7 @@ def _default(kind: str, is_array: bool, given: Any) -> Any:
 
 
 def _load() -> dict[str, Message]:
-    file = resources.files("brokertwin.gateway.protocol") / "schemas.json"
+    file = resources.files("brokertwin.state.core.wire") / "schemas.json"
     document = json.loads(file.read_text(encoding="utf-8"))
     return {
         name: Message(

@@ -18,8 +18,8 @@ from brokertwin.gateway.protocol.primitives import (
     write_uvarint,
 )
 from brokertwin.gateway.protocol.schema import Field
-from brokertwin.state.core.kafka_bytes import STRING_BYTES_MAX
 from brokertwin.state.core.schema import Part
+from brokertwin.state.core.wire.primitives import STRING_BYTES_MAX
 
 Write = Callable[[bytearray, Any], None]
 

@@ -26,25 +26,12 @@ import msgspec
 
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import DelegationTokenRemoved, DelegationTokenWritten
-from brokertwin.state.core.schema import Body
 from brokertwin.state.core.tables import Table, escape
+from brokertwin.state.core.wire.additions import DelegationTokenEdge
 
 USER_TYPE = "User"
 LONG_MAX = 2**63 - 1
 NO_TIME = -1
-
-
-class Edge(Body):
-    """What the gateway adds to a request; no client sends it.
-
-    `login` asks for one token, whoever asks: to log in with it.
-    """
-
-    is_enabled: bool = False
-    is_allowed: bool = False
-    token_id: str = ""
-    digest: str = ""
-    login: str = ""
 
 
 class Refused(NamedTuple):
@@ -54,7 +41,7 @@ class Refused(NamedTuple):
     time: int
 
 
-def refused(edge: Edge) -> Refused | None:
+def refused(edge: DelegationTokenEdge) -> Refused | None:
     """Whether such a request may come at all."""
     if not edge.is_allowed:
         return Refused(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)

@@ -15,18 +15,17 @@ from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+    BrokerState,
+)
 from brokertwin.state.replication import elections, in_sync, isr_controller
 from brokertwin.state.replication.elections import Rules, Target
-from brokertwin.state.replication.isr_controller import (
-    KEY,
-    NO_BROKER_EPOCH,
-    AlteredPartition,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    BrokerState,
-    PartitionNow,
-    TopicNow,
-)
+from brokertwin.state.replication.isr_controller import KEY, NO_BROKER_EPOCH
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -42,7 +41,7 @@ def handle(controller: Controller, request: Request) -> Decision:
             each.new_isr_with_epochs = [BrokerState(broker_id=broker) for broker in each.new_isr]
     records: list[PartitionAltered] = []
     topics = [
-        TopicNow(
+        AlterPartitionResponseTopicData(
             topic_id=wanted.topic_id,
             partitions=[
                 _alter(controller, body.broker_id, wanted.topic_id, each, records)
@@ -58,13 +57,15 @@ def _alter(
     controller: Controller,
     sender: int,
     topic_id: Uuid,
-    wanted: AlteredPartition,
+    wanted: AlterPartitionRequestPartitionData,
     records: list[PartitionAltered],
-) -> PartitionNow:
+) -> AlterPartitionResponsePartitionData:
     topic = controller.topic_by_id(topic_id)
     index = wanted.partition_index
     if topic is None:
-        return PartitionNow(partition_index=index, error_code=int(Error.UNKNOWN_TOPIC_ID))
+        return AlterPartitionResponsePartitionData(
+            partition_index=index, error_code=int(Error.UNKNOWN_TOPIC_ID)
+        )
     is_known = 0 <= index < len(topic.partitions)
     partition = topic.partitions[index] if is_known else None
 
@@ -74,7 +75,7 @@ def _alter(
 
     error = isr_controller.refusal(partition, sender, wanted, may_be_in_sync)
     if error is not Error.NONE or partition is None:
-        return PartitionNow(partition_index=index, error_code=int(error))
+        return AlterPartitionResponsePartitionData(partition_index=index, error_code=int(error))
     target = Target.of(partition)
     target.isr = [state.broker_id for state in wanted.new_isr_with_epochs]
     target.leader_recovery_state = wanted.leader_recovery_state
@@ -86,11 +87,13 @@ def _alter(
     return _now(index, sender, partition)
 
 
-def _now(index: int, sender: int, partition: Partition) -> PartitionNow:
+def _now(index: int, sender: int, partition: Partition) -> AlterPartitionResponsePartitionData:
     """What the leader is told; where the change has ended a reassignment it may lead no more."""
     if partition.leader != sender:
-        return PartitionNow(partition_index=index, error_code=int(Error.NEW_LEADER_ELECTED))
-    return PartitionNow(
+        return AlterPartitionResponsePartitionData(
+            partition_index=index, error_code=int(Error.NEW_LEADER_ELECTED)
+        )
+    return AlterPartitionResponsePartitionData(
         partition_index=index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,

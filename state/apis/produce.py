@@ -32,7 +32,7 @@ import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import quota_rates
-from brokertwin.state.cluster.image import INTERNAL_TOPICS, LeaderIdAndEpoch, Topic
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic, leader_of
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
@@ -41,20 +41,21 @@ from brokertwin.state.core.events import Choices
 from brokertwin.state.core.records import UNKNOWN_CODEC, Batch, BatchAppended, Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.core.wire.additions import RefusedRecords
+from brokertwin.state.core.wire.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
+from brokertwin.state.core.wire.generated.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs import record_validation
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import acks, copying
-from brokertwin.state.replication.acks import Acked, AcksState
-from brokertwin.state.replication.produce_bodies import (
-    TOPIC_IDS_SINCE,
-    AnsweredPartition,
-    AnsweredTopic,
-    ProducedPartition,
-    ProducedTopic,
-    ProduceRequest,
-    ProduceResponse,
-)
+from brokertwin.state.replication.acks import TOPIC_IDS_SINCE, Acked, AcksState
 from brokertwin.state.transactions import transaction_verification as verifications
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -76,7 +77,7 @@ class Outcome(msgspec.Struct, gc=False):
     `required_offset` is up to where followers must have the log; 0 where there are none.
     """
 
-    answer: AnsweredPartition
+    answer: PartitionProduceResponse
     record: BatchAppended | None = None
     required_offset: int = 0
 
@@ -128,7 +129,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _append_all(broker: Broker, request: Request, verified: Verified) -> Decision:
     body: ProduceRequest = request.body
     version = request.header.request_api_version
-    answers: list[AnsweredTopic] = []
+    answers: list[TopicProduceResponse] = []
     records: list[Record] = []
     appended: list[Acked] = []
     for produced in _distinct(body.topic_data, version):
@@ -136,7 +137,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
         if verified.denied and _is_denied(verified, topic, produced):
             answers.append(_refused_topic(produced, version, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
-        told: list[AnsweredPartition] = []
+        told: list[PartitionProduceResponse] = []
         for each in produced.partition_data:
             outcome = _produce(broker, request, topic, each, verified.errors)
             if told and told[-1].index == each.index:  # it is no record set, and the one before was
@@ -149,7 +150,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
                 place = ((len(answers), len(told)), topic.topic_id, each.index)
                 appended.append(Acked(*place, outcome.required_offset))
             told.append(outcome.answer)
-        answers.append(AnsweredTopic.of(produced, version, told))
+        answers.append(acks.answered_topic(produced, version, told))
     throttle = _throttle_ms(broker, request) if broker.has_quotas else 0
     if body.acks == 0:
         is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
@@ -225,7 +226,7 @@ def _wait(state: ProduceState, deadline: int, *messages: Message) -> Decision:
 
 def _beginnings(
     broker: Broker, request: Request, verified: Verified
-) -> Iterator[tuple[Topic, ProducedPartition]]:
+) -> Iterator[tuple[Topic, PartitionProduceData]]:
     """The partitions led here in which a transaction would begin with this request."""
     version = request.header.request_api_version
     for produced in _distinct(request.body.topic_data, version):
@@ -251,7 +252,7 @@ def resume(
     broker: Broker,
     waiting: Waiting,
     _message: Message,
-    response: verifications.AddPartitionsToTxnResponse,
+    response: AddPartitionsToTxnResponse,
 ) -> Decision:
     """Appends what the coordinator has let in, or asks again while a transaction V2 ends."""
     state = decode_item(waiting.state, ProduceState)
@@ -342,15 +343,15 @@ def _denied(broker: Broker, request: Request) -> frozenset[str]:
     return broker.denied_topics(request, Operation.WRITE, names)
 
 
-def _is_denied(verified: Verified, topic: Topic | None, produced: ProducedTopic) -> bool:
+def _is_denied(verified: Verified, topic: Topic | None, produced: TopicProduceData) -> bool:
     return (topic.name if topic is not None else produced.name) in verified.denied
 
 
 def _refused_topic(
-    produced: ProducedTopic, version: int, error: Error, text: str | None = None
-) -> AnsweredTopic:
+    produced: TopicProduceData, version: int, error: Error, text: str | None = None
+) -> TopicProduceResponse:
     named = {each.index: _refused(each, error, text).answer for each in produced.partition_data}
-    return AnsweredTopic.of(produced, version, list(named.values()))
+    return acks.answered_topic(produced, version, list(named.values()))
 
 
 def _refuse_all(
@@ -366,20 +367,20 @@ def _refuse_all(
     return Decision(response=ProduceResponse(responses=answers, throttle_time_ms=throttle))
 
 
-def _distinct(topics: list[ProducedTopic], version: int) -> list[ProducedTopic]:
+def _distinct(topics: list[TopicProduceData], version: int) -> list[TopicProduceData]:
     """Each topic and partition once, but for one of which not all that is written is a record set.
 
     Topics without partitions are left out.
     """
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return topics
-    named: dict[tuple[str, Uuid], dict[int, list[ProducedPartition]]] = {}
+    named: dict[tuple[str, Uuid], dict[int, list[PartitionProduceData]]] = {}
     for topic in topics:
         for partition in topic.partition_data:
             places = named.setdefault((topic.name, topic.topic_id), {})
             places.setdefault(partition.index, []).append(partition)
     return [
-        ProducedTopic(
+        TopicProduceData(
             name=name,
             topic_id=topic_id,
             partition_data=[p for each in places.values() for p in _that_count(version, each)],
@@ -388,7 +389,7 @@ def _distinct(topics: list[ProducedTopic], version: int) -> list[ProducedTopic]:
     ]
 
 
-def _that_count(version: int, named: list[ProducedPartition]) -> list[ProducedPartition]:
+def _that_count(version: int, named: list[PartitionProduceData]) -> list[PartitionProduceData]:
     """Where a partition is named more often the last record set counts: it is appended.
 
     But the answer is that to the last one that is none, wherever it comes.
@@ -397,7 +398,7 @@ def _that_count(version: int, named: list[ProducedPartition]) -> list[ProducedPa
     return [last[is_set] for is_set in (True, False) if is_set in last]
 
 
-def _topic(broker: Broker, produced: ProducedTopic, version: int) -> Topic | None:
+def _topic(broker: Broker, produced: TopicProduceData, version: int) -> Topic | None:
     if version >= TOPIC_IDS_SINCE:
         return broker.topic_by_id(produced.topic_id)
     return broker.topic_by_name(produced.name)
@@ -407,7 +408,7 @@ def _produce(
     broker: Broker,
     request: Request,
     topic: Topic | None,
-    produced: ProducedPartition,
+    produced: PartitionProduceData,
     unverified: dict[tuple[str, int], Error],
 ) -> Outcome:
     version = request.header.request_api_version
@@ -447,7 +448,7 @@ def _request_error(request: Request, topic: Topic) -> Error:
     return NONE
 
 
-def _record_set_error(version: int, produced: ProducedPartition) -> Error:
+def _record_set_error(version: int, produced: PartitionProduceData) -> Error:
     """One batch of magic 2 makes a record set (`ProduceRequest.validateRecords`)."""
     batches = produced.batches
     if batches and batches[0].magic == MAGIC:
@@ -463,7 +464,7 @@ def _record_set_error(version: int, produced: ProducedPartition) -> Error:
     return Error.INVALID_RECORD
 
 
-def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition) -> Outcome:
+def _append(broker: Broker, topic: Topic, log: Log, produced: PartitionProduceData) -> Outcome:
     batch, rules = produced.batches[0], broker.rules_of(topic)
     if batch.base_offset != 0:
         return _failed(produced, log, Error.INVALID_RECORD)
@@ -501,13 +502,13 @@ def _refused_records(
     broker: Broker,
     topic: Topic,
     log: Log,
-    produced: ProducedPartition,
+    produced: PartitionProduceData,
     error: Error,
     rules: record_validation.Rules,
 ) -> Outcome:
     text = TIMESTAMP_TEXT if error is Error.INVALID_TIMESTAMP else None
     outcome = _failed(produced, log, error, text)
-    outcome.answer.refused_records = record_validation.RefusedRecords(
+    outcome.answer.refused_records = RefusedRecords(
         topic=topic.name, now=broker.now, **msgspec.structs.asdict(rules)
     )
     return outcome
@@ -525,7 +526,7 @@ def _batch_error(batch: Batch) -> Error:
 
 
 def _accepted(
-    broker: Broker, topic: Topic, log: Log, produced: ProducedPartition, takes_append_time: bool
+    broker: Broker, topic: Topic, log: Log, produced: PartitionProduceData, takes_append_time: bool
 ) -> Outcome:
     batch = produced.batches[0]  # nobody else has it
     batch.base_offset = log.log_end_offset
@@ -534,7 +535,7 @@ def _accepted(
     if takes_append_time:
         append_time = batch.max_timestamp = broker.now
         batch.greatest_delta = None
-    answer = AnsweredPartition(
+    answer = PartitionProduceResponse(
         index=produced.index,
         base_offset=batch.base_offset,
         log_append_time_ms=append_time,
@@ -546,11 +547,11 @@ def _accepted(
 
 
 def _repeated(
-    topic: Topic, produced: ProducedPartition, log: Log, duplicate: producers.RememberedBatch
+    topic: Topic, produced: PartitionProduceData, log: Log, duplicate: producers.RememberedBatch
 ) -> Outcome:
     """The first answer again; as log append time comes the first batch's timestamp."""
     return Outcome(
-        AnsweredPartition(
+        PartitionProduceResponse(
             index=produced.index,
             base_offset=duplicate.first_offset,
             log_append_time_ms=duplicate.timestamp,
@@ -565,23 +566,25 @@ def _required(topic: Topic, index: int, last_offset: int) -> int:
     return last_offset + 1 if len(topic.partitions[index].replicas) > 1 else 0
 
 
-def _refused(produced: ProducedPartition, error: Error, text: str | None = None) -> Outcome:
+def _refused(produced: PartitionProduceData, error: Error, text: str | None = None) -> Outcome:
     """An error that comes before the log is looked at: without its log start offset."""
-    answer = AnsweredPartition(index=produced.index, error_code=int(error), error_message=text)
+    answer = PartitionProduceResponse(
+        index=produced.index, error_code=int(error), error_message=text
+    )
     return Outcome(answer)
 
 
 def _failed(
-    produced: ProducedPartition, log: Log, error: Error, text: str | None = None
+    produced: PartitionProduceData, log: Log, error: Error, text: str | None = None
 ) -> Outcome:
     outcome = _refused(produced, error, text)
     outcome.answer.log_start_offset = log.log_start_offset
     return outcome
 
 
-def _not_leader(topic: Topic, produced: ProducedPartition) -> Outcome:
+def _not_leader(topic: Topic, produced: PartitionProduceData) -> Outcome:
     outcome = _refused(produced, Error.NOT_LEADER_OR_FOLLOWER)
-    outcome.answer.current_leader = LeaderIdAndEpoch.of(topic.partitions[produced.index])
+    outcome.answer.current_leader = leader_of(topic.partitions[produced.index])
     return outcome
 
 

@@ -90,6 +90,15 @@ _STEPS: dict[int, tuple[Operation, str]] = {
 """What a share coordinator is asked, and what it calls that."""
 
 
+_KEPT = frozenset(
+    {
+        *("throttle_time_ms", "group_id", "group_instance_id", "topic_name"),
+        *("partition", "partition_index"),
+    }
+)
+"""Fields that an error leaves as they are."""
+
+
 def coordinators(error: Error) -> Error:
     """What a client is told for an error of a coordinator's log."""
     return _COORDINATORS.get(error, error)
@@ -131,14 +140,13 @@ def failed(
 
 
 def _defaults(body_type: type[Body]) -> dict[str, Any]:
-    """What the fields of an answer say that have nothing to say; who is meant stays."""
-    kept = ("throttle_time_ms", "group_instance_id")
+    """The defaults of the fields that do not say what a result is about."""
     return {
         field.name: field.default
         if field.default_factory is msgspec.NODEFAULT
         else field.default_factory()
         for field in msgspec.structs.fields(body_type)
-        if field.name not in kept and not field.required
+        if field.name not in _KEPT
     }
 
 

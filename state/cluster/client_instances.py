@@ -31,8 +31,9 @@ from brokertwin.state.core.crc32c import crc32c
 from brokertwin.state.core.decision import Request
 from brokertwin.state.core.java_hashes import JavaMap, hash_order, java_hash, uuid_hash
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Body, Int32, Uuid
+from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table, escape, unescape
+from brokertwin.state.core.wire.additions import OfClient
 
 INSTANCES_MAX = 16_384
 EXPIRY_MS_LEAST = 60_000
@@ -41,14 +42,6 @@ UNKNOWN = "unknown"
 """The software of a client that has not said it in ApiVersions."""
 
 _DERIVED = "client-instances"
-
-
-class OfClient(Body):
-    """What the edge knows of a client beside its address; the port is null where it does not."""
-
-    client_software_name: str = UNKNOWN
-    client_software_version: str = UNKNOWN
-    client_source_port: Int32 | None = None
 
 
 class Instance(msgspec.Struct, array_like=True):

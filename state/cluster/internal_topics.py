@@ -10,9 +10,14 @@ Source: `DefaultAutoTopicCreationManager` in Kafka.
 
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.cluster.machines import Machine
-from brokertwin.state.cluster.new_topics import KEY, Config, CreateTopicsRequest, NewTopic
+from brokertwin.state.cluster.new_topics import KEY
 from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokertwin.state.core.decision import CONTROLLER, Message
+from brokertwin.state.core.wire.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 
 _PREFIXES = {
     GROUP_TOPIC: "offsets.topic",
@@ -35,16 +40,19 @@ def on_first_use(machine: Machine) -> list[str]:
     return [GROUP_TOPIC] if creates and machine.topic_by_name(GROUP_TOPIC) is None else []
 
 
-def _new_topic(machine: Machine, name: str) -> NewTopic:
+def _new_topic(machine: Machine, name: str) -> CreatableTopic:
     prefix = _PREFIXES.get(name)
     if prefix is None:
-        return NewTopic(name=name)
+        return CreatableTopic(name=name)
     factor = int(_setting(machine, f"{prefix}.replication.factor"))
-    return NewTopic(
+    return CreatableTopic(
         name=name,
         num_partitions=int(_setting(machine, f"{prefix}.num.partitions")),
         replication_factor=min(factor, len(machine.cell.brokers)),
-        configs=[Config(name=key, value=value) for key, value in _configs(machine, name, prefix)],
+        configs=[
+            CreatableTopicConfig(name=key, value=value)
+            for key, value in _configs(machine, name, prefix)
+        ],
     )
 
 

@@ -6,7 +6,7 @@
     events, outputs, dead_letters  what comes in, what goes out, what was refused
     decision, waiting, api         what a handler gives back, how a request waits, what an API is
     schema, errors, settings       Kafka's types and bodies, its error codes, a cell's settings
-    kafka_bytes                    Kafka's primitive types in the bytes of its records
+    wire                           Kafka's messages and records: structs and bytes
     kafka_apis                     every API of Kafka 4.3.1 with its versions
     crc32c                         a checksum of Kafka's
     java_hashes, java_queues       orders of Java's that clients see

@@ -4,7 +4,7 @@ slices                                how many sessions a cache has, and which i
 session_items                         what of sessions lies in the state
 places                                where partitions lie; what is kept of a session in memory
 fetch_session, fetch_session_counts   sessions, their partitions, who was evicted by whom
-fetch_bodies                          the bodies of Fetch
+fetch_bodies                          what a Fetch request names, and refusals
 fetch_errors                          why a partition is not read
 response_size                         what an answer has on the wire, for quotas
 reading                               what is in a partition's log, its part of the answer

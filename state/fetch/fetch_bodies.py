@@ -1,195 +1,53 @@
-"""The bodies of Fetch, versions 4 to 18 (`FetchRequest.json`, `FetchResponse.json` in Kafka).
+"""Reads Fetch requests and makes parts of responses.
 
-Record bytes are not in them: an answer names batches, or the sealed part of a log that has them.
+Record bytes are not in the bodies: a response names batches, or the sealed part of a log.
 """
 
-from typing import Annotated
-
-import msgspec
-from msgspec import UNSET, UnsetType
-
-from brokertwin.state.cluster.image import NO_EPOCH, LeaderIdAndEpoch
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import EndMarker
 from brokertwin.state.core.schema import (
     ZERO_UUID,
     Body,
-    Int8,
     Int16,
     Int32,
-    Int64,
     Uuid,
-    since,
-    tagged,
 )
-from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, TOPIC_ID_VERSION
+from brokertwin.state.core.wire.generated.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchResponsePartitionData,
+)
+from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
 from brokertwin.state.fetch.session_items import FetchPartition, called
 
 
-class RequestedPartition(Body):
-    """What is asked of a partition; -1 stands for an epoch or offset that is not given."""
-
-    partition: Int32 = 0
-    current_leader_epoch: Int32 = NO_EPOCH
-    fetch_offset: Int64 = 0
-    last_fetched_epoch: Int32 = NO_EPOCH
-    log_start_offset: Int64 = -1
-    partition_max_bytes: Int32 = 0
-
-
-class RequestedTopic(Body):
-    """The partitions of a topic, by name up to version 12, then by id."""
-
-    topic: str = ""
-    topic_id: Uuid = ZERO_UUID
-    partitions: list[RequestedPartition] = []
-
-
-class ForgottenTopic(Body):
-    """Partitions that leave a session."""
-
-    topic: str = ""
-    topic_id: Uuid = ZERO_UUID
-    partitions: list[Int32] = []
-
-
-class ReplicaState(Body):
-    """Who asks, from version 15 on: a broker that follows, or -1."""
-
-    replica_id: Int32 = -1
-    replica_epoch: Int64 = -1
-
-
-class FetchRequest(Body):
-    """A fetch: times in ms, sizes in bytes."""
-
-    replica_id: Int32 = -1
-    replica_state: Annotated[ReplicaState, tagged(15)] = msgspec.field(default_factory=ReplicaState)
-    max_wait_ms: Int32 = 0
-    min_bytes: Int32 = 0
-    max_bytes: Int32 = 2**31 - 1
-    isolation_level: Int8 = 0
-    session_id: Int32 = 0
-    session_epoch: Int32 = FINAL_EPOCH
-    topics: list[RequestedTopic] = []
-    forgotten_topics_data: list[ForgottenTopic] = []
-    rack_id: str = ""
-
-    @property
-    def follower_id(self) -> int:
-        """The id of the broker that follows; below 0 for consumers and tools."""
-        one, other = self.replica_id, self.replica_state.replica_id  # `max` takes longer
-        return one if one > other else other
-
-
-class EpochEndOffset(Body):
-    """Where a leader epoch ends in the leader's log; -1 where the reader has not diverged."""
-
-    epoch: Int32 = NO_EPOCH
-    end_offset: Int64 = -1
-
-
-class AbortedTransaction(Body):
-    """An aborted transaction in what was read."""
-
-    producer_id: Int64
-    first_offset: Int64
-
-
-class SealedBatches(Body):
-    """Where the batches of a partition lie in the `segments` topic, and what of them is wanted."""
-
-    topic_id: Uuid
-    base_offset: Int64
-    fetch_offset: Int64
-    end_offset: Int64
-    max_bytes: Int32
-
-
-class AnsweredBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """A `Batch` in an answer: the fields of a `StoredBatch` in order, without what is None."""
-
-    base_offset: Int64
-    last_offset_delta: Int32
-    producer_id: Int64
-    producer_epoch: Int16
-    base_sequence: Int32
-    partition_leader_epoch: Int32
-    base_timestamp: Int64
-    max_timestamp: Int64
-    size_in_bytes: Int32
-    record_count: Int32
-    magic: Int8
-    compression_type: str
-    is_transactional: bool
-    is_control: bool
-    crc: Int64
-    locator: str | None = None
-    end_marker: EndMarker | None = None
-    written: bytes | None = None
-    greatest_delta: int | None = None
-
-    @property
-    def last_offset(self) -> int:
-        """The offset of the batch's last record."""
-        return self.base_offset + self.last_offset_delta
-
-
-class AnsweredPartition(Body, gc=False):
-    """A partition's part of the answer."""
-
-    partition_index: Int32
-    error_code: Int16 = 0
-    high_watermark: Int64 = -1
-    last_stable_offset: Int64 = -1
-    log_start_offset: Annotated[Int64, since(5)] = -1
-    diverging_epoch: Annotated[EpochEndOffset | UnsetType, tagged(12)] = UNSET
-    current_leader: Annotated[LeaderIdAndEpoch | UnsetType, tagged(16)] = UNSET
-    """The schema has it since version 12; brokers tell it since 16."""
-    aborted_transactions: list[AbortedTransaction] | None = None
-    preferred_read_replica: Annotated[Int32, since(11)] = -1
-    records: None = None
-    records_size_in_bytes: Int32 = 0
-    batches: list[AnsweredBatch] = []
-    sealed: Annotated[SealedBatches | UnsetType, tagged(0)] = UNSET
-
-
-class AnsweredTopic(Body):
-    """Partitions of a topic in the answer."""
-
-    topic: Annotated[str, since(0, 12)] = ""
-    topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
-    partitions: list[AnsweredPartition] = []
-
-    @classmethod
-    def of(cls, one: FetchPartition, partitions: list[AnsweredPartition]) -> "AnsweredTopic":
-        """That of the topic of this partition."""
-        return cls(topic=one.topic, topic_id=one.topic_id, partitions=partitions)
-
-
 class AnsweredTopicById(Body, kw_only=False, gc=False):
-    """An `AnsweredTopic` as versions from 13 on have it."""
+    """A `FetchableTopicResponse` in versions from 13 on."""
 
     topic_id: Uuid
-    partitions: list[AnsweredPartition]
-
-
-class FetchResponse(Body):
-    """The answer; a session id 0 is that of no session."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, since(7)] = 0
-    session_id: Annotated[Int32, since(7)] = 0
-    responses: list[AnsweredTopic] = []
+    partitions: list[FetchResponsePartitionData]
 
 
 class FetchResponseById(Body):
-    """A `FetchResponse` as versions from 13 on have it: nothing has to be cut out of it."""
+    """A `FetchResponse` in versions from 13 on: rendering removes nothing from it."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     session_id: Int32 = 0
     responses: list[AnsweredTopicById] = []
+
+
+def follower_of(body: FetchRequest) -> int:
+    """The id of the follower that sent the request; below 0 for consumers and tools."""
+    one, other = body.replica_id, body.replica_state.replica_id  # `max` takes longer
+    return one if one > other else other
+
+
+def topic_of(
+    one: FetchPartition, partitions: list[FetchResponsePartitionData]
+) -> FetchableTopicResponse:
+    """The topic of a partition in a response."""
+    return FetchableTopicResponse(topic=one.topic, topic_id=one.topic_id, partitions=partitions)
 
 
 def forgotten(body: FetchRequest) -> list[str]:
@@ -229,10 +87,10 @@ def refused(body: FetchRequest, version: int, error: Error) -> FetchResponse:
     """
     topics = [] if version >= TOPIC_ID_VERSION else body.topics
     responses = [
-        AnsweredTopic(
+        FetchableTopicResponse(
             topic=topic.topic,
             partitions=[
-                AnsweredPartition(
+                FetchResponsePartitionData(
                     partition_index=each.partition,
                     error_code=error,
                     aborted_transactions=[],

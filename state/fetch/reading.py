@@ -11,17 +11,16 @@ from itertools import starmap
 import msgspec
 from msgspec.structs import astuple
 
-from brokertwin.state.cluster.image import LeaderIdAndEpoch, Partition
+from brokertwin.state.cluster.image import Partition, leader_of
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.fetch import fetch_errors
-from brokertwin.state.fetch.fetch_bodies import (
+from brokertwin.state.core.wire.additions import AnsweredBatch, SealedBatches
+from brokertwin.state.core.wire.generated.fetch import (
     AbortedTransaction,
-    AnsweredBatch,
-    AnsweredPartition,
-    EpochEndOffset,
-    SealedBatches,
+    FetchResponseEpochEndOffset,
+    FetchResponsePartitionData,
 )
+from brokertwin.state.fetch import fetch_errors
 from brokertwin.state.fetch.fetch_session import CONSUMER, Answered
 from brokertwin.state.fetch.places import Place
 from brokertwin.state.fetch.session_items import FetchPartition
@@ -188,18 +187,18 @@ def _failed(place: Place, error: Error, partition: Partition) -> Read:
     return read
 
 
-def part(broker: Broker, read: Read, isolation_level: int) -> AnsweredPartition:
+def part(broker: Broker, read: Read, isolation_level: int) -> FetchResponsePartitionData:
     """A partition's part of the answer."""
     wanted, log, found = read.requested, read.log, read.found
     if log is None:
-        answer = AnsweredPartition(partition_index=wanted.partition, error_code=read.error)
+        answer = FetchResponsePartitionData(partition_index=wanted.partition, error_code=read.error)
         if read.leader is not None:
-            answer.current_leader = LeaderIdAndEpoch.of(read.leader)
+            answer.current_leader = leader_of(read.leader)
         if read.was_screened:
             answer.aborted_transactions = []
         return answer
     high_watermark = log.high_watermark
-    answer = AnsweredPartition(
+    answer = FetchResponsePartitionData(
         partition_index=wanted.partition,
         high_watermark=high_watermark,
         last_stable_offset=log.last_stable_offset if log.transactions else high_watermark,
@@ -212,7 +211,7 @@ def part(broker: Broker, read: Read, isolation_level: int) -> AnsweredPartition:
         return answer
     if read.epoch_end is not None:
         epoch, end_offset = read.epoch_end.epoch, read.epoch_end.end_offset
-        answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        answer.diverging_epoch = FetchResponseEpochEndOffset(epoch=epoch, end_offset=end_offset)
     if isolation_level == logs.READ_COMMITTED:
         answer.aborted_transactions = _aborted(broker, read, log)
     if found.segment is not None:

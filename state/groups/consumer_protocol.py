@@ -8,7 +8,7 @@ consumer group. A version above the newest one is read as the newest, as Kafka d
 import struct
 from typing import NamedTuple
 
-from brokertwin.state.core.kafka_bytes import MalformedError, Reader
+from brokertwin.state.core.wire.primitives import MalformedError, Reader
 
 NEWEST = 3
 """The newest version of both. With 1 come owned partitions, with 2 a generation, with 3 a rack."""
@@ -41,7 +41,7 @@ class Assigned(NamedTuple):
 def topics_of(subscription: bytes) -> list[str]:
     """The topics of a subscription of any version. Raises MalformedError."""
     reader = Reader(subscription)
-    reader.number("h")
+    reader.int16()
     topics = reader.array(reader.string)
     reader.nullable_bytes()
     return topics
@@ -60,7 +60,7 @@ def subscription_of(data: bytes) -> Subscription:
     reader.nullable_bytes()
     owned = _partitions(reader) if version >= 1 else {}
     if version >= 2:
-        reader.number("i")
+        reader.int32()
     return Subscription(topics, owned, reader.nullable_string() if version >= 3 else None)
 
 
@@ -83,7 +83,7 @@ def assignment_bytes(partitions: Partitions, version: int) -> bytes:
 
 
 def _version(reader: Reader) -> int:
-    version = reader.number("h")
+    version = reader.int16()
     if version < 0:
         raise MalformedError("a version below 0")
     return min(version, NEWEST)
@@ -92,7 +92,7 @@ def _version(reader: Reader) -> int:
 def _partitions(reader: Reader) -> Partitions:
     found: Partitions = {}
     for topic, numbers in reader.array(
-        lambda: (reader.string(), reader.array(lambda: reader.number("i")))
+        lambda: (reader.string(), reader.array(lambda: reader.int32()))
     ):
         found.setdefault(topic, numbers)
     return found

@@ -4,46 +4,16 @@ A join is answered when the last member has joined, or when a timer has run out;
 leader has brought the assignment.
 """
 
-from typing import Annotated
-
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int16, Int32, since
+from brokertwin.state.core.wire.generated.join_group import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
 from brokertwin.state.groups.classic_group import ClassicGroup, Member
 
 NULL_PROTOCOL_SINCE = 7
 """From this version of JoinGroup on no protocol is null, before it is "". """
-
-
-class JoinedMember(Body):
-    """A member as the leader gets to know it; `metadata` is base64."""
-
-    member_id: str
-    group_instance_id: Annotated[str | None, since(5)] = None
-    metadata: str = ""
-
-
-class JoinGroupResponse(Body):
-    """JoinGroup's answer, versions 0 to 9; generation -1 with an error."""
-
-    throttle_time_ms: Annotated[Int32, since(2)] = 0
-    error_code: Int16 = 0
-    generation_id: Int32 = -1
-    protocol_type: Annotated[str | None, since(7)] = None
-    protocol_name: str | None = None
-    leader: str = ""
-    skip_assignment: Annotated[bool, since(9)] = False
-    member_id: str = ""
-    members: list[JoinedMember] = []
-
-
-class SyncGroupResponse(Body):
-    """SyncGroup's answer, versions 0 to 5; `assignment` is base64."""
-
-    throttle_time_ms: Annotated[Int32, since(1)] = 0
-    error_code: Int16 = 0
-    protocol_type: Annotated[str | None, since(5)] = None
-    protocol_name: Annotated[str | None, since(5)] = None
-    assignment: str = ""
 
 
 def join_refused(error: Error, member_id: str, version: int) -> JoinGroupResponse:
@@ -64,10 +34,10 @@ def joined(group: ClassicGroup, member: Member, with_members: bool) -> JoinGroup
     )
 
 
-def members_of(group: ClassicGroup) -> list[JoinedMember]:
+def members_of(group: ClassicGroup) -> list[JoinGroupResponseMember]:
     """All members with what they say under the chosen protocol, in Kafka's order."""
     return [
-        JoinedMember(
+        JoinGroupResponseMember(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
             metadata=member.metadata(group.protocol_name or ""),

@@ -22,9 +22,10 @@ from brokertwin.state.core.records import (
     Record,
 )
 from brokertwin.state.core.schema import Body
+from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import NO_TIME, ClassicGroup, GroupState, Member
-from brokertwin.state.groups.group_answers import SyncGroupResponse, join_refused, joined, synced
+from brokertwin.state.groups.group_answers import join_refused, joined, synced
 from brokertwin.state.groups.group_metadata import metadata_of
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000

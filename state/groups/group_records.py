@@ -18,8 +18,8 @@ A null value takes back what the key names.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from brokertwin.state.core.kafka_bytes import MalformedError, Reader
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.primitives import MalformedError, Reader
 from brokertwin.state.groups import offset_records
 from brokertwin.state.groups.consumer_protocol import assignment_of
 from brokertwin.state.groups.offset_records import OffsetKey, OffsetValue
@@ -117,7 +117,7 @@ def decode(key: bytes, value: bytes | None) -> Row:
     Raises ValueError where its bytes are cut, too many, or of a version that is not known.
     """
     reader = Reader(key)
-    kind = reader.number("h")
+    kind = reader.int16()
     if kind in OFFSETS:
         offset_key = offset_records.decode_key(key)
         assert offset_key is not None
@@ -138,10 +138,10 @@ def _classic(names: list[str], value: bytes | None) -> ClassicRow:
     reader = Reader(value)
     version = _version(reader, CLASSIC_VERSION_MAX)
     reader.is_flexible = version == CLASSIC_VERSION_MAX
-    protocol_type, generation = reader.string(), reader.number("i")
+    protocol_type, generation = reader.string(), reader.int32()
     _protocol, _leader = reader.nullable_string(), reader.nullable_string()
     if version >= 2:
-        reader.number("q")  # since when it is in its state
+        reader.int64()  # since when it is in its state
     members = reader.array(lambda: _classic_member(reader, version, protocol_type))
     reader.tags()
     reader.end()
@@ -153,7 +153,7 @@ def _classic_member(reader: Reader, version: int, protocol_type: str) -> Member:
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
     for _ in range(2 if version >= 1 else 1):
-        reader.number("i")  # the rebalance's and the session's time-out
+        reader.int32()  # the rebalance's and the session's time-out
     reader.bytes_()  # what it subscribes to
     assignment = reader.bytes_()
     reader.tags()
@@ -177,7 +177,7 @@ def _epoch(names: list[str], value: bytes | None) -> EpochRow:
     if value is None:
         return EpochRow(group, None)
     reader = _flexible(value)
-    return EpochRow(group, reader.number("i"))  # newer brokers add tagged fields
+    return EpochRow(group, reader.int32())  # newer brokers add tagged fields
 
 
 def _member(names: list[str], value: bytes | None) -> MemberRow:
@@ -208,14 +208,14 @@ def _assignment(names: list[str], value: bytes | None) -> AssignmentRow:
     if value is None:
         return AssignmentRow(group, member_id, -1, None)
     reader = _flexible(value)
-    epoch, _previous, _state = reader.number("i"), reader.number("i"), reader.number("b")
+    epoch, _previous, _state = reader.int32(), reader.int32(), reader.int8()
     assigned = reader.array(lambda: _of_topic(reader))
     return AssignmentRow(group, member_id, epoch, frozenset().union(*assigned))
 
 
 def _of_topic(reader: Reader) -> frozenset[tuple[Uuid, int]]:
     topic_id = reader.uuid()
-    numbers = reader.array(lambda: reader.number("i"))
+    numbers = reader.array(lambda: reader.int32())
     reader.tags()
     return frozenset((topic_id, number) for number in numbers)
 
@@ -225,14 +225,14 @@ def _tasks(names: list[str], value: bytes | None) -> TasksRow:
     if value is None:
         return TasksRow(group, member_id, -1, None)
     reader = _flexible(value)
-    epoch, _previous, _state = reader.number("i"), reader.number("i"), reader.number("b")
+    epoch, _previous, _state = reader.int32(), reader.int32(), reader.int8()
     active = reader.array(lambda: _of_subtopology(reader))
     return TasksRow(group, member_id, epoch, frozenset().union(*active))
 
 
 def _of_subtopology(reader: Reader) -> frozenset[tuple[str, int]]:
     subtopology = reader.string()
-    numbers = reader.array(lambda: reader.number("i"))
+    numbers = reader.array(lambda: reader.int32())
     reader.tags()  # since which epochs
     return frozenset((subtopology, number) for number in numbers)
 
@@ -242,7 +242,7 @@ def _topology(names: list[str], value: bytes | None) -> TopologyRow:
     if value is None:
         return TopologyRow(group, None)
     reader = _flexible(value)
-    reader.number("i")  # its epoch
+    reader.int32()  # its epoch
     return TopologyRow(group, dict(reader.array(lambda: _subtopology(reader))))
 
 
@@ -259,7 +259,7 @@ def _subtopology(reader: Reader) -> tuple[str, frozenset[str]]:
 
 
 def _topic_info(reader: Reader) -> str:
-    name, _partitions, _replicas = reader.string(), reader.number("i"), reader.number("h")
+    name, _partitions, _replicas = reader.string(), reader.int32(), reader.int16()
     reader.array(lambda: (reader.string(), reader.string(), reader.tags()))  # its settings
     reader.tags()
     return name
@@ -267,7 +267,7 @@ def _topic_info(reader: Reader) -> str:
 
 def _copartitioned(reader: Reader) -> None:
     for _ in range(3):
-        reader.array(lambda: reader.number("h"))
+        reader.array(lambda: reader.int16())
     reader.tags()
 
 
@@ -278,7 +278,7 @@ def _flexible(value: bytes) -> Reader:
 
 
 def _version(reader: Reader, newest: int) -> int:
-    version = reader.number("h")
+    version = reader.int16()
     if not 0 <= version <= newest:
         raise ValueError(f"a value of version {version}; known are 0 to {newest}")
     return version

@@ -35,8 +35,8 @@ from brokertwin.state.core.group_records import (
     GroupMetadataWritten,
     GroupRemoved,
 )
-from brokertwin.state.core.kafka_bytes import Writer
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
+from brokertwin.state.core.wire.primitives import Writer
 from brokertwin.state.groups import offset_records, share_rows, streams_rows
 from brokertwin.state.groups.row_bytes import (
     Row,
@@ -72,20 +72,20 @@ def _classic(record: GroupMetadataWritten) -> Row:
 
 def _classic_value(metadata: GroupMetadata) -> bytes:
     writer = Writer()
-    writer.number("h", CLASSIC_VERSION)
+    writer.int16(CLASSIC_VERSION)
     writer.string(metadata.protocol_type)
-    writer.number("i", metadata.generation)
+    writer.int32(metadata.generation)
     writer.nullable_string(metadata.protocol)
     writer.nullable_string(metadata.leader)
-    writer.number("q", metadata.current_state_timestamp)
+    writer.int64(metadata.current_state_timestamp)
 
     def write(member: GroupMember) -> None:
         writer.string(member.member_id)
         writer.nullable_string(member.group_instance_id)
         writer.string(member.client_id)
         writer.string(member.client_host)
-        writer.number("i", member.rebalance_timeout_ms)
-        writer.number("i", member.session_timeout_ms)
+        writer.int32(member.rebalance_timeout_ms)
+        writer.int32(member.session_timeout_ms)
         writer.bytes_(base64.b64decode(member.subscription))
         writer.bytes_(base64.b64decode(member.assignment))
 
@@ -102,7 +102,7 @@ def _epoch(record: ConsumerGroupMetadataWritten) -> Row:
     if record.epoch is None:
         return key, None
     writer = flexible_value()
-    writer.number("i", record.epoch)
+    writer.int32(record.epoch)
     return key, ended(writer, int64(record.metadata_hash))
 
 
@@ -117,7 +117,7 @@ def _member(record: ConsumerGroupMemberMetadataWritten) -> Row:
     writer.string(said.client_host)
     writer.array(said.subscribed_topic_names, writer.string)
     writer.nullable_string(said.subscribed_topic_regex)
-    writer.number("i", said.rebalance_timeout_ms)
+    writer.int32(said.rebalance_timeout_ms)
     writer.nullable_string(said.server_assignor)
     classic = said.classic_member_metadata
     return key, ended(writer, _of_classic(classic) if classic is not None else NO_STRUCTURE)
@@ -126,8 +126,8 @@ def _member(record: ConsumerGroupMemberMetadataWritten) -> Row:
 def _of_classic(said: ClassicMemberMetadata) -> bytes:
     """What a member of the classic protocol has said beside; a nullable structure."""
     writer = Writer(is_flexible=True)
-    writer.number("b", 1)
-    writer.number("i", said.session_timeout_ms)
+    writer.int8(1)
+    writer.int32(said.session_timeout_ms)
 
     def write(protocol: tuple[str, str]) -> None:
         writer.string(protocol[0])
@@ -162,8 +162,8 @@ def _regex(record: ConsumerGroupRegularExpressionWritten) -> Row:
         return key, None
     writer = flexible_value()
     writer.array(record.resolved.topics, writer.string)
-    writer.number("q", record.resolved.version)
-    writer.number("q", record.resolved.timestamp)
+    writer.int64(record.resolved.version)
+    writer.int64(record.resolved.timestamp)
     return key, ended(writer)
 
 

@@ -19,10 +19,10 @@ from functools import lru_cache
 
 import msgspec
 
-from brokertwin.state.core.kafka_bytes import Reader, string_bytes, unsigned_varint, uuid_of
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
 from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.state.core.wire.primitives import Reader, string_bytes, unsigned_varint, uuid_of
 
 KEY_VERSION = 1
 VALUE_VERSION = 4
@@ -93,9 +93,9 @@ def decode_key(encoded: bytes) -> OffsetKey | None:
     Raises ValueError where the bytes are cut or too many.
     """
     reader = Reader(encoded)
-    if reader.number("h") not in (0, 1):
+    if reader.int16() not in (0, 1):
         return None
-    key = OffsetKey(reader.string(), reader.string(), reader.number("i"))
+    key = OffsetKey(reader.string(), reader.string(), reader.int32())
     reader.end()
     return key
 
@@ -103,15 +103,15 @@ def decode_key(encoded: bytes) -> OffsetKey | None:
 def decode_value(encoded: bytes) -> OffsetValue:
     """The value in `encoded`. Raises ValueError for bytes of another version, cut or too many."""
     reader = Reader(encoded)
-    version = reader.number("h")
+    version = reader.int16()
     if not 0 <= version <= 4:
         raise ValueError(f"offset values have the versions 0 to 4, not {version}")
     reader.is_flexible = version == 4
-    offset = reader.number("q")
-    leader_epoch = reader.number("i") if version >= 3 else NO_LEADER_EPOCH
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
     metadata = reader.string()
-    commit_timestamp = reader.number("q")
-    expire_timestamp = reader.number("q") if version == 1 else NO_TIMESTAMP
+    commit_timestamp = reader.int64()
+    expire_timestamp = reader.int64() if version == 1 else NO_TIMESTAMP
     topic_id = _topic_id_of(reader.tags())
     reader.end()
     return OffsetValue(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id)

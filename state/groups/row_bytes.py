@@ -8,8 +8,8 @@ Source: `GroupCoordinatorRecordHelpers` in Kafka's group-coordinator.
 import struct
 from collections.abc import Callable, Iterable, Mapping
 
-from brokertwin.state.core.kafka_bytes import Writer
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.primitives import Writer
 
 Row = tuple[bytes, bytes | None]
 """Key and value."""
@@ -20,7 +20,7 @@ FIRST_TAG = 0
 def row_key(kind: int, *names: str) -> bytes:
     """A row's key: its kind and what it names."""
     writer = Writer()
-    writer.number("h", kind)
+    writer.int16(kind)
     for name in names:
         writer.string(name)
     return writer.encoded()
@@ -29,7 +29,7 @@ def row_key(kind: int, *names: str) -> bytes:
 def flexible_value() -> Writer:
     """The beginning of a value of version 0."""
     writer = Writer(is_flexible=True)
-    writer.number("h", 0)
+    writer.int16(0)
     return writer
 
 
@@ -41,7 +41,7 @@ def ended(writer: Writer, field: bytes | None = None) -> bytes:
 
 def int32_of(writer: Writer) -> Callable[[int], None]:
     """Writes a number to a writer."""
-    return lambda number: writer.number("i", number)
+    return lambda number: writer.int32(number)
 
 
 def int64(number: int) -> bytes | None:
@@ -55,7 +55,7 @@ def target_epoch(kind: int, group_id: str, epoch: int | None, timestamp: int) ->
     if epoch is None:
         return key, None
     writer = flexible_value()
-    writer.number("i", epoch)
+    writer.int32(epoch)
     return key, ended(writer, int64(timestamp))
 
 
@@ -74,9 +74,9 @@ def target(
 def current(member_epoch: int, previous_member_epoch: int, state: int) -> Writer:
     """The beginning of the value of what a member has."""
     writer = flexible_value()
-    writer.number("i", member_epoch)
-    writer.number("i", previous_member_epoch)
-    writer.number("b", state)
+    writer.int32(member_epoch)
+    writer.int32(previous_member_epoch)
+    writer.int8(state)
     return writer
 
 

@@ -54,8 +54,8 @@ def _epoch(record: ShareGroupMetadataWritten) -> Row:
     if record.epoch is None:
         return key, None
     writer = flexible_value()
-    writer.number("i", record.epoch)
-    writer.number("q", record.metadata_hash)
+    writer.int32(record.epoch)
+    writer.int64(record.metadata_hash)
     return key, ended(writer)
 
 

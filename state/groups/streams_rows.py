@@ -13,7 +13,6 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from brokertwin.state.core.kafka_bytes import Writer
 from brokertwin.state.core.streams_records import (
     CopartitionGroup,
     Endpoint,
@@ -27,6 +26,7 @@ from brokertwin.state.core.streams_records import (
     Subtopology,
     TopicInfo,
 )
+from brokertwin.state.core.wire.primitives import Writer
 from brokertwin.state.groups.row_bytes import (
     FIRST_TAG,
     Row,
@@ -47,8 +47,8 @@ def _epoch(record: StreamsGroupMetadataWritten) -> Row:
     if record.epoch is None:
         return key, None
     writer = flexible_value()
-    writer.number("i", record.epoch)
-    writer.number("q", record.metadata_hash)
+    writer.int32(record.epoch)
+    writer.int64(record.metadata_hash)
     tags = {}
     if record.validated_topology_epoch != NO_TOPOLOGY:
         tags[FIRST_TAG] = struct.pack(">i", record.validated_topology_epoch)
@@ -76,8 +76,8 @@ def _member(record: StreamsGroupMemberMetadataWritten) -> Row:
     writer.nullable_string(said.rack_id)
     writer.string(said.client_id)
     writer.string(said.client_host)
-    writer.number("i", said.rebalance_timeout_ms)
-    writer.number("i", said.topology_epoch)
+    writer.int32(said.rebalance_timeout_ms)
+    writer.int32(said.topology_epoch)
     writer.string(said.process_id)
     _endpoint(writer, said.user_endpoint)
     _pairs(writer, sorted(said.client_tags.items()))
@@ -86,10 +86,10 @@ def _member(record: StreamsGroupMemberMetadataWritten) -> Row:
 
 def _endpoint(writer: Writer, endpoint: Endpoint | None) -> None:
     """A nullable structure."""
-    writer.number("b", -1 if endpoint is None else 1)
+    writer.int8(-1 if endpoint is None else 1)
     if endpoint is not None:
         writer.string(endpoint.host)
-        writer.number("H", endpoint.port)
+        writer.uint16(endpoint.port)
         writer.tags({})
 
 
@@ -142,7 +142,7 @@ def _topology(record: StreamsGroupTopologyWritten) -> Row:
     if topology is None:
         return key, None
     writer = flexible_value()
-    writer.number("i", topology.epoch)
+    writer.int32(topology.epoch)
     writer.array(topology.subtopologies, lambda part: _subtopology(writer, part))
     return key, ended(writer)
 
@@ -150,8 +150,8 @@ def _topology(record: StreamsGroupTopologyWritten) -> Row:
 def _subtopology(writer: Writer, part: Subtopology) -> None:
     def info(topic: TopicInfo) -> None:
         writer.string(topic.name)
-        writer.number("i", topic.partitions)
-        writer.number("h", topic.replication_factor)
+        writer.int32(topic.partitions)
+        writer.int16(topic.replication_factor)
         _pairs(writer, topic.topic_configs)
         writer.tags({})
 
@@ -161,7 +161,7 @@ def _subtopology(writer: Writer, part: Subtopology) -> None:
             copartitioned.source_topic_regex,
             copartitioned.repartition_source_topics,
         ):
-            writer.array(places, lambda place: writer.number("h", place))
+            writer.array(places, lambda place: writer.int16(place))
         writer.tags({})
 
     writer.string(part.subtopology_id)

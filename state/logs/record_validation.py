@@ -16,34 +16,9 @@ import msgspec
 
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.records import Batch
-from brokertwin.state.core.schema import Body, Int64
+from brokertwin.state.core.wire.additions import RecordsSeen
 
 NO_TIMESTAMP = -1
-
-
-class RecordsSeen(Body):
-    """What the edge has seen in a batch's records, where its header does not tell it.
-
-    `least_timestamp` is given where it is not the first record's, `keyed_timestamps` where some
-    records have a key and some have none: the least and the greatest of those that have one.
-    Records without a time are left out of both. `has_append_time` is said by the batch itself.
-    """
-
-    has_keyless: bool = False
-    has_append_time: bool = False
-    least_timestamp: Int64 = NO_TIMESTAMP
-    keyed_timestamps: list[Int64] = []
-
-
-class RefusedRecords(Body):
-    """Why records are refused: with this, the edge says which ones. Times in ms since 1970."""
-
-    topic: str
-    is_compacted: bool
-    takes_append_time: bool
-    now: Int64
-    before_max_ms: Int64
-    after_max_ms: Int64
 
 
 class Rules(msgspec.Struct, frozen=True):

@@ -18,15 +18,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.state.cluster.new_topics import CreateTopicsRequest
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
-from brokertwin.state.fetch.fetch_bodies import FetchRequest, RequestedPartition
+from brokertwin.state.core.wire.generated.alter_partition import AlterPartitionResponse
+from brokertwin.state.core.wire.generated.create_topics import CreateTopicsRequest
+from brokertwin.state.core.wire.generated.fetch import FetchPartition, FetchRequest
+from brokertwin.state.core.wire.generated.produce import ProduceRequest, ProduceResponse
+from brokertwin.state.fetch.fetch_bodies import follower_of
 from brokertwin.state.observed import exchanges as recorded
 from brokertwin.state.observed.exchanges import Exchange
 from brokertwin.state.observed.replicas import UNKNOWN, Replicas
 from brokertwin.state.observed.topic_ids import NAMELESS, names_in
-from brokertwin.state.replication.isr_controller import AlterPartitionResponse
-from brokertwin.state.replication.produce_bodies import ProduceRequest, ProduceResponse
 
 Place = tuple[Uuid, int]
 """A partition: topic id and number."""
@@ -194,7 +195,7 @@ class ReplicationObserver:
     def _fetch_requested(self, exchange: Exchange) -> None:
         fetch = exchange.asked(FetchRequest)
         answer = exchange.answered(recorded.FetchAnswer)
-        self._last_fetch[exchange.broker, fetch.follower_id] = self.time
+        self._last_fetch[exchange.broker, follower_of(fetch)] = self.time
         places = [] if exchange.has_waited else [place for place, _ in self._in(answer)]
         before = {place: self._partition(place).high_watermark for place in places}
         self._fetches[exchange.place] = _Fetch(fetch, answer, before)
@@ -205,10 +206,12 @@ class ReplicationObserver:
         }
         for place, wanted in self._wanted(fetch):
             if place not in refused:
-                self._take_fetch(exchange.broker, fetch.follower_id, self._partition(place), wanted)
+                self._take_fetch(
+                    exchange.broker, follower_of(fetch), self._partition(place), wanted
+                )
 
     def _take_fetch(
-        self, broker: int, follower: int, known: Replicas, wanted: RequestedPartition
+        self, broker: int, follower: int, known: Replicas, wanted: FetchPartition
     ) -> None:
         """A fetch that the leader did not refuse, and from which no follower diverged."""
         epoch = wanted.current_leader_epoch
@@ -217,7 +220,7 @@ class ReplicationObserver:
             is_news = known.fetched(follower, wanted.fetch_offset, self.time)
             self._follow(known, f"broker {follower} fetches from {wanted.fetch_offset}", is_news)
 
-    def _wanted(self, fetch: FetchRequest) -> Iterator[tuple[Place, RequestedPartition]]:
+    def _wanted(self, fetch: FetchRequest) -> Iterator[tuple[Place, FetchPartition]]:
         for topic in fetch.topics:
             topic_id = self._id_of(topic.topic_id, topic.topic)
             if topic_id != recorded.METADATA_TOPIC_ID:
@@ -233,9 +236,9 @@ class ReplicationObserver:
 
     def _fetch_answered(self, exchange: Exchange) -> None:
         fetch = self._fetches.pop(exchange.place, None)
-        if fetch is None or fetch.asked.follower_id == recorded.ANY_REPLICA:
+        if fetch is None or follower_of(fetch.asked) == recorded.ANY_REPLICA:
             return
-        follower = fetch.asked.follower_id
+        follower = follower_of(fetch.asked)
         for place, read in self._in(fetch.answer):
             known = self._partition(place)
             current = read.current_leader

@@ -7,9 +7,9 @@ Who has which records at this moment is in no row: locks are in the memory of le
 
 from typing import NamedTuple
 
-from brokertwin.state.core.kafka_bytes import Reader
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch
+from brokertwin.state.core.wire.primitives import Reader
 from brokertwin.state.observed.offset_history import Written
 from brokertwin.state.share.state_batches import combined
 
@@ -65,17 +65,17 @@ def lag(progress: ShareSnapshot, end_offset: int) -> int | None:
 
 def _key(key: bytes) -> tuple[int, ShareKey]:
     reader = Reader(key)
-    kind = reader.number("h")
-    found = ShareKey(reader.string(), reader.uuid(), reader.number("i"))
+    kind = reader.int16()
+    found = ShareKey(reader.string(), reader.uuid(), reader.int32())
     reader.end()
     return kind, found
 
 
 def _snapshot(value: bytes) -> ShareSnapshot:
     reader = _opened(value)
-    state_epoch, leader_epoch, start = (reader.number(kind) for kind in "iiq")
-    reader.number("q")  # when it was created, and when it was written
-    reader.number("q")
+    state_epoch, leader_epoch, start = reader.int32(), reader.int32(), reader.int64()
+    reader.int64()  # when it was created, and when it was written
+    reader.int64()
     batches, done = _rest(reader)
     return ShareSnapshot(state_epoch, leader_epoch, start, done, combined(batches, start))
 
@@ -84,7 +84,7 @@ def _updated(former: ShareSnapshot | None, value: bytes) -> ShareSnapshot:
     """With what an update says; of one whose snapshot is not there, that alone."""
     reader = _opened(value)
     known = former or ShareSnapshot(0, 0, UNKNOWN, UNKNOWN)
-    leader_epoch, start = reader.number("i"), reader.number("q")
+    leader_epoch, start = reader.int32(), reader.int64()
     batches, done = _rest(reader)
     start = known.start_offset if start == UNKNOWN else start
     done = known.delivery_complete_count if done == UNKNOWN else done
@@ -95,10 +95,10 @@ def _updated(former: ShareSnapshot | None, value: bytes) -> ShareSnapshot:
 def _opened(value: bytes) -> Reader:
     """A value behind its version and the epoch of its snapshot."""
     reader = Reader(value, is_flexible=True)
-    version = reader.number("h")
+    version = reader.int16()
     if version != 0:
         raise ValueError(f"a value of version {version}; known is 0")
-    reader.number("i")
+    reader.int32()
     return reader
 
 
@@ -106,11 +106,11 @@ def _rest(reader: Reader) -> tuple[list[ShareStateBatch], int]:
     """The batches, and how many records are done with."""
 
     def batch() -> ShareStateBatch:
-        found = ShareStateBatch(*(reader.number(kind) for kind in "qqbh"))
+        found = ShareStateBatch(reader.int64(), reader.int64(), reader.int8(), reader.int16())
         reader.tags()
         return found
 
     batches = reader.array(batch)
     done = reader.tags().get(DONE_TAG)
     reader.end()
-    return batches, UNKNOWN if done is None else Reader(done).number("i")
+    return batches, UNKNOWN if done is None else Reader(done).int32()

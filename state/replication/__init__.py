@@ -12,7 +12,7 @@ copying                the steps between them: a follower's fetch, the leader's 
 reading                what the leader reads for a follower, and what it refuses
 throttles              how fast replicas that are not in sync may be copied
 preferred_replica      which replica a consumer in a rack had better read
-acks, produce_bodies   who waits for in-sync replicas; the bodies of Produce
+acks                   when a Produce that waits for in-sync replicas is answered
 leader_and_isr         commands of a controller of the ZooKeeper era
 fetchers, trace        the threads of followers; lines that brokers of Kafka 0.10 log
 directories            log directories that fail: what the broker tells the controller

@@ -14,21 +14,25 @@ partition that was appended to:
 import msgspec
 from msgspec import UNSET
 
-from brokertwin.state.cluster.image import LeaderIdAndEpoch
+from brokertwin.state.cluster.image import leader_of
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import waiting as waits
 from brokertwin.state.core.decision import Decision, Delay, Waiting
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import decode_item
+from brokertwin.state.core.wire.generated.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
 from brokertwin.state.replication import copying
 from brokertwin.state.replication.copying import Place
-from brokertwin.state.replication.produce_bodies import (
-    TOPIC_IDS_SINCE,
-    AnsweredPartition,
-    AnsweredTopic,
-    ProduceResponse,
-)
+
+TOPIC_IDS_SINCE = 13
+"""The version of Produce from which topics go by their ids."""
 
 
 class Acked(msgspec.Struct, array_like=True):
@@ -43,7 +47,7 @@ class Acked(msgspec.Struct, array_like=True):
 class AcksState(msgspec.Struct, array_like=True):
     """A request with acks -1 that waits for followers: its answers, and what is not decided yet."""
 
-    responses: list[AnsweredTopic]
+    responses: list[TopicProduceResponse]
     appended: list[Acked]
     throttle_ms: int = 0
 
@@ -95,6 +99,15 @@ def _state_of(waiting: Waiting) -> AcksState:
     return state
 
 
+def answered_topic(
+    produced: TopicProduceData, version: int, partitions: list[PartitionProduceResponse]
+) -> TopicProduceResponse:
+    """A topic by its id or its name, as the version has it."""
+    if version >= TOPIC_IDS_SINCE:
+        return TopicProduceResponse(topic_id=produced.topic_id, partition_responses=partitions)
+    return TopicProduceResponse(name=produced.name, partition_responses=partitions)
+
+
 def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:
     """What becomes of an append that ends before `required_offset`; None while it has to wait."""
     topic = broker.topic_by_id(place[0])
@@ -128,12 +141,12 @@ def _note(broker: Broker, state: AcksState) -> bool:
         answer.error_code = int(error)
         topic = broker.topic_by_id(each.topic_id)
         if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:
-            answer.current_leader = LeaderIdAndEpoch.of(topic.partitions[each.partition])
+            answer.current_leader = leader_of(topic.partitions[each.partition])
     is_any_decided = len(pending) < len(state.appended)
     state.appended = pending
     return is_any_decided
 
 
-def _answer_of(state: AcksState, appended: Acked) -> AnsweredPartition:
+def _answer_of(state: AcksState, appended: Acked) -> PartitionProduceResponse:
     topic_at, partition_at = appended.answer_place
     return state.responses[topic_at].partition_responses[partition_at]

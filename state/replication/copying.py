@@ -45,6 +45,12 @@ from brokertwin.state.core.records import (
     ReplicasAssigned,
 )
 from brokertwin.state.core.settings import UNLIMITED
+from brokertwin.state.core.wire.generated.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    BrokerState,
+)
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import (
@@ -56,13 +62,7 @@ from brokertwin.state.replication import (
     throttles,
     trace,
 )
-from brokertwin.state.replication.isr_controller import (
-    KEY,
-    AlteredPartition,
-    AlteredTopic,
-    AlterPartitionRequest,
-    BrokerState,
-)
+from brokertwin.state.replication.isr_controller import KEY
 from brokertwin.state.replication.leader import Leadership, Replica
 from brokertwin.state.replication.throttles import Side
 
@@ -267,7 +267,7 @@ def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
 
 def wish(broker: Broker, place: Place, leadership: Leadership) -> Message:
     """A leader asks the controller for the in-sync set that is pending."""
-    wanted = AlteredPartition(
+    wanted = AlterPartitionRequestPartitionData(
         partition_index=place[1],
         leader_epoch=leadership.leader_epoch,
         new_isr_with_epochs=[
@@ -276,7 +276,7 @@ def wish(broker: Broker, place: Place, leadership: Leadership) -> Message:
         ],
         partition_epoch=leadership.partition_epoch,
     )
-    topics = [AlteredTopic(topic_id=place[0], partitions=[wanted])]
+    topics = [AlterPartitionRequestTopicData(topic_id=place[0], partitions=[wanted])]
     body = AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch, topics=topics)
     return Message(broker.id, CONTROLLER, KEY, body)
 

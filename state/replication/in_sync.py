@@ -11,9 +11,12 @@ that comes first counts as the answer.
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import CONTROLLER, Decision, Message
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.alter_partition import (
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+)
 from brokertwin.state.replication import copying, leader
 from brokertwin.state.replication.copying import Place
-from brokertwin.state.replication.isr_controller import AlterPartitionResponse, PartitionNow
 from brokertwin.state.replication.leader import Answered
 
 
@@ -50,7 +53,15 @@ def on_reply(broker: Broker, message: Message, response: AlterPartitionResponse)
     }
     answers = [(topic.topic_id, each) for topic in response.topics for each in topic.partitions]
     if response.error_code:
-        answers = [(p[0], PartitionNow(p[1], response.error_code)) for p in wishes]
+        answers = [
+            (
+                p[0],
+                AlterPartitionResponsePartitionData(
+                    partition_index=p[1], error_code=response.error_code
+                ),
+            )
+            for p in wishes
+        ]
     decision = Decision()
     for topic_id, answer in answers:
         place = (topic_id, answer.partition_index)
@@ -60,7 +71,11 @@ def on_reply(broker: Broker, message: Message, response: AlterPartitionResponse)
 
 
 def _answered(
-    broker: Broker, place: Place, wanted: list[int], answer: PartitionNow, decision: Decision
+    broker: Broker,
+    place: Place,
+    wanted: list[int],
+    answer: AlterPartitionResponsePartitionData,
+    decision: Decision,
 ) -> None:
     """Takes the answer to what is still wanted; metadata may have come before it."""
     known, log = copying.known(broker, place), broker.log(*place)

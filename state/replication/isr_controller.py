@@ -19,11 +19,13 @@ controller's already is accepted and changes nothing.
 """
 
 from collections.abc import Callable
-from typing import Annotated
 
 from brokertwin.state.cluster.image import Partition
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.wire.generated.alter_partition import (
+    AlterPartitionRequestPartitionData,
+    BrokerState,
+)
 
 KEY = 56
 
@@ -34,70 +36,10 @@ RECOVERED, RECOVERING = 0, 1
 """Kafka's codes of a leader's recovery state, after an unclean election."""
 
 
-class BrokerState(Body):
-    """A replica of the new in-sync set."""
-
-    broker_id: Int32
-    broker_epoch: Int64 = NO_BROKER_EPOCH
-
-
-class AlteredPartition(Body):
-    """The in-sync set that a leader wants, and the epochs that it knows."""
-
-    partition_index: Int32
-    leader_epoch: Int32
-    new_isr: Annotated[list[Int32], since(0, 2)] = []
-    new_isr_with_epochs: Annotated[list[BrokerState], since(3)] = []
-    leader_recovery_state: Int8 = RECOVERED
-    partition_epoch: Int32 = 0
-
-
-class AlteredTopic(Body):
-    """Partitions of one topic."""
-
-    topic_id: Uuid
-    partitions: list[AlteredPartition] = []
-
-
-class AlterPartitionRequest(Body):
-    """What the leader of some partitions wants."""
-
-    broker_id: Int32
-    broker_epoch: Int64 = NO_BROKER_EPOCH
-    topics: list[AlteredTopic] = []
-
-
-class PartitionNow(Body):
-    """The partition as it is with the change, or why there was none."""
-
-    partition_index: Int32
-    error_code: Int16 = 0
-    leader_id: Int32 = 0
-    leader_epoch: Int32 = 0
-    isr: list[Int32] = []
-    leader_recovery_state: Int8 = RECOVERED
-    partition_epoch: Int32 = 0
-
-
-class TopicNow(Body):
-    """The answers of one topic."""
-
-    topic_id: Uuid
-    partitions: list[PartitionNow]
-
-
-class AlterPartitionResponse(Body):
-    """The answers in the order of the request."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    topics: list[TopicNow] = []
-
-
 def refusal(
     partition: Partition | None,
     sender: int,
-    wanted: AlteredPartition,
+    wanted: AlterPartitionRequestPartitionData,
     may_be_in_sync: Callable[[BrokerState], bool],
 ) -> Error:
     """Why the controller does not alter a partition; NONE where it does."""

@@ -6,7 +6,7 @@ result_order   in which order partitions are answered for
 check          what must hold
 in_flight, share_partition, acquisition   what members do with records, on a partition's leader
 share_partitions, start_offsets           the leader's items, locks' timers, what it tells and asks
-share_sessions, fetch_bodies              who fetches what, and in which words
+share_sessions                            who fetches what
 response_size                             how many bytes an answer has, for quotas
 acknowledgements, share_reads             the two halves of a ShareFetch
 state_store    the share coordinator's durable items, one for each group and partition

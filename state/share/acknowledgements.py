@@ -20,8 +20,8 @@ import msgspec
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Message
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.shared import AcknowledgementBatch, ShareFetchTopic
 from brokertwin.state.share import share_partitions
-from brokertwin.state.share.fetch_bodies import AcknowledgementBatch, FetchedTopic
 from brokertwin.state.share.share_partition import REJECT, RENEW, Acknowledgement, Status
 from brokertwin.state.share.share_sessions import Place
 from brokertwin.state.share.state_store import NOT_HERE, Fault
@@ -66,7 +66,7 @@ class Taken(msgspec.Struct):
     places: list[Place] = []
 
 
-def take(broker: Broker, asked: Asked, topics: Sequence[FetchedTopic]) -> Taken:
+def take(broker: Broker, asked: Asked, topics: Sequence[ShareFetchTopic]) -> Taken:
     """Takes acknowledgements."""
     taken = Taken()
     named = [

@@ -18,6 +18,7 @@ import msgspec
 
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Uuid
+from brokertwin.state.core.wire.generated.shared import StateBatch
 from brokertwin.state.share.in_flight import (
     NO_LOCK,
     TERMINAL,
@@ -25,7 +26,6 @@ from brokertwin.state.share.in_flight import (
     InFlight,
     RecordState,
 )
-from brokertwin.state.share.state_bodies import StateBatch
 from brokertwin.state.share.state_store import Fault
 
 NOWHERE = -1
@@ -430,7 +430,12 @@ def _first_of(batch: Batch) -> int:
 
 
 def _told(first: int, last: int, record: InFlight) -> StateBatch:
-    return StateBatch(first, last, int(record.state), record.delivery_count)
+    return StateBatch(
+        first_offset=first,
+        last_offset=last,
+        delivery_state=int(record.state),
+        delivery_count=record.delivery_count,
+    )
 
 
 def _is_over(record: InFlight, now: int) -> bool:

@@ -24,21 +24,22 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Tables, escape, unescape
-from brokertwin.state.share import share_sessions, start_offsets, state_store
-from brokertwin.state.share.share_partition import Limits, SharePartition, Status
-from brokertwin.state.share.state_bodies import (
-    READ,
-    WRITE,
-    ReadPartition,
+from brokertwin.state.core.wire.generated.read_share_group_state import ReadShareGroupStateResponse
+from brokertwin.state.core.wire.generated.shared import (
     ReadShareGroupStateRequest,
-    ReadShareGroupStateResponse,
-    ReadTopic,
+    ReadStateData,
+    ReadStatePartition,
     ShareGroupStateResponse,
     StateBatch,
-    WriteShareGroupStateRequest,
-    WrittenPartition,
-    WrittenTopic,
 )
+from brokertwin.state.core.wire.generated.write_share_group_state import (
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateRequestPartitionData,
+    WriteStateData,
+)
+from brokertwin.state.share import share_sessions, start_offsets, state_store
+from brokertwin.state.share.share_partition import Limits, SharePartition, Status
+from brokertwin.state.share.state_bodies import READ, WRITE
 from brokertwin.state.share.state_store import NO_OFFSET, Fault
 
 KIND = "share-partition"
@@ -109,8 +110,8 @@ def ask_again(broker: Broker, group_id: str) -> list[Message]:
 
 def _question(broker: Broker, place: Place, leader_epoch: int) -> Message:
     group_id, topic_id, partition = place
-    asked = ReadPartition(partition=partition, leader_epoch=leader_epoch)
-    topics = [ReadTopic(topic_id=topic_id, partitions=[asked])]
+    asked = ReadStatePartition(partition=partition, leader_epoch=leader_epoch)
+    topics = [ReadStateData(topic_id=topic_id, partitions=[asked])]
     body = ReadShareGroupStateRequest(group_id=group_id, topics=topics)
     return Message(broker.id, _coordinator(broker, place), READ, body)
 
@@ -170,7 +171,7 @@ def write(broker: Broker, place: Place, told: list[StateBatch]) -> Message | Non
     if share is None or not told:
         return None
     group_id, topic_id, partition = place
-    written = WrittenPartition(
+    written = WriteShareGroupStateRequestPartitionData(
         partition=partition,
         state_epoch=share.state_epoch,
         leader_epoch=share.leader_epoch,
@@ -178,7 +179,7 @@ def write(broker: Broker, place: Place, told: list[StateBatch]) -> Message | Non
         delivery_complete_count=share.done_count,
         state_batches=told,
     )
-    topics = [WrittenTopic(topic_id=topic_id, partitions=[written])]
+    topics = [WriteStateData(topic_id=topic_id, partitions=[written])]
     body = WriteShareGroupStateRequest(group_id=group_id, topics=topics)
     return Message(broker.id, _coordinator(broker, place), WRITE, body)
 

@@ -9,17 +9,17 @@ import msgspec
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.additions import SealedBatches
+from brokertwin.state.core.wire.generated.share_fetch import (
+    AcquiredRecords,
+    ShareFetchResponsePartitionData,
+)
+from brokertwin.state.core.wire.generated.shared import ShareLeaderIdAndEpoch
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.aborted_transactions import Written, written_in
 from brokertwin.state.logs.log import Log
 from brokertwin.state.share import share_partitions
 from brokertwin.state.share.acquisition import Acquisition
-from brokertwin.state.share.fetch_bodies import (
-    AcquiredRecords,
-    AnsweredPartition,
-    Leader,
-    SealedBatches,
-)
 from brokertwin.state.share.in_flight import RecordState
 from brokertwin.state.share.share_partition import (
     Acquired,
@@ -50,7 +50,7 @@ class ShareRead(msgspec.Struct, array_like=True):
     mode: int
 
 
-Answers = dict[Place, AnsweredPartition]
+Answers = dict[Place, ShareFetchResponsePartitionData]
 
 
 class _Found(msgspec.Struct):
@@ -69,13 +69,15 @@ class _Found(msgspec.Struct):
         return not self.log.log_start_offset <= self.offset <= self.log.log_end_offset
 
 
-def failed(broker: Broker, place: Place, error: Error) -> AnsweredPartition:
+def failed(broker: Broker, place: Place, error: Error) -> ShareFetchResponsePartitionData:
     """A partition that is refused, with its leader where somebody else leads it."""
-    answer = AnsweredPartition(partition_index=place[1], error_code=int(error))
+    answer = ShareFetchResponsePartitionData(partition_index=place[1], error_code=int(error))
     topic = broker.topic_by_id(place[0])
     if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:
         partition = topic.partitions[place[1]]
-        answer.current_leader = Leader(partition.leader, partition.leader_epoch)
+        answer.current_leader = ShareLeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
     return answer
 
 
@@ -124,7 +126,7 @@ def acquire(broker: Broker, read: ShareRead, is_late: bool) -> Answers:
         acquirable.sort(key=lambda each: each.share.found_offset != each.offset)
         _find_places(acquirable)
     for each in acquirable:
-        answer = AnsweredPartition(partition_index=each.place[1])
+        answer = ShareFetchResponsePartitionData(partition_index=each.place[1])
         answers[each.place] = answer
         if each.is_out_of_range:
             each.share.cut(each.log.log_start_offset)
@@ -222,11 +224,14 @@ def _without(each: Acquired, first: int, end: int) -> list[Acquired]:
 
 
 def _put_records(
-    answer: AnsweredPartition, at: _Found, found: logs.Slice, got: list[Acquired]
+    answer: ShareFetchResponsePartitionData, at: _Found, found: logs.Slice, got: list[Acquired]
 ) -> None:
     """The acquired records, and the batches of the log that have them, and those between."""
     answer.acquired_records = [
-        AcquiredRecords(each.first, each.last, each.delivery_count) for each in got
+        AcquiredRecords(
+            first_offset=each.first, last_offset=each.last, delivery_count=each.delivery_count
+        )
+        for each in got
     ]
     first, last = got[0].first, got[-1].last
     if found.segment is not None:

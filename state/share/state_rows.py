@@ -12,8 +12,8 @@ partition; values have version 0, which is flexible:
 
 import struct
 
-from brokertwin.state.core.kafka_bytes import Writer
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareStateWritten
+from brokertwin.state.core.wire.primitives import Writer
 
 SNAPSHOT, UPDATE = 0, 1
 DONE_TAG = 0
@@ -28,45 +28,45 @@ def encode(record: ShareStateWritten, timestamp: int) -> tuple[bytes, bytes | No
     if record.update is None:
         return _key(record, SNAPSHOT), _snapshot(record.snapshot, timestamp)
     writer = _opened(record.snapshot)
-    writer.number("i", record.update.leader_epoch)
-    writer.number("q", record.update.start_offset)
+    writer.int32(record.update.leader_epoch)
+    writer.int64(record.update.start_offset)
     done = record.update.delivery_complete_count
     return _key(record, UPDATE), _ended(writer, record.update.batches, done)
 
 
 def _key(record: ShareStateWritten, kind: int) -> bytes:
     writer = Writer()
-    writer.number("h", kind)
+    writer.int16(kind)
     writer.string(record.group_id)
     writer.uuid(record.topic_id)
-    writer.number("i", record.partition)
+    writer.int32(record.partition)
     return writer.encoded()
 
 
 def _opened(snapshot: ShareSnapshot) -> Writer:
     """A value's beginning: its version, and which snapshot it is or goes on from."""
     writer = Writer(is_flexible=True)
-    writer.number("h", 0)
-    writer.number("i", snapshot.snapshot_epoch)
+    writer.int16(0)
+    writer.int32(snapshot.snapshot_epoch)
     return writer
 
 
 def _snapshot(snapshot: ShareSnapshot, timestamp: int) -> bytes:
     writer = _opened(snapshot)
-    writer.number("i", snapshot.state_epoch)
-    writer.number("i", snapshot.leader_epoch)
-    writer.number("q", snapshot.start_offset)
+    writer.int32(snapshot.state_epoch)
+    writer.int32(snapshot.leader_epoch)
+    writer.int64(snapshot.start_offset)
     for _ in range(2):  # when it was created, and when it was written
-        writer.number("q", timestamp)
+        writer.int64(timestamp)
     return _ended(writer, snapshot.batches, snapshot.delivery_complete_count)
 
 
 def _ended(writer: Writer, batches: list[ShareStateBatch], done: int) -> bytes:
     def write(batch: ShareStateBatch) -> None:
-        writer.number("q", batch.first_offset)
-        writer.number("q", batch.last_offset)
-        writer.number("b", batch.delivery_state)
-        writer.number("h", batch.delivery_count)
+        writer.int64(batch.first_offset)
+        writer.int64(batch.last_offset)
+        writer.int8(batch.delivery_state)
+        writer.int16(batch.delivery_count)
         writer.tags({})
 
     writer.array(batches, write)

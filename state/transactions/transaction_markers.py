@@ -13,14 +13,17 @@ read them.
 A partition whose topic is gone needs no marker.
 """
 
-from typing import Annotated
-
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import TransactionMarkersWritten, TransactionMetadata
-from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, since
+from brokertwin.state.core.wire.generated.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from brokertwin.state.transactions import transactional_ids, transactions
 from brokertwin.state.transactions.transactions import PREPARED, Asked, Input, State
 
@@ -30,66 +33,12 @@ DONE = frozenset({Error.NONE, Error.UNSUPPORTED_VERSION})
 FENCED = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.TRANSACTION_COORDINATOR_FENCED})
 
 
-class MarkerTopic(Body):
-    """The partitions of a topic that get a marker."""
-
-    name: str
-    partition_indexes: list[Int32]
-
-
-class Marker(Body):
-    """The end of one transaction: a commit where `transaction_result` is true, else an abort.
-
-    `transaction_version` is 2 where the epoch was bumped for the end of the transaction (KIP-890).
-    """
-
-    producer_id: Int64
-    producer_epoch: Int16
-    transaction_result: bool
-    topics: list[MarkerTopic]
-    coordinator_epoch: Int32
-    transaction_version: Annotated[Int8, since(2)] = 0
-
-
-class WriteTxnMarkersRequest(Body):
-    """The markers for the partitions that one broker leads."""
-
-    markers: list[Marker]
-
-
-class MarkerPartitionResult(Body):
-    """What became of a partition's marker."""
-
-    partition_index: Int32
-    error_code: Int16
-
-
-class MarkerTopicResult(Body):
-    """The results of a topic."""
-
-    name: str
-    partitions: list[MarkerPartitionResult]
-
-
-class MarkerResult(Body):
-    """The results of one producer's marker."""
-
-    producer_id: Int64
-    topics: list[MarkerTopicResult]
-
-
-class WriteTxnMarkersResponse(Body):
-    """The results by marker, topic and partition."""
-
-    markers: list[MarkerResult]
-
-
 def messages(broker: Broker, transactional_id: str, prepared: TransactionMetadata) -> list[Message]:
     """The markers of a transaction that ends, one message to each leader; none for gone topics.
 
     Where nobody leads the coordinator asks itself, and hears that it has to ask again.
     """
-    by_leader: dict[int, list[MarkerTopic]] = {}
+    by_leader: dict[int, list[WritableTxnMarkerTopic]] = {}
     for name, partitions in existing(broker, prepared.partitions).items():
         topic = broker.topic_by_name(name)
         assert topic is not None, name
@@ -97,7 +46,7 @@ def messages(broker: Broker, transactional_id: str, prepared: TransactionMetadat
             leader = topic.partitions[partition].leader
             topics = by_leader.setdefault(leader if leader >= 0 else broker.id, [])
             if not topics or topics[-1].name != name:
-                topics.append(MarkerTopic(name=name, partition_indexes=[]))
+                topics.append(WritableTxnMarkerTopic(name=name, partition_indexes=[]))
             topics[-1].partition_indexes.append(partition)
     return [
         Message(
@@ -122,12 +71,15 @@ def existing(broker: Broker, partitions: dict[str, list[int]]) -> dict[str, list
 
 
 def _marker(
-    broker: Broker, transactional_id: str, prepared: TransactionMetadata, topics: list[MarkerTopic]
-) -> Marker:
+    broker: Broker,
+    transactional_id: str,
+    prepared: TransactionMetadata,
+    topics: list[WritableTxnMarkerTopic],
+) -> WritableTxnMarker:
     log = broker.topic_by_name(TRANSACTION_TOPIC)
     assert log is not None, transactional_id
     place = partition_for(transactional_id, len(log.partitions))
-    return Marker(
+    return WritableTxnMarker(
         producer_id=prepared.producer_id,
         producer_epoch=prepared.producer_epoch,
         transaction_result=prepared.state == State.PREPARE_COMMIT,
@@ -173,7 +125,7 @@ def completed(broker: Broker, prepared: TransactionMetadata) -> TransactionMetad
     return metadata
 
 
-def _is_answer(known: TransactionMetadata, marker: Marker) -> bool:
+def _is_answer(known: TransactionMetadata, marker: WritableTxnMarker) -> bool:
     """Whether a marker is that of the transaction which ends now, and no older one's."""
     is_same = (known.producer_id, known.producer_epoch) == (
         marker.producer_id,

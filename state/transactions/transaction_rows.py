@@ -9,13 +9,13 @@ value takes back what the key names.
 import struct
 
 from brokertwin.state.core.java_hashes import hash_map_order, hash_order, partition_hash
-from brokertwin.state.core.kafka_bytes import Writer
 from brokertwin.state.core.records import (
     Record,
     TransactionalIdExpired,
     TransactionMetadata,
     TransactionMetadataWritten,
 )
+from brokertwin.state.core.wire.primitives import Writer
 from brokertwin.state.transactions.transactions import State
 
 Row = tuple[bytes, bytes | None]
@@ -41,32 +41,32 @@ def encode(record: Record) -> Row | None:
 
 def _key(transactional_id: str) -> bytes:
     writer = Writer()
-    writer.number("h", 0)
+    writer.int16(0)
     writer.string(transactional_id)
     return writer.encoded()
 
 
 def _value(metadata: TransactionMetadata, version: int) -> bytes:
     writer = Writer(is_flexible=version >= FLEXIBLE)
-    writer.number("h", version)
-    writer.number("q", metadata.producer_id)
-    writer.number("h", metadata.producer_epoch)
-    writer.number("i", metadata.transaction_timeout_ms)
+    writer.int16(version)
+    writer.int64(metadata.producer_id)
+    writer.int16(metadata.producer_epoch)
+    writer.int32(metadata.transaction_timeout_ms)
     state = State(metadata.state)
-    writer.number("b", _STATUS[state])
+    writer.int8(_STATUS[state])
 
     def partitions(topic: tuple[str, list[int]]) -> None:
         name, numbers = topic
         writer.string(name)
-        writer.array(numbers, lambda number: writer.number("i", number))
+        writer.array(numbers, lambda number: writer.int32(number))
         writer.tags({})
 
     if state is State.EMPTY:
-        writer.number(*(("b", 0) if writer.is_flexible else ("i", -1)))  # no array
+        writer.nullable_array(None, partitions)
     else:
         writer.array(_in_hash_order(metadata.partitions), partitions)
-    writer.number("q", metadata.last_update_timestamp)
-    writer.number("q", metadata.transaction_start_timestamp)
+    writer.int64(metadata.last_update_timestamp)
+    writer.int64(metadata.transaction_start_timestamp)
     writer.tags(_tags(metadata))
     return writer.encoded()
 

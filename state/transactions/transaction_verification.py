@@ -23,8 +23,6 @@ What a partition remembers of a verification (`producer.Verification`) is gone w
 or marker, after `producer.id.expiration.ms`, and when the broker restarts.
 """
 
-from typing import Annotated
-
 import msgspec
 
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, coordinator_of
@@ -32,8 +30,14 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Batch
-from brokertwin.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
+from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table, kept
+from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from brokertwin.state.logs.producer import Verification
 
 KEY = 24
@@ -43,63 +47,6 @@ KNOWS_ABORTABLE_SINCE = 11
 
 ADDS_SINCE = 12
 """The first version of Produce that speaks for transactions V2."""
-
-
-class TxnTopic(Body):
-    """Partitions of a topic that are to be in a transaction."""
-
-    name: str
-    partitions: list[Int32]
-
-
-class Transaction(Body):
-    """A transaction and its partitions; with `verify_only` nothing is added."""
-
-    transactional_id: str
-    producer_id: Int64
-    producer_epoch: Int16
-    topics: list[TxnTopic]
-    verify_only: bool = False
-
-
-class AddPartitionsToTxnRequest(Body):
-    """Versions up to 3 are those of clients, with one transaction; later ones those of brokers."""
-
-    transactions: Annotated[list[Transaction], since(4)] = []
-    v3_and_below_transactional_id: Annotated[str, since(0, 3)] = ""
-    v3_and_below_producer_id: Annotated[Int64, since(0, 3)] = 0
-    v3_and_below_producer_epoch: Annotated[Int16, since(0, 3)] = 0
-    v3_and_below_topics: Annotated[list[TxnTopic], since(0, 3)] = []
-
-
-class TxnPartitionResult(Body):
-    """What became of a partition."""
-
-    partition_index: Int32
-    partition_error_code: Int16
-
-
-class TxnTopicResult(Body):
-    """The results of a topic."""
-
-    name: str
-    results_by_partition: list[TxnPartitionResult]
-
-
-class TransactionResult(Body):
-    """The results of a transaction."""
-
-    transactional_id: str
-    topic_results: list[TxnTopicResult]
-
-
-class AddPartitionsToTxnResponse(Body):
-    """The results; `error_code` is that of the whole request."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, since(4)] = 0
-    results_by_transaction: Annotated[list[TransactionResult], since(4)] = []
-    results_by_topic_v3_and_below: Annotated[list[TxnTopicResult], since(0, 3)] = []
 
 
 class Verifications(msgspec.Struct, array_like=True):
@@ -162,12 +109,15 @@ def message(
     coordinator = coordinator_of(broker, TRANSACTION_TOPIC, transactional_id)
     if coordinator is None or coordinator < 0:
         return None
-    transaction = Transaction(
+    transaction = AddPartitionsToTxnTransaction(
         transactional_id=transactional_id,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         verify_only=not is_v2,
-        topics=[TxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
+        topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in topics.items()
+        ],
     )
     body = AddPartitionsToTxnRequest(transactions=[transaction])
     return Message(broker.id, coordinator, KEY, body)

@@ -9,11 +9,22 @@ from brokertwin.clients.admin_calls import AdminCall, Asked, Call, Outcome
 from brokertwin.clients.backoff import retry_backoff
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.state.apis.describe_groups import DescribedGroup, DescribeGroupsResponse
-from brokertwin.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse, KeyType
-from brokertwin.state.apis.list_groups import ListedGroup, ListGroupsResponse
-from brokertwin.state.apis.list_offsets import ListedPartition, ListedTopic, ListOffsetsResponse
+from brokertwin.state.apis.find_coordinator import KeyType
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.describe_groups import (
+    DescribeGroupsResponse,
+    DescribeGroupsResponseDescribedGroup,
+)
+from brokertwin.state.core.wire.generated.find_coordinator import (
+    Coordinator,
+    FindCoordinatorResponse,
+)
+from brokertwin.state.core.wire.generated.list_groups import ListedGroup, ListGroupsResponse
+from brokertwin.state.core.wire.generated.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 
 NOW, TIMEOUT_MS = 1_700_000_000_000, 60_000
 PAUSE_MS = retry_backoff().backoff(0, 0.5)
@@ -51,11 +62,13 @@ def whom(asked: list[Asked]) -> dict[int | None, set[Any]]:
 
 def offsets(asked: Asked, error: Error = Error.NONE) -> ListOffsetsResponse:
     parts = [
-        ListedPartition(partition_index=each.partition, error_code=int(error), offset=7)
+        ListOffsetsPartitionResponse(
+            partition_index=each.partition, error_code=int(error), offset=7
+        )
         for each in asked.keys
         if isinstance(each, TopicPartition)
     ]
-    return ListOffsetsResponse(topics=[ListedTopic(name="t", partitions=parts)])
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=parts)])
 
 
 def ends() -> Asking:
@@ -72,7 +85,10 @@ def coordinators(asked: Asked, error: Error = Error.NONE, **nodes: int) -> FindC
 
 
 def described(asked: Asked, error: Error = Error.NONE) -> DescribeGroupsResponse:
-    groups = [DescribedGroup(group_id=str(key), error_code=int(error)) for key in asked.keys]
+    groups = [
+        DescribeGroupsResponseDescribedGroup(group_id=str(key), error_code=int(error))
+        for key in asked.keys
+    ]
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -10,20 +10,24 @@ from brokertwin.clients.metadata import Metadata, RequestAndVersion
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.position_validation import PositionValidator, Question
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.metadata import (
-    BrokerMetadata,
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    FetchResponsePartitionData,
+)
+from brokertwin.state.core.wire.generated.metadata import (
     MetadataRequest,
     MetadataResponse,
-    PartitionMetadata,
-    TopicMetadata,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
 )
-from brokertwin.state.apis.offset_for_leader_epoch import (
-    EpochEndOffset,
+from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
-    TopicEndOffsets,
+    OffsetForLeaderEpochResponseEpochEndOffset,
+    OffsetForLeaderTopicResult,
 )
-from brokertwin.state.core.errors import Error
-from brokertwin.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
 from tests.support.bench_network import FIRST_PORT, World
 from tests.support.replicas import BROKERS, TOPIC, Replicas
 
@@ -50,11 +54,11 @@ class Reader:
 
     def led_by(self, leader: int, epoch: int, topic_id: str = TOPIC_ID) -> None:
         """The next metadata."""
-        partition = PartitionMetadata(
+        partition = MetadataResponsePartition(
             partition_index=0, leader_id=leader, leader_epoch=epoch, replica_nodes=[], isr_nodes=[]
         )
-        topic = TopicMetadata(name="t", topic_id=topic_id, partitions=[partition])
-        brokers = [BrokerMetadata(node_id=each, host="h", port=each) for each in (1, 2)]
+        topic = MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[partition])
+        brokers = [MetadataResponseBroker(node_id=each, host="h", port=each) for each in (1, 2)]
         asked = RequestAndVersion(MetadataRequest(), self.metadata.request_version, False)
         self.metadata.update(asked, MetadataResponse(brokers=brokers, topics=[topic]), 13, NOW)
 
@@ -69,9 +73,11 @@ class Reader:
 
     def hears(self, epoch: int = -1, end: int = -1, error: Error = Error.NONE) -> None:
         """The answer to what was asked."""
-        told = EpochEndOffset(error_code=int(error), leader_epoch=epoch, end_offset=end)
+        told = OffsetForLeaderEpochResponseEpochEndOffset(
+            error_code=int(error), leader_epoch=epoch, end_offset=end
+        )
         response = OffsetForLeaderEpochResponse(
-            topics=[TopicEndOffsets(topic="t", partitions=[told])]
+            topics=[OffsetForLeaderTopicResult(topic="t", partitions=[told])]
         )
         self.validator.answered(self.questions[0], response)
 
@@ -83,7 +89,9 @@ class Reader:
     def reads(self, records: Records) -> list[int]:
         """Fetches and takes what has come; the offsets."""
         (fetch,) = self.fetcher.requests(self.metadata.snapshot, VERSION, NOW)
-        topic = AnsweredTopic(topic="t", partitions=[AnsweredPartition(partition_index=0)])
+        topic = FetchableTopicResponse(
+            topic="t", partitions=[FetchResponsePartitionData(partition_index=0)]
+        )
         self.fetcher.answered(
             fetch.node, FetchResponse(responses=[topic]), VERSION, {T0: records}, NOW
         )
@@ -179,7 +187,9 @@ def test_what_has_come_is_dropped_while_the_leader_is_asked() -> None:
     reader.asks()
     reader.hears(epoch=5, end=20)
     (fetch,) = reader.fetcher.requests(reader.metadata.snapshot, VERSION, NOW)
-    topic = AnsweredTopic(topic="t", partitions=[AnsweredPartition(partition_index=0)])
+    topic = FetchableTopicResponse(
+        topic="t", partitions=[FetchResponsePartitionData(partition_index=0)]
+    )
     found = {T0: Records([(10, "a")], 11, [(11, 5)])}
     reader.fetcher.answered(1, FetchResponse(responses=[topic]), VERSION, found, NOW)
     reader.led_by(2, 6)

@@ -13,8 +13,8 @@ from brokertwin.clients.metadata import MetadataError, MetadataSettings
 from brokertwin.clients.metadata_wait import Known
 from brokertwin.clients.network import Connect
 from brokertwin.gateway.metadata_shell import MetadataShell, MetadataWaitError
-from brokertwin.state.apis.metadata import MetadataResponse
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.metadata import MetadataResponse
 from tests.support.machine import Bench
 from tests.support.patience import PATIENCE_S, growing
 

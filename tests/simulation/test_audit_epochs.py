@@ -1,9 +1,9 @@
 """What the auditor says of epochs: who is fenced is acknowledged nothing."""
 
 from brokertwin.simulation.audit_epochs import Epochs
-from brokertwin.state.apis.end_txn import EndTxnRequest
-from brokertwin.state.apis.init_producer_id import InitProducerIdRequest
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.end_txn import EndTxnRequest
+from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdRequest
 
 
 def handed_out(epochs: Epochs, client: str, epoch: int) -> None:

@@ -4,36 +4,38 @@ import pytest
 
 from brokertwin.gateway.protocol.frames import encode_response
 from brokertwin.state.apis.fetch import API
-from brokertwin.state.cluster.image import LeaderIdAndEpoch
 from brokertwin.state.core.schema import ZERO_UUID, render
-from brokertwin.state.fetch import response_size
-from brokertwin.state.fetch.fetch_bodies import (
+from brokertwin.state.core.wire.generated.fetch import (
     AbortedTransaction,
-    AnsweredPartition,
-    AnsweredTopic,
-    EpochEndOffset,
+    FetchableTopicResponse,
     FetchResponse,
+    FetchResponseEpochEndOffset,
+    FetchResponsePartitionData,
 )
+from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
+from brokertwin.state.fetch import response_size
 
 FETCH, LENGTH_BYTES, CORRELATION_ID_BYTES = 1, 4, 4
 SINCE_TAGS = 12
 
 PARTS = [
-    AnsweredPartition(partition_index=0),
-    AnsweredPartition(partition_index=1, records_size_in_bytes=126),
-    AnsweredPartition(partition_index=2, records_size_in_bytes=127),
-    AnsweredPartition(partition_index=3, records_size_in_bytes=70_000),
-    AnsweredPartition(partition_index=4, aborted_transactions=[]),
-    AnsweredPartition(
+    FetchResponsePartitionData(partition_index=0),
+    FetchResponsePartitionData(partition_index=1, records_size_in_bytes=126),
+    FetchResponsePartitionData(partition_index=2, records_size_in_bytes=127),
+    FetchResponsePartitionData(partition_index=3, records_size_in_bytes=70_000),
+    FetchResponsePartitionData(partition_index=4, aborted_transactions=[]),
+    FetchResponsePartitionData(
         partition_index=5,
         aborted_transactions=[
             AbortedTransaction(producer_id=n, first_offset=n) for n in range(130)
         ],
     ),
-    AnsweredPartition(
-        partition_index=6, error_code=74, diverging_epoch=EpochEndOffset(epoch=2, end_offset=7)
+    FetchResponsePartitionData(
+        partition_index=6,
+        error_code=74,
+        diverging_epoch=FetchResponseEpochEndOffset(epoch=2, end_offset=7),
     ),
-    AnsweredPartition(
+    FetchResponsePartitionData(
         partition_index=7,
         error_code=6,
         current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=3),
@@ -41,10 +43,13 @@ PARTS = [
 ]
 TOPICS = [
     [],
-    *([AnsweredTopic(topic="orders", topic_id=ZERO_UUID, partitions=[each])] for each in PARTS),
+    *(
+        [FetchableTopicResponse(topic="orders", topic_id=ZERO_UUID, partitions=[each])]
+        for each in PARTS
+    ),
     [
-        AnsweredTopic(topic="ä" * 90, topic_id=ZERO_UUID, partitions=PARTS),
-        AnsweredTopic(topic="", topic_id=ZERO_UUID, partitions=PARTS * 20),
+        FetchableTopicResponse(topic="ä" * 90, topic_id=ZERO_UUID, partitions=PARTS),
+        FetchableTopicResponse(topic="", topic_id=ZERO_UUID, partitions=PARTS * 20),
     ],
 ]
 

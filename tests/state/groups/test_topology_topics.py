@@ -5,8 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.state.apis.streams_bodies import Topology, topology_of
+from brokertwin.state.apis.streams_bodies import topology_of
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.wire.generated.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequestTopology,
+)
 from brokertwin.state.groups.consumer_group import Refused
 from brokertwin.state.groups.topology_topics import (
     ConfiguredTopology,
@@ -19,7 +22,7 @@ from tests.support.streams_groups import internal, part, topology
 
 def configured(runs: dict[str, Any], **existing: int) -> ConfiguredTopology | Refused:
     """The topology with topics of so many partitions."""
-    said = topology_of(msgspec.convert(runs, Topology))
+    said = topology_of(msgspec.convert(runs, StreamsGroupHeartbeatRequestTopology))
     assert said is not None
     return configure(said, {name.replace("_", "-"): n for name, n in existing.items()}.get)
 

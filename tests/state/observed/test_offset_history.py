@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.kafka_bytes import uuid_of
 from brokertwin.state.core.streams_records import (
     MemberTasks,
     StreamsGroupCurrentMemberAssignmentWritten,
@@ -22,6 +21,7 @@ from brokertwin.state.core.streams_records import (
     Subtopology,
     TopicInfo,
 )
+from brokertwin.state.core.wire.primitives import uuid_of
 from brokertwin.state.groups.offset_records import OffsetKey
 from brokertwin.state.groups.streams_rows import ENCODERS
 from brokertwin.state.observed.offset_history import (

@@ -14,7 +14,7 @@ import pytest
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision
 from brokertwin.state.core.records import BatchAppended
-from brokertwin.state.replication.produce_bodies import ProduceResponse
+from brokertwin.state.core.wire.generated.produce import ProduceResponse
 from brokertwin.streaming.replay import report
 from brokertwin.streaming.replay.comparison import FINE
 from brokertwin.streaming.replay.freedoms import Freedom

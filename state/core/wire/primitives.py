@@ -1,4 +1,4 @@
-"""Kafka's primitive types taken off bytes and put into them, as internal topics have them.
+"""Reads and writes Kafka's primitive types.
 
 Source: Kafka's protocol guide, "Protocol Primitive Types"; KIP-482 for the compact ones and tags.
 Numbers are big-endian, strings UTF-8.
@@ -47,35 +47,56 @@ class Reader:
         """Whether something is left."""
         return self._at < len(self._encoded)
 
-    def number(self, kind: str) -> int:
-        """An integer: `b` int8, `h` int16, `i` int32, `q` int64."""
-        number: int = struct.unpack(f">{kind}", self._take(struct.calcsize(kind)))[0]
-        return number
+    def int8(self) -> int:
+        """A signed integer of one byte."""
+        return int.from_bytes(self._take(1), signed=True)
+
+    def int16(self) -> int:
+        """A signed integer of two bytes."""
+        return int.from_bytes(self._take(2), signed=True)
+
+    def uint16(self) -> int:
+        """An unsigned integer of two bytes."""
+        return int.from_bytes(self._take(2))
+
+    def int32(self) -> int:
+        """A signed integer of four bytes."""
+        return int.from_bytes(self._take(4), signed=True)
+
+    def int64(self) -> int:
+        """A signed integer of eight bytes."""
+        return int.from_bytes(self._take(8), signed=True)
 
     def string(self) -> str:
         """A string that is there."""
-        return self._text(self._length("h"))
+        return self._text(self._length(2))
 
     def nullable_string(self) -> str | None:
         """A string, or None."""
-        length = self._length("h")
+        length = self._length(2)
         return None if length < 0 else self._text(length)
 
     def bytes_(self) -> bytes:
         """Bytes that are there."""
-        return self._take(self._length("i"))
+        return self._take(self._length(4))
 
     def nullable_bytes(self) -> bytes | None:
         """Bytes, or None."""
-        length = self._length("i")
+        length = self._length(4)
         return None if length < 0 else self._take(length)
 
     def array(self, item: Callable[[], T]) -> list[T]:
-        """As many items as the array says that it has."""
-        count = self._length("i")
-        if not 0 <= count <= len(self._encoded):
-            raise MalformedError(f"an array of {count} items in {len(self._encoded)} bytes")
-        return [item() for _ in range(count)]
+        """The items of an array."""
+        return self._items(self._length(4), item)
+
+    def nullable_array(self, item: Callable[[], T]) -> list[T] | None:
+        """The items of an array, or None."""
+        count = self._length(4)
+        return None if count < 0 else self._items(count, item)
+
+    def nullable(self, item: Callable[[], T]) -> T | None:
+        """A struct, or None."""
+        return item() if self.int8() > 0 else None
 
     def uuid(self) -> Uuid:
         """An id of sixteen bytes."""
@@ -97,8 +118,15 @@ class Reader:
         except UnicodeDecodeError as error:
             raise MalformedError("a string that is not UTF-8") from error
 
-    def _length(self, kind: str) -> int:
-        return self._unsigned_varint() - 1 if self.is_flexible else self.number(kind)
+    def _items(self, count: int, item: Callable[[], T]) -> list[T]:
+        if not 0 <= count <= len(self._encoded):
+            raise MalformedError(f"an array of {count} items in {len(self._encoded)} bytes")
+        return [item() for _ in range(count)]
+
+    def _length(self, size: int) -> int:
+        if self.is_flexible:
+            return self._unsigned_varint() - 1
+        return int.from_bytes(self._take(size), signed=True)
 
     def _unsigned_varint(self) -> int:
         number = 0
@@ -116,6 +144,12 @@ class Reader:
         self._at += length
         return taken
 
+
+_INT8 = struct.Struct(">b").pack
+_INT16 = struct.Struct(">h").pack
+_UINT16 = struct.Struct(">H").pack
+_INT32 = struct.Struct(">i").pack
+_INT64 = struct.Struct(">q").pack
 
 _OF_ONE_BYTE = [bytes([number]) for number in range(0x80)]
 
@@ -157,9 +191,25 @@ class Writer:
         """What was written."""
         return b"".join(self._parts)
 
-    def number(self, kind: str, number: int) -> None:
-        """An integer: `b` int8, `h` int16, `i` int32, `q` int64."""
-        self._parts.append(struct.pack(f">{kind}", number))
+    def int8(self, number: int) -> None:
+        """A signed integer of one byte."""
+        self._parts.append(_INT8(number))
+
+    def int16(self, number: int) -> None:
+        """A signed integer of two bytes."""
+        self._parts.append(_INT16(number))
+
+    def uint16(self, number: int) -> None:
+        """An unsigned integer of two bytes."""
+        self._parts.append(_UINT16(number))
+
+    def int32(self, number: int) -> None:
+        """A signed integer of four bytes."""
+        self._parts.append(_INT32(number))
+
+    def int64(self, number: int) -> None:
+        """A signed integer of eight bytes."""
+        self._parts.append(_INT64(number))
 
     def string(self, text: str) -> None:
         """A string that is there. Raises ValueError where its length has no room."""
@@ -180,14 +230,34 @@ class Writer:
         if self.is_flexible:
             self._counted(data)
         else:
-            self._parts.append(struct.pack(">i", len(data)) + data)
+            self._parts += [_INT32(len(data)), data]
+
+    def nullable_bytes(self, data: bytes | None) -> None:
+        """Bytes, or None."""
+        if data is not None:
+            self.bytes_(data)
+        else:
+            self._no_array()
 
     def array(self, items: Iterable[T], write: Callable[[T], None]) -> None:
         """All of the items, each as `write` does it."""
         every = list(items)
-        count = unsigned_varint(len(every) + 1) if self.is_flexible else b""
-        self._parts.append(count or struct.pack(">i", len(every)))
+        count = len(every)
+        self._parts.append(unsigned_varint(count + 1) if self.is_flexible else _INT32(count))
         for item in every:
+            write(item)
+
+    def nullable_array(self, items: Iterable[T] | None, write: Callable[[T], None]) -> None:
+        """All of the items, or None."""
+        if items is not None:
+            self.array(items, write)
+        else:
+            self._no_array()
+
+    def nullable(self, item: T | None, write: Callable[[T], None], null: int = -1) -> None:
+        """A struct, or None. In a tagged field `null` is 0."""
+        self.int8(null if item is None else 1)
+        if item is not None:
             write(item)
 
     def uuid(self, uuid: Uuid) -> None:
@@ -202,6 +272,9 @@ class Writer:
         for number in sorted(fields):
             field = fields[number]
             self._parts += [unsigned_varint(number), unsigned_varint(len(field)), field]
+
+    def _no_array(self) -> None:
+        self._parts.append(b"\x00" if self.is_flexible else b"\xff\xff\xff\xff")
 
     def _counted(self, data: bytes) -> None:
         self._parts += [unsigned_varint(len(data) + 1), data]
