@@ -19,8 +19,8 @@ from brokertwin.state.core.records import (
     TransactionalOffsetsWritten,
 )
 from brokertwin.state.core.share_records import ShareStateWritten
+from brokertwin.state.core.wire.rows import Encoded
 from brokertwin.state.groups import group_rows
-from brokertwin.state.groups.row_bytes import Row
 from brokertwin.state.replication import internal_logs
 from brokertwin.state.share import state_rows
 from brokertwin.state.transactions import transaction_rows
@@ -58,7 +58,7 @@ def to_bytes(header: dict[str, Any]) -> bytes:
     return bytes(batch)
 
 
-def _rows(record: Record, now: int) -> Iterator[Row | None]:
+def _rows(record: Record, now: int) -> Iterator[Encoded | None]:
     """The rows of a record written `now`, one for each offset that it takes; None: there is none.
 
     An offset in a transaction says no topic id, as with Kafka.
@@ -81,7 +81,7 @@ def _rows(record: Record, now: int) -> Iterator[Row | None]:
         )
 
 
-def _row(record: Record, now: int) -> Row | None:
+def _row(record: Record, now: int) -> Encoded | None:
     """None, too, where a name is longer than a row's strings may be, which requests allow."""
     try:
         if isinstance(record, ShareStateWritten):
@@ -91,7 +91,7 @@ def _row(record: Record, now: int) -> Row | None:
         return None
 
 
-def _record(offset_delta: int, row: Row) -> bytes:
+def _record(offset_delta: int, row: Encoded) -> bytes:
     """A record of a batch, at the time of the batch and without headers."""
     body = bytearray(b"\0\0")
     write_varint(body, offset_delta)

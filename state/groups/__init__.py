@@ -27,7 +27,7 @@ offset_expiry                                     what goes when nobody has need
 check, classic_check, consumer_check,             what must hold
 share_check, streams_check
 group_metadata, committed_offsets, offset_records what is durable, in Kafka's own record schemas
-group_rows, row_bytes, share_rows, streams_rows   rows of `offsets.<cluster>`, in Kafka's bytes
+group_rows, row_encoders, streams_rows            rows of `offsets.<cluster>`, in Kafka's bytes
 group_records                                     what a real `__consumer_offsets` says of groups
 
 What `groups` keeps nobody else touches; offsets are `committed_offsets`' alone.

@@ -1,30 +1,28 @@
-"""What consumers of the classic protocol say and are told inside joins and syncs.
+"""Subscriptions and assignments of consumers in classic groups.
 
-Source: `ConsumerProtocol`, `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`
-in Kafka. A coordinator hands these bytes on; it looks into them where classic members are in a
-consumer group. A version above the newest one is read as the newest, as Kafka does.
+Source: `ConsumerProtocol` in Kafka. Members exchange these bytes through the coordinator, which
+reads them if classic members are in a consumer group. A newer version is read as the newest.
 """
 
-import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from brokertwin.state.core.wire.primitives import MalformedError, Reader
+from brokertwin.state.core.wire.generated.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolTopicPartition,
+)
+from brokertwin.state.core.wire.primitives import Reader
 
 NEWEST = 3
-"""The newest version of both. With 1 come owned partitions, with 2 a generation, with 3 a rack."""
+"""The newest version of both. Version 1 adds owned partitions, 2 a generation, 3 a rack."""
 
 Partitions = dict[str, list[int]]
 """Partitions by topic name."""
 
 
 class Subscription(NamedTuple):
-    """What a member subscribes to.
-
-    Attributes:
-        topics: the names, in the member's order.
-        owned: what it has until it is told otherwise.
-        rack_id: where it is.
-    """
+    """The subscription of a member: topics in the member's order, owned partitions, and rack."""
 
     topics: list[str]
     owned: Partitions
@@ -32,7 +30,7 @@ class Subscription(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """What a member is assigned; `has_user_data` says whether an assignor has put more there."""
+    """What a member is assigned; `has_user_data` says whether an assignor has added data."""
 
     partitions: Partitions
     has_user_data: bool
@@ -42,57 +40,35 @@ def topics_of(subscription: bytes) -> list[str]:
     """The topics of a subscription of any version. Raises MalformedError."""
     reader = Reader(subscription)
     reader.int16()
-    topics = reader.array(reader.string)
-    reader.nullable_bytes()
-    return topics
+    return ConsumerProtocolSubscription.read(reader, 0).topics
 
 
 def version_of(data: bytes) -> int:
-    """The version that some bytes have, as far as Kafka knows it. Raises MalformedError."""
-    return _version(Reader(data))
+    """The version of a message, at most the newest that Kafka knows. Raises MalformedError."""
+    return ConsumerProtocolSubscription.version_of(Reader(data))
 
 
 def subscription_of(data: bytes) -> Subscription:
     """Reads a ConsumerProtocolSubscription. Raises MalformedError."""
-    reader = Reader(data)
-    version = _version(reader)
-    topics = reader.array(reader.string)
-    reader.nullable_bytes()
-    owned = _partitions(reader) if version >= 1 else {}
-    if version >= 2:
-        reader.int32()
-    return Subscription(topics, owned, reader.nullable_string() if version >= 3 else None)
+    found = ConsumerProtocolSubscription.parsed(data)
+    return Subscription(found.topics, _by_topic(found.owned_partitions), found.rack_id)
 
 
 def assignment_of(data: bytes) -> Assigned:
     """Reads a ConsumerProtocolAssignment. Raises MalformedError."""
-    reader = Reader(data)
-    _version(reader)
-    partitions = _partitions(reader)
-    return Assigned(partitions, bool(reader.nullable_bytes()))
+    found = ConsumerProtocolAssignment.parsed(data)
+    return Assigned(_by_topic(found.assigned_partitions), bool(found.user_data))
 
 
 def assignment_bytes(partitions: Partitions, version: int) -> bytes:
-    """A ConsumerProtocolAssignment in a version, the newest where that one is newer still."""
-    parts = [struct.pack(">hi", min(version, NEWEST), len(partitions))]
-    for topic, numbers in partitions.items():
-        name = topic.encode()
-        parts.append(struct.pack(">h", len(name)) + name)
-        parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
-    return b"".join([*parts, struct.pack(">i", -1)])
+    """A ConsumerProtocolAssignment in a version, at most the newest."""
+    topics = [ConsumerProtocolTopicPartition(*each) for each in partitions.items()]
+    return ConsumerProtocolAssignment(topics).encoded(min(version, NEWEST))
 
 
-def _version(reader: Reader) -> int:
-    version = reader.int16()
-    if version < 0:
-        raise MalformedError("a version below 0")
-    return min(version, NEWEST)
-
-
-def _partitions(reader: Reader) -> Partitions:
+def _by_topic(topics: Iterable[ConsumerProtocolTopicPartition]) -> Partitions:
+    """Partitions by topic; the first entry of a topic counts."""
     found: Partitions = {}
-    for topic, numbers in reader.array(
-        lambda: (reader.string(), reader.array(lambda: reader.int32()))
-    ):
-        found.setdefault(topic, numbers)
+    for each in topics:
+        found.setdefault(each.topic, each.partitions)
     return found

@@ -7,14 +7,21 @@ Who has which records at this moment is in no row: locks are in the memory of le
 
 from typing import NamedTuple
 
+from msgspec.structs import astuple
+
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch
-from brokertwin.state.core.wire.primitives import Reader
+from brokertwin.state.core.wire.generated.share_state_rows import (
+    ShareRowBatch,
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from brokertwin.state.core.wire.rows import kind_of
 from brokertwin.state.observed.offset_history import Written
 from brokertwin.state.share.state_batches import combined
 
-SNAPSHOT, UPDATE = 0, 1
-DONE_TAG = 0
 UNKNOWN = -1
 """Of a start offset, and of how many records are done with: as before. Before Kafka 4.2 nothing
 counts the latter."""
@@ -43,12 +50,13 @@ class ShareProgress:
     def take(self, row: Written) -> None:
         """One row of the topic."""
         try:
-            kind, key = _key(row.key)
-            if kind not in (SNAPSHOT, UPDATE):
+            kind = kind_of(row.key)
+            if kind not in (ShareSnapshotKey.KIND, ShareUpdateKey.KIND):
                 return
+            key = ShareKey(*astuple(ShareSnapshotKey.decoded(row.key)))
             if row.value is None:
                 self.found.pop(key, None)
-            elif kind == SNAPSHOT:
+            elif kind == ShareSnapshotKey.KIND:
                 self.found[key] = _snapshot(row.value)
             else:
                 self.found[key] = _updated(self.found.get(key), row.value)
@@ -63,54 +71,27 @@ def lag(progress: ShareSnapshot, end_offset: int) -> int | None:
     return end_offset - progress.start_offset - progress.delivery_complete_count
 
 
-def _key(key: bytes) -> tuple[int, ShareKey]:
-    reader = Reader(key)
-    kind = reader.int16()
-    found = ShareKey(reader.string(), reader.uuid(), reader.int32())
-    reader.end()
-    return kind, found
-
-
 def _snapshot(value: bytes) -> ShareSnapshot:
-    reader = _opened(value)
-    state_epoch, leader_epoch, start = reader.int32(), reader.int32(), reader.int64()
-    reader.int64()  # when it was created, and when it was written
-    reader.int64()
-    batches, done = _rest(reader)
-    return ShareSnapshot(state_epoch, leader_epoch, start, done, combined(batches, start))
+    found = ShareSnapshotValue.decoded(value)
+    return ShareSnapshot(
+        found.state_epoch,
+        found.leader_epoch,
+        found.start_offset,
+        found.delivery_complete_count,
+        combined(_batches(found.state_batches), found.start_offset),
+    )
 
 
 def _updated(former: ShareSnapshot | None, value: bytes) -> ShareSnapshot:
-    """With what an update says; of one whose snapshot is not there, that alone."""
-    reader = _opened(value)
+    """The state after an update; without a snapshot, the update alone."""
+    found = ShareUpdateValue.decoded(value)
     known = former or ShareSnapshot(0, 0, UNKNOWN, UNKNOWN)
-    leader_epoch, start = reader.int32(), reader.int64()
-    batches, done = _rest(reader)
+    start, done = found.start_offset, found.delivery_complete_count
     start = known.start_offset if start == UNKNOWN else start
     done = known.delivery_complete_count if done == UNKNOWN else done
-    batches = combined([*known.batches, *batches], start)
-    return ShareSnapshot(known.state_epoch, leader_epoch, start, done, batches)
+    batches = combined([*known.batches, *_batches(found.state_batches)], start)
+    return ShareSnapshot(known.state_epoch, found.leader_epoch, start, done, batches)
 
 
-def _opened(value: bytes) -> Reader:
-    """A value behind its version and the epoch of its snapshot."""
-    reader = Reader(value, is_flexible=True)
-    version = reader.int16()
-    if version != 0:
-        raise ValueError(f"a value of version {version}; known is 0")
-    reader.int32()
-    return reader
-
-
-def _rest(reader: Reader) -> tuple[list[ShareStateBatch], int]:
-    """The batches, and how many records are done with."""
-
-    def batch() -> ShareStateBatch:
-        found = ShareStateBatch(reader.int64(), reader.int64(), reader.int8(), reader.int16())
-        reader.tags()
-        return found
-
-    batches = reader.array(batch)
-    done = reader.tags().get(DONE_TAG)
-    reader.end()
-    return batches, UNKNOWN if done is None else Reader(done).int32()
+def _batches(found: list[ShareRowBatch]) -> list[ShareStateBatch]:
+    return [ShareStateBatch(*astuple(each)) for each in found]

@@ -14,6 +14,10 @@ TYPES = {
 """Kafka's types to those of a row and their defaults; others are integers."""
 
 
+CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
+"""Integers, as `struct` calls them."""
+SIZES = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "int64": 8, "uuid": 16}
+
 Fields = list[dict[str, Any]]
 
 
@@ -65,7 +69,7 @@ def _declared(field: dict[str, Any], names: dict[str, str]) -> str:
 
 
 def _method(field: dict[str, Any]) -> str:
-    """The method of a reader or a writer for a value, or for an item of an array."""
+    """The method of a reader for a value, or for an item of an array."""
     null = "nullable_" if "nullableVersions" in field and not field["type"].startswith("[]") else ""
     kind = field["type"].removeprefix("[]")
     return null + ("bytes_" if kind == "bytes" and not null else kind)
@@ -85,23 +89,42 @@ def _getting(field: dict[str, Any], names: dict[str, str], reader: str) -> str:
     return f"{reader}.{'nullable_array' if is_null else 'array'}({item})"
 
 
-def _putting(field: dict[str, Any], writer: str) -> str:
+def _putting(field: dict[str, Any], out: str, flexible: str) -> list[str]:
+    """The lines that append a field to the bytes `out`."""
     value = f"self.{snake(field['name'])}"
-    is_null = "nullableVersions" in field
+    kind, is_array = field["type"].removeprefix("[]"), field["type"].startswith("[]")
     if "fields" in field:
-        item = f"lambda each: each.write({writer}, version)"
-        if not field["type"].startswith("[]"):
-            null = ", null=0" if "tag" in field else ""
-            return (
-                f"{writer}.nullable({value}, {item}{null})"
-                if is_null
-                else f"{value}.write({writer}, version)"
-            )
-    else:
-        item = f"{writer}.{_method(field)}"
-        if not field["type"].startswith("[]"):
-            return f"{item}({value})"
-    return f"{writer}.{'nullable_array' if is_null else 'array'}({value}, {item})"
+        return _putting_structs(field, value, out, flexible)
+    if is_array:
+        if kind == "string":
+            return [f"put_strings({out}, {value}, {flexible})"]
+        return [f'put_numbers({out}, "{CODES[kind]}", {value}, {flexible})']
+    if kind in {"string", "bytes"}:
+        return [f"put_{kind}({out}, {value}, {flexible})"]
+    return [f"{out} += {_fixed(field)}"]
+
+
+def _fixed(field: dict[str, Any]) -> str:
+    """The bytes of a field that has one size; empty for other fields."""
+    value, kind = f"self.{snake(field['name'])}", field["type"]
+    if kind == "uuid":
+        return f"uuid_bytes({value})"
+    return f"{kind.upper()}({value})" if kind in CODES else ""
+
+
+def _putting_structs(field: dict[str, Any], value: str, out: str, flexible: str) -> list[str]:
+    is_null = "nullableVersions" in field
+    if field["type"].startswith("[]"):
+        return [f"put_structs({out}, {value}, version, {flexible})"]
+    write = f"{value}.write({out}, version, {flexible})"
+    if not is_null:
+        return [write]
+    null = "0" if "tag" in field else "-1"
+    return [
+        f"{out} += INT8({null} if {value} is None else 1)",
+        f"if {value} is not None:",
+        f"    {write}",
+    ]
 
 
 def _condition(field: dict[str, Any], among: tuple[int, int]) -> str:
@@ -156,20 +179,43 @@ def _is_default(field: dict[str, Any]) -> str:
     return f"{value} != {given if given is not None else TYPES.get(field['type'], ('', '0'))[1]}"
 
 
+def _only_tag(field: dict[str, Any], fixed: str) -> str:
+    """The lines for the only tagged field of a struct, which has one size."""
+    head = bytes((1, field["tag"], SIZES[field["type"]]))
+    return _under(
+        "is_flexible",
+        f"if {_is_default(field)}:",
+        f"    out += {_bytes(head)}",
+        f"    out += {fixed}",
+        "else:",
+        "    out.append(0)",
+    )
+
+
+def _bytes(data: bytes) -> str:
+    return 'b"' + "".join(f"\\x{byte:02x}" for byte in data) + '"'
+
+
 def _write(fields: Fields, among: tuple[int, int], has_tags: bool) -> str:
-    text = "    def write(self, writer: Writer, version: int) -> None:\n"
+    text = "    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:\n"
     for field in fields:
         if "tag" not in field:
-            text += _under(_condition(field, among), _putting(field, "writer"))
-    tagged = [field for field in fields if "tag" in field]
-    if not tagged:
-        return text + "        writer.tags({})\n" * has_tags
-    text += "        tags = {}\n"
+            text += _under(_condition(field, among), *_putting(field, "out", "is_flexible"))
+    tagged = sorted((f for f in fields if "tag" in f), key=lambda field: int(field["tag"]))
+    if len(tagged) == 1 and (fixed := _fixed(tagged[0])):
+        return text + _only_tag(tagged[0], fixed)
+    if tagged:
+        text += "        tags: dict[int, bytes | bytearray] = {}\n"
     for field in tagged:
-        text += _under(
-            _is_default(field),
-            "tag = Writer(is_flexible=True)",
-            _putting(field, "tag"),
-            f"tags[{field['tag']}] = tag.encoded()",
-        )
-    return text + "        writer.tags(tags)\n"
+        if fixed := _fixed(field):
+            text += _under(_is_default(field), f"tags[{field['tag']}] = {fixed}")
+        else:
+            name = f"tag{field['tag']}"
+            lines = _putting(field, name, "True")
+            text += _under(
+                _is_default(field), f"tags[{field['tag']}] = {name} = bytearray()", *lines
+            )
+    if has_tags:
+        tags = "put_tags(out, tags)" if tagged else "out.append(0)"
+        text += f"        if is_flexible:\n            {tags}\n"
+    return text

@@ -44,8 +44,11 @@ NAMES = {
         *("ZERO_UUID", "Body", "Float64", "Int8", "Int16", "Int32", "Int64", "Lasting"),
         *("UInt16", "Uuid", "given", "since", "tagged"),
     ),
-    "brokertwin.state.core.wire.primitives": ("Reader", "Writer"),
-    "brokertwin.state.core.wire.rows": ("RowPart", "Row", "RowKey"),
+    "brokertwin.state.core.wire.primitives": (
+        *("INT8", "INT16", "INT32", "INT64", "UINT16", "Reader", "put_bytes"),
+        *("put_numbers", "put_string", "put_strings", "put_tags", "uuid_bytes"),
+    ),
+    "brokertwin.state.core.wire.rows": ("Row", "RowKey", "RowPart", "put_structs"),
     **overlay.IMPORTS,
 }
 """What a module imports if its text has the name."""

@@ -6,7 +6,8 @@ Numbers are big-endian, strings UTF-8.
 
 import base64
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sized
+from functools import lru_cache
 from typing import TypeVar
 
 from brokertwin.state.core.schema import Uuid
@@ -145,11 +146,11 @@ class Reader:
         return taken
 
 
-_INT8 = struct.Struct(">b").pack
-_INT16 = struct.Struct(">h").pack
-_UINT16 = struct.Struct(">H").pack
-_INT32 = struct.Struct(">i").pack
-_INT64 = struct.Struct(">q").pack
+INT8 = struct.Struct(">b").pack
+INT16 = struct.Struct(">h").pack
+UINT16 = struct.Struct(">H").pack
+INT32 = struct.Struct(">i").pack
+INT64 = struct.Struct(">q").pack
 
 _OF_ONE_BYTE = [bytes([number]) for number in range(0x80)]
 
@@ -166,115 +167,60 @@ def unsigned_varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-def string_bytes(text: str) -> bytes:
-    """A string that is not compact. Raises ValueError where its length has no room."""
+@lru_cache(maxsize=4096)
+def uuid_bytes(uuid: Uuid) -> bytes:
+    """The sixteen bytes of an id."""
+    return base64.urlsafe_b64decode(uuid + "==")
+
+
+def put_count(out: bytearray, items: Sized | None, is_flexible: bool) -> None:
+    """Append the length of bytes or of an array; that of null is -1."""
+    length = -1 if items is None else len(items)
+    out += unsigned_varint(length + 1) if is_flexible else INT32(length)
+
+
+def put_string(out: bytearray, text: str | None, is_flexible: bool) -> None:
+    """Append a string or null. Raises ValueError if it is too long."""
+    if text is None:
+        out += b"\x00" if is_flexible else b"\xff\xff"
+        return
     encoded = text.encode("utf-8")
-    if len(encoded) > STRING_BYTES_MAX:
-        raise ValueError(
-            f"a string of {len(encoded)} bytes; Kafka's have at most {STRING_BYTES_MAX}"
-        )
-    return struct.pack(">h", len(encoded)) + encoded
+    length = len(encoded)
+    if is_flexible and length < 0x7F:
+        out.append(length + 1)
+    elif is_flexible:
+        out += unsigned_varint(length + 1)
+    elif length > STRING_BYTES_MAX:
+        raise ValueError(f"a string of {length} bytes; Kafka's have at most {STRING_BYTES_MAX}")
+    else:
+        out += INT16(length)
+    out += encoded
 
 
-class Writer:
-    """Puts values into bytes, in their order; the other side of `Reader`.
+def put_bytes(out: bytearray, data: bytes | None, is_flexible: bool) -> None:
+    """Append bytes or null."""
+    put_count(out, data, is_flexible)
+    out += data or b""
 
-    Args:
-        is_flexible: whether strings, bytes and arrays are compact and structures end with tags.
-    """
 
-    def __init__(self, is_flexible: bool = False) -> None:
-        self._parts: list[bytes] = []
-        self.is_flexible = is_flexible
+def put_numbers(out: bytearray, kind: str, numbers: list[int] | None, is_flexible: bool) -> None:
+    """Append an array of integers or null; `kind` is as in `struct`: `h` int16, `i` int32."""
+    put_count(out, numbers, is_flexible)
+    if numbers:
+        out += struct.pack(f">{len(numbers)}{kind}", *numbers)
 
-    def encoded(self) -> bytes:
-        """What was written."""
-        return b"".join(self._parts)
 
-    def int8(self, number: int) -> None:
-        """A signed integer of one byte."""
-        self._parts.append(_INT8(number))
+def put_strings(out: bytearray, texts: list[str], is_flexible: bool) -> None:
+    """Append an array of strings. Raises ValueError if one is too long."""
+    put_count(out, texts, is_flexible)
+    for text in texts:
+        put_string(out, text, is_flexible)
 
-    def int16(self, number: int) -> None:
-        """A signed integer of two bytes."""
-        self._parts.append(_INT16(number))
 
-    def uint16(self, number: int) -> None:
-        """An unsigned integer of two bytes."""
-        self._parts.append(_UINT16(number))
-
-    def int32(self, number: int) -> None:
-        """A signed integer of four bytes."""
-        self._parts.append(_INT32(number))
-
-    def int64(self, number: int) -> None:
-        """A signed integer of eight bytes."""
-        self._parts.append(_INT64(number))
-
-    def string(self, text: str) -> None:
-        """A string that is there. Raises ValueError where its length has no room."""
-        if self.is_flexible:
-            self._counted(text.encode("utf-8"))
-        else:
-            self._parts.append(string_bytes(text))
-
-    def nullable_string(self, text: str | None) -> None:
-        """A string, or None. Raises ValueError where its length has no room."""
-        if text is not None:
-            self.string(text)
-        else:
-            self._parts.append(b"\x00" if self.is_flexible else b"\xff\xff")
-
-    def bytes_(self, data: bytes) -> None:
-        """Bytes that are there."""
-        if self.is_flexible:
-            self._counted(data)
-        else:
-            self._parts += [_INT32(len(data)), data]
-
-    def nullable_bytes(self, data: bytes | None) -> None:
-        """Bytes, or None."""
-        if data is not None:
-            self.bytes_(data)
-        else:
-            self._no_array()
-
-    def array(self, items: Iterable[T], write: Callable[[T], None]) -> None:
-        """All of the items, each as `write` does it."""
-        every = list(items)
-        count = len(every)
-        self._parts.append(unsigned_varint(count + 1) if self.is_flexible else _INT32(count))
-        for item in every:
-            write(item)
-
-    def nullable_array(self, items: Iterable[T] | None, write: Callable[[T], None]) -> None:
-        """All of the items, or None."""
-        if items is not None:
-            self.array(items, write)
-        else:
-            self._no_array()
-
-    def nullable(self, item: T | None, write: Callable[[T], None], null: int = -1) -> None:
-        """A struct, or None. In a tagged field `null` is 0."""
-        self.int8(null if item is None else 1)
-        if item is not None:
-            write(item)
-
-    def uuid(self, uuid: Uuid) -> None:
-        """An id of sixteen bytes."""
-        self._parts.append(base64.urlsafe_b64decode(uuid + "=="))
-
-    def tags(self, fields: Mapping[int, bytes]) -> None:
-        """The tagged fields that end a flexible structure; nothing in another one."""
-        if not self.is_flexible:
-            return
-        self._parts.append(unsigned_varint(len(fields)))
-        for number in sorted(fields):
-            field = fields[number]
-            self._parts += [unsigned_varint(number), unsigned_varint(len(field)), field]
-
-    def _no_array(self) -> None:
-        self._parts.append(b"\x00" if self.is_flexible else b"\xff\xff\xff\xff")
-
-    def _counted(self, data: bytes) -> None:
-        self._parts += [unsigned_varint(len(data) + 1), data]
+def put_tags(out: bytearray, tags: Mapping[int, bytes | bytearray]) -> None:
+    """Append the tagged fields that end a flexible struct: fewer than 128, in order."""
+    out.append(len(tags))
+    for number, field in tags.items():
+        out.append(number)
+        out += unsigned_varint(len(field))
+        out += field

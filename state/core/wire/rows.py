@@ -3,11 +3,12 @@
 A key begins with its kind, a value with its version, both as an int16.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 import msgspec
 
-from brokertwin.state.core.wire.primitives import MalformedError, Reader, Writer
+from brokertwin.state.core.wire.primitives import INT16, MalformedError, Reader, put_count
 
 Encoded = tuple[bytes, bytes | None]
 """Key and value of a row; a value None is a tombstone."""
@@ -27,9 +28,19 @@ class RowPart(msgspec.Struct):
         reader.tags()
         return cls()
 
-    def write(self, writer: Writer, version: int) -> None:
-        """Write the fields of a version."""
-        writer.tags({})
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        """Append the fields of a version. Raises ValueError for too long a string."""
+        if is_flexible:
+            out.append(0)
+
+
+def put_structs(
+    out: bytearray, items: Sequence[RowPart] | None, version: int, is_flexible: bool
+) -> None:
+    """Append an array of structs or null."""
+    put_count(out, items, is_flexible)
+    for each in items or ():
+        each.write(out, version, is_flexible)
 
 
 class RowKey(RowPart):
@@ -39,10 +50,9 @@ class RowKey(RowPart):
 
     def encoded(self) -> bytes:
         """The bytes. Raises ValueError for strings of more than 32,767 bytes."""
-        writer = Writer()
-        writer.int16(self.KIND)
-        self.write(writer, 0)
-        return writer.encoded()
+        out = bytearray(INT16(self.KIND))
+        self.write(out, 0, False)
+        return bytes(out)
 
     @classmethod
     def decoded(cls, data: bytes) -> Self:
@@ -65,10 +75,9 @@ class Row(RowPart):
 
     def encoded(self, version: int) -> bytes:
         """The bytes in a version. Raises ValueError for strings of more than 32,767 bytes."""
-        writer = Writer(is_flexible=version >= self.FLEXIBLE)
-        writer.int16(version)
-        self.write(writer, version)
-        return writer.encoded()
+        out = bytearray(INT16(version))
+        self.write(out, version, version >= self.FLEXIBLE)
+        return bytes(out)
 
     @classmethod
     def decoded(cls, data: bytes) -> Self:

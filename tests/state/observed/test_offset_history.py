@@ -22,8 +22,8 @@ from brokertwin.state.core.streams_records import (
     TopicInfo,
 )
 from brokertwin.state.core.wire.primitives import uuid_of
+from brokertwin.state.groups import group_rows
 from brokertwin.state.groups.offset_records import OffsetKey
-from brokertwin.state.groups.streams_rows import ENCODERS
 from brokertwin.state.observed.offset_history import (
     OUTSIDER,
     Direction,
@@ -101,7 +101,8 @@ def streams_rows() -> Iterator[tuple[bytes, bytes | None]]:
             StreamsGroupMemberMetadataWritten("g", member, said),
             StreamsGroupCurrentMemberAssignmentWritten("g", member, has),
         ]
-    return (ENCODERS[type(record)](record) for record in records)
+    rows = map(group_rows.encode, records)
+    return (row for row in rows if row is not None)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,19 @@ from typing import ClassVar, Self
 from msgspec import field
 
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
-from brokertwin.state.core.wire.primitives import Reader, Writer
-from brokertwin.state.core.wire.rows import Row, RowKey, RowPart
+from brokertwin.state.core.wire.primitives import (
+    INT8,
+    INT32,
+    INT64,
+    Reader,
+    put_bytes,
+    put_numbers,
+    put_string,
+    put_strings,
+    put_tags,
+    uuid_bytes,
+)
+from brokertwin.state.core.wire.rows import Row, RowKey, RowPart, put_structs
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(RowKey):
@@ -26,9 +37,9 @@ class ConsumerGroupCurrentMemberAssignmentKey(RowKey):
         found.member_id = reader.string()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.string(self.group_id)
-        writer.string(self.member_id)
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        put_string(out, self.group_id, is_flexible)
+        put_string(out, self.member_id, is_flexible)
 
 
 class ConsumerGroupTopicPartitions(RowPart):
@@ -49,15 +60,15 @@ class ConsumerGroupTopicPartitions(RowPart):
             found.assignment_epochs = tag.nullable_array(tag.int32)
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.uuid(self.topic_id)
-        writer.array(self.partitions, writer.int32)
-        tags = {}
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        out += uuid_bytes(self.topic_id)
+        put_numbers(out, "i", self.partitions, is_flexible)
+        tags: dict[int, bytes | bytearray] = {}
         if self.assignment_epochs != []:
-            tag = Writer(is_flexible=True)
-            tag.nullable_array(self.assignment_epochs, tag.int32)
-            tags[0] = tag.encoded()
-        writer.tags(tags)
+            tags[0] = tag0 = bytearray()
+            put_numbers(tag0, "i", self.assignment_epochs, True)
+        if is_flexible:
+            put_tags(out, tags)
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Row):
@@ -86,13 +97,14 @@ class ConsumerGroupCurrentMemberAssignmentValue(Row):
         reader.tags()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.int32(self.member_epoch)
-        writer.int32(self.previous_member_epoch)
-        writer.int8(self.state)
-        writer.array(self.assigned_partitions, lambda each: each.write(writer, version))
-        writer.array(self.partitions_pending_revocation, lambda each: each.write(writer, version))
-        writer.tags({})
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        out += INT32(self.member_epoch)
+        out += INT32(self.previous_member_epoch)
+        out += INT8(self.state)
+        put_structs(out, self.assigned_partitions, version, is_flexible)
+        put_structs(out, self.partitions_pending_revocation, version, is_flexible)
+        if is_flexible:
+            out.append(0)
 
 
 class ConsumerGroupMemberMetadataKey(RowKey):
@@ -109,9 +121,9 @@ class ConsumerGroupMemberMetadataKey(RowKey):
         found.member_id = reader.string()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.string(self.group_id)
-        writer.string(self.member_id)
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        put_string(out, self.group_id, is_flexible)
+        put_string(out, self.member_id, is_flexible)
 
 
 class ClassicProtocol(RowPart):
@@ -128,10 +140,11 @@ class ClassicProtocol(RowPart):
         reader.tags()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.string(self.name)
-        writer.bytes_(self.metadata)
-        writer.tags({})
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        put_string(out, self.name, is_flexible)
+        put_bytes(out, self.metadata, is_flexible)
+        if is_flexible:
+            out.append(0)
 
 
 class ClassicMemberMetadata(RowPart):
@@ -148,10 +161,11 @@ class ClassicMemberMetadata(RowPart):
         reader.tags()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.int32(self.session_timeout_ms)
-        writer.array(self.supported_protocols, lambda each: each.write(writer, version))
-        writer.tags({})
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        out += INT32(self.session_timeout_ms)
+        put_structs(out, self.supported_protocols, version, is_flexible)
+        if is_flexible:
+            out.append(0)
 
 
 class ConsumerGroupMemberMetadataValue(Row):
@@ -190,23 +204,23 @@ class ConsumerGroupMemberMetadataValue(Row):
             )
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.nullable_string(self.instance_id)
-        writer.nullable_string(self.rack_id)
-        writer.string(self.client_id)
-        writer.string(self.client_host)
-        writer.array(self.subscribed_topic_names, writer.string)
-        writer.nullable_string(self.subscribed_topic_regex)
-        writer.int32(self.rebalance_timeout_ms)
-        writer.nullable_string(self.server_assignor)
-        tags = {}
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        put_string(out, self.instance_id, is_flexible)
+        put_string(out, self.rack_id, is_flexible)
+        put_string(out, self.client_id, is_flexible)
+        put_string(out, self.client_host, is_flexible)
+        put_strings(out, self.subscribed_topic_names, is_flexible)
+        put_string(out, self.subscribed_topic_regex, is_flexible)
+        out += INT32(self.rebalance_timeout_ms)
+        put_string(out, self.server_assignor, is_flexible)
+        tags: dict[int, bytes | bytearray] = {}
         if self.classic_member_metadata != ClassicMemberMetadata():
-            tag = Writer(is_flexible=True)
-            tag.nullable(
-                self.classic_member_metadata, lambda each: each.write(tag, version), null=0
-            )
-            tags[0] = tag.encoded()
-        writer.tags(tags)
+            tags[0] = tag0 = bytearray()
+            tag0 += INT8(0 if self.classic_member_metadata is None else 1)
+            if self.classic_member_metadata is not None:
+                self.classic_member_metadata.write(tag0, version, True)
+        if is_flexible:
+            put_tags(out, tags)
 
 
 class ConsumerGroupMetadataKey(RowKey):
@@ -221,8 +235,8 @@ class ConsumerGroupMetadataKey(RowKey):
         found.group_id = reader.string()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.string(self.group_id)
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        put_string(out, self.group_id, is_flexible)
 
 
 class ConsumerGroupMetadataValue(Row):
@@ -243,14 +257,14 @@ class ConsumerGroupMetadataValue(Row):
             found.metadata_hash = tag.int64()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.int32(self.epoch)
-        tags = {}
-        if self.metadata_hash != 0:
-            tag = Writer(is_flexible=True)
-            tag.int64(self.metadata_hash)
-            tags[0] = tag.encoded()
-        writer.tags(tags)
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        out += INT32(self.epoch)
+        if is_flexible:
+            if self.metadata_hash != 0:
+                out += b"\x01\x00\x08"
+                out += INT64(self.metadata_hash)
+            else:
+                out.append(0)
 
 
 class ConsumerGroupPartitionMetadataKey(RowKey):
@@ -265,8 +279,8 @@ class ConsumerGroupPartitionMetadataKey(RowKey):
         found.group_id = reader.string()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.string(self.group_id)
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        put_string(out, self.group_id, is_flexible)
 
 
 class ConsumerGroupRegularExpressionKey(RowKey):
@@ -283,9 +297,9 @@ class ConsumerGroupRegularExpressionKey(RowKey):
         found.regular_expression = reader.string()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.string(self.group_id)
-        writer.string(self.regular_expression)
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        put_string(out, self.group_id, is_flexible)
+        put_string(out, self.regular_expression, is_flexible)
 
 
 class ConsumerGroupRegularExpressionValue(Row):
@@ -306,11 +320,12 @@ class ConsumerGroupRegularExpressionValue(Row):
         reader.tags()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.array(self.topics, writer.string)
-        writer.int64(self.version)
-        writer.int64(self.timestamp)
-        writer.tags({})
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        put_strings(out, self.topics, is_flexible)
+        out += INT64(self.version)
+        out += INT64(self.timestamp)
+        if is_flexible:
+            out.append(0)
 
 
 class ConsumerGroupTargetAssignmentMemberKey(RowKey):
@@ -327,9 +342,9 @@ class ConsumerGroupTargetAssignmentMemberKey(RowKey):
         found.member_id = reader.string()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.string(self.group_id)
-        writer.string(self.member_id)
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        put_string(out, self.group_id, is_flexible)
+        put_string(out, self.member_id, is_flexible)
 
 
 class ConsumerGroupTopicPartition(RowPart):
@@ -346,10 +361,11 @@ class ConsumerGroupTopicPartition(RowPart):
         reader.tags()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.uuid(self.topic_id)
-        writer.array(self.partitions, writer.int32)
-        writer.tags({})
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        out += uuid_bytes(self.topic_id)
+        put_numbers(out, "i", self.partitions, is_flexible)
+        if is_flexible:
+            out.append(0)
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Row):
@@ -368,9 +384,10 @@ class ConsumerGroupTargetAssignmentMemberValue(Row):
         reader.tags()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.array(self.topic_partitions, lambda each: each.write(writer, version))
-        writer.tags({})
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        put_structs(out, self.topic_partitions, version, is_flexible)
+        if is_flexible:
+            out.append(0)
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(RowKey):
@@ -385,8 +402,8 @@ class ConsumerGroupTargetAssignmentMetadataKey(RowKey):
         found.group_id = reader.string()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.string(self.group_id)
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        put_string(out, self.group_id, is_flexible)
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Row):
@@ -407,11 +424,11 @@ class ConsumerGroupTargetAssignmentMetadataValue(Row):
             found.assignment_timestamp = tag.int64()
         return found
 
-    def write(self, writer: Writer, version: int) -> None:
-        writer.int32(self.assignment_epoch)
-        tags = {}
-        if self.assignment_timestamp != 0:
-            tag = Writer(is_flexible=True)
-            tag.int64(self.assignment_timestamp)
-            tags[0] = tag.encoded()
-        writer.tags(tags)
+    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
+        out += INT32(self.assignment_epoch)
+        if is_flexible:
+            if self.assignment_timestamp != 0:
+                out += b"\x01\x00\x08"
+                out += INT64(self.assignment_timestamp)
+            else:
+                out.append(0)
