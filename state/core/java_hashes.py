@@ -142,6 +142,14 @@ class JavaMap(Generic[K, V]):
             made[key] = value
         return made
 
+    @classmethod
+    def copying(cls, hash_code: Callable[[K], int], items: Mapping[K, V]) -> "JavaMap[K, V]":
+        """Return the map that `new HashMap<>(map)` makes: its capacity fits the items."""
+        made = cls(hash_code, int(len(items) / 0.75) + 1)
+        for key, value in items.items():
+            made[key] = value
+        return made
+
     def __setitem__(self, key: K, value: V) -> None:
         self._items[key] = value
         while len(self._items) > int(self._capacity * 0.75):

@@ -1,0 +1,37 @@
+"""The freedoms that the comparison takes: what may be otherwise than recorded and still agrees.
+
+Each is counted: how many exchanges agree only because of it. docs/comparison.md has the same list,
+and a test plants faults behind each.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class Freedom(StrEnum):
+    """What an exchange may owe its agreement to, in the words of the report."""
+
+    LIST_ORDER = "lists without an order, by key"
+    CONTROLLER = "any broker that is there, where Kafka names one as the controller"
+    MARKER_TIME = "end markers as if written at the recorded time"
+    WITHIN = "an offset inside the batch that is named"
+    RECORDS_ERROR = "broken bytes, as the edge would find them"
+    BATCHES = "batches that the recording does not have"
+    BEFORE = "entries from before the recording"
+    MOVED = "handled later than it arrived"
+    HELD = "waits ended later than they might have"
+    LATE_METADATA = "a change of metadata read later"
+    LATE_MARKERS = "markers written later"
+    REGEXES = "regular expressions resolved a moment sooner or later"
+    LOST = "requests with acks 0 lost with their connection"
+
+
+INSIDE = frozenset({Freedom.WITHIN, Freedom.RECORDS_ERROR, Freedom.BATCHES})
+"""Freedoms for what a recording does not have: it has no records."""
+
+
+def counted(used: Iterable[Iterable[Freedom]]) -> Counter[Freedom]:
+    """How many exchanges used each freedom, in the order of the list; 0 where none did."""
+    counts = Counter(freedom for freedoms in used for freedom in freedoms)
+    return Counter({freedom: counts[freedom] for freedom in Freedom})
