@@ -44,13 +44,13 @@ from brokertwin.clients.consumer_protocol import decode_assignment
 from brokertwin.clients.consumer_requests import NO_GENERATION, Generation
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.offset_fetch import OffsetFetchResponse
 from brokertwin.state.core.errors import Error, error_name, error_of
 from brokertwin.state.core.schema import Body
 from brokertwin.state.core.wire.generated.find_coordinator import FindCoordinatorResponse
 from brokertwin.state.core.wire.generated.heartbeat import HeartbeatResponse
 from brokertwin.state.core.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
 from brokertwin.state.core.wire.generated.offset_commit import OffsetCommitResponse
+from brokertwin.state.core.wire.generated.offset_fetch import OffsetFetchResponse
 from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
 
 COORDINATOR_GONE = frozenset(

@@ -13,12 +13,6 @@ from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_protocol import decode_subscription, encode_subscription
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.apis.offset_fetch import (
-    FetchGroup,
-    FetchTopic,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
 from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.core.schema import Body
 from brokertwin.state.core.wire.generated.find_coordinator import (
@@ -41,6 +35,12 @@ from brokertwin.state.core.wire.generated.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from brokertwin.state.core.wire.generated.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
 )
 from brokertwin.state.core.wire.generated.sync_group import (
     SyncGroupRequest,
@@ -203,11 +203,11 @@ def offset_fetch(
 
     `member`: who asks, in a consumer group, whose coordinator fences those of another epoch.
     """
-    topics: dict[str, FetchTopic] = {}
+    topics: dict[str, OffsetFetchRequestTopics] = {}
     for topic, partition in partitions:
-        at = topics.setdefault(topic, FetchTopic(name=topic, partition_indexes=[]))
+        at = topics.setdefault(topic, OffsetFetchRequestTopics(name=topic, partition_indexes=[]))
         at.partition_indexes.append(partition)
-    group = FetchGroup(group_id=config.group_id, topics=list(topics.values()))
+    group = OffsetFetchRequestGroup(group_id=config.group_id, topics=list(topics.values()))
     if member is not None:
         group.member_id, group.member_epoch = member.member_id, member.id
     return OffsetFetchRequest(groups=[group], require_stable=True)

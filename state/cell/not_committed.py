@@ -23,12 +23,15 @@ from brokertwin.state.apis import (
     leave_group,
     offset_commit,
     offset_delete,
-    offset_fetch,
     txn_offset_commit,
 )
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body
 from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.wire.generated.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 from brokertwin.state.groups.share_offsets import WORDS
 from brokertwin.state.share import state_store
 from brokertwin.state.share.state_bodies import DELETE, INITIALIZE, READ, SUMMARY, WRITE
@@ -107,7 +110,7 @@ def coordinators(error: Error) -> Error:
 def answer(api_key: int, response: Body, error: Error, settings: BrokerSettings) -> Body:
     """What is told in place of a response, for an error of the log."""
     told = error if api_key == transaction_markers.KEY else coordinators(error)
-    if isinstance(response, offset_fetch.OffsetFetchResponse):
+    if isinstance(response, OffsetFetchResponse):
         return _nothing_fetched(response)
     words = _words(api_key, told, settings)
     if api_key in WHOLE:
@@ -166,13 +169,15 @@ def _words(api_key: int, error: Error, settings: BrokerSettings) -> str | None:
     return state_store.unable(operation, why)
 
 
-def _nothing_fetched(response: offset_fetch.OffsetFetchResponse) -> Body:
+def _nothing_fetched(response: OffsetFetchResponse) -> Body:
     """OffsetFetch tells a group that another broker coordinates it now, whatever it was."""
     error = int(Error.NOT_COORDINATOR)
     if not response.groups:
         return msgspec.structs.replace(response, topics=[], error_code=error)
     groups = [
-        each if each.error_code else offset_fetch.GroupOffsets(each.group_id, error_code=error)
+        each
+        if each.error_code
+        else OffsetFetchResponseGroup(group_id=each.group_id, error_code=error)
         for each in response.groups
     ]
     return msgspec.structs.replace(response, groups=groups)

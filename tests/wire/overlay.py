@@ -12,7 +12,7 @@ IMPORTS = {
 NOT_MODELLED = frozenset(
     {
         *("AddRaftVoter", "AlterUserScramCredentials", "DescribeUserScramCredentials"),
-        *("OffsetFetch", "RemoveRaftVoter", "SaslAuthenticate", "SaslHandshake"),
+        *("RemoveRaftVoter", "SaslAuthenticate", "SaslHandshake"),
         *("ConsumerGroupPartitionMetadataValue", "LegacyOffsetCommitKey"),
         "LegacyOffsetCommitValue",
     }
@@ -120,7 +120,16 @@ _SHARED = {
 }
 """Structs that several messages have, by their names here."""
 
+_OFFSET_FETCH = {
+    "OffsetFetchRequest.OffsetFetchRequestTopic": "OffsetFetchRequestTopics",
+    "OffsetFetchResponse.OffsetFetchResponseTopic": "OffsetFetchResponseTopics",
+    "OffsetFetchResponse.OffsetFetchResponsePartition": "OffsetFetchResponsePartitions",
+}
+"""Structs of OffsetFetch up to version 7, and those of later versions that stand for them."""
+
+NOT_GENERATED = frozenset(_OFFSET_FETCH)
 NAMES = {
+    **_OFFSET_FETCH,
     **{key: name for name, keys in _SHARED.items() for key in keys},
     "ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions": "ConsumerGroupTopicPartitions",
     "ConsumerGroupTargetAssignmentMemberValue.TopicPartition": "ConsumerGroupTopicPartition",
@@ -270,6 +279,8 @@ DEFAULTS = {
     "InitProducerIdResponse.producerEpoch": "-1",
     "OffsetCommitResponse.topics.name": "UNSET",
     "OffsetCommitResponse.topics.topicId": "UNSET",
+    "OffsetFetchResponse.groups.topics.partitions.committedOffset": "-1",
+    "OffsetFetchResponse.groups.topics.partitions.metadata": '""',
     "OffsetForLeaderEpochRequest.topics.partitions.leaderEpoch": "-1",
     "ProduceRequest.acks": "-1",
     "ProduceResponse.responses.name": "UNSET",
@@ -288,6 +299,9 @@ DEFAULTS = {
 MARKS = {
     "FetchResponse.responses.partitions.divergingEpoch": "tagged(12)",
     "FetchResponse.responses.partitions.currentLeader": "tagged(16)",
+    "OffsetFetchRequest.groups.topics.name": "since(0, 9)",
+    "OffsetFetchResponse.groups.topics.name": "since(0, 9)",
+    "OffsetFetchResponse.groups.topics.partitions.committedLeaderEpoch": "since(5)",
     "OffsetCommitResponse.topics.name": "given(0, 9)",
     "OffsetCommitResponse.topics.topicId": "given(10)",
     "ProduceResponse.responses.name": "given(0, 12)",
@@ -335,6 +349,9 @@ ADDED = {
     ),
     "ListOffsetsResponse.topics.partitions": (
         "within: Annotated[Within | None, tagged(1)] = None",
+    ),
+    "OffsetFetchResponse.groups.topics.partitions": (
+        "commit_timestamp: Int64 | UnsetType = UNSET",
     ),
     "ProduceRequest": ("request_size_in_bytes: Int32 = 0",),
     "ProduceRequest.topicData.partitionData": (

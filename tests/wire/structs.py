@@ -329,6 +329,8 @@ def _bodies(messages: dict[str, dict[str, Any]]) -> dict[str, str]:
     family = Family(messages)
     modules: dict[str, dict[str, str]] = defaultdict(dict)
     for struct in itertools.chain(*family.structs.values()):
+        if struct.key in overlay.NOT_GENERATED:
+            continue
         name, text = family.name_of(struct), body(family, struct)
         users = {snake(_api(user)) for user in family.users_of(struct)}
         place = "shared" if len(users) > 1 else users.pop()
