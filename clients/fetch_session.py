@@ -28,11 +28,11 @@ from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.wire.generated.fetch import (
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchRequestForgottenTopic,
+    FetchRequestPartition,
+    FetchRequestTopic,
     FetchResponse,
-    FetchTopic,
 )
 from brokertwin.state.fetch.fetch_session import (
     FINAL_EPOCH,
@@ -301,15 +301,17 @@ def _named(topic: str, topic_id: Uuid, version: int) -> tuple[str, Uuid]:
     return ("", topic_id) if version >= TOPIC_ID_VERSION else (topic, ZERO_UUID)
 
 
-def _requested(to_send: dict[TopicPartition, PartitionData], version: int) -> list[FetchTopic]:
+def _requested(
+    to_send: dict[TopicPartition, PartitionData], version: int
+) -> list[FetchRequestTopic]:
     """Runs of partitions of one topic; a topic comes again where another one came in between."""
-    topics: list[FetchTopic] = []
+    topics: list[FetchRequestTopic] = []
     for partition, data in to_send.items():
         named = _named(partition.topic, data.topic_id, version)
         if not topics or (topics[-1].topic, topics[-1].topic_id) != named:
-            topics.append(FetchTopic(topic=named[0], topic_id=named[1], partitions=[]))
+            topics.append(FetchRequestTopic(topic=named[0], topic_id=named[1], partitions=[]))
         topics[-1].partitions.append(
-            FetchPartition(
+            FetchRequestPartition(
                 partition=partition.partition,
                 current_leader_epoch=data.current_leader_epoch,
                 fetch_offset=data.fetch_offset,

@@ -7,7 +7,7 @@ it without any answer. Loggers cannot be altered in this way.
 
 from brokertwin.state.apis.incremental_alter_configs import decision
 from brokertwin.state.cluster import config_changes
-from brokertwin.state.cluster.config_changes import Change, Resource, Setting
+from brokertwin.state.cluster.config_changes import ChangedResource, ConfigEdit, ConfigOperation
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
@@ -18,10 +18,13 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Each resource by itself; settings that are not named go back to their defaults."""
     body: AlterConfigsRequest = request.body
     resources = [
-        Resource(
+        ChangedResource(
             resource.resource_type,
             resource.resource_name,
-            [Setting(config.name, Change.SET, config.value) for config in resource.configs],
+            [
+                ConfigEdit(config.name, ConfigOperation.SET, config.value)
+                for config in resource.configs
+            ],
             is_complete=True,
             store_fault=body.edge.store_fault,
         )

@@ -24,7 +24,7 @@ from brokertwin.state.core.wire.generated.alter_partition import (
     BrokerState,
 )
 from brokertwin.state.replication import elections, in_sync, isr_controller
-from brokertwin.state.replication.elections import Rules, Target
+from brokertwin.state.replication.elections import ElectionRules, TargetState
 from brokertwin.state.replication.isr_controller import KEY, NO_BROKER_EPOCH
 
 
@@ -76,10 +76,10 @@ def _alter(
     error = isr_controller.refusal(partition, sender, wanted, may_be_in_sync)
     if error is not Error.NONE or partition is None:
         return AlterPartitionResponsePartitionData(partition_index=index, error_code=int(error))
-    target = Target.of(partition)
+    target = TargetState.of(partition)
     target.isr = [state.broker_id for state in wanted.new_isr_with_epochs]
     target.leader_recovery_state = wanted.leader_recovery_state
-    rules = Rules.of(controller, topic)
+    rules = ElectionRules.of(controller, topic)
     record = elections.change((topic_id, index), partition, target, rules)
     if record is not None:
         records.append(record)

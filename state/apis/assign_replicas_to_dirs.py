@@ -30,7 +30,7 @@ from brokertwin.state.core.wire.generated.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponseTopicData,
 )
 from brokertwin.state.replication import directories, elections
-from brokertwin.state.replication.directory_bodies import ASSIGN_KEY
+from brokertwin.state.replication.directories import ASSIGN_KEY
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -53,7 +53,7 @@ def handle(controller: Controller, request: Request) -> Decision:
             found = [each for each in outcome.partitions if each.error_code == Error.NONE]
             lost |= {(topic.topic_id, each.partition_index): None for each in found if is_offline}
         outcomes.append(AssignReplicasToDirsResponseDirectoryData(id=directory.id, topics=topics))
-    gone = elections.without_replicas(
+    gone = elections.lost_replica_changes(
         controller, body.broker_id, lambda place, _partition: place in lost
     )
     response = AssignReplicasToDirsResponse(directories=outcomes)

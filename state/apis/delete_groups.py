@@ -38,6 +38,7 @@ from brokertwin.state.core.wire.generated.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, groups, share_offsets, share_states
 from brokertwin.state.groups.kinds import kind_of
 from brokertwin.state.groups.share_group import ShareGroup
@@ -61,7 +62,7 @@ def handle(machine: Machine, request: Request) -> Decision:
         return _delete_nodes(machine, list(names))
     errors = {group_id: _error(machine, request, group_id) for group_id in names}
     asked = [group_id for group_id, error in errors.items() if error in _MAY_HAVE_NODE]
-    if not asked or not coordinators.has_zookeeper(machine):
+    if not asked or not zookeeper_offsets.is_enabled(machine):
         return _delete(machine, errors)
     message = Message(machine.id, CONTROLLER, API.key, DeleteGroupsRequest(groups_names=asked))
     deadline = machine.told_at + machine.settings.request_timeout_ms

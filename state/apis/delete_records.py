@@ -54,7 +54,7 @@ _LED_ELSEWHERE = int(Error.NOT_LEADER_OR_FOLLOWER)
 class Deleted(msgspec.Struct, array_like=True):
     """A deletion that replicas have to follow: its answer's place, where it is, and up to where."""
 
-    answer_place: tuple[int, int]
+    response_place: tuple[int, int]
     topic_id: Uuid
     partition: int
     offset: int
@@ -155,7 +155,7 @@ def _note(broker: Broker, state: DeleteState) -> bool:
 
 
 def _answer_of(state: DeleteState, deleted: Deleted) -> DeleteRecordsPartitionResult:
-    topic_at, partition_at = deleted.answer_place
+    topic_at, partition_at = deleted.response_place
     return state.topics[topic_at].partitions[partition_at]
 
 

@@ -35,7 +35,7 @@ from brokertwin.state.core.wire.generated.describe_delegation_token import (
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads; nothing changes."""
     body: DescribeDelegationTokenRequest = request.body
-    refused = delegation_tokens.refused(body.edge)
+    refused = delegation_tokens.refusal(body.edge)
     if refused is not None:
         return Decision(response=DescribeDelegationTokenResponse(error_code=refused.error))
     table, prefix = broker.tables.metadata, broker.prefix

@@ -32,7 +32,7 @@ from brokertwin.state.core.wire.generated.expire_delegation_token import (
 def handle(controller: Controller, request: Request) -> Decision:
     """Removes the token, or writes it with its new time."""
     body: ExpireDelegationTokenRequest = request.body
-    refused = delegation_tokens.refused(body.edge)
+    refused = delegation_tokens.refusal(body.edge)
     if refused is not None:
         return _refuse(*refused)
     token = of_edge(controller, body.edge)

@@ -40,7 +40,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     if instance_id == ZERO_UUID:
         drawn = request.choices.client_instance_id
         instance_id = drawn or derive_uuid(request.nonce, "client-instance")
-    instance = client_instances.take_up(broker, request, instance_id)
+    instance = client_instances.find_or_create(broker, request, instance_id)
     if not instance.takes_get(broker.now) and instance.last_error not in ASKS_AGAIN:
         error = Error.THROTTLING_QUOTA_EXCEEDED
         return Decision(response=GetTelemetrySubscriptionsResponse(error_code=error))

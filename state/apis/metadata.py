@@ -179,8 +179,8 @@ def _uncreatable(
 
 
 def _told_of(broker: Broker, topic: Topic, seen: _Seen) -> MetadataResponseTopic:
-    whom = seen.listener, seen.version
-    return broker.told_of(topic, whom, partial(_found, seen=seen))
+    variant = seen.listener, seen.version
+    return broker.described(topic, variant, partial(_found, seen=seen))
 
 
 def _found(topic: Topic, seen: _Seen) -> MetadataResponseTopic:

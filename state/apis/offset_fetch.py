@@ -42,7 +42,7 @@ import msgspec
 from msgspec import UNSET
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import coordinators, internal_topics
+from brokertwin.state.cluster import internal_topics
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Delay, Message, Request, Waiting
@@ -59,6 +59,7 @@ from brokertwin.state.core.wire.generated.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.committed_offsets import Offset
 from brokertwin.state.groups.kinds import kind_of
@@ -142,11 +143,13 @@ def _kept_elsewhere(
 ) -> dict[int, list[int]]:
     """By machine, which of the groups asked for it keeps, and not this broker."""
     found: dict[int, list[int]] = {}
-    may_ask = broker.settings.brokertwin_forward_offset_fetch or coordinators.has_zookeeper(broker)
+    may_ask = broker.settings.brokertwin_forward_offset_fetch or zookeeper_offsets.is_enabled(
+        broker
+    )
     if not may_ask or request.is_from_machine:
         return found
     for place, wanted in enumerate(asked):
-        keeper = coordinators.keeper_of_offsets(broker, wanted.group_id)
+        keeper = zookeeper_offsets.offset_store(broker, wanted.group_id)
         if keeper is None or keeper == broker.id:
             continue
         if broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
@@ -223,7 +226,9 @@ def _group(
         error = Error.GROUP_AUTHORIZATION_FAILED
     else:
         is_new = internal_topics.on_first_use(broker)
-        error = Error.NONE if is_new else coordinators.offsets_error(broker, wanted.group_id)
+        error = (
+            Error.NONE if is_new else zookeeper_offsets.offset_store_error(broker, wanted.group_id)
+        )
     if error is not Error.NONE:
         return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
     group = groups.find(broker, wanted.group_id) if isinstance(broker, Broker) else None

@@ -55,7 +55,7 @@ from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs import record_validation
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import acks, copying
-from brokertwin.state.replication.acks import TOPIC_IDS_SINCE, Acked, AcksState
+from brokertwin.state.replication.acks import TOPIC_IDS_SINCE, AcksState, PendingAppend
 from brokertwin.state.transactions import transaction_verification as verifications
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -131,7 +131,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
     version = request.header.request_api_version
     answers: list[TopicProduceResponse] = []
     records: list[Record] = []
-    appended: list[Acked] = []
+    appended: list[PendingAppend] = []
     for produced in _distinct(body.topic_data, version):
         topic = _topic(broker, produced, version)
         if verified.denied and _is_denied(verified, topic, produced):
@@ -148,9 +148,9 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
             if outcome.required_offset and body.acks == ALL_IN_SYNC:
                 assert topic is not None
                 place = ((len(answers), len(told)), topic.topic_id, each.index)
-                appended.append(Acked(*place, outcome.required_offset))
+                appended.append(PendingAppend(*place, outcome.required_offset))
             told.append(outcome.answer)
-        answers.append(acks.answered_topic(produced, version, told))
+        answers.append(acks.produce_topic(produced, version, told))
     throttle = _throttle_ms(broker, request) if broker.has_quotas else 0
     if body.acks == 0:
         is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
@@ -158,7 +158,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
     if not appended:
         response = ProduceResponse(responses=answers, throttle_time_ms=throttle)
         return Decision(records=records, response=response)
-    decision = acks.wait_or_answer(
+    decision = acks.wait_or_respond(
         broker, AcksState(answers, appended, throttle), broker.now + body.timeout_ms
     )
     decision.records = records
@@ -351,7 +351,7 @@ def _refused_topic(
     produced: TopicProduceData, version: int, error: Error, text: str | None = None
 ) -> TopicProduceResponse:
     named = {each.index: _refused(each, error, text).answer for each in produced.partition_data}
-    return acks.answered_topic(produced, version, list(named.values()))
+    return acks.produce_topic(produced, version, list(named.values()))
 
 
 def _refuse_all(
@@ -504,7 +504,7 @@ def _refused_records(
     log: Log,
     produced: PartitionProduceData,
     error: Error,
-    rules: record_validation.Rules,
+    rules: record_validation.RecordRules,
 ) -> Outcome:
     text = TIMESTAMP_TEXT if error is Error.INVALID_TIMESTAMP else None
     outcome = _failed(produced, log, error, text)

@@ -20,7 +20,7 @@ push is refused once. Source: `ClientMetricsManager.processPushTelemetryRequest`
 
 from brokertwin.state.apis.get_telemetry_subscriptions import ACCEPTED
 from brokertwin.state.cluster import client_instances
-from brokertwin.state.cluster.client_instances import Instance
+from brokertwin.state.cluster.client_instances import ClientInstance
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
@@ -43,14 +43,14 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: PushTelemetryRequest = request.body
     if body.client_instance_id in RESERVED:
         return Decision(response=PushTelemetryResponse(error_code=Error.INVALID_REQUEST))
-    instance = client_instances.take_up(broker, request, body.client_instance_id)
+    instance = client_instances.find_or_create(broker, request, body.client_instance_id)
     error = _error(broker, instance, body)
     instance.is_terminating = body.terminating
     instance.last_error = error
     return Decision(response=PushTelemetryResponse(error_code=error))
 
 
-def _error(broker: Broker, instance: Instance, body: PushTelemetryRequest) -> Error:
+def _error(broker: Broker, instance: ClientInstance, body: PushTelemetryRequest) -> Error:
     most = broker.settings.telemetry_max_bytes
     if instance.is_terminating:
         return Error.INVALID_REQUEST

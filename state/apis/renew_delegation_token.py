@@ -20,7 +20,7 @@ from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.additions import DelegationTokenEdge
+from brokertwin.state.core.wire.additions import TokenEdge
 from brokertwin.state.core.wire.generated.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
@@ -30,7 +30,7 @@ from brokertwin.state.core.wire.generated.renew_delegation_token import (
 def handle(controller: Controller, request: Request) -> Decision:
     """Writes the token with its new time."""
     body: RenewDelegationTokenRequest = request.body
-    refused = delegation_tokens.refused(body.edge)
+    refused = delegation_tokens.refusal(body.edge)
     if refused is not None:
         return _refuse(*refused)
     token = of_edge(controller, body.edge)
@@ -48,7 +48,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     return Decision(records=[token.written(expiry)], response=response)
 
 
-def of_edge(controller: Controller, edge: DelegationTokenEdge) -> Token | None:
+def of_edge(controller: Controller, edge: TokenEdge) -> Token | None:
     """The token whose hmac was sent."""
     return delegation_tokens.by_digest(controller.tables.metadata, controller.prefix, edge.digest)
 

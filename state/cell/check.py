@@ -10,6 +10,7 @@ from brokertwin.state.cluster import check as cluster
 from brokertwin.state.cluster import image
 from brokertwin.state.core import check as core
 from brokertwin.state.core import waiting
+from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.check import (
     ALL,
     KEYS_KNOWN,
@@ -23,12 +24,11 @@ from brokertwin.state.core.check import (
 )
 from brokertwin.state.core.decision import Waiting
 from brokertwin.state.core.kafka_apis import SHARE_FETCH
-from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.tables import TABLE_NAMES, Tables
 from brokertwin.state.core.waiting import NO_DEADLINE
 from brokertwin.state.fetch import check as fetch
-from brokertwin.state.fetch.session_items import Active, CachedPartition, Session
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.session_items import Active, CachedFetchPartition, FetchSession
+from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.groups import check as groups
 from brokertwin.state.logs import check as logs
 from brokertwin.state.logs.log import Log, topic_id_of
@@ -99,7 +99,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
     stopped = network.stopped(tables.waiting)
     unread = [each for each in settings.brokers if network.is_severed(tables.waiting, each)]
     running = [broker for broker in settings.brokers_here if broker not in stopped]
-    slices = Slices.of(settings.broker_settings)
+    layout = ShardLayout.of(settings.broker_settings)
     return [
         *_kinds(tables, settings.brokers_here, touched),
         *core.check(tables.waiting, touched),
@@ -112,7 +112,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
             touched,
         ),
         *replication.check(tables, touched),
-        *fetch.check(tables.sessions, settings.brokers_here, slices, touched),
+        *fetch.check(tables.sessions, settings.brokers_here, layout, touched),
         *groups.check(tables, running, touched),
         *share.check(tables, touched),
         *transactions.check(tables, running, touched),
@@ -197,7 +197,7 @@ def _kinds(tables: Tables, brokers: list[int], touched: Touched) -> Violations:
                 yield f"{key} is of broker {broker}, which this cell does not hold"
 
 
-@remembering(KEYS_KNOWN)
+@bounded_cache(KEYS_KNOWN)
 def _read(name: str, key: str) -> tuple[int | None, list[str]]:
     """The broker that a key of a table names, if it does, and what is wrong with the key."""
     wrong = []
@@ -217,8 +217,8 @@ def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
         active = tables.sessions.get(active_key, Active)
         if not active or identity in active.identities:
             continue
-        cached = tables.sessions.get(key, CachedPartition)
-        session = tables.sessions.get(session_key, Session)
+        cached = tables.sessions.get(key, CachedFetchPartition)
+        session = tables.sessions.get(session_key, FetchSession)
         if not cached or not session:
             continue
         log = tables.logs.get(cached.watched_log, Log)
@@ -231,7 +231,7 @@ def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
             yield f"session {session_id} has not shown the log start offset of {identity}"
 
 
-@remembering(KEYS_KNOWN)
+@bounded_cache(KEYS_KNOWN)
 def _of_cached(key: str) -> tuple[str, str, str, str]:
     """Of a cached partition: the keys of its session's two items, the session, its identity."""
     broker, _, session_id, identity = key.split("/", 3)

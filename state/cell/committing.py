@@ -62,7 +62,7 @@ from brokertwin.state.groups.group_rows import OF_ROWS
 from brokertwin.state.logs.log import batches_from
 from brokertwin.state.replication import acks, internal_logs
 from brokertwin.state.replication.copying import Place
-from brokertwin.state.replication.internal_logs import OF_TRANSACTIONS, Required, Written
+from brokertwin.state.replication.internal_logs import OF_TRANSACTIONS, Required, WrittenRecords
 from brokertwin.state.share.state_bodies import DELETE, INITIALIZE
 from brokertwin.state.transactions import transaction_markers, transactional_ids
 
@@ -130,7 +130,7 @@ class Outcome(NamedTuple):
 
 def hold(
     broker: Broker,
-    written: Written,
+    written: WrittenRecords,
     decision: Decision,
     asked: Asked | None,
     reply_to: Message | None,
@@ -344,7 +344,7 @@ def _told(broker: Broker, asked: Asked, response: Body) -> Told:
     return Told(asked.event_id, *(render(body, version) for body in (response, *others)))
 
 
-def _deadline(broker: Broker, written: Written, reply_to: Message | None) -> int:
+def _deadline(broker: Broker, written: WrittenRecords, reply_to: Message | None) -> int:
     """Until when somebody waits to be told, in ms since 1970."""
     times = [
         each.metadata.transaction_timeout_ms

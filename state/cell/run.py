@@ -65,16 +65,15 @@ from brokertwin.state.core.records import (
 from brokertwin.state.core.schema import Body, render, shown
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Tables
+from brokertwin.state.eras import leader_and_isr, replication_lines
 from brokertwin.state.fetch import fetch_session, session_items
-from brokertwin.state.fetch.slices import Slices
+from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.replication import (
     copying,
     elections,
     internal_logs,
-    leader_and_isr,
     network,
     registrations,
-    trace,
 )
 from brokertwin.state.transactions import transactional_ids
 
@@ -214,9 +213,9 @@ class Run(MetadataReading):
             key = session_items.session_key(event.broker, session_id)
             for event_id in waiting.watchers(self._tables.waiting, key):
                 self.complete(event_id)
-            slices = Slices.of(self._settings.broker_settings)
+            layout = ShardLayout.of(self._settings.broker_settings)
             fetch_session.SessionCache(
-                self._tables.sessions, event.broker, slices, self._now
+                self._tables.sessions, event.broker, layout, self._now
             ).remove(session_id)
 
     def due(self, event_id: str) -> None:
@@ -364,7 +363,7 @@ class Run(MetadataReading):
         required = behind.required(broker, api_key, body, decision.response)
         if required:
             answer = Decision(response=decision.response)
-            written = internal_logs.Written([], [], required)
+            written = internal_logs.WrittenRecords([], [], required)
             committing.hold(broker, written, answer, asked, reply_to)
         return bool(required)
 
@@ -489,7 +488,7 @@ class Run(MetadataReading):
             elif isinstance(step, Message):
                 self._deliver(step)
             elif isinstance(step, LeaderAndIsr):
-                for change in leader_and_isr.take(self._broker(step.receiver), step).changes:
+                for change in leader_and_isr.handle(self._broker(step.receiver), step).changes:
                     self._deliver_metadata(step.receiver, change)
             else:
                 self._copy(step)
@@ -502,17 +501,17 @@ class Run(MetadataReading):
             return
         broker = self._broker(step.receiver)
         if isinstance(step, ReplicaFetch):
-            self._carry_on(broker.id, copying.fetched(broker, step))
+            self._carry_on(broker.id, copying.handle_fetch(broker, step))
             return
-        self._carry_on(broker.id, copying.answered(broker, step))
-        self._carry_on(broker.id, copying.asks_again(broker, step))
+        self._carry_on(broker.id, copying.handle_fetch_response(broker, step))
+        self._carry_on(broker.id, copying.next_fetches(broker, step))
 
     def _copy_on(self) -> None:
         """Lets a broker look at those of its logs that have changed: it may have followers."""
         broker_id = next(iter(self._effects.uncopied))
         broker = self._broker(broker_id)
         places = self._effects.uncopied.pop(broker_id)
-        self._carry_on(broker_id, copying.grown(broker, places))
+        self._carry_on(broker_id, copying.log_grown(broker, places))
 
     def _deliver(self, message: Message) -> None:
         """Takes a request to another machine, and its answer back to the one that sent it."""
@@ -581,5 +580,5 @@ class Run(MetadataReading):
                 self._carry_out(waited.broker, waited, api, decision)
 
         if self._given.brokertwin_trace_replication:
-            for line in trace.unblocked(self._tables, watched, log, unblocked):
+            for line in replication_lines.unblocked(self._tables, watched, log, unblocked):
                 self._apply(int(log.partition("/")[0]), line)

@@ -1,9 +1,8 @@
-"""The topics that brokers keep their coordinators' state in: when and how they are created.
+"""Creation of internal topics.
 
-A broker has an internal topic created when it is first asked for a coordinator, or when a client
-that may create topics asks for its metadata. Kafka takes the replication factor as it is set and
-fails while there are fewer brokers; here it is at most the number of brokers, so that a cluster of
-one broker works with Kafka's default of 3.
+A broker creates an internal topic at the first FindCoordinator, or at a Metadata of a client that
+may create topics. Kafka uses the configured replication factor and fails with fewer brokers. Here
+it is at most the number of brokers, so that one broker works with Kafka's default of 3.
 
 Source: `DefaultAutoTopicCreationManager` in Kafka.
 """
@@ -27,7 +26,7 @@ _PREFIXES = {
 
 
 def creation(machine: Machine, names: list[str]) -> list[Message]:
-    """The request that a broker sends to the controller to have topics created; none for none."""
+    """The request to the controller that creates topics, if any."""
     if not names:
         return []
     body = CreateTopicsRequest(topics=[_new_topic(machine, name) for name in names])
@@ -83,7 +82,7 @@ def _configs(machine: Machine, name: str, prefix: str) -> list[tuple[str, str]]:
 
 
 def _setting(machine: Machine, name: str) -> str:
-    """A broker's setting as text: as typed, else as given, else Kafka's default."""
+    """A broker's setting as text: typed, else given, else Kafka's default."""
     typed = getattr(machine.settings, name.replace(".", "_"), None)
     if typed is not None:
         return str(typed)

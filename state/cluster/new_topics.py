@@ -1,4 +1,4 @@
-"""The body of a CreateTopics request: what a client, or a broker for its own topics, asks for.
+"""The body of CreateTopics.
 
 Source: `CreateTopicsRequest.json` in Kafka.
 """
@@ -6,4 +6,4 @@ Source: `CreateTopicsRequest.json` in Kafka.
 KEY = 19
 
 BY_DEFAULT = -1
-"""Stands for the broker's default in `numPartitions` and `replicationFactor`."""
+"""The broker's default of `numPartitions` and `replicationFactor`."""

@@ -1,4 +1,4 @@
-"""Every API of Kafka's protocol in 4.3.1, also those that are not built here.
+"""Every API of Kafka 4.3.1, implemented here or not.
 
 Source: `ApiKeys` and the message schemas in Kafka.
 """
@@ -7,10 +7,10 @@ import msgspec
 
 
 class KafkaApi(msgspec.Struct, frozen=True):
-    """An API of Kafka's protocol: its name in the request log, its first and last version.
+    """An API: its name in the request log, first and last version.
 
-    `is_listed` tells whether a broker names it to clients. Those that it does not name are spoken
-    between brokers and controllers, or need a plugin (telemetry).
+    `is_listed` if ApiVersions has it. The others are used between brokers and controllers, or need
+    a plugin (telemetry).
     """
 
     name: str
@@ -110,15 +110,13 @@ KAFKA_APIS: dict[int, KafkaApi] = {
     91: KafkaApi("ALTER_SHARE_GROUP_OFFSETS", 0, 0),
     92: KafkaApi("DELETE_SHARE_GROUP_OFFSETS", 0, 0),
 }
-"""The APIs of Kafka 4.3.1 by key, with their stable versions; the older keys 4 to 7 are gone."""
+"""APIs of Kafka 4.3.1 by key, with their stable versions; the keys 4 to 7 were removed."""
 
 JOIN_GROUP = 11
 SYNC_GROUP = 14
 SHARE_FETCH = 78
 OF_CLIENT_METRICS = frozenset({71, 72})
 BOUND = OF_CLIENT_METRICS | {SHARE_FETCH}
-"""APIs of requests by which a broker remembers a connection until it ends: whose metrics it takes,
-which share session ends with it."""
+"""APIs that bind state to a connection until it ends: client instances and share sessions."""
 
 API_VERSIONS = 18
-"""The key of ApiVersions."""

@@ -27,7 +27,7 @@ import msgspec
 
 from brokertwin.state.core.decision import Waiting
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.tables import Table, kept
+from brokertwin.state.core.tables import Table, cached_key
 
 
 class Watch(msgspec.Struct, array_like=True):
@@ -94,7 +94,7 @@ def _wait_key(event_id: str) -> str:
     return f"{_WAIT}{event_id}"
 
 
-@kept
+@cached_key
 def watch_key(log: str) -> str:
     """Where those are who wait for a log or a session."""
     return f"watch/{log}"

@@ -1,6 +1,6 @@
 """Reads Fetch requests and makes parts of responses.
 
-Record bytes are not in the bodies: a response names batches, or the sealed part of a log.
+Bodies have no record bytes: a response has batch headers, or the sealed part of a log.
 """
 
 from brokertwin.state.core.errors import Error
@@ -18,28 +18,28 @@ from brokertwin.state.core.wire.generated.fetch import (
     FetchResponsePartitionData,
 )
 from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
-from brokertwin.state.fetch.session_items import FetchPartition, called
+from brokertwin.state.fetch.session_items import FetchPartition, topic_identity
 
 
-class AnsweredTopicById(Body, kw_only=False, gc=False):
-    """A `FetchableTopicResponse` in versions from 13 on."""
+class FetchResponseTopicById(Body, kw_only=False, gc=False):
+    """A `FetchableTopicResponse` since version 13."""
 
     topic_id: Uuid
     partitions: list[FetchResponsePartitionData]
 
 
 class FetchResponseById(Body):
-    """A `FetchResponse` in versions from 13 on: rendering removes nothing from it."""
+    """A `FetchResponse` since version 13, encoded without removing fields."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     session_id: Int32 = 0
-    responses: list[AnsweredTopicById] = []
+    responses: list[FetchResponseTopicById] = []
 
 
 def follower_of(body: FetchRequest) -> int:
-    """The id of the follower that sent the request; below 0 for consumers and tools."""
-    one, other = body.replica_id, body.replica_state.replica_id  # `max` takes longer
+    """Id of the follower that sends the request; below 0 for consumers and tools."""
+    one, other = body.replica_id, body.replica_state.replica_id  # `max` is slower
     return one if one > other else other
 
 
@@ -51,39 +51,39 @@ def topic_of(
 
 
 def forgotten(body: FetchRequest) -> list[str]:
-    """The identities of the partitions that the request takes out of its session."""
+    """Identities of the partitions that the request removes from its session."""
     return [
-        f"{called(topic.topic_id, topic.topic)}/{partition}"
+        f"{topic_identity(topic.topic_id, topic.topic)}/{partition}"
         for topic in body.forgotten_topics_data
         for partition in topic.partitions
     ]
 
 
 def requested(body: FetchRequest) -> dict[str, FetchPartition]:
-    """The partitions that the request names; the last one counts where it names one twice."""
+    """Partitions of the request; the last one counts if one is repeated."""
     named = {}
     for topic in body.topics:
         topic_id, name = topic.topic_id, topic.topic
-        identity = topic_id if topic_id != ZERO_UUID else called(topic_id, name)
-        for asked in topic.partitions:
-            partition = asked.partition
+        identity = topic_id if topic_id != ZERO_UUID else topic_identity(topic_id, name)
+        for requested in topic.partitions:
+            partition = requested.partition
             named[f"{identity}/{partition}"] = FetchPartition(
                 topic_id,
                 name,
                 partition,
-                asked.fetch_offset,
-                asked.partition_max_bytes,
-                asked.log_start_offset,
-                asked.current_leader_epoch,
-                asked.last_fetched_epoch,
+                requested.fetch_offset,
+                requested.partition_max_bytes,
+                requested.log_start_offset,
+                requested.current_leader_epoch,
+                requested.last_fetched_epoch,
             )
     return named
 
 
 def refused(body: FetchRequest, version: int, error: Error) -> FetchResponse:
-    """The answer to a request that is refused as a whole (`FetchRequest.getErrorResponse`).
+    """Response with an error for the whole request (`FetchRequest.getErrorResponse`).
 
-    Up to version 12 each partition has the error, too: once there was no other place for it.
+    Up to version 12 each partition has the error, too, because early versions had no other field.
     """
     topics = [] if version >= TOPIC_ID_VERSION else body.topics
     responses = [

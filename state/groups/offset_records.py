@@ -6,8 +6,8 @@ retention, else version 4; Kafka before 4.0 wrote version 3. A null value is a t
 
 import msgspec
 
+from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
-from brokertwin.state.core.remembered import remembering
 from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitKey, OffsetCommitValue
 from brokertwin.state.core.wire.rows import kind_of
 
@@ -39,7 +39,7 @@ def deleted(record: OffsetDeleted) -> tuple[bytes, None]:
     return _encoded_key(record.group_id, record.topic, record.partition), None
 
 
-@remembering(4096)
+@bounded_cache(4096)
 def _encoded_key(group: str, topic: str, partition: int) -> bytes:
     """A key's bytes, kept because clients commit the same partitions again."""
     return OffsetCommitKey(group, topic, partition).encoded()

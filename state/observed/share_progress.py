@@ -19,7 +19,7 @@ from brokertwin.state.core.wire.generated.share_state_rows import (
     ShareUpdateValue,
 )
 from brokertwin.state.core.wire.rows import kind_of
-from brokertwin.state.observed.offset_history import Written
+from brokertwin.state.observed.offset_history import CoordinatorRow
 from brokertwin.state.share.state_batches import combined
 
 UNKNOWN = -1
@@ -47,7 +47,7 @@ class ShareProgress:
         self.found: dict[ShareKey, ShareSnapshot] = {}
         self.unread: dict[tuple[int, int], str] = {}
 
-    def take(self, row: Written) -> None:
+    def take(self, row: CoordinatorRow) -> None:
         """One row of the topic."""
         try:
             kind = kind_of(row.key)

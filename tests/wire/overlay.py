@@ -4,8 +4,8 @@ ADDITIONS = "brokertwin.state.core.wire.additions"
 IMPORTS = {
     "brokertwin.state.core.records": ("Batch",),
     ADDITIONS: (
-        *("AlterConfigsEdge", "AnsweredBatch", "DelegationTokenEdge", "OfClient"),
-        *("RecordsSeen", "RefusedRecords", "SealedBatches", "Within"),
+        *("AlterConfigsEdge", "FetchedBatch", "TokenEdge", "ClientSoftware"),
+        *("RecordsSummary", "RefusedRecords", "SealedRead", "Within"),
     ),
 }
 """What modules import beside types of Kafka, by the modules that have it."""
@@ -130,6 +130,8 @@ _OFFSET_FETCH = {
 NOT_GENERATED = frozenset(_OFFSET_FETCH)
 NAMES = {
     **_OFFSET_FETCH,
+    "FetchRequest.FetchPartition": "FetchRequestPartition",
+    "FetchRequest.FetchTopic": "FetchRequestTopic",
     **{key: name for name, keys in _SHARED.items() for key in keys},
     "ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions": "ConsumerGroupTopicPartitions",
     "ConsumerGroupTargetAssignmentMemberValue.TopicPartition": "ConsumerGroupTopicPartition",
@@ -339,13 +341,13 @@ ADDED = {
             *("CreateDelegationTokenRequest", "DescribeDelegationTokenRequest"),
             *("ExpireDelegationTokenRequest", "RenewDelegationTokenRequest"),
         ),
-        ("edge: DelegationTokenEdge = field(default_factory=DelegationTokenEdge)",),
+        ("edge: TokenEdge = field(default_factory=TokenEdge)",),
     ),
     "FetchResponse.responses.partitions": (
         "records: None = None",
         "records_size_in_bytes: Int32 = 0",
-        "batches: list[AnsweredBatch] = []",
-        "sealed: Annotated[SealedBatches | UnsetType, tagged(0)] = UNSET",
+        "batches: list[FetchedBatch] = []",
+        "sealed: Annotated[SealedRead | UnsetType, tagged(0)] = UNSET",
     ),
     "ListOffsetsResponse.topics.partitions": (
         "within: Annotated[Within | None, tagged(1)] = None",
@@ -358,7 +360,7 @@ ADDED = {
         "records_size_in_bytes: Int32 = 0",
         "batches: list[Batch] = []",
         "records_error: Int16 = 0",
-        "records_seen: RecordsSeen | None = None",
+        "records_seen: RecordsSummary | None = None",
     ),
     "ProduceResponse.responses.partitionResponses": (
         "refused_records: Annotated[RefusedRecords | UnsetType | None, tagged(8)] = UNSET",
@@ -371,16 +373,16 @@ ADDED = {
         "records: None = None",
         "records_size_in_bytes: Int32 = 0",
         "batches: list[Batch] = []",
-        "sealed: Annotated[SealedBatches | None, tagged(0)] = None",
+        "sealed: Annotated[SealedRead | None, tagged(0)] = None",
     ),
 }
 """Fields that the model has beside Kafka's: batches in place of records, facts from the edge."""
 BASES = {
     "FetchResponse.responses.partitions": "Body, gc=False",
-    "GetTelemetrySubscriptionsRequest": "OfClient",
-    "MetadataResponse.topics": "Lasting",
+    "GetTelemetrySubscriptionsRequest": "ClientSoftware",
+    "MetadataResponse.topics": "CachedBody",
     "ProduceResponse.responses.partitionResponses": "Body, gc=False",
-    "PushTelemetryRequest": "OfClient",
+    "PushTelemetryRequest": "ClientSoftware",
 }
 """Bases that are not `Body`."""
 UNVERSIONED = frozenset({"StreamsAssignmentInfo", "StreamsSubscriptionInfo"})

@@ -41,7 +41,7 @@ NAMES = {
     "typing": ("Annotated", "ClassVar", "Self"),
     "msgspec": ("UNSET", "UnsetType", "field"),
     "brokertwin.state.core.schema": (
-        *("ZERO_UUID", "Body", "Float64", "Int8", "Int16", "Int32", "Int64", "Lasting"),
+        *("ZERO_UUID", "Body", "Float64", "Int8", "Int16", "Int32", "Int64", "CachedBody"),
         *("UInt16", "Uuid", "given", "since", "tagged"),
     ),
     "brokertwin.state.core.wire.primitives": (

@@ -21,7 +21,7 @@ from brokertwin.state.core.schema import (
 )
 
 
-class RecordsSeen(Body):
+class RecordsSummary(Body):
     """Facts about a batch's records that are not in its header.
 
     `least_timestamp` is set if it is not the first record's. `keyed_timestamps` is set if only some
@@ -46,7 +46,7 @@ class RefusedRecords(Body):
     after_max_ms: Int64
 
 
-class SealedBatches(Body):
+class SealedRead(Body):
     """The place of a partition's batches in the topic `segments`, and the part to read."""
 
     topic_id: Uuid
@@ -56,7 +56,7 @@ class SealedBatches(Body):
     max_bytes: Int32
 
 
-class AnsweredBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+class FetchedBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """A `Batch` in an answer: the fields of a `StoredBatch` in order, without what is None."""
 
     base_offset: Int64
@@ -111,7 +111,7 @@ class AlterConfigsEdge(Body):
     store_fault: str | None = None
 
 
-class DelegationTokenEdge(Body):
+class TokenEdge(Body):
     """What the gateway adds to requests about tokens. With `login` it looks up one to log in."""
 
     is_enabled: bool = False
@@ -121,7 +121,7 @@ class DelegationTokenEdge(Body):
     login: str = ""
 
 
-class OfClient(Body):
+class ClientSoftware(Body):
     """What the gateway knows of a client; an unknown port is null."""
 
     client_software_name: str = "unknown"

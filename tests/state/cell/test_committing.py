@@ -13,7 +13,7 @@ from brokertwin.state.core.waiting import COMMITTING
 from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
 from brokertwin.state.core.wire.generated.join_group import JoinGroupResponse
 from brokertwin.state.core.wire.generated.offset_commit import OffsetCommitResponse
-from brokertwin.state.replication.internal_logs import Required, Written
+from brokertwin.state.replication.internal_logs import Required, WrittenRecords
 from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators
 from tests.support.replicas import BROKERS
 
@@ -111,7 +111,7 @@ def test_late_answers_wait_as_well_and_who_is_forgotten_does_not() -> None:
     joined = JoinGroupResponse(member_id="a")
     answers = [LateAnswer("told", joined), LateAnswer("silent", None), LateAnswer("gone", joined)]
     place = required(brokers, GROUPS)._replace(offset=1)
-    written = Written(records=[], late=[], required=[place])
+    written = WrittenRecords(records=[], late=[], required=[place])
     committing.hold(broker, written, Decision(answers=answers), None, None)
     assert (waiting.waits(table, "told"), waiting.waits(table, "silent")) == (True, False)
     held = next(each for each in waiting.all_waiting(table) if each.api_key == COMMITTING)

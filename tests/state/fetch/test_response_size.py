@@ -1,4 +1,4 @@
-"""What the answer of a Fetch has on the wire is what its bytes are when they are written."""
+"""The computed size of a Fetch response equals its encoded size."""
 
 import pytest
 
@@ -55,7 +55,7 @@ TOPICS = [
 
 
 @pytest.mark.parametrize("version", range(API.versions[0], API.versions[1] + 1))
-def test_it_is_what_is_written(version: int) -> None:
+def test_size_equals_the_encoded_size(version: int) -> None:
     header = CORRELATION_ID_BYTES + (1 if version >= SINCE_TAGS else 0)
     for topics in TOPICS:
         body = render(FetchResponse(responses=topics), version)

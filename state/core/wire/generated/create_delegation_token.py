@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import field
 
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
-from brokertwin.state.core.wire.additions import DelegationTokenEdge
+from brokertwin.state.core.wire.additions import TokenEdge
 
 
 class CreatableRenewers(Body, kw_only=True):
@@ -25,7 +25,7 @@ class CreateDelegationTokenRequest(Body, kw_only=True):
     owner_principal_name: Annotated[str | None, since(3)] = None
     renewers: list[CreatableRenewers] = []
     max_lifetime_ms: Int64 = -1
-    edge: DelegationTokenEdge = field(default_factory=DelegationTokenEdge)
+    edge: TokenEdge = field(default_factory=TokenEdge)
 
 
 class CreateDelegationTokenResponse(Body):

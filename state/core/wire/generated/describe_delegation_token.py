@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import field
 
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
-from brokertwin.state.core.wire.additions import DelegationTokenEdge
+from brokertwin.state.core.wire.additions import TokenEdge
 
 
 class DescribeDelegationTokenOwner(Body, kw_only=True):
@@ -22,7 +22,7 @@ class DescribeDelegationTokenRequest(Body, kw_only=True):
     """Kafka's DescribeDelegationTokenRequest, versions 1 to 3."""
 
     owners: list[DescribeDelegationTokenOwner] | None = None
-    edge: DelegationTokenEdge = field(default_factory=DelegationTokenEdge)
+    edge: TokenEdge = field(default_factory=TokenEdge)
 
 
 class DescribedDelegationTokenRenewer(Body):

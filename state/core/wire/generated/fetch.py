@@ -18,7 +18,7 @@ from brokertwin.state.core.schema import (
     since,
     tagged,
 )
-from brokertwin.state.core.wire.additions import AnsweredBatch, SealedBatches
+from brokertwin.state.core.wire.additions import FetchedBatch, SealedRead
 from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
 
 
@@ -29,7 +29,7 @@ class FetchRequestReplicaState(Body, kw_only=True):
     replica_epoch: Int64 = -1
 
 
-class FetchPartition(Body, kw_only=True):
+class FetchRequestPartition(Body, kw_only=True):
     """FetchPartition of FetchRequest."""
 
     partition: Int32 = 0
@@ -40,12 +40,12 @@ class FetchPartition(Body, kw_only=True):
     partition_max_bytes: Int32 = 0
 
 
-class FetchTopic(Body, kw_only=True):
+class FetchRequestTopic(Body, kw_only=True):
     """FetchTopic of FetchRequest."""
 
     topic: Annotated[str, since(0, 12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
-    partitions: list[FetchPartition] = []
+    partitions: list[FetchRequestPartition] = []
 
 
 class FetchRequestForgottenTopic(Body, kw_only=True):
@@ -69,7 +69,7 @@ class FetchRequest(Body, kw_only=True):
     isolation_level: Int8 = 0
     session_id: Annotated[Int32, since(7)] = 0
     session_epoch: Annotated[Int32, since(7)] = -1
-    topics: list[FetchTopic] = []
+    topics: list[FetchRequestTopic] = []
     forgotten_topics_data: Annotated[list[FetchRequestForgottenTopic], since(7)] = []
     rack_id: Annotated[str, since(11)] = ""
 
@@ -102,8 +102,8 @@ class FetchResponsePartitionData(Body, gc=False):
     preferred_read_replica: Annotated[Int32, since(11)] = -1
     records: None = None
     records_size_in_bytes: Int32 = 0
-    batches: list[AnsweredBatch] = []
-    sealed: Annotated[SealedBatches | UnsetType, tagged(0)] = UNSET
+    batches: list[FetchedBatch] = []
+    sealed: Annotated[SealedRead | UnsetType, tagged(0)] = UNSET
 
 
 class FetchableTopicResponse(Body):

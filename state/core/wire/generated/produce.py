@@ -19,7 +19,7 @@ from brokertwin.state.core.schema import (
     since,
     tagged,
 )
-from brokertwin.state.core.wire.additions import RecordsSeen, RefusedRecords
+from brokertwin.state.core.wire.additions import RecordsSummary, RefusedRecords
 from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
 
 
@@ -30,7 +30,7 @@ class PartitionProduceData(Body, kw_only=True):
     records_size_in_bytes: Int32 = 0
     batches: list[Batch] = []
     records_error: Int16 = 0
-    records_seen: RecordsSeen | None = None
+    records_seen: RecordsSummary | None = None
 
 
 class TopicProduceData(Body, kw_only=True):

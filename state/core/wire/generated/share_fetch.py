@@ -19,7 +19,7 @@ from brokertwin.state.core.schema import (
     since,
     tagged,
 )
-from brokertwin.state.core.wire.additions import SealedBatches
+from brokertwin.state.core.wire.additions import SealedRead
 from brokertwin.state.core.wire.generated.shared import (
     ShareFetchTopic,
     ShareLeaderIdAndEpoch,
@@ -72,7 +72,7 @@ class ShareFetchResponsePartitionData(Body):
     records: None = None
     records_size_in_bytes: Int32 = 0
     batches: list[Batch] = []
-    sealed: Annotated[SealedBatches | None, tagged(0)] = None
+    sealed: Annotated[SealedRead | None, tagged(0)] = None
 
 
 class ShareFetchableTopicResponse(Body):
