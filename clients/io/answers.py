@@ -8,9 +8,9 @@ from brokertwin.clients.client_loop import Answered
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.io.records import decode_records
 from brokertwin.gateway.protocol.frames import decode_response
-from brokertwin.gateway.protocol.primitives import MalformedError
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.core.wire.primitives import MalformedError
 
 WITH_RECORDS = frozenset({"FETCH", "SHARE_FETCH"})
 CORRELATION_ID = struct.Struct(">i")

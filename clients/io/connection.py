@@ -23,8 +23,8 @@ from brokertwin.clients.io.sasl import Ask, AuthenticationError, Exchange, excha
 from brokertwin.clients.io.security import Security
 from brokertwin.clients.partitions import Node
 from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
-from brokertwin.gateway.protocol.primitives import MalformedError
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.state.core.wire.primitives import MalformedError
 from brokertwin.wording import counted
 
 READ_BYTES = 1 << 18

@@ -6,8 +6,9 @@ Source: `ByteBufferAccessor`, `MessageGenerator` in Kafka; KIP-482 (compact type
 import base64
 import binascii
 import struct
-from collections.abc import Callable
 from typing import Any
+
+from brokertwin.state.core.wire.primitives import MalformedError
 
 UVARINT_BYTES_MAX = 5
 UUID_BYTES = 16
@@ -23,10 +24,6 @@ _FORMATS = {
 }
 NUMBERS = {name: struct.Struct(text) for name, text in _FORMATS.items()}
 """The numbers of the protocol, big-endian."""
-
-
-class MalformedError(ValueError):
-    """The bytes are no message of this kind; the text says where and why."""
 
 
 class NotEncodableError(ValueError):
@@ -101,45 +98,6 @@ def write_uvarint(out: bytearray, value: int) -> None:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
-
-
-Length = Callable[[Reader], int]
-WriteLength = Callable[[bytearray, int], None]
-
-
-def compact_length(reader: Reader) -> int:
-    """A length that is written one higher; -1 for null."""
-    return reader.uvarint() - 1
-
-
-def string_length(reader: Reader) -> int:
-    """A length in two bytes; -1 for null."""
-    return int(reader.number(NUMBERS["int16"]))
-
-
-def long_length(reader: Reader) -> int:
-    """A length in four bytes; -1 for null."""
-    return int(reader.number(NUMBERS["int32"]))
-
-
-def write_compact_length(out: bytearray, length: int) -> None:
-    """Append a length that is written one higher."""
-    write_uvarint(out, length + 1)
-
-
-def write_string_length(out: bytearray, length: int) -> None:
-    """Append a length in two bytes."""
-    out += NUMBERS["int16"].pack(length)
-
-
-def write_long_length(out: bytearray, length: int) -> None:
-    """Append a length in four bytes."""
-    out += NUMBERS["int32"].pack(length)
-
-
-def uuid_of(data: bytes) -> str:
-    """A uuid as Kafka prints it: 22 characters of base64url."""
-    return base64.urlsafe_b64encode(data)[:-2].decode("ascii")
 
 
 def uuid_bytes(text: str) -> bytes:

@@ -25,7 +25,6 @@ from brokertwin.gateway.protocol.frames import (
     encode_sized_response,
 )
 from brokertwin.gateway.protocol.primitives import (
-    MalformedError,
     NotEncodableError,
     Reader,
     uuid_bytes,
@@ -36,6 +35,7 @@ from brokertwin.kafka_io import jars
 from brokertwin.settings import default_home
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.schema import RenderedPart
+from brokertwin.state.core.wire.primitives import MalformedError
 from tests.support.bodies import NOT_FINITE, bodies, full_body
 from tests.support.examples import examples
 from tests.wire import schemas

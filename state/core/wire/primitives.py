@@ -22,7 +22,7 @@ VARINT_BITS = 35
 
 
 class MalformedError(ValueError):
-    """Bytes that are not what they should be."""
+    """The bytes are not a message of the expected kind; the text says where and why."""
 
 
 def uuid_of(raw: bytes) -> Uuid:
