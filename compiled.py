@@ -36,7 +36,7 @@ HOT = (
     *("logs/record_validation", "logs/rolling", "logs/log_segments"),
     *("apis/produce", "apis/fetch", "apis/offset_commit", "apis/heartbeat"),
     *("fetch/places", "fetch/fetch_session", "fetch/fetch_session_counts", "fetch/reading"),
-    *("groups/groups", "groups/group_rules", "groups/group_coordinator", "groups/classic_group"),
+    *("groups/groups", "groups/group_rules", "groups/classic_coordinator", "groups/classic_group"),
     *("groups/committed_offsets", "groups/group_rows", "groups/offset_records"),
     *("transactions/transactional_offsets", "transactions/transaction_verification"),
 )

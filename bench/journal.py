@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from brokertwin.gateway import answers
+from brokertwin.gateway import edge_fields
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
@@ -46,7 +46,7 @@ async def ask(engine: LocalEngine, api: str, version: int, body: dict[str, Any])
     """The body of an answer."""
     header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
     if api == "PRODUCE":
-        await answers.put_locators(answers.store_batches(engine, 1, version, body))
+        await edge_fields.put_locators(edge_fields.store_batches(engine, 1, version, body))
     request = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, body)
     answer = await engine.submit(request)
     assert answer.error is None, answer.error

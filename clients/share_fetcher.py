@@ -59,7 +59,7 @@ from brokertwin.state.core.wire.generated.share_fetch import (
     ShareFetchResponsePartitionData,
 )
 from brokertwin.state.core.wire.generated.shared import ShareFetchTopic
-from brokertwin.state.share.share_sessions import Place
+from brokertwin.state.share.share_sessions import TopicPartitionId
 
 FATAL = frozenset(
     {Error.GROUP_AUTHORIZATION_FAILED, Error.UNSUPPORTED_VERSION, Error.INVALID_REQUEST}
@@ -105,7 +105,7 @@ class _Come(NamedTuple):
     """A record that the application has not got: of which session, and when its lock is over."""
 
     record: ShareRecord
-    place: Place
+    place: TopicPartitionId
     session: ShareSession
     until: int
 
@@ -114,7 +114,7 @@ class _Had(NamedTuple):
     """A record that the application has got, and where it is to be acknowledged."""
 
     record: ShareRecord
-    place: Place
+    place: TopicPartitionId
     session: ShareSession
 
 
@@ -157,8 +157,8 @@ class ShareFetcher:
         self._come: deque[_Come] = deque()
         self._renewing: dict[tuple[TopicPartition, int], _Had] = {}
         self._renewed: list[_Had] = []
-        self._names: dict[Place, TopicPartition] = {}
-        self._places: dict[TopicPartition, Place] = {}
+        self._names: dict[TopicPartitionId, TopicPartition] = {}
+        self._places: dict[TopicPartition, TopicPartitionId] = {}
         self._wants_more = self._tells = self._is_closing = False
         self._not_before: dict[TopicPartition, int] = {}
         self._quiet_until: dict[int, int] = {}
@@ -329,7 +329,7 @@ class ShareFetcher:
                 found.setdefault(leader.id, []).append(partition)
         return found
 
-    def _reads(self, node: int, led: Iterable[TopicPartition], now: int) -> list[Place]:
+    def _reads(self, node: int, led: Iterable[TopicPartition], now: int) -> list[TopicPartitionId]:
         """The partitions that a leader is to be asked for now."""
         if not self._wants_more or self._come or self._quiet_until.get(node, 0) > now:
             return []
@@ -346,7 +346,9 @@ class ShareFetcher:
         sessions = [each.session for each in had] + [each.session for each in self._come]
         return any(each is session for each in sessions)
 
-    def _fetch(self, node: int, session: ShareSession, places: list[Place], now: int) -> Asked:
+    def _fetch(
+        self, node: int, session: ShareSession, places: list[TopicPartitionId], now: int
+    ) -> Asked:
         self.sessions[node], self._asked_last = session, node
         session.is_reading = True
         topics, forgotten = session.fetch(places)
@@ -395,7 +397,7 @@ class ShareFetcher:
             self._quiet_until[asked.node] = now + response.throttle_time_ms
         self.lock_ms = response.acquisition_lock_timeout_ms
         until = asked.since + response.acquisition_lock_timeout_ms
-        errors: dict[Place, Error] = {}
+        errors: dict[TopicPartitionId, Error] = {}
         for topic in response.responses:
             for answer in topic.partitions:
                 place = topic.topic_id, answer.partition_index
@@ -467,7 +469,9 @@ class ShareFetcher:
         for place, offsets in session.acknowledged.items():
             self._ended(self._names[place], sorted(offsets), error)
 
-    def _told(self, asked: Asked, errors: Mapping[Place, Error], again: int | None = None) -> None:
+    def _told(
+        self, asked: Asked, errors: Mapping[TopicPartitionId, Error], again: int | None = None
+    ) -> None:
         """A leader has taken acknowledgements, or has not: of those that it leaves out none.
 
         `again`: the time, where it may be told once more what it could not take yet.
@@ -484,7 +488,7 @@ class ShareFetcher:
                 else:
                     self._say(place, each.acknowledgement_batches, error)
 
-    def _say(self, place: Place, batches: Sequence[Any], error: Error) -> None:
+    def _say(self, place: TopicPartitionId, batches: Sequence[Any], error: Error) -> None:
         offsets = [
             offset for each in batches for offset in range(each.first_offset, each.last_offset + 1)
         ]
@@ -494,7 +498,7 @@ class ShareFetcher:
     def _keep(
         self,
         session: ShareSession,
-        place: Place,
+        place: TopicPartitionId,
         answer: ShareFetchResponsePartitionData,
         items: Iterable[tuple[int, Any]],
         until: int,

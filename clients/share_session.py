@@ -22,7 +22,7 @@ from brokertwin.state.core.wire.generated.shared import (
     ShareFetchTopic,
 )
 from brokertwin.state.share import share_partition
-from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
+from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, TopicPartitionId
 
 EPOCH_MAX = 2**31 - 1
 
@@ -40,7 +40,7 @@ class AcknowledgeType(IntEnum):
     RENEW = share_partition.RENEW
 
 
-Acknowledgements = dict[Place, dict[int, AcknowledgeType]]
+Acknowledgements = dict[TopicPartitionId, dict[int, AcknowledgeType]]
 """By partition and offset."""
 
 
@@ -58,7 +58,7 @@ class ShareSession:
 
     def __init__(self) -> None:
         self.epoch = FIRST_EPOCH
-        self.places: dict[Place, None] = {}
+        self.places: dict[TopicPartitionId, None] = {}
         self.acknowledged: Acknowledgements = {}
         self.is_asking = self.is_telling = self.is_reading = False
 
@@ -74,7 +74,7 @@ class ShareSession:
         return AcknowledgeType.RENEW in kinds
 
     def fetch(
-        self, wanted: Iterable[Place]
+        self, wanted: Iterable[TopicPartitionId]
     ) -> tuple[list[ShareFetchTopic], list[ShareFetchRequestForgottenTopic]]:
         """The topics of a ShareFetch that reads `wanted`, and those that leave the session.
 
@@ -90,7 +90,7 @@ class ShareSession:
         """The topics of a ShareAcknowledge."""
         return topics_of(self._taken(), ())
 
-    def put_back(self, place: Place, batches: Iterable[AcknowledgementBatch]) -> None:
+    def put_back(self, place: TopicPartitionId, batches: Iterable[AcknowledgementBatch]) -> None:
         """What the broker has not taken is to be told once more."""
         offsets = self.acknowledged.setdefault(place, {})
         for batch in batches:
@@ -112,7 +112,9 @@ class ShareSession:
         return taken
 
 
-def topics_of(acknowledged: Acknowledgements, others: Iterable[Place]) -> list[ShareFetchTopic]:
+def topics_of(
+    acknowledged: Acknowledgements, others: Iterable[TopicPartitionId]
+) -> list[ShareFetchTopic]:
     """Partitions with their acknowledgements, and `others` without, by topic."""
     topics: dict[Uuid, ShareFetchTopic] = {}
     for place in dict.fromkeys([*acknowledged, *others]):
@@ -144,7 +146,7 @@ def batches_of(offsets: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBa
     return batches
 
 
-def _forgotten(places: Iterable[Place]) -> list[ShareFetchRequestForgottenTopic]:
+def _forgotten(places: Iterable[TopicPartitionId]) -> list[ShareFetchRequestForgottenTopic]:
     topics: dict[Uuid, ShareFetchRequestForgottenTopic] = {}
     for topic_id, partition in places:
         topics.setdefault(

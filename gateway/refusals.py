@@ -1,7 +1,7 @@
-"""Error answers to requests that the state machine has made dead letters of.
+"""Error responses to requests that became dead letters.
 
-Where the API's answer has an error code of its own, there; else one for each item of the request
-(`AbstractRequest.getErrorResponse` in Kafka). Where neither is known, the connection is closed.
+The error code is in the response's own field, or else in each item of the request
+(`AbstractRequest.getErrorResponse` in Kafka). If an API has neither, the connection is closed.
 """
 
 from collections.abc import Iterable
@@ -14,26 +14,26 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason
 
 NOT_HERE = frozenset({Reason.UNSUPPORTED_VERSION, Reason.NOT_BUILT, Reason.UNKNOWN_API})
-"""Reasons that no retry will mend: UNSUPPORTED_VERSION."""
+"""Permanent failures, answered with `35 UNSUPPORTED_VERSION`."""
 
 COORDINATED = frozenset(
     {8, 9, 11, 12, 13, 14, 15, 22, 24, 25, 26, 28, 42, 47, 65, 68, 69, 76, 77, *range(83, 89), 90}
 )
-"""APIs of coordinators: where what they write is not stored, Kafka answers NOT_COORDINATOR."""
+"""APIs of coordinators, which answer `16 NOT_COORDINATOR` if a write is not stored."""
 
 ITSELF = ""
-"""The name that an item has in a list of strings or numbers."""
+"""Stands for the item itself in a list of strings or numbers."""
 
 
 class Mirror(NamedTuple):
-    """How an answer repeats a list of its request.
+    """How an error response repeats a list of its request.
 
-    `names` has, for each field that names an item in the answer, its name in the request; `code` is
-    the field that has an item's error. `of_each` is the list in whose items the one asked stands.
+    `names` maps a response field that identifies an item to its request field. `code` is the error
+    field of an item. `of_each` is an outer list whose items contain the list.
     """
 
-    asked: str
-    answered: str
+    request_list: str
+    response_list: str
     names: dict[str, str]
     inner: "Mirror | None" = None
     code: str = "errorCode"
@@ -147,10 +147,10 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
     **dict.fromkeys((83, 84, 85, 86, 87), (_SHARE_STATE,)),
     90: (Mirror("groups", "groups", {"groupId": "groupId"}),),
 }
-"""By API key, for answers without an error code of their own; the first list that was sent."""
+"""Lists by API key for responses without an error code; the first list present counts."""
 
 EMPTY_IN_ERROR = frozenset({35})
-"""DescribeLogDirs below version 3: clients take an answer without directories for a refusal."""
+"""DescribeLogDirs below version 3: clients treat a response without directories as refused."""
 
 _EMPTY: dict[str, object] = {
     "errorMessage": None,
@@ -164,9 +164,9 @@ _EMPTY: dict[str, object] = {
 
 
 def error_of(refusal: Body, api_key: int) -> Error:
-    """The error that a client is told of a dead letter.
+    """Map a dead letter to an error code.
 
-    What could not be written down gets an error after which clients try again.
+    An event that could not be stored gets a retriable error.
     """
     if refusal.get("reason") == NOT_KEPT:
         is_coordinated = api_key in COORDINATED
@@ -179,7 +179,7 @@ def error_of(refusal: Body, api_key: int) -> Error:
 
 
 def error_response(request: Request, error: int) -> Body | None:
-    """The answer that tells an error, None where there is no such answer."""
+    """Return the body of an error response, or None if the API has none."""
     if has_own_code(request):
         return {**_EMPTY, "errorCode": int(error)}
     if request.api_key in EMPTY_IN_ERROR:
@@ -187,11 +187,11 @@ def error_response(request: Request, error: int) -> Body | None:
     mirror = mirror_of(request)
     if mirror is None:
         return None
-    return items_in_error(asked_for(request.body, mirror) or (), mirror, error)
+    return items_in_error(listed_items(request.body, mirror) or (), mirror, error)
 
 
 def has_own_code(request: Request) -> bool:
-    """Whether the answer has an error code for the whole request."""
+    """True if the response has an error code for the whole request."""
     message = MESSAGES[f"{API_NAMES[request.api_key]}Response"]
     return any(
         field.name == "errorCode" and request.version in field.versions for field in message.fields
@@ -199,32 +199,34 @@ def has_own_code(request: Request) -> bool:
 
 
 def mirror_of(request: Request) -> Mirror | None:
-    """How the answer repeats what the request lists; None where it does not."""
+    """Return how the response repeats a list of the request, or None."""
     mirrors = MIRRORS.get(request.api_key, ())
-    return next((each for each in mirrors if asked_for(request.body, each) is not None), None)
+    return next((each for each in mirrors if listed_items(request.body, each) is not None), None)
 
 
-def asked_for(body: Body, mirror: Mirror) -> list[Any] | None:
-    """What a request lists; None where it does not."""
+def listed_items(body: Body, mirror: Mirror) -> list[Any] | None:
+    """Return the items of a request's list, or None if it has none."""
     if not mirror.of_each:
-        return body.get(mirror.asked)
-    return [item for each in body[mirror.of_each] for item in each[mirror.asked]]
+        return body.get(mirror.request_list)
+    return [item for each in body[mirror.of_each] for item in each[mirror.request_list]]
 
 
 def items_in_error(items: Iterable[Any], mirror: Mirror, error: int) -> Body:
-    """The part of an answer that tells an error of each item of a request."""
-    return {mirror.answered: [_mirrored(item, mirror, error) for item in items]}
+    """Return the part of a response with an error for each item."""
+    return {mirror.response_list: [_mirrored(item, mirror, error) for item in items]}
 
 
 def _mirrored(item: Any, mirror: Mirror, error: int) -> Body:
-    answer: Body = {}
-    for answered, asked in mirror.names.items():
-        if asked == ITSELF:
-            answer[answered] = item
-        elif asked in item:
-            answer[answered] = item[asked]
+    response: Body = {}
+    for response_list, request_list in mirror.names.items():
+        if request_list == ITSELF:
+            response[response_list] = item
+        elif request_list in item:
+            response[response_list] = item[request_list]
     if mirror.inner is None:
-        return {**answer, **_EMPTY, mirror.code: int(error)}
+        return {**response, **_EMPTY, mirror.code: int(error)}
     inner = mirror.inner
-    answer[inner.answered] = [_mirrored(part, inner, error) for part in item[inner.asked] or ()]
-    return answer
+    response[inner.response_list] = [
+        _mirrored(part, inner, error) for part in item[inner.request_list] or ()
+    ]
+    return response

@@ -1,4 +1,4 @@
-"""The state that recordings leave when they are replayed."""
+"""State after a replay of recordings."""
 
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
@@ -22,16 +22,16 @@ def cells(
     zone: tzinfo,
     broker_settings: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, bytes]]:
-    """The one cell's columns after the recorded requests, decided in the recorded order.
+    """Replay requests in the recorded order; return the columns of the only cell.
 
     Args:
-        files: recorded exchanges, of one cluster.
-        until: as of `events_until`; None is the end.
-        zone: of logs and of times that name none.
-        broker_settings: by Kafka's names; without them those that were recorded beside the files.
+        files: recorded exchanges of one cluster.
+        until: as in `events_until`; None is the end.
+        zone: zone of logs and times without one.
+        broker_settings: settings by Kafka's names; default: those recorded beside the files.
 
     Raises:
-        UserError: a file is no recording, a setting is none, or there is no such moment.
+        UserError: an invalid file, setting or moment.
     """
     given = settings_beside(files) if broker_settings is None else broker_settings
     try:

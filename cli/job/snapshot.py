@@ -22,7 +22,7 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.settings import Settings
-    from brokertwin.sinks.snapshot_store import Snapshot
+    from brokertwin.sinks.snapshot_store import SnapshotManifest
     from brokertwin.streaming.checkpoint.restore import Restored
 
 app = group()
@@ -237,7 +237,7 @@ def _show_restored(restored: "Restored", checkpoint: Path, as_json: bool) -> Non
         out.print(line, soft_wrap=True, highlight=False)
 
 
-def _row(found: "Snapshot") -> dict[str, Any]:
+def _row(found: "SnapshotManifest") -> dict[str, Any]:
     return {
         "name": found.name,
         "batch": found.batch,

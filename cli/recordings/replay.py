@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from brokertwin.recordings.replay.report import Compared
     from brokertwin.recordings.replay.search import Limits
     from brokertwin.settings import Settings
-    from brokertwin.sinks.state_rows import Columns, Kind
+    from brokertwin.sinks.state_rows import Columns, ItemKind
     from brokertwin.state.cell.cell import Cell
     from brokertwin.state.core.settings import BrokerSettings
 
@@ -375,7 +375,7 @@ class _Asked(NamedTuple):
     begin_from: Path | None
 
 
-def _kind_of(asked: _Asked) -> "Kind | None":
+def _kind_of(asked: _Asked) -> "ItemKind | None":
     """Return the kind of items to show. Raises UserError if options conflict."""
     if asked.is_spark:
         extras.need("`brokertwin replay --engine spark`", *extras.SPARK)
@@ -407,7 +407,7 @@ def _kind_of(asked: _Asked) -> "Kind | None":
 
 
 def _show_state(
-    kind: "Kind", cell: "Cell", until: str | None, all_items: bool, as_json: bool
+    kind: "ItemKind", cell: "Cell", until: str | None, all_items: bool, as_json: bool
 ) -> None:
     """Print the items of a kind after the events."""
     from brokertwin.sinks import state_rows

@@ -239,7 +239,14 @@ class _Report:
             show_table(
                 ("time", "partition", "reported HW", "expected HW", "reason", "line"),
                 [
-                    (clock(d.time), f"{d.topic}-{d.partition}", d.told, d.derived, d.why, d.place)
+                    (
+                        clock(d.time),
+                        f"{d.topic}-{d.partition}",
+                        d.reported,
+                        d.derived,
+                        d.why,
+                        d.place,
+                    )
                     for d in self.differences[:DIFFERENCES_SHOWN]
                 ],
                 title="High watermarks that differ from Kafka's rule",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from brokertwin.recordings.replay.plan import Plan
     from brokertwin.recordings.replay.recording import Recording
     from brokertwin.recordings.replay.state_diff import Change
-    from brokertwin.sinks.state_rows import Columns, Kind
+    from brokertwin.sinks.state_rows import Columns, ItemKind
 
 BEGINNING, END = "beginning", "end"
 
@@ -23,7 +23,7 @@ def show(
     planned_of: "Callable[[Where], tuple[Recording, Plan]]",
     where: Where,
     moments: tuple[str, str],
-    kind: "Kind | None",
+    kind: "ItemKind | None",
     all_items: bool,
     as_json: bool,
 ) -> None:

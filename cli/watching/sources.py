@@ -31,7 +31,7 @@ from brokertwin.streaming.checkpoint import checkpoint_log, state_reader
 from brokertwin.streaming.checkpoint.census import Census, census
 
 if TYPE_CHECKING:
-    from brokertwin.gateway.engine.engine import Engine
+    from brokertwin.gateway.engine.engine import BrokerEngine
     from brokertwin.gateway.server import Gateway
     from brokertwin.sinks.snapshot_store import Published
     from brokertwin.streaming.checks.batch_checks import BatchCheck
@@ -255,7 +255,7 @@ class GatewaySource:
     """
 
     def __init__(
-        self, gateway: "Gateway", engine: "Engine", columns: Columns | None = None
+        self, gateway: "Gateway", engine: "BrokerEngine", columns: Columns | None = None
     ) -> None:
         self._gateway = gateway
         self._cluster = engine.cluster
@@ -272,7 +272,7 @@ class GatewaySource:
         before = 0
         while True:
             self.pulse.beat()
-            answers = sum(self._gateway.traffic.answers.values())
+            answers = sum(self._gateway.traffic.responses.values())
             self._rate.add(answers - before, SAMPLE_S)
             self._points.append(Point(now_ms(), (answers - before) / SAMPLE_S))
             before = answers
@@ -291,7 +291,7 @@ class GatewaySource:
             time_ms=now_ms(),
             started_ms=self.pulse.started_ms,
             rate=self._rate.value(),
-            answers=traffic.answers_by_name,
+            answers=traffic.responses_by_name,
             errors=traffic.errors_by_name,
             points=list(self._points),
             gateway=self._of_gateway(),

@@ -6,7 +6,7 @@ going in a circle through all members.
 """
 
 from brokertwin.clients.assignors.group import Assignment, Group
-from brokertwin.state.groups.range_assignor import member_place
+from brokertwin.state.groups.range_assignor import member_sort_key
 
 
 def assign_range(group: Group) -> Assignment:
@@ -37,4 +37,4 @@ def assign_round_robin(group: Group) -> Assignment:
 
 def _in_order(group: Group, members: list[str]) -> list[str]:
     said = group.members
-    return sorted(members, key=lambda each: member_place(each, said[each].group_instance_id))
+    return sorted(members, key=lambda each: member_sort_key(each, said[each].group_instance_id))

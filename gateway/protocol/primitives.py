@@ -1,4 +1,4 @@
-"""The primitive types of Kafka's protocol: a reader that checks every bound, and writers.
+"""Primitive types of Kafka's protocol: a bounds-checking reader, and writers.
 
 Source: `ByteBufferAccessor`, `MessageGenerator` in Kafka; KIP-482 (compact types, tagged fields).
 """
@@ -23,17 +23,17 @@ _FORMATS = {
     "float64": ">d",
 }
 NUMBERS = {name: struct.Struct(text) for name, text in _FORMATS.items()}
-"""The numbers of the protocol, big-endian."""
+"""Number types of the protocol, big-endian."""
 
 
 class NotEncodableError(ValueError):
-    """A body does not fit its schema; the text names the field."""
+    """A body does not match its schema; the text names the field."""
 
 
 class Reader:
-    """Reads a message from its first byte to its last.
+    """Reads a message sequentially.
 
-    Every method raises MalformedError where the bytes end too early or make no sense.
+    Every method raises MalformedError for truncated or invalid bytes.
     """
 
     __slots__ = ("data", "position")
@@ -44,11 +44,11 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """The bytes that are not read yet."""
+        """Number of unread bytes."""
         return len(self.data) - self.position
 
     def number(self, form: struct.Struct) -> Any:
-        """The next number."""
+        """Read a number."""
         position = self.position
         try:
             value = form.unpack_from(self.data, position)[0]
@@ -58,7 +58,7 @@ class Reader:
         return value
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Read `size` bytes."""
         end = self.position + size
         if size < 0 or end > len(self.data):
             raise self.truncated(size)
@@ -67,7 +67,7 @@ class Reader:
         return taken
 
     def uvarint(self) -> int:
-        """An unsigned varint of at most 32 bits."""
+        """Read an unsigned varint of at most 32 bits."""
         data, position = self.data, self.position
         if position < len(data) and data[position] < 0x80:
             self.position = position + 1
@@ -86,7 +86,7 @@ class Reader:
         raise MalformedError(f"a varint at byte {self.position} is longer than 5 bytes")
 
     def truncated(self, wanted: int) -> MalformedError:
-        """The error of bytes that end too early, or of a negative length."""
+        """Create the error for truncated bytes or a negative length."""
         return MalformedError(
             f"{wanted} bytes wanted at byte {self.position}, {self.remaining} are there"
         )
@@ -101,7 +101,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of a uuid. Raises NotEncodableError."""
+    """Return the 16 bytes of a uuid. Raises NotEncodableError."""
     try:
         data = base64.urlsafe_b64decode(text + "==")
     except (ValueError, TypeError, binascii.Error):

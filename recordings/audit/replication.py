@@ -49,7 +49,7 @@ EARLY = Rule(
 def shrunk(history: History) -> Iterator[Finding]:
     """Partitions whose in-sync set lost a broker; a warning where that happens again and again."""
     found: dict[str, list[Evidence]] = defaultdict(list)
-    for name, former, sample in _steps(history.observer.in_sync_told):
+    for name, former, sample in _steps(history.observer.isr_samples):
         for broker in sorted(set(former.isr) - set(sample.isr)):
             said = f"broker {broker} left"
             found[name].append(Evidence(sample.place, sample.time, "", said))
@@ -91,7 +91,7 @@ def told(history: History) -> Iterator[Finding]:
     found: dict[str, list[Evidence]] = defaultdict(list)
     for each in history.observer.differences:
         if each.why == UNEXPLAINED and history.is_covered(each.time):
-            said = f"broker {each.leader} told {each.told}, by the rule it is {each.derived}"
+            said = f"broker {each.leader} told {each.reported}, by the rule it is {each.derived}"
             place = f"{each.topic}-{each.partition}"
             found[place].append(Evidence(each.place, each.time, "", said))
     for name, evidence in found.items():

@@ -6,7 +6,7 @@ Successful heartbeats are left out: a rebalance shows in those that were refused
 from collections import Counter
 from collections.abc import Sequence
 
-from brokertwin.recordings.explain.story import NO_VERSION, Entry, Refused, absent
+from brokertwin.recordings.explain.story import NO_VERSION, NOT_TOLD, Entry, Refused, absent
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.entity import EntityKey
@@ -20,7 +20,7 @@ from brokertwin.recordings.history.shares import SHARE_APIS, SHARE_GROUPS
 from brokertwin.recordings.history.words import sentence
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
-from brokertwin.state.groups.topology_topics import Status
+from brokertwin.state.groups.topology_topics import TopologyStatus
 from brokertwin.wording import counted
 
 APIS = frozenset({*MEMBER_APIS, *SHARE_APIS, *COMMIT_APIS, "OFFSET_DELETE"})
@@ -111,7 +111,7 @@ class Groups:
         ]
         notes = [self._note(each, line.end) for each in found if each.kind in NOTES]
         if not exchange.is_answered:
-            notes.append("the log has no response")
+            notes.append(NOT_TOLD)
         if line.api in QUIET and not refused and not notes:
             return None
         return Entry.at(line, _said(exchange, self._known), notes, refused)
@@ -119,7 +119,7 @@ class Groups:
     def _note(self, found: EntityFinding, end: int) -> str:
         """An ordinary event in words; the coordinator's reason for a rebalance is better."""
         if found.kind == "streams-status":
-            return f"status {Status(found.facts['code']).name}: {found.facts['detail']}"
+            return f"status {TopologyStatus(found.facts['code']).name}: {found.facts['detail']}"
         if found.kind == "generation-began":
             number = found.facts["number"]
             reason = self._logged_reason(number - 1, end)

@@ -82,7 +82,7 @@ class Partitions:
         self._samples = [each for each in observer.samples if self._is_mine(each)]
         self._at = _by_place(self._samples)
         self._led = _news(self._samples, lambda sample: sample.leader_epoch)
-        told = [each for each in observer.in_sync_told if self._is_mine(each)]
+        told = [each for each in observer.isr_samples if self._is_mine(each)]
         self._in_sync = _news(told, lambda sample: sample.isr)
         self._changes = _by_place(each for each in observer.isr_changes if self._is_mine(each))
         self._told = _by_place(each for each in observer.differences if self._is_mine(each))
@@ -179,7 +179,9 @@ class Partitions:
             yield f"leader {change.leader} wants broker {change.broker} {verb}{why}"
         for told in self._told.get(seen.place, []):
             if told.why == UNEXPLAINED:
-                yield f"the high watermark {told.told} is told; by the rule it is {told.derived}"
+                yield (
+                    f"the high watermark {told.reported} is told; by the rule it is {told.derived}"
+                )
 
     def _changed(self, seen: Observed, request: Any, response: Any, bad: bool) -> Iterator[str]:
         """What else an answer says of the partition's log."""

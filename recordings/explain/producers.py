@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from brokertwin.recordings.explain.story import Entry, Refused, absent
+from brokertwin.recordings.explain.story import NOT_TOLD, Entry, Refused, absent
 from brokertwin.recordings.history import batches, bodies, producers
 from brokertwin.recordings.history.batches import ProducerInPartition
 from brokertwin.recordings.history.bodies import MARKERS, NO_PRODUCER, PRODUCER_APIS, Holder, Sent
@@ -29,7 +29,13 @@ class Producers:
     """
 
     def __init__(self, exchanges: Sequence[Exchange] | ObservedRecording, key: str) -> None:
-        self._recording = observed_recording(exchanges)
+        recording = observed_recording(exchanges)
+        self._asked = [each for each in recording.exchanges if each.line.api in PRODUCER_APIS]
+        if not self._asked:  # a text log may have no responses
+            own = PRODUCER_APIS - {MARKERS}
+            self._asked = [each for each in recording.unanswered if each.line.api in own]
+            recording = recording.of(self._asked)
+        self._recording = recording
         self._known = self._recording.known
         found = self._recording.observed(producers.PRODUCERS).entities
         name = self._known.producers.get(int(key)) if key.isdecimal() else None
@@ -45,8 +51,7 @@ class Producers:
 
     def story(self) -> list[Entry]:
         """One entry for each request of the producer, in the order of their responses."""
-        asked = (each for each in self._recording.exchanges if each.line.api in PRODUCER_APIS)
-        entries = (self._entry(each, self._own_findings(each)) for each in asked)
+        entries = (self._entry(each, self._own_findings(each)) for each in self._asked)
         return [entry for entry in entries if entry is not None]
 
     def ending(self) -> list[str]:
@@ -107,6 +112,8 @@ class Producers:
             causes = {each.code: each.cause for each in found if each.cause}
             codes = dict.fromkeys(bodies.errors(answer))
             refused = [Refused(code, causes.get(code, "")) for code in codes]
+        if not exchange.is_answered:
+            notes.append(NOT_TOLD)
         return Entry.at(line, said, list(filter(None, notes)), refused)
 
     def _written(self, response: Any) -> str:
@@ -145,6 +152,6 @@ def _said(exchange: RecordedExchange, holder: Holder) -> str:
         said += f", producer {holder.producer_id} epoch {holder.epoch}"
     if api == "END_TXN":
         said += ", commit" if exchange.request.get("committed") else ", abort"
-    if api == "INIT_PRODUCER_ID" and not exchange.code:
+    if api == "INIT_PRODUCER_ID" and exchange.is_answered and not exchange.code:
         said += f": got producer {answer.get('producerId')} epoch {answer.get('producerEpoch')}"
     return said

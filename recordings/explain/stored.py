@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from brokertwin.recordings.explain.story import absent
-from brokertwin.sinks.state_rows import Columns, Kind, Row, rows
+from brokertwin.sinks.state_rows import Columns, ItemKind, Row, rows
 
 Named = Callable[[Row], set[str]]
 """What a row of a kind may be called."""
@@ -16,7 +16,7 @@ Named = Callable[[Row], set[str]]
 class Found(NamedTuple):
     """The rows of a kind that are about what was asked for."""
 
-    kind: Kind
+    kind: ItemKind
     rows: list[Row]
 
 
@@ -40,13 +40,13 @@ def _client(row: Row) -> set[str]:
     return {row["clientId"] or ""}
 
 
-SUBJECTS: Mapping[str, Mapping[Kind, Named]] = {
-    "client": {Kind.MEMBERS: _client, Kind.SESSIONS: _client, Kind.CLIENTS: _client},
-    "producer": {Kind.TRANSACTIONAL_IDS: _producer, Kind.PRODUCERS: _producer},
-    "transaction": {Kind.TRANSACTIONAL_IDS: _producer},
-    "group": {Kind.GROUPS: _group, Kind.OFFSETS: _group},
-    "session": {Kind.SESSIONS: _session},
-    "partition": {Kind.LOGS: _partition, Kind.PRODUCERS: _partition},
+SUBJECTS: Mapping[str, Mapping[ItemKind, Named]] = {
+    "client": {ItemKind.MEMBERS: _client, ItemKind.SESSIONS: _client, ItemKind.CLIENTS: _client},
+    "producer": {ItemKind.TRANSACTIONAL_IDS: _producer, ItemKind.PRODUCERS: _producer},
+    "transaction": {ItemKind.TRANSACTIONAL_IDS: _producer},
+    "group": {ItemKind.GROUPS: _group, ItemKind.OFFSETS: _group},
+    "session": {ItemKind.SESSIONS: _session},
+    "partition": {ItemKind.LOGS: _partition, ItemKind.PRODUCERS: _partition},
 }
 """What may be asked for, to the kinds of items that tell of it."""
 
@@ -64,7 +64,7 @@ def stored(subject: str, key: str, cells: Mapping[str, Columns]) -> list[Found]:
     """
     keys = {key}
     if subject == "producer":  # what it wrote goes by its id alone
-        of_name = rows(Kind.TRANSACTIONAL_IDS, cells)
+        of_name = rows(ItemKind.TRANSACTIONAL_IDS, cells)
         keys |= {str(row["producerId"]) for row in of_name if row["transactionalId"] == key}
     found, known = [], set()
     for kind, named in SUBJECTS[subject].items():

@@ -20,6 +20,8 @@ KNOWN_SHOWN = 8
 NO_VERSION = -1
 """API version of an entry that is a line of server.log, not a request."""
 
+NOT_TOLD = "the log has no response"
+
 
 class Shade(StrEnum):
     """What a line of a story is, for who shows it in colours."""

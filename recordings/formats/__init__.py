@@ -4,10 +4,11 @@
     stamps.py        times in texts and fields
     clock.py         the time of a log line
     request_log.py   Kafka's `kafka.request.logger`
-    older_names.py   field names of Kafka 2.8 to 3.x
+    older_names.py   field names of other Kafka releases
     kroxylicious.py  Kroxylicious' protocol logger: requests and answers, paired
     layouts.py       what stands around a line: prefixes, JSON of agents, quotes
     kinds.py         other files, which are refused by their kind
+    texts.py         where JSON begins and ends in a text that comes in pieces
     readers.py       which of these a line is
     brokers.py       which broker a line is of
     order.py         documents in the order in which their requests arrived

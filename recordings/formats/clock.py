@@ -5,7 +5,7 @@ names its zone, the difference between both is the offset of the log. When clock
 comes twice; the second one is told from the first because lines are in order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
 
 from brokertwin.recordings.formats.stamps import Stamp, stamps
@@ -27,14 +27,16 @@ class Clock:
 
     Args:
         zone: of the JVM that wrote the log; a time that names its own zone is taken by that.
+        day_first: whether `05/06/2026` is June 5th; called if such a date is read.
 
     Attributes:
         unit_ms: how exact the time is that was read last: 1, or 1000 if it has no fraction.
         unknown_zones: names of zones that are not known; such times are taken by `zone`.
     """
 
-    def __init__(self, zone: tzinfo) -> None:
+    def __init__(self, zone: tzinfo, day_first: Callable[[], bool] = lambda: False) -> None:
         self._zone = zone
+        self._day_first = day_first
         self.unit_ms = 1
         self.unknown_zones: set[str] = set()
         self._offset_ms: int | None = None
@@ -56,6 +58,8 @@ class Clock:
         found = [*reversed(stamps(before)), *(stamps(behind) if behind else ()), *others]
         if not found:
             return None
+        if any(each.day_first is not None for each in found):
+            found = self._dated(found)
         best = min(found, key=lambda each: each.unit_ms)
         self.unit_ms = best.unit_ms
         if best.unknown_zone:
@@ -64,6 +68,16 @@ class Clock:
         time = best.local_ms - offset if offset is not None else self._local(best.local_ms)
         self._latest = max(self._latest, time)
         return time
+
+    def _dated(self, found: list[Stamp]) -> list[Stamp]:
+        """The times with the day and the month in their order, as another time shows it."""
+        sure = next((each for each in found if each.day_first is None), None)
+        if sure is None:
+            return [each.day_first or each for each in found] if self._day_first() else found
+        return [
+            min(each, each.day_first or each, key=lambda it: abs(it.local_ms - sure.local_ms))
+            for each in found
+        ]
 
     def _learn(self, best: Stamp, found: Sequence[Stamp]) -> int | None:
         """The offset of the log's zone as far as a time that names its own zone has shown it."""

@@ -20,6 +20,14 @@ from brokertwin.state.core.kafka_apis import KAFKA_APIS
 CONTROLLERS_APIS = frozenset({52, 53, 54, 59, 62, 63, 70, 73, 82})
 """APIs that only KRaft controllers serve: quorum, registrations and heartbeats of brokers."""
 
+REMOVED_APIS = {
+    4: "LEADER_AND_ISR",
+    5: "STOP_REPLICA",
+    6: "UPDATE_METADATA",
+    7: "CONTROLLED_SHUTDOWN",
+}
+"""APIs of brokers with ZooKeeper, which Kafka 4 does not have."""
+
 Fields = dict[str, msgspec.Raw]
 
 NOT_ANSWERED = msgspec.Raw(b"")
@@ -145,11 +153,11 @@ _headed_decoder = msgspec.json.Decoder(_Headed)
 
 
 def api_name(key: int) -> str:
-    """The name of the API in the request log, or its key where Kafka has no such API."""
+    """The name of the API in the request log, or its key if no Kafka up to 4.3.1 has it."""
     if key == NO_API:
         return END
     known = KAFKA_APIS.get(key)
-    return known.name if known is not None else str(key)
+    return known.name if known is not None else REMOVED_APIS.get(key, str(key))
 
 
 def api_of_document(document: bytes) -> str:

@@ -75,6 +75,11 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
         (rb"\[(?:Consumer|Producer|AdminClient|ShareConsumer) clientId=", rb"kafka\.clients\."),
     ),
     (
+        "journal entry without its text",
+        "journalctl leaves out long texts of JSON. Export again with `journalctl --all -o json`.",
+        (rb'"MESSAGE" ?: ?null\b',),
+    ),
+    (
         "log of a Go or Python client",
         f"It is not read: {_RECORD}",
         (

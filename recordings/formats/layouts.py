@@ -6,13 +6,15 @@ JSON with a text in it that is an entry; times and names are taken from the fiel
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+import msgspec
 
 from brokertwin.recordings.formats.client_logs import MARKS as CLIENT_MARKS
 from brokertwin.recordings.formats.kroxylicious import ENTRY_START
 from brokertwin.recordings.formats.request_log import MARK
-from brokertwin.recordings.formats.stamps import Stamp, stamp_of
+from brokertwin.recordings.formats.stamps import Stamp, stamp_of, stamps
 
 DEPTH_MAX = 20
 """How deep a wrapper is looked into."""
@@ -49,11 +51,14 @@ _FRAMES = (
 """CRI; `kubectl logs --prefix`; `docker compose logs`; syslog and journal; `logcli`; `grep`;
 `stern` and `aws logs tail`; `docker logs -t` and `kubectl logs --timestamps`."""
 
+_ELEMENT = re.compile(rb"\s*<(?:(?:\w+:)?[Ee]vent\b|record>)")
+_ELEMENT_END = re.compile(rb"\s*</(?:(?:\w+:)?[Ee]vent|record)>")
 _HEADING = re.compile(rb"==> (.+) <==\s*$")
 _TIME_KEY = re.compile(r"time|date|instant|epoch|^_?ts$|^@?t$|^\$date$", re.IGNORECASE)
 _OTHER_TIME_KEY = re.compile(
     r"ingest|receiv|observ|creat|start|zone|timeout|monotonic|Ms$|end", re.IGNORECASE
 )
+_PART_KEY = re.compile(r"seconds?$|nanos?$", re.IGNORECASE)
 _LABEL_KEYS = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
@@ -65,6 +70,7 @@ _LABEL_KEYS = tuple(
         "file|path",
     )
 )
+_object_decoder = msgspec.json.Decoder(dict[str, Any])
 _MARK = MARK.decode()
 _TEXT_LOG = re.compile(
     r"\[GroupCoordinator |Handling request:RequestHeader|" + CLIENT_MARKS.pattern.decode()
@@ -74,6 +80,30 @@ _OUTSIDE = re.compile(rb"[\"{}\[\]]")
 _INSIDE = re.compile(rb"(?:[^\"\\]+|\\.)*", re.DOTALL)
 _ESCAPED = re.compile(rb"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
+
+
+START_BYTES = 32
+_FIRST_KEY = re.compile(rb"\{\"[^\"\\]{1,25}\":\"?")
+_FIRST_TIME = re.compile(rb".{0,22}?\d\d:\d\d(?=:\d\d)")
+_DIGIT = re.compile(rb"\d")
+
+
+def start_of(text: bytes) -> bytes | None:
+    """How each line of a log begins: the first name in JSON, or a time without its digits.
+
+    None if the text has neither.
+    """
+    key = _FIRST_KEY.match(text)
+    if key is not None:
+        return key[0]
+    time = _FIRST_TIME.match(text[:START_BYTES])
+    return _DIGIT.sub(b"0", time[0]) if time is not None else None
+
+
+def begins_like(text: bytes, former: bytes | bytearray) -> bool:
+    """Whether a text begins as another one does, so that it is no continuation of it."""
+    start = start_of(text)
+    return start is not None and start == start_of(bytes(former[:START_BYTES]))
 
 
 class Frame(NamedTuple):
@@ -108,9 +138,10 @@ def unframed(text: bytes) -> Frame:
         part = match.groupdict()
         if part.get("label"):
             labels.append(part["label"].decode("utf-8", "replace"))
+        at = match.end()
         if part.get("stream"):
             stream, is_partial = part["stream"].decode(), part["part"] == b"P"
-        at = match.end()
+            break  # pieces are put together before their prefixes are looked for
     return Frame(text[:at], text[at:], "/".join(labels), stream, is_partial)
 
 
@@ -118,6 +149,33 @@ def heading_of(text: bytes) -> str | None:
     """The file that `tail` announces by `==> FILE <==`."""
     found = _HEADING.match(text)
     return found[1].decode("utf-8", "replace") if found else None
+
+
+class Elements:
+    """Finds the time of an entry in the lines of its XML element before it.
+
+    The XML layouts of Log4j 1, Log4j 2 and java.util.logging write elements over several lines.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[object, ...], tuple[Stamp, ...]] = {}
+
+    def before(self, key: tuple[object, ...], text: bytes) -> tuple[Stamp, ...]:
+        """The times before a line, in the element of which it is.
+
+        Args:
+            key: where the line comes from.
+            text: the line.
+        """
+        if not text.lstrip().startswith(b"<"):
+            return ()
+        if _ELEMENT_END.match(text) or (_ELEMENT.match(text) and MARK in text):
+            self._open.pop(key, None)
+        elif _ELEMENT.match(text):
+            self._open[key] = tuple(stamps(text))
+        elif MARK not in text and key in self._open:
+            self._open[key] += tuple(stamps(text))
+        return self._open.get(key, ())
 
 
 class Scan:
@@ -159,7 +217,7 @@ def unescaped(text: bytes, quote: bytes) -> bytes:
     """The text without one level of escapes; `quote` is how a quotation mark is written in it."""
     if quote == b'""':
         return text.replace(quote, b'"')
-    if quote.startswith(b"&"):
+    if b"&" in quote:
         return html.unescape(text.decode()).encode()
     return _ESCAPED.sub(_letter, text)
 
@@ -179,6 +237,7 @@ class Inner(NamedTuple):
         path: names of the fields that lead to it.
         stamps: times beside it, the nearest first.
         label: the name that tells best which process wrote it; else empty.
+        place: positions in the lists that lead to it; fields of one record have the same.
     """
 
     value: str | dict[str, Any]
@@ -186,27 +245,31 @@ class Inner(NamedTuple):
     stamps: tuple[Stamp, ...] = ()
     label: str = ""
     rank: int = 99
+    place: tuple[int, ...] = ()
 
 
 NOWHERE = Inner("")
 
 
 def inner(
-    value: Any, opened: frozenset[tuple[object, ...]], around: Inner = NOWHERE
+    value: Any, is_opened: Callable[[tuple[str, ...]], bool], around: Inner = NOWHERE
 ) -> Iterator[Inner]:
     """What in a wrapper may be an entry.
 
     Args:
         value: the decoded wrapper, or a part of it.
-        opened: paths of texts that continue an entry.
+        is_opened: whether the text at a path continues an entry.
         around: what is known of the part.
     """
     path = around.path
     if isinstance(value, str):
         is_start = _MARK in value or _ENTRY.match(value) or value.rstrip().endswith("{")
         is_start = bool(is_start or _TEXT_LOG.search(value))
-        if is_start or path in opened:
+        nested = None if is_start else _object_in(value)
+        if is_start or is_opened(path):
             yield around._replace(value=value)
+        elif nested is not None:
+            yield from inner(nested, is_opened, around._replace(path=(*path, "{}")))
     elif isinstance(value, dict) and len(path) < DEPTH_MAX:
         rank, label = _label_in(value)
         if rank <= around.rank:
@@ -216,28 +279,42 @@ def inner(
             return
         around = around._replace(stamps=(*_times(value), *around.stamps))
         for name, part in value.items():
-            yield from inner(part, opened, around._replace(path=(*path, name)))
+            yield from inner(part, is_opened, around._replace(path=(*path, name)))
     elif isinstance(value, list) and len(path) < DEPTH_MAX:
         if len(value) > BYTES_MIN and all(isinstance(part, int) for part in value):
             text = bytes(part & 255 for part in value).decode("utf-8", "replace")
-            yield from inner(text, opened, around)
+            yield from inner(text, is_opened, around)
             return
         fields = _fields(value)
         if fields is not None:
-            yield from inner(fields, opened, around)
+            yield from inner(fields, is_opened, around)
             return
         scalars = [part for part in value[:4] if isinstance(part, str | int | float)]
         found = tuple(filter(None, map(stamp_of, scalars)))
         around = around._replace(stamps=(*found, *around.stamps), path=(*path, "[]"))
-        for part in value:
-            yield from inner(part, opened, around)
+        for number, part in enumerate(value):
+            inside = around._replace(place=(*around.place, number))
+            yield from inner(part, is_opened, inside)
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    """The object in a text that is JSON; else None."""
+    if not (text.startswith('{"') and text.rstrip().endswith("}")):
+        return None
+    try:
+        return _object_decoder.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _times(value: dict[str, Any]) -> list[Stamp]:
     """The times in an object's fields, those of the entry itself before those of agents."""
     named = [name for name in value if _TIME_KEY.search(name)]
     named.sort(key=lambda name: _OTHER_TIME_KEY.search(name) is not None)
-    found = (stamp_of(value[name]) for name in named)
+    found = [stamp_of(value[name]) for name in named]
+    parts = {name: value[name] for name in named if _PART_KEY.search(name)}
+    if len(parts) > 1:  # "timestampSeconds" and "timestampNanos"
+        found.insert(0, stamp_of(parts))
     return [stamp for stamp in found if stamp is not None]
 
 

@@ -1,8 +1,7 @@
-"""Field names of the request logs of Kafka 2.8 to 3.x, renamed to those of Kafka 4.
+"""Field names of the request logs of other Kafka releases, renamed to those of 4.3.1.
 
-Found by a comparison of the schemas in kafka-clients 2.8.2, 3.4.1 and 3.9.1 with those in 4.3.1:
-the same place in the same version of a message has another name. Bodies of versions that Kafka 4
-does not support are left as they are.
+`python -m tests.support.message_schemas` compares the schemas in kafka-clients jars and lists all
+renamed fields. Fields without a counterpart in 4.3.1 keep their names.
 """
 
 from typing import Any, NamedTuple
@@ -11,8 +10,9 @@ import msgspec
 
 from brokertwin.recordings.formats.documents import raw
 
-FETCH, OFFSET_COMMIT, ADD_PARTITIONS_TO_TXN = 1, 8, 24
+FETCH, OFFSET_COMMIT, ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT = 1, 8, 24, 28
 DESCRIBE_LOG_DIRS, ELECT_LEADERS, VOTE = 35, 43, 52
+LIST_CONFIG_RESOURCES, STREAMS_GROUP_HEARTBEAT = 74, 88
 
 Names = dict[str, tuple[str, "Names"]]
 """Old name to new name, and the names within it."""
@@ -37,6 +37,9 @@ _REQUESTS = {
             "producerEpoch": ("v3AndBelowProducerEpoch", {}),
             "topics": ("v3AndBelowTopics", {}),
         },
+    ),
+    TXN_OFFSET_COMMIT: _Renaming(
+        b'"generationIdOrMemberEpoch"', {"generationIdOrMemberEpoch": ("generationId", {})}
     ),
     DESCRIBE_LOG_DIRS: _Renaming(
         b'"partitionIndex"', {"topics": ("topics", {"partitionIndex": ("partitions", {})})}
@@ -92,13 +95,21 @@ _RESPONSES = {
             )
         },
     ),
+    LIST_CONFIG_RESOURCES: _Renaming(
+        b'"clientMetricsResources"',
+        {"clientMetricsResources": ("configResources", {"name": ("resourceName", {})})},
+    ),
+    STREAMS_GROUP_HEARTBEAT: _Renaming(
+        b'"acceptableRecoveryLagLegacy"',
+        {"acceptableRecoveryLagLegacy": ("acceptableRecoveryLag", {})},
+    ),
 }
 
 
 def renamed(
     key: int, request: msgspec.Raw, response: msgspec.Raw
 ) -> tuple[msgspec.Raw, msgspec.Raw]:
-    """The bodies of an exchange with the field names of Kafka 4.
+    """The bodies of an exchange with the field names of Kafka 4.3.1.
 
     Args:
         key: of the API.

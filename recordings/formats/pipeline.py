@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -23,6 +24,7 @@ from brokertwin.recordings.formats.documents import (
 from brokertwin.recordings.formats.lines import Line, lines_of, names_of, spooled
 from brokertwin.recordings.formats.order import LAST, Arrivals, Seen, Sorter, Turn
 from brokertwin.recordings.formats.readers import Origin, Reader, dead_letter
+from brokertwin.recordings.formats.stamps import is_day_first
 from brokertwin.recordings.formats.summary import Summary
 
 FETCH = 1
@@ -93,7 +95,18 @@ def _read_file(
     on_bytes: Callable[[int], None],
 ) -> Iterator[Document]:
     """The documents of one file, each line of a log once."""
-    origin = Origin(name, reading.zone, is_qualified, reading.texts)
+
+    @cache
+    def day_first() -> bool:
+        found = is_day_first(line.text for line in lines_of(path, name))
+        if found is None:
+            reading.warn(
+                f"{name}: dates such as 05/06/2026 are read with the month first, as May 6th."
+                " Nothing in the file shows the order."
+            )
+        return found is True
+
+    origin = Origin(name, reading.zone, is_qualified, reading.texts, day_first)
 
     def again() -> Iterator[Document]:
         reader = Reader(origin)

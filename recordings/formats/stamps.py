@@ -1,8 +1,10 @@
 """Times in texts and fields, in the forms that log layouts and log agents write."""
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -47,6 +49,12 @@ _KAFKAS = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\] [A-Z]{4,5} 
 
 _EPOCH = re.compile(rb"(?<![\w.:/-])\d{10}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?(?![\w:/-])")
 _EPOCH_DIGITS = (10, 13, 16, 19)
+_PARTS = re.compile(rb"epochSecond\W{1,4}(\d{10})\W{1,8}nanoOfSecond\W{1,4}(\d{1,9})(?!\d)")
+"""Log4j's `instant` in XML."""
+
+_SLASHED = re.compile(
+    rb"(?<![\d.])(\d{1,2})/(\d\d)/(?:\d\d)?(\d\d)[ :T,@]{1,3}(?=\d{1,2}:\d\d:\d\d)"
+)
 _START = datetime(1970, 1, 1)  # noqa: DTZ001
 _MS = timedelta(milliseconds=1)
 
@@ -59,12 +67,14 @@ class Stamp(NamedTuple):
         unit_ms: how exact it is: 1, or 1000 if it has no fraction of a second.
         offset_ms: offset of its zone; None if it names none that is known.
         unknown_zone: the name of its zone if that is not known.
+        day_first: for a date such as `05/06/2026`, the time with the day before the month.
     """
 
     local_ms: int
     unit_ms: int
     offset_ms: int | None
     unknown_zone: str = ""
+    day_first: "Stamp | None" = None
 
 
 def stamps(text: bytes) -> list[Stamp]:
@@ -83,8 +93,10 @@ def stamps(text: bytes) -> list[Stamp]:
             stamp = None if is_taken else _stamp(match)
             if stamp is not None:
                 found.append((match.start(), match.end(), stamp))
-    for match in _EPOCH.finditer(text):
-        stamp = _of_number(match[0].decode("ascii"))
+    numbers = [(match, b"%b.%09d" % (match[1], int(match[2]))) for match in _PARTS.finditer(text)]
+    numbers += [(match, match[0]) for match in _EPOCH.finditer(text)]
+    for match, number in numbers:
+        stamp = _of_number(number.decode("ascii"))
         if stamp is not None:
             found.append((match.start(), match.end(), stamp))
     return [stamp for _, _, stamp in sorted(found)]
@@ -121,20 +133,61 @@ def _of_number(text: str) -> Stamp | None:
     return Stamp(ms, 1 if digits else 1000, 0)
 
 
+def is_day_first(texts: Iterable[bytes], now: datetime | None = None) -> bool | None:
+    """Whether dates with slashes have the day before the month; None if nothing shows it.
+
+    A number above 12 is a day. Otherwise the dates go back less often, cover less time and are
+    not in the future if they are read correctly.
+
+    Args:
+        texts: the lines of a log, in their order.
+        now: the current time in UTC.
+    """
+    now = now or datetime.now(UTC)
+    found = dict.fromkeys(match.groups() for text in texts for match in _SLASHED.finditer(text))
+    dates = [(2000 + int(year), int(first), int(second)) for first, second, year in found]
+    has_day_first = any(first > 12 for _, first, _ in dates)
+    if has_day_first or any(second > 12 for _, _, second in dates):
+        return has_day_first
+    with suppress(ValueError):
+        month_first = _strangeness([datetime(*date, tzinfo=UTC) for date in dates], now)
+        day_first = _strangeness(
+            [datetime(y, second, first, tzinfo=UTC) for y, first, second in dates], now
+        )
+        return None if day_first == month_first else day_first < month_first
+    return None
+
+
+def _strangeness(dates: list[datetime], now: datetime) -> tuple[bool, int, timedelta]:
+    """How unlikely these dates of a log are: in the future, out of order, far apart."""
+    is_in_future = any(date > now + timedelta(days=1) for date in dates)
+    steps_back = sum(later < earlier for earlier, later in pairwise(dates))
+    return is_in_future, steps_back, max(dates) - min(dates) if dates else timedelta()
+
+
 def _stamp(match: re.Match[bytes]) -> Stamp | None:
     """The time that a form has found; None if there is no such time."""
     part = {name: (text or b"").decode("ascii") for name, text in match.groupdict().items()}
-    month, day, hour = part["mo"], int(part["d"]), int(part["h"])
+    month, day = part["mo"], int(part["d"])
     if month.isalpha():
         number = _MONTHS.index(month.lower()) + 1 if month.lower() in _MONTHS else 0
-    else:
-        number = int(month)
-    if part["sep"] == "/" and len(part["d"]) and match.start("d") < match.start("mo") and day <= 12:
-        number, day = day, number  # 11/22/2026, as Log4j's US patterns
+        return _dated(part, number, day)
+    number = int(month)
+    is_slashed = part["sep"] == "/" and match.start("d") < match.start("mo")
+    if not is_slashed or day > 12 or day == number:
+        return _dated(part, number, day)
+    day_first = _dated(part, number, day)
+    month_first = _dated(part, day, number)
+    return month_first and month_first._replace(day_first=day_first)
+
+
+def _dated(part: dict[str, str], month: int, day: int) -> Stamp | None:
+    """The time of a month and a day, with the other parts of a form."""
+    hour = int(part["h"])
     if part["half"]:
         hour = hour % 12 + (12 if part["half"] in "Pp" else 0)
     try:
-        local = datetime(2000, number, day, hour, int(part["m"]), int(part["s"]))  # noqa: DTZ001
+        local = datetime(2000, month, day, hour, int(part["m"]), int(part["s"]))  # noqa: DTZ001
         local = local.replace(year=_year(part["y"] or part["late"].strip(), local))
         offset = _offset_of(part["zone"], local)
     except (ValueError, OverflowError):

@@ -24,13 +24,23 @@ CHUNK_BYTES = 256 * 1024
 Decompressor = Any
 """An object with `decompress`, `eof` and `unused_data`, as `bz2.BZ2Decompressor`."""
 
+_ZSTD = b"\x28\xb5\x2f\xfd"
 _DECOMPRESSORS: tuple[tuple[bytes, Callable[[], Decompressor]], ...] = (
     (b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31)),
     (b"BZh", bz2.BZ2Decompressor),
     (b"\xfd7zXZ\x00", lzma.LZMADecompressor),
-    (b"\x28\xb5\x2f\xfd", lambda: zstandard.ZstdDecompressor().decompressobj()),
+    (_ZSTD, lambda: zstandard.ZstdDecompressor().decompressobj()),
     (b"\x04\x22\x4d\x18", lz4.frame.LZ4FrameDecompressor),
 )
+_NOT_READ = {
+    b"\x1f\x9d": "compress",
+    b"7z\xbc\xaf\x27\x1c": "7-Zip",
+    b"Rar!\x1a\x07": "RAR",
+    b"LZIP": "lzip",
+    b"\xff\x06\x00\x00sNaPpY": "Snappy",
+}
+"""Compressed data that is refused by its name."""
+
 _ZIP = b"PK\x03\x04"
 _TAR_AT = 257
 
@@ -96,6 +106,11 @@ def _decompressed(
     for magic, make in _DECOMPRESSORS:
         if head.startswith(magic):
             return _buffered(_chunks(raw, magic, make, on_cut))
+    if head[4:].startswith(_ZSTD):
+        return _buffered(_sized(raw, on_cut))
+    name = next((name for magic, name in _NOT_READ.items() if head.startswith(magic)), None)
+    if name is not None:
+        raise ValueError(f"it is compressed with {name}. Decompress it first")
     return raw
 
 
@@ -116,6 +131,17 @@ def _chunks(
                     raise ValueError("there is something else behind the compressed data")
                 current, data = make(), rest
     on_cut()
+
+
+def _sized(raw: IO[bytes], on_cut: Callable[[], None]) -> Iterator[bytes]:
+    """The lines of an OpenTelemetry Collector's file: sizes, each with a zstd frame."""
+    while head := raw.read(4):
+        size = int.from_bytes(head)
+        frame = raw.read(size)
+        if len(frame) < size:
+            on_cut()
+            return
+        yield zstandard.ZstdDecompressor().decompressobj().decompress(frame).rstrip(b"\n") + b"\n"
 
 
 def _decoded(stream: io.BufferedReader, head: bytes) -> Iterable[bytes]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from brokertwin.sinks.state_rows import IDENTITY, Columns, Kind, Row, is_internal, rows
+from brokertwin.sinks.state_rows import IDENTITY, Columns, ItemKind, Row, is_internal, rows
 
 
 class Change(NamedTuple):
@@ -16,7 +16,7 @@ class Change(NamedTuple):
         fields: column to its two values; of an item that came or went one is None.
     """
 
-    kind: Kind
+    kind: ItemKind
     item: Row
     what: str
     fields: dict[str, tuple[Any, Any]]
@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
 
 def changes(
-    before: Columns, after: Columns, kinds: Iterable[Kind], all_items: bool = False
+    before: Columns, after: Columns, kinds: Iterable[ItemKind], all_items: bool = False
 ) -> list[Change]:
     """The items of these kinds that differ between two states of a cell, in order.
 
@@ -49,7 +49,7 @@ def changes(
     return found
 
 
-def _by_name(kind: Kind, columns: Columns, all_items: bool) -> Mapping[tuple[Any, ...], Row]:
+def _by_name(kind: ItemKind, columns: Columns, all_items: bool) -> Mapping[tuple[Any, ...], Row]:
     found = [{k: v for k, v in row.items() if k != "cell"} for row in rows(kind, {"": columns})]
     return {
         tuple(row[name] for name in IDENTITY[kind]): row
@@ -58,7 +58,7 @@ def _by_name(kind: Kind, columns: Columns, all_items: bool) -> Mapping[tuple[Any
     }
 
 
-def _change(kind: Kind, was: Row | None, now: Row | None) -> Change | None:
+def _change(kind: ItemKind, was: Row | None, now: Row | None) -> Change | None:
     some: Row = now if now is not None else was or {}
     item = {name: some[name] for name in IDENTITY[kind]}
     fields = {

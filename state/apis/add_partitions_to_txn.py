@@ -54,7 +54,7 @@ from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from brokertwin.state.transactions import transaction_coordinator, transactions
-from brokertwin.state.transactions.transaction_coordinator import Outcome
+from brokertwin.state.transactions.transaction_coordinator import CoordinatorResult
 from brokertwin.state.transactions.transaction_verification import KEY
 from brokertwin.state.transactions.transactions import ProducerIdAndEpoch
 
@@ -69,7 +69,7 @@ class _Judged(NamedTuple):
     `is_as_asked` where the answer repeats topics and partitions as the request does.
     """
 
-    outcome: Outcome
+    outcome: CoordinatorResult
     errors: dict[tuple[str, int], Error]
     is_as_asked: bool = False
 
@@ -132,7 +132,7 @@ def _refused(
     places = _places(transaction.topics)
     if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         errors = dict.fromkeys(places, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return _Judged(Outcome(), errors, is_as_asked=True)
+        return _Judged(CoordinatorResult(), errors, is_as_asked=True)
     denied = broker.denied_topics(request, Operation.WRITE, {topic for topic, _ in places})
     return _attempted(broker, transaction, {*denied, *INTERNAL_TOPICS})
 
@@ -153,7 +153,7 @@ def _attempted(
         return None
     ordered = _in_order(places)
     all_errors = {place: errors.get(place, Error.OPERATION_NOT_ATTEMPTED) for place in ordered}
-    return _Judged(Outcome(), all_errors)
+    return _Judged(CoordinatorResult(), all_errors)
 
 
 def _in_order(places: list[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -186,7 +186,7 @@ def _verify(broker: Broker, transaction: AddPartitionsToTxnTransaction) -> _Judg
         for topic, partition in places:
             if partition not in known.partitions.get(topic, []):
                 errors[topic, partition] = Error.TRANSACTION_ABORTABLE
-    return _Judged(Outcome(), errors)
+    return _Judged(CoordinatorResult(), errors)
 
 
 def _holder(transaction: AddPartitionsToTxnTransaction) -> ProducerIdAndEpoch:

@@ -23,7 +23,7 @@ from brokertwin.state.core.wire.generated.consumer_group_describe import (
 from brokertwin.state.groups import describing, subscriptions, target_assignment
 from brokertwin.state.groups.assignments import Target, in_hash_order
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
-from brokertwin.state.groups.describing import Describing
+from brokertwin.state.groups.describing import DescribeSpec
 
 NOT_ASKED = -(2**31)
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
@@ -97,7 +97,7 @@ def _refused(
     )
 
 
-_CONSUMERS = Describing(
+_CONSUMERS = DescribeSpec(
     features.GROUP, ConsumerGroup, "a consumer group", _refused, _of, _topics_in
 )
 

@@ -20,7 +20,7 @@ from brokertwin.state.core.wire.generated.describe_groups import (
     DescribeGroupsResponseDescribedGroup,
 )
 from brokertwin.state.groups import groups
-from brokertwin.state.groups.classic_group import ClassicGroup, GroupState
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 
 NOT_FOUND_SINCE = 6
 NOT_ASKED = -(2**31)
@@ -51,7 +51,7 @@ def _describe(
     error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
         return DescribeGroupsResponseDescribedGroup(group_id=group_id, error_code=error)
-    group = groups.shown(broker, group_id)
+    group = groups.find_if_stored(broker, group_id)
     if isinstance(group, ClassicGroup):
         described = _of(group)
     else:
@@ -73,7 +73,7 @@ def _missing(group_id: str, why: str, version: int) -> DescribeGroupsResponseDes
 
 
 def _of(group: ClassicGroup) -> DescribeGroupsResponseDescribedGroup:
-    protocol = group.protocol_name if group.state is GroupState.STABLE else None
+    protocol = group.protocol_name if group.state is ClassicGroupState.STABLE else None
     return DescribeGroupsResponseDescribedGroup(
         group_id=group.group_id,
         group_state=group.state,

@@ -58,8 +58,8 @@ from brokertwin.state.core.wire.generated.shared import (
 )
 from brokertwin.state.groups import groups, share_states
 from brokertwin.state.groups.share_group import ShareGroup
-from brokertwin.state.groups.share_offsets import WORDS
-from brokertwin.state.groups.share_states import Places
+from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
+from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share import result_order
 from brokertwin.state.share.state_bodies import SUMMARY
 
@@ -105,7 +105,7 @@ def _begun(
         error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
         is_denied = error is Error.GROUP_AUTHORIZATION_FAILED
-        message = None if is_denied else WORDS[error]
+        message = None if is_denied else ERROR_MESSAGES[error]
         return DescribeShareGroupOffsetsResponseGroup(
             group_id=group_id, error_code=error, error_message=message
         )
@@ -133,7 +133,7 @@ def _begun(
     if known and not (can_be_asked and group_id):
         error = Error.UNKNOWN_SERVER_ERROR
         return DescribeShareGroupOffsetsResponseGroup(
-            group_id=group_id, error_code=error, error_message=WORDS[error]
+            group_id=group_id, error_code=error, error_message=ERROR_MESSAGES[error]
         )
     ordered = [_ordered(topic) for topic in result_order.topics(list(known.values()))]
     return DescribeShareGroupOffsetsResponseGroup(
@@ -181,7 +181,7 @@ def _denied(
 ) -> DescribeShareGroupOffsetsResponseTopic:
     error = Error.TOPIC_AUTHORIZATION_FAILED
     for each in topic.partitions:
-        each.error_code, each.error_message = error, WORDS[error]
+        each.error_code, each.error_message = error, ERROR_MESSAGES[error]
     return DescribeShareGroupOffsetsResponseTopic(
         topic_name=topic.topic_name, partitions=topic.partitions
     )
@@ -229,7 +229,7 @@ def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) 
     return None
 
 
-def _unknown(group: DescribeShareGroupOffsetsResponseGroup) -> Places:
+def _unknown(group: DescribeShareGroupOffsetsResponseGroup) -> PartitionsByTopic:
     """The partitions of a group that share coordinators are asked for."""
     return {
         topic.topic_id: [each.partition_index for each in topic.partitions]
@@ -326,7 +326,7 @@ def _set_lag(
                 partition_index=number,
                 start_offset=0,
                 error_code=error,
-                error_message=WORDS.get(Error(error)),
+                error_message=ERROR_MESSAGES.get(Error(error)),
             )
         else:
             told.lag = end - told.start_offset

@@ -21,9 +21,9 @@ from brokertwin.state.core.wire.generated.leave_group import (
     MemberResponse,
 )
 from brokertwin.state.groups import group_rules, groups
-from brokertwin.state.groups.consumer_coordinator import ConsumerCoordinator
+from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
+from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
-from brokertwin.state.groups.group_coordinator import GroupCoordinator
 
 MEMBERS_SINCE = 3
 
@@ -40,7 +40,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     group = groups.find(broker, body.group_id)
     if isinstance(group, ConsumerGroup):
         return _leave_consumer_group(broker, group, leaving, request.version)
-    coordinator = GroupCoordinator(broker, body.group_id)
+    coordinator = ClassicGroupCoordinator(broker, body.group_id)
     left = [
         MemberResponse(
             member_id=each.member_id,
@@ -84,16 +84,16 @@ def _leave_consumer_group(
                 error_code=error,
             )
         )
-    coordinator = ConsumerCoordinator(broker, group)
+    coordinator = ConsumerGroupCoordinator(broker, group)
     coordinator.fence(list(gone.values()))
     return Decision(
         records=coordinator.records,
         response=_response(left, version),
-        answers=coordinator.answers,
+        answers=coordinator.responses,
     )
 
 
-def _leave(coordinator: GroupCoordinator, leaving: MemberIdentity) -> Error:
+def _leave(coordinator: ClassicGroupCoordinator, leaving: MemberIdentity) -> Error:
     group = coordinator.group
     member_id = leaving.member_id
     if not member_id:

@@ -25,7 +25,7 @@ from brokertwin.state.core.wire.generated.list_transactions import (
 )
 from brokertwin.state.groups import topic_regexes
 from brokertwin.state.transactions import transactional_ids
-from brokertwin.state.transactions.transactions import State
+from brokertwin.state.transactions.transactions import TransactionState
 
 NO_DURATION = -1
 
@@ -37,7 +37,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     if pattern and topic_regexes.invalid(pattern) is not None:
         error = Error.INVALID_REGULAR_EXPRESSION
         return Decision(response=ListTransactionsResponse(error_code=error))
-    unknown = [name for name in dict.fromkeys(body.state_filters) if name not in set(State)]
+    unknown = [
+        name for name in dict.fromkeys(body.state_filters) if name not in set(TransactionState)
+    ]
     listed = [
         ListTransactionsResponseTransactionState(
             transactional_id=name, producer_id=known.producer_id, transaction_state=known.state

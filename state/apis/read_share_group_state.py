@@ -43,7 +43,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         for asked in result_order.partitions(topic.partitions):
             place = (body.group_id, topic.topic_id, asked.partition)
             epochs = (NO_EPOCH, asked.leader_epoch)
-            fault = state_store.use_fault(broker, place, epochs, "read", is_allowed)
+            fault = state_store.access_error(broker, place, epochs, "read", is_allowed)
             result = ReadShareGroupStateResponsePartitionResult(partition=asked.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message
@@ -54,7 +54,7 @@ def handle(broker: Broker, request: Request) -> Decision:
                 if state_store.is_new_leader_epoch(broker, place, asked.leader_epoch):
                     done = snapshot.delivery_complete_count
                     noted = ShareUpdate(asked.leader_epoch, snapshot.start_offset, done)
-                    records.append(state_store.updated(broker, place, noted))
+                    records.append(state_store.update_record(broker, place, noted))
             partitions.append(result)
         results.append(ReadStateResult(topic_id=topic.topic_id, partitions=partitions))
     return Decision(records=records, response=ReadShareGroupStateResponse(results=results))
@@ -73,6 +73,6 @@ API = Api(
     versions=(0, 0),
     request_type=ReadShareGroupStateRequest,
     handle=handle,
-    on_reply=share_partitions.read,
+    on_reply=share_partitions.on_read_response,
     response_type=ReadShareGroupStateResponse,
 )

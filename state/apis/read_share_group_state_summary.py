@@ -17,7 +17,7 @@ from brokertwin.state.core.wire.generated.read_share_group_state_summary import 
 from brokertwin.state.core.wire.generated.shared import ReadShareGroupStateRequest
 from brokertwin.state.share import result_order, state_store
 from brokertwin.state.share.state_bodies import SUMMARY
-from brokertwin.state.share.state_store import NO_OFFSET, UNKNOWN, Place
+from brokertwin.state.share.state_store import NO_OFFSET, UNKNOWN, ShareKey
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -38,9 +38,13 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _summary(
-    broker: Broker, place: Place, is_allowed: bool
+    broker: Broker, place: ShareKey, is_allowed: bool
 ) -> ReadShareGroupStateSummaryResponsePartitionResult:
-    fault = state_store.fault(broker, place, "read summary") if is_allowed else state_store.DENIED
+    fault = (
+        state_store.coordinator_error(broker, place, "read summary")
+        if is_allowed
+        else state_store.DENIED
+    )
     result = ReadShareGroupStateSummaryResponsePartitionResult(partition=place[2])
     if fault is not None:
         result.error_code, result.error_message = fault.error, fault.message

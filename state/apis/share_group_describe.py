@@ -19,8 +19,8 @@ from brokertwin.state.core.wire.generated.share_group_describe import (
     ShareGroupDescribeResponseTopicPartitions,
 )
 from brokertwin.state.groups import describing, share_offsets
-from brokertwin.state.groups.describing import Describing
-from brokertwin.state.groups.share_group import ShareGroup, ShareMember
+from brokertwin.state.groups.describing import DescribeSpec
+from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember
 from brokertwin.state.groups.simple_assignor import SIMPLE
 
 NOT_ASKED = -(2**31)
@@ -51,7 +51,7 @@ def _topics_in(described: ShareGroupDescribeResponseDescribedGroup) -> set[str]:
     }
 
 
-def _member(broker: Broker, member: ShareMember) -> ShareGroupDescribeResponseMember:
+def _member(broker: Broker, member: ShareGroupMember) -> ShareGroupDescribeResponseMember:
     topics = {topic_id: broker.topic_by_id(topic_id) for topic_id in member.assigned}
     assignment = ShareGroupDescribeResponseAssignment(
         topic_partitions=[
@@ -81,14 +81,14 @@ def _refused(
     )
 
 
-_SHARES = Describing(
+_SHARES = DescribeSpec(
     features.SHARE,
     ShareGroup,
     "a share group",
     _refused,
     _of,
     _topics_in,
-    words=share_offsets.WORDS,
+    messages=share_offsets.ERROR_MESSAGES,
 )
 
 API = Api(77, "SHARE_GROUP_DESCRIBE", (1, 1), ShareGroupDescribeRequest, handle)

@@ -26,9 +26,9 @@ from brokertwin.state.core.wire.generated.streams_group_describe import (
     StreamsGroupDescribeResponseTopology,
 )
 from brokertwin.state.groups import describing, streams_live
-from brokertwin.state.groups.describing import Describing
+from brokertwin.state.groups.describing import DescribeSpec
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
-from brokertwin.state.groups.topology_topics import ConfiguredTopology, InternalTopic
+from brokertwin.state.groups.topology_topics import ConfiguredTopology, StreamsInternalTopic
 
 NOT_ASKED = -(2**31)
 
@@ -77,7 +77,7 @@ def _topology(
     return StreamsGroupDescribeResponseTopology(epoch=group.topology.epoch, subtopologies=described)
 
 
-def _internal(topics: dict[str, InternalTopic]) -> list[StreamsTopicInfo]:
+def _internal(topics: dict[str, StreamsInternalTopic]) -> list[StreamsTopicInfo]:
     return [
         StreamsTopicInfo(
             name=topic.name,
@@ -171,14 +171,14 @@ def _refused(
     )
 
 
-_STREAMS = Describing(
+_STREAMS = DescribeSpec(
     features.STREAMS,
     StreamsGroup,
     "a streams group",
     _refused,
     _of,
     _topics_in,
-    hidden="The described group uses topics that the client is not authorized to describe.",
+    denied_message="The described group uses topics that the client is not authorized to describe.",
 )
 
 API = Api(89, "STREAMS_GROUP_DESCRIBE", (0, 0), StreamsGroupDescribeRequest, handle)

@@ -42,7 +42,7 @@ from brokertwin.state.logs.producer import Producer
 from brokertwin.state.replication import copying
 from brokertwin.state.transactions import transaction_verification as verifications
 from brokertwin.state.transactions import transactional_offsets
-from brokertwin.state.transactions.transaction_markers import KEY, on_reply
+from brokertwin.state.transactions.transaction_markers import KEY, on_response
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -117,7 +117,7 @@ class _Writer:
             error = Error.NONE
         if error is not Error.NONE:
             return error
-        self.records += transactional_offsets.ended(
+        self.records += transactional_offsets.marker_records(
             self._broker, marker.producer_id, log.partition, marker.transaction_result
         )
         return Error.NONE
@@ -184,6 +184,6 @@ API = Api(
     versions=(1, 2),
     request_type=WriteTxnMarkersRequest,
     handle=handle,
-    on_reply=on_reply,
+    on_reply=on_response,
     response_type=WriteTxnMarkersResponse,
 )

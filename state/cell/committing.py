@@ -57,8 +57,8 @@ from brokertwin.state.core.wire.generated.alter_share_group_offsets import (
 from brokertwin.state.core.wire.generated.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
 )
-from brokertwin.state.groups import group_coordinator
-from brokertwin.state.groups.group_rows import OF_ROWS
+from brokertwin.state.groups import classic_coordinator
+from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs.log import batches_from
 from brokertwin.state.replication import acks, internal_logs
 from brokertwin.state.replication.copying import Place
@@ -209,7 +209,7 @@ def refuse(broker: Broker, decision: Decision, asked: Asked | None, error: Error
     ]
     decision.messages = [each for each in decision.messages if not waits(each)]
     for transactional_id in _ids(decision.records):
-        transactional_ids.look_again(broker, transactional_id)
+        transactional_ids.reset_timer(broker, transactional_id)
 
 
 def hold_tail(broker: Broker, place: Place) -> None:
@@ -267,9 +267,9 @@ def finished(broker: Broker, waited: Waiting, error: Error) -> list[Decision]:
     """
     state = _state(waited)
     for transactional_id in _ids(state.records):
-        transactional_ids.look_again(broker, transactional_id)
+        transactional_ids.reset_timer(broker, transactional_id)
     return [
-        group_coordinator.assignment_written(broker, each.group_id, each.generation_id, told)
+        classic_coordinator.assignment_written(broker, each.group_id, each.generation_id, told)
         for each in state.synced
         if (told := coordinators(error)) is not Error.NOT_COORDINATOR
     ]
@@ -379,7 +379,7 @@ def _ids(records: list[Record]) -> list[str]:
 
 
 def _has_row(record: Record) -> bool:
-    return type(record) in OF_ROWS
+    return type(record) in GROUP_RECORD_TYPES
 
 
 def _state(waited: Waiting) -> Committing:

@@ -32,7 +32,7 @@ from brokertwin.state.core.wire.generated.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from brokertwin.state.groups.share_offsets import WORDS
+from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
 from brokertwin.state.share import state_store
 from brokertwin.state.share.state_bodies import DELETE, INITIALIZE, READ, SUMMARY, WRITE
 from brokertwin.state.share.state_store import Operation
@@ -99,7 +99,7 @@ _KEPT = frozenset(
         *("partition", "partition_index"),
     }
 )
-"""Fields that an error leaves as they are."""
+"""Fields that an error leaves unchanged."""
 
 
 def coordinators(error: Error) -> Error:
@@ -143,7 +143,7 @@ def failed(
 
 
 def _defaults(body_type: type[Body]) -> dict[str, Any]:
-    """The defaults of the fields that do not say what a result is about."""
+    """The defaults of the fields that do not identify the result."""
     return {
         field.name: field.default
         if field.default_factory is msgspec.NODEFAULT
@@ -160,13 +160,13 @@ def _said(body: Body, words: str | None) -> dict[str, str]:
 def _words(api_key: int, error: Error, settings: BrokerSettings) -> str | None:
     """Kafka's words, where an answer has room for them."""
     if api_key not in _STEPS:
-        return WORDS.get(error) if api_key in WHOLE else None
+        return ERROR_MESSAGES.get(error) if api_key in WHOLE else None
     operation, event = _STEPS[api_key]
-    why = WORDS.get(error, "")
+    why = ERROR_MESSAGES.get(error, "")
     if error is Error.COORDINATOR_NOT_AVAILABLE:
         time_out = settings.share_coordinator_write_timeout_ms
         why = f"CoordinatorWriteEvent(name={event}) timed out after {time_out}ms"
-    return state_store.unable(operation, why)
+    return state_store.failure_message(operation, why)
 
 
 def _nothing_fetched(response: OffsetFetchResponse) -> Body:

@@ -21,7 +21,7 @@ Partitions = dict[str, list[int]]
 """Partitions by topic name."""
 
 
-class Subscription(NamedTuple):
+class ProtocolSubscription(NamedTuple):
     """The subscription of a member: topics in the member's order, owned partitions, and rack."""
 
     topics: list[str]
@@ -29,7 +29,7 @@ class Subscription(NamedTuple):
     rack_id: str | None
 
 
-class Assigned(NamedTuple):
+class ProtocolAssignment(NamedTuple):
     """What a member is assigned; `has_user_data` says whether an assignor has added data."""
 
     partitions: Partitions
@@ -48,16 +48,16 @@ def version_of(data: bytes) -> int:
     return ConsumerProtocolSubscription.version_of(Reader(data))
 
 
-def subscription_of(data: bytes) -> Subscription:
+def subscription_of(data: bytes) -> ProtocolSubscription:
     """Reads a ConsumerProtocolSubscription. Raises MalformedError."""
     found = ConsumerProtocolSubscription.parsed(data)
-    return Subscription(found.topics, _by_topic(found.owned_partitions), found.rack_id)
+    return ProtocolSubscription(found.topics, _by_topic(found.owned_partitions), found.rack_id)
 
 
-def assignment_of(data: bytes) -> Assigned:
+def assignment_of(data: bytes) -> ProtocolAssignment:
     """Reads a ConsumerProtocolAssignment. Raises MalformedError."""
     found = ConsumerProtocolAssignment.parsed(data)
-    return Assigned(_by_topic(found.assigned_partitions), bool(found.user_data))
+    return ProtocolAssignment(_by_topic(found.assigned_partitions), bool(found.user_data))
 
 
 def assignment_bytes(partitions: Partitions, version: int) -> bytes:

@@ -62,7 +62,7 @@ class OffsetRow(NamedTuple):
     value: OffsetCommitValue | None
 
 
-class Member(NamedTuple):
+class GroupRowMember(NamedTuple):
     """A member. `owned` is None where the assignment is not one of topics and partitions."""
 
     member_id: str
@@ -77,7 +77,7 @@ class ClassicRow(NamedTuple):
 
     group: str
     generation: int | None
-    members: tuple[Member, ...]
+    members: tuple[GroupRowMember, ...]
 
 
 class EpochRow(NamedTuple):
@@ -92,7 +92,7 @@ class MemberRow(NamedTuple):
 
     group: str
     member_id: str
-    member: Member | None
+    member: GroupRowMember | None
 
 
 class AssignmentRow(NamedTuple):
@@ -126,8 +126,8 @@ class OtherRow(NamedTuple):
     kind: int
 
 
-OfGroup = ClassicRow | EpochRow | MemberRow | AssignmentRow | TasksRow | TopologyRow
-Row = OffsetRow | OfGroup | OtherRow
+GroupRow = ClassicRow | EpochRow | MemberRow | AssignmentRow | TasksRow | TopologyRow
+Row = OffsetRow | GroupRow | OtherRow
 
 
 def decode(key: bytes, value: bytes | None) -> Row:
@@ -158,7 +158,7 @@ def _classic(names: Names, value: bytes | None) -> ClassicRow:
         return ClassicRow(group, None, ())
     is_consumer = found.protocol_type == CONSUMER
     members = [
-        Member(
+        GroupRowMember(
             each.member_id,
             each.group_instance_id,
             each.client_id,
@@ -217,7 +217,7 @@ def _member_row(
     group, member_id = names
     if found is None:
         return MemberRow(group, member_id, None)
-    member = Member(member_id, instance_id, found.client_id, found.client_host, frozenset())
+    member = GroupRowMember(member_id, instance_id, found.client_id, found.client_host, frozenset())
     return MemberRow(group, member_id, member)
 
 

@@ -236,7 +236,7 @@ _ENCODERS: dict[type, Encoder] = {
     **streams_rows.ENCODERS,
 }
 
-OF_ROWS = frozenset(
+GROUP_RECORD_TYPES = frozenset(
     {OffsetCommitted, OffsetDeleted, GroupMetadataWritten, GroupRemoved, *_ENCODERS}
 )
 """The records that have a row."""

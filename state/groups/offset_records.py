@@ -19,7 +19,7 @@ KINDS = frozenset({0, 1})
 
 
 class OffsetKey(msgspec.Struct, frozen=True, order=True):
-    """The key of an offset: group id, topic name and partition number."""
+    """Group, topic and partition of an offset."""
 
     group: str
     topic: str

@@ -1,4 +1,4 @@
-"""Names of topic ids: every part of a body that has both tells one."""
+"""Names of topic ids, from every part of a body that has both."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from brokertwin.state.core.schema import ZERO_UUID
 
 NAMELESS = frozenset({0, 1, 8, 9, 56, 63, 68, 76, 78, 79})
-"""The keys of frequent APIs whose responses have topic ids and no names beside them."""
+"""Keys of frequent APIs whose responses have topic ids without names."""
 
 NAMES = ("name", "topicName", "topic")
-"""The fields that Kafka's schemas have for a topic's name."""
+"""Names of the fields with a topic's name in Kafka's schemas."""
 
 
 def names_in(body: Any) -> dict[str, str]:
-    """Topic id to name, from all parts of a decoded body."""
+    """Names by topic id, from all parts of a decoded body."""
     return dict(_found(body))
 
 

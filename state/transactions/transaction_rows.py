@@ -17,9 +17,9 @@ from brokertwin.state.core.wire.generated.transaction_rows import (
     TransactionLogValue,
 )
 from brokertwin.state.core.wire.rows import Encoded
-from brokertwin.state.transactions.transactions import State
+from brokertwin.state.transactions.transactions import TransactionState
 
-_STATUS = {state: number for number, state in enumerate(State)}
+_STATUS = {state: number for number, state in enumerate(TransactionState)}
 
 
 def encode(record: Record) -> Encoded | None:
@@ -36,7 +36,7 @@ def encode(record: Record) -> Encoded | None:
 
 
 def _value(metadata: TransactionMetadata) -> TransactionLogValue:
-    state = State(metadata.state)
+    state = TransactionState(metadata.state)
     return TransactionLogValue(
         producer_id=metadata.producer_id,
         previous_producer_id=metadata.previous_producer_id,
@@ -45,7 +45,7 @@ def _value(metadata: TransactionMetadata) -> TransactionLogValue:
         transaction_timeout_ms=metadata.transaction_timeout_ms,
         transaction_status=_STATUS[state],
         transaction_partitions=(
-            None if state is State.EMPTY else _in_hash_order(metadata.partitions)
+            None if state is TransactionState.EMPTY else _in_hash_order(metadata.partitions)
         ),
         transaction_last_update_timestamp_ms=metadata.last_update_timestamp,
         transaction_start_timestamp_ms=metadata.transaction_start_timestamp,

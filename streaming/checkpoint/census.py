@@ -12,7 +12,7 @@ import msgspec
 
 from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import Columns, Kind
+from brokertwin.sinks.state_rows import Columns, ItemKind
 from brokertwin.state.cell import overview
 from brokertwin.state.cluster.image import INTERNAL_TOPICS
 from brokertwin.state.core.tables import Table, Tables
@@ -76,17 +76,17 @@ def census(cells: Mapping[str, Columns]) -> Census:
         for cluster, row in partitions
         if _lacks_replicas(row) or row["leader"] == NOBODY
     ]
-    offsets = state_rows.rows(Kind.OFFSETS, cells)
+    offsets = state_rows.rows(ItemKind.OFFSETS, cells)
     lags = Counter[str]()
     for row in offsets:
         if row["lag"] is not None:
             lags[row["groupId"]] += row["lag"]
     return Census(
-        groups=_by_state(Kind.GROUPS, cells),
+        groups=_by_state(ItemKind.GROUPS, cells),
         sessions=sum(_count(columns, "sessions", "session") for columns in cells.values()),
         producers=sum(_count(columns, "producers", "producer") for columns in cells.values()),
-        transactions=_by_state(Kind.TRANSACTIONAL_IDS, cells),
-        waiting=len(state_rows.rows(Kind.WAITING, cells)),
+        transactions=_by_state(ItemKind.TRANSACTIONAL_IDS, cells),
+        waiting=len(state_rows.rows(ItemKind.WAITING, cells)),
         partitions=len(partitions),
         under_replicated=sum(_lacks_replicas(row) for _, row in partitions),
         offline=sum(row["leader"] == NOBODY for _, row in partitions),
@@ -103,7 +103,7 @@ def _lacks_replicas(row: Mapping[str, Any]) -> bool:
     return len(row["isr"]) < len(row["replicas"])
 
 
-def _by_state(kind: Kind, cells: Mapping[str, Columns]) -> dict[str, int]:
+def _by_state(kind: ItemKind, cells: Mapping[str, Columns]) -> dict[str, int]:
     return dict(sorted(Counter(str(row["state"]) for row in state_rows.rows(kind, cells)).items()))
 
 

@@ -17,7 +17,7 @@ from brokertwin.kafka_io.partitioning import group_keys
 from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.sinks import snapshot_store
-from brokertwin.sinks.snapshot_store import Snapshot
+from brokertwin.sinks.snapshot_store import SnapshotManifest
 from brokertwin.sinks.stored_states import in_this_version
 from brokertwin.state.cell.cell import STATE_VERSION, state_columns
 from brokertwin.state.core.tables import Tables
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
 class Restored(NamedTuple):
     """A checkpoint that was made, and what the snapshot was."""
 
-    snapshot: Snapshot
+    snapshot: SnapshotManifest
     facts: Facts
 
 
@@ -96,7 +96,7 @@ def restore(path: Path, checkpoint: Path, wanted: Wanted = AS_IT_WAS) -> Restore
     return Restored(snapshot, new)
 
 
-def _facts(snapshot: Snapshot, former: Facts, wanted: Wanted) -> Facts:
+def _facts(snapshot: SnapshotManifest, former: Facts, wanted: Wanted) -> Facts:
     """What the new checkpoint fixes; where its topic is not known yet the first `run` finds it."""
     prefix = wanted.prefix or former.prefix
     shuffle_partitions = wanted.shuffle_partitions or former.shuffle_partitions
@@ -122,7 +122,7 @@ def _write(
     fresh: Path,
     path: Path,
     cells: Cells,
-    snapshot: Snapshot,
+    snapshot: SnapshotManifest,
     new: Facts,
     offsets: store_writer.Offsets,
 ) -> None:
@@ -146,7 +146,7 @@ def _write(
     facts.write(fresh, new)
 
 
-def _offsets(snapshot: Snapshot, new: Facts) -> store_writer.Offsets:
+def _offsets(snapshot: SnapshotManifest, new: Facts) -> store_writer.Offsets:
     """Where the new job begins to read."""
     topic = full_name(new.prefix, REQUESTS)
     if topic in snapshot.source_offsets:
@@ -154,7 +154,7 @@ def _offsets(snapshot: Snapshot, new: Facts) -> store_writer.Offsets:
     return {topic: {str(partition): 0 for partition in range(new.requests_partitions)}}
 
 
-def _check_version(snapshot: Snapshot) -> None:
+def _check_version(snapshot: SnapshotManifest) -> None:
     if snapshot.state_version > STATE_VERSION:
         raise UserError(
             f"The snapshot {snapshot.name} was taken by a newer brokertwin: its state has version"

@@ -16,7 +16,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.sinks import offsets_snapshot, snapshot_store
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
-from brokertwin.sinks.snapshot_store import Judge, Keep, Published, Taken
+from brokertwin.sinks.snapshot_store import Judge, Keep, Published, SnapshotContent
 from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
@@ -59,7 +59,7 @@ def take(
     known = facts.read(checkpoint)
     assert known is not None
     cells = read_cells(checkpoint, wanted, session)
-    taken = Taken(
+    taken = SnapshotContent(
         taken_ms=now_ms(),
         batch=wanted,
         query_id=checkpoint_log.query_id(checkpoint),

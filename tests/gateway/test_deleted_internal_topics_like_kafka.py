@@ -1,6 +1,6 @@
-"""Deleted internal topics: compare what is left of groups and ids with a real broker.
+"""Deleted internal topics: compare the remaining groups and ids with Kafka.
 
-Both brokers get the same requests before the deletion, while the topic is gone, and after it is
+Both brokers get the same requests before the deletion, while the topic is missing, and after it is
 created again. DeleteTopics accepts all three topics.
 """
 
@@ -35,7 +35,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "brokertwin.internal.logs": "true",
 }
-"""With rows in the logs ours remembers producers in `__consumer_offsets`, too."""
+"""Settings with which ours keeps producers in `__consumer_offsets`, too."""
 
 TOPIC, LATER = "deleted-internal", "deleted-internal-later"
 JOIN_GROUP, SYNC_GROUP = 11, 14
@@ -49,7 +49,7 @@ BothSides = Callable[[str], AbstractContextManager[Sides]]
 
 @pytest.fixture
 def both(tmp_path: Path) -> Iterator[BothSides]:
-    """Compares ours with a real broker that no other test has, by the name of a golden."""
+    """Compare ours with a fresh real broker, by the name of a golden."""
     settings = {name: each for name, each in SETTINGS.items() if "brokertwin" not in name}
     with real_broker(tmp_path / "broker", settings) as address:
         yield partial(both_sides, address, topics={TOPIC: 1, LATER: 1}, settings=SETTINGS)
@@ -70,7 +70,7 @@ def commit_body(group: str, metadata: str = "", **of: Any) -> Body:
 
 
 class Groups(Asking):
-    """Groups of each kind, with members, offsets, and who waits."""
+    """Groups of each kind, with members, offsets, and pending requests."""
 
     def __init__(self, side: Side) -> None:
         super().__init__(side)
@@ -123,7 +123,7 @@ class Groups(Asking):
         wait_until(is_complete)
 
     def _begin_classic(self) -> None:
-        """A member has its generation, another waits for the next; in a group one waits to sync."""
+        """Start a generation, with a pending join; another group has a pending sync."""
         first, second, third, fourth = (self._connection() for _ in range(4))
         self.member = first.call("JOIN_GROUP", 3, self._join(CLASSIC))["memberId"]
         self.masks[self.member] = "the member"
@@ -167,7 +167,7 @@ class Groups(Asking):
             self.note(what, answer)
 
     def beat(self, group: str, epoch: int | None = None) -> None:
-        """A heartbeat of a member in its epoch, or of one that joins."""
+        """Send a member's heartbeat in its epoch, or a joining one."""
         epoch = self.epochs[group] if epoch is None else epoch
         body: Body = {"groupId": group, "memberId": "member", "memberEpoch": epoch}
         if group == MODERN:
@@ -186,7 +186,7 @@ class Groups(Asking):
         self.epochs[group] = answer["memberEpoch"] if not errors(answer) else epoch
 
     def look(self, when: str) -> None:
-        """All that can be asked of groups."""
+        """Send all requests that describe groups."""
         member = {"groupId": CLASSIC, "generationId": 1, "memberId": self.member}
         all_groups = [{"groupId": each, "memberId": None, "topics": None} for each in GROUPS]
         place = {"name": TOPIC, "partitions": [{"partitionIndex": 0}]}
@@ -230,7 +230,7 @@ def _member_of(member: str, epoch: int) -> Body:
 
 
 def go_on_without_groups(side: Side) -> Groups:
-    """Delete the topic of groups, and go on."""
+    """Delete the topic of groups, and continue."""
     asking = Groups(side)
     asking.begin()
     described = {"groups": [OFFSETS], "includeAuthorizedOperations": False}
@@ -269,14 +269,14 @@ def test_deleting_the_topic_of_groups_deletes_all_groups(both: BothSides) -> Non
 
 
 def transactional(producer_id: int, epoch: int, sequence: int) -> bytes:
-    """A batch of a transaction."""
+    """Return a batch of a transaction."""
     builder = DefaultRecordBatchBuilder(2, 0, 1, producer_id, epoch, sequence, 1 << 20)
     builder.append(0, WRITTEN_MS, None, b"v", [])
     return bytes(builder.build())
 
 
 class Transactions(Asking):
-    """Two transactional ids: one has a transaction open, the other one none."""
+    """Two transactional ids, one of them with an open transaction."""
 
     OPEN, IDLE = "deleted-open", "deleted-idle"
 
@@ -297,7 +297,7 @@ class Transactions(Asking):
         super().note(what, self._relative(answer))
 
     def _relative(self, value: Any) -> Any:
-        """Producer ids are counted from the first one here."""
+        """Return producer ids relative to the first one."""
         if isinstance(value, dict):
             return {
                 name: each - self._first_id
@@ -342,7 +342,7 @@ class Transactions(Asking):
         self.ask(when, "TXN_OFFSET_COMMIT", 3, body)
 
     def ends(self, when: str) -> None:
-        """Where those who read what is committed come to, and the others."""
+        """Return the end offsets for both isolation levels."""
         for isolation in (0, 1):
             partition = {"partitionIndex": 0, "timestamp": -1}
             topics = [{"name": TOPIC, "partitions": [partition]}]
@@ -350,7 +350,7 @@ class Transactions(Asking):
             self.ask(f"{when}, isolation {isolation}", "LIST_OFFSETS", 7, body)
 
     def look(self, when: str) -> None:
-        """All that can be asked of the id with the open transaction, but who begins anew."""
+        """Send all requests about the id with the open transaction, except InitProducerId."""
         holder = self.holders[self.OPEN]
         topics = [{"name": TOPIC, "partitions": [0]}]
         listed = {"stateFilters": [], "producerIdFilters": [], "durationFilter": -1}
@@ -366,7 +366,7 @@ class Transactions(Asking):
         self.init(when, **holder)
 
     def go_on(self, when: str, sequence: int) -> None:
-        """What leaders take of producers whose coordinator knows nothing of them any more."""
+        """Return what leaders accept of producers that their coordinator has forgotten."""
         self.produce(when, self.OPEN, sequence)
         for version in (11, 12):
             self.produce(when, self.IDLE, 0, version)
@@ -379,7 +379,7 @@ PRODUCERS_OF = {"name": TOPIC, "partitionIndexes": [0]}
 
 
 def go_on_without_transactions(side: Side) -> Transactions:
-    """Delete the topic of transactional ids, and go on."""
+    """Delete the topic of transactional ids, and continue."""
     asking = Transactions(side)
     asking.begin()
     described = {"transactionalIds": [Transactions.OPEN]}
@@ -412,7 +412,7 @@ def go_on_without_transactions(side: Side) -> Transactions:
     return asking
 
 
-def test_deleting_the_topic_of_transactions_leaves_open_transactions_without_end(
+def test_deleting_the_topic_of_transactions_leaves_open_transactions_unfinished(
     both: BothSides,
 ) -> None:
     with both("deleted_topics/transactions") as sides:
@@ -477,10 +477,10 @@ class Shares(Asking):
         return self._shown("SHARE_FETCH", 1, asked)
 
     def first_of_all_sessions(self) -> Body:
-        """A fetch when no session is open: leaders ask for the state again, which nobody knows.
+        """Fetch with no session open: leaders read the state again, which is gone.
 
-        A broker sees late that a connection has ended, and forgets nothing where it sees a new
-        session before that.
+        A broker notices a closed connection late, and keeps the state if a new session opens
+        before.
         """
         found: list[Body] = []
 
@@ -495,7 +495,7 @@ class Shares(Asking):
         return found[-1]
 
     def _shown(self, api: str, version: int, body: Body) -> Body:
-        """By a connection that has a session."""
+        """Return the response to a fetch on a connection with a session."""
         return self.side.shown(Step(api, version, body), self.client.call(api, version, body), [])
 
     def _records(self, answer: Body) -> bool:
@@ -509,12 +509,12 @@ class Shares(Asking):
         self.note(f"{when}: acknowledged {offset}", self._shown("SHARE_ACKNOWLEDGE", 1, asked))
 
     def state(self) -> Body:
-        """The start of what the share coordinator says."""
+        """Return the start offset that the share coordinator has."""
         body = {"groupId": self.group, "topics": self._topics(partition=0, leaderEpoch=0)}
         return self.quietly("READ_SHARE_GROUP_STATE", 0, body)
 
     def look(self, when: str) -> None:
-        """All that a share coordinator can be asked."""
+        """Send all requests to a share coordinator."""
         begun = {"stateEpoch": 1, "leaderEpoch": 0, "startOffset": 3, "stateBatches": []}
         steps = [
             ("READ_SHARE_GROUP_STATE", {"leaderEpoch": 0}),
@@ -534,7 +534,7 @@ class Shares(Asking):
 
 
 def go_on_without_share_states(side: Side, group: str, topic: str) -> Shares:
-    """Delete the topic of share states, and go on."""
+    """Delete the topic of share states, and continue."""
     asking = Shares(side, group, topic)
     asking.begin()
     asking.delete(SHARE_TOPIC, asking.state)
@@ -570,7 +570,7 @@ def go_on_without_share_states(side: Side, group: str, topic: str) -> Shares:
 def test_deleting_the_topic_of_share_states_deletes_states_but_no_group(
     both: BothSides, group: str, topic: str
 ) -> None:
-    """A client that looks for a coordinator creates it again, or a leader with something to write.
+    """The topic is created again by FindCoordinator, or by a leader that writes.
 
     `shares` is the first case, `sharing` the second.
     """

@@ -1,4 +1,4 @@
-"""Fetch, ListOffsets and Produce like a real broker: epochs, sessions, times, what comes twice."""
+"""Fetch, ListOffsets and Produce compared with a real broker."""
 
 import uuid
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.compares
 
 @pytest.fixture(scope="module")
 def module_sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sides, Tape]]:
-    """Ours and a real broker, each with a topic of some records and one without."""
+    """Start ours and a real broker, each with a topic with records and an empty one."""
     with ExitStack() as stack:
         recording = stack.enter_context(tape("logs/fetches"))
         real = stack.enter_context(real_broker(tmp_path_factory.mktemp("fetches") / "broker"))
@@ -58,12 +58,12 @@ def topic_id(side: Side, name: str) -> Any:
 
 
 def wire_zero() -> Any:
-    """The id of no topic, as the wire's codec has it."""
+    """Return the zero topic id, as the codec has it."""
     return wire.Field({"name": "Id", "type": "uuid", "versions": "0+"}).default(0)
 
 
 def fetch(side: Side, version: int, topics: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
-    """The answer, without what is each broker's own: ids of sessions and topics, and bytes."""
+    """Fetch, and mask session ids, topic ids and bytes."""
     body = {"replicaId": -1, "maxWaitMs": 0, "minBytes": 0, "maxBytes": 1 << 20}
     body |= {"isolationLevel": 0, "sessionId": 0, "sessionEpoch": -1, "rackId": ""}
     answer = side.call(
@@ -107,7 +107,7 @@ def test_fetch_with_every_pair_of_epochs_at_every_offset(sides: Sides, version: 
             found.append(plain(fetch(side, version, topics), {ident: "filled"}))
         assert found[0] == found[1], (version, offset, current, last)
         codes.add(found[0]["responses"][0]["partitions"][0]["errorCode"])
-    assert {0, 1, 75} <= codes  # some are right, out of range, of an epoch to come
+    assert {0, 1, 75} <= codes  # valid ones, out of range, and of a future epoch
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -115,7 +115,7 @@ def test_fetch_with_every_pair_of_epochs_at_every_offset(sides: Sides, version: 
 def test_fetch_with_negative_size_limits_and_without_a_topic_name(
     sides: Sides, version: int, level: int
 ) -> None:
-    """No batch is cut in the middle: what is left of one is not sent here, as told in docs."""
+    """A batch is not cut in the middle; the gateway omits a partial one, as documented."""
     told: tuple[list[Any], list[Any]] = ([], [])
     for side, answers in zip(sides, told, strict=True):
         ident = topic_id(side, "filled")
@@ -136,7 +136,7 @@ def test_fetch_with_negative_size_limits_and_without_a_topic_name(
 
 
 SLICE = (2**31 - 1) // 8
-"""Session ids in each of the eight slices of a broker's cache."""
+"""Size of each of the eight slices of session ids in a broker's cache."""
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -173,7 +173,7 @@ def test_fetch_session_reports_a_deleted_topic(sides: Sides, version: int) -> No
 
 
 def session_of_deleted(side: Side, version: int, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a session is told before and after one of its topics goes, and comes again."""
+    """Return a session's responses before and after a topic's deletion, and its re-creation."""
     side.create(name, {})
     side.write(name, (["k"], ["v"]), WRITTEN_MS)
     ids = {each: topic_id(side, each) for each in (name, "staying")}
@@ -223,7 +223,7 @@ def test_unknown_isolation_levels(sides: Sides, version: int) -> None:
 
 @pytest.mark.parametrize("version", LIST_OFFSETS_VERSIONS)
 def test_list_offsets_with_special_timestamps_in_every_version(sides: Sides, version: int) -> None:
-    """Tiered and earliest-local ones (-4, -5, -6), too: no broker here has tiered storage."""
+    """Also tiered and earliest-local ones (-4, -5, -6): no broker here has tiered storage."""
     epochs = (-2, -1, 0, 1) if version >= 4 else (-1,)
     for name, at, epoch in product(("filled", "empty", "missing"), SPECIAL, epochs):
         partition = {"partitionIndex": 0, "timestamp": at, "currentLeaderEpoch": epoch}
@@ -232,7 +232,7 @@ def test_list_offsets_with_special_timestamps_in_every_version(sides: Sides, ver
         found = [side.call("ListOffsets", version, body)["topics"] for side in sides]
         for each in found:
             shown = each[0]["partitions"][0]
-            shown["timestamp"] = shown["timestamp"] >= 0  # each side wrote at its own time
+            shown["timestamp"] = shown["timestamp"] >= 0  # each side has its own time
         assert found[0] == found[1], (version, name, at, epoch)
 
 
@@ -245,7 +245,7 @@ NAMELESS = [
     [("zero", 0), ("filled", 9)],
     [("filled", 9), ("zero", 0), ("filled", 0)],
 ]
-"""Topics, and a partition of each; the topic id of zeros is none's."""
+"""Topics with a partition of each; zero is no topic's id."""
 
 
 @pytest.mark.parametrize("version", [13, 18])
@@ -253,13 +253,13 @@ NAMELESS = [
 def test_fetch_with_a_zero_topic_id(
     sides: Sides, version: int, named: list[tuple[str, int]]
 ) -> None:
-    """Kafka fails where it tells of another partition behind it; sessions go on."""
+    """Kafka fails if another partition follows it; sessions continue."""
     told = [list(with_zeros(side, version, named)) for side in sides]
     assert told[0] == told[1]
 
 
 def with_zeros(side: Side, version: int, named: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
-    """What is told without a session, of a new one, and in one of another topic."""
+    """Fetch without a session, in a new one, and in one of another topic."""
     ids = {"filled": topic_id(side, "filled"), "staying": topic_id(side, "staying")}
     ids |= {"zero": wire_zero(), "nowhere": uuid.UUID(int=1 << 70).hex}
     names = {ident: each for each, ident in ids.items()}
@@ -274,7 +274,7 @@ def with_zeros(side: Side, version: int, named: list[tuple[str, int]]) -> Iterat
 
 @pytest.mark.parametrize("is_one_topic", [True, False])
 def test_produce_that_names_a_partition_twice(sides: Sides, is_one_topic: bool) -> None:
-    """Records in the order of what was appended; the order of partitions is each one's own."""
+    """Records are in the order of the appends; the order of partitions may differ."""
     name = f"twice-{is_one_topic}"
     one, two = (wire.batch(1, ts=WRITTEN_MS, values=[text]) for text in (b"one", b"two"))
     sets = {"1": one, "2": two, "empty": b"", "cut": one[:-3], "both": one + two}

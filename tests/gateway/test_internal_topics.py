@@ -1,8 +1,8 @@
-"""What a client reads of internal topics: Kafka's own rows.
+"""Rows of internal topics that a client reads, compared with Kafka's.
 
-The same requests to a gateway of three brokers, to one of a single broker and to a real broker;
-then the topics are read, and each record is compared: offset, key, value. Times, ids of members
-and topics are each side's own.
+The same requests go to a gateway of three brokers, to one of a single broker and to a real broker;
+then the topics are read and each record is compared: offset, key, value. Times, member ids and
+topic ids differ.
 """
 
 import base64
@@ -46,7 +46,7 @@ Row = tuple[int, bytes | None, bytes | None]
 
 
 class Told(NamedTuple):
-    """What the topics hold, how a consumer finds them, and the APIs that were asked, in order."""
+    """Contents of the topics, their coordinators, and the APIs that were called in order."""
 
     rows: dict[str, list[Row]]
     ends: dict[str, int]
@@ -63,7 +63,7 @@ class Side:
         self._asked: list[str] = []
 
     def call(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer, when there is one without a passing error."""
+        """Return the response, retrying passing errors."""
         if self._asked[-1:] != [f"{api} {version}"]:  # not a poll
             self._asked.append(f"{api} {version}")
         found: list[dict[str, Any]] = []
@@ -81,7 +81,7 @@ class Side:
         self._broker = self.call("FIND_COORDINATOR", 6, asked)["coordinators"][0]["nodeId"]
 
     def play(self) -> Told:
-        """Offsets, a member of a group, transactions that commit and abort, a deletion."""
+        """Play offsets, a group member, transactions that commit and abort, a deletion."""
         began = int(time.time() * 1000)
         for name, count in (("orders", 2), ("payments", 5)):
             topic = {"name": name, "numPartitions": count, "replicationFactor": 1}
@@ -106,7 +106,7 @@ class Side:
         return self._told(began, places)
 
     def _share_state(self, topic_id: str) -> str:
-        """A state begins, is told of, begins anew, is told of again and goes; its key."""
+        """Initialize, write and delete a share state twice; return its key."""
         key = f"s:{topic_id}:0"
         self.coordinator(key, 2)
 
@@ -170,11 +170,11 @@ class Side:
         wait_until(is_complete, "the transaction is complete")
 
     def _mask(self, octets: bytes) -> None:
-        """What each side has of its own is nothing but its length."""
+        """Replace values of one side by their length."""
         self._masks[octets] = b"*" * len(octets)
 
     def _told(self, began: int, places: dict[str, tuple[str, int]]) -> Told:
-        """What topics hold that are led by the coordinators of these keys."""
+        """Return contents of topics that the coordinators of these keys lead."""
         rows: dict[str, list[Row]] = {}
         ends = {}
         for topic, (key, key_type) in places.items():
@@ -224,7 +224,7 @@ def offsets(offset: int, metadata: str, partitions: int = 1) -> dict[str, Any]:
 
 
 def codes(answer: Any) -> Iterator[int]:
-    """Every error code in an answer."""
+    """Return every error code in a response."""
     if isinstance(answer, dict):
         for name, each in answer.items():
             if name.endswith("rrorCode"):
@@ -256,7 +256,7 @@ def gateway(request: pytest.FixtureRequest) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def ours(gateway: Running) -> Told:
-    """What a gateway's topics hold."""
+    """Read the topics of a gateway."""
     clients = {broker: gateway.client(broker, PATIENCE_S) for broker in gateway.addresses}
     try:
         return Side(clients).play()
@@ -266,7 +266,7 @@ def ours(gateway: Running) -> Told:
 
 
 def ask_kafka(home: Path) -> Told:
-    """What a real broker's topics hold."""
+    """Read the topics of a real broker."""
     with real_broker(home, ONE) as address, Client(address, PATIENCE_S) as client:
         return Side({1: client}).play()
 
@@ -285,7 +285,7 @@ def test_internal_topics_have_the_rows_of_a_real_broker(ours: Told, tmp_path: Pa
     assert ours.ends == real.ends
 
 
-def test_a_consumer_reads_them_to_the_end(gateway: Running, ours: Told) -> None:
+def test_consumer_reads_internal_topics_to_the_end(gateway: Running, ours: Told) -> None:
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap_of(gateway))
     place = kafka.TopicPartition(OFFSETS, 0)
     consumer.assign([place])
@@ -302,7 +302,7 @@ def test_a_consumer_reads_them_to_the_end(gateway: Running, ours: Told) -> None:
 
 
 def batch_of(records: list[Record], last_offset_delta: int, left: list[int] | None = None) -> Any:
-    """What a client reads of a coordinator's batch at the offset 7; a cleaner has left some."""
+    """Return what a client reads of a partly cleaned coordinator batch at offset 7."""
     written = internal_logs.encode(records if left is None else CleanedRecords(records, left))
     header = {
         "baseOffset": 7,
@@ -321,7 +321,7 @@ def batch_of(records: list[Record], last_offset_delta: int, left: list[int] | No
     return batch
 
 
-def test_rows_of_a_cleaned_batch_have_their_own_offsets() -> None:
+def test_rows_of_a_cleaned_batch_keep_their_offsets() -> None:
     gone = OffsetDeleted("g", "orders", 1)
     kept = OffsetCommitted("g", "orders", 0, 42, -1, "", 1000)
     batch = batch_of([kept, gone], 4, left=[1, 3])
@@ -331,19 +331,19 @@ def test_rows_of_a_cleaned_batch_have_their_own_offsets() -> None:
     assert (first.key[:9], second.value) == (b"\0\1\0\1g\0\6or", None)
 
 
-def test_a_cleaned_batch_of_a_former_version_has_its_last_offsets() -> None:
+def test_cleaned_batch_of_a_former_version_has_its_last_offsets() -> None:
     records: list[Record] = [OffsetDeleted("g", "orders", at) for at in range(2)]
     assert [each.offset for each in batch_of(records, 2)] == [8, 9]
 
 
-def test_a_name_that_no_row_can_have_takes_its_offset_without_a_row() -> None:
+def test_name_that_fits_no_row_takes_its_offset_without_a_row() -> None:
     known = OffsetDeleted("g", "orders", 1)
     batch = batch_of([OffsetDeleted("g" * 40_000, "orders", 1), known], 1)
     assert [each.offset for each in batch] == [8]
     assert batch.next_offset == 9
 
 
-def test_a_batch_of_a_former_version_has_no_rows_below_its_base() -> None:
+def test_batch_of_a_former_version_has_no_rows_below_its_base() -> None:
     offsets = [TransactionalOffset("orders", ZERO_UUID, at, at, -1, "") for at in range(3)]
     batch = batch_of([TransactionalOffsetsWritten("g", 1, 1000, offsets)], 0)
     assert [each.offset for each in batch] == [7]

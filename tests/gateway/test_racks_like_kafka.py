@@ -1,8 +1,7 @@
-"""Consumers and replicas in racks (KIP-392): a real cluster of three and the gateway answer alike.
+"""Racks of consumers and replicas (KIP-392), compared with a real cluster.
 
-Compared field by field; left out are ids of topics and sessions, ports, and record bytes. Of two
-replicas that have the same a leader names the one that asked last: of the named one its rack is
-compared.
+Responses are compared field by field, except ids of topics and sessions, ports, and record bytes.
+Of two equal replicas a leader names the one that fetched last, so only the rack is compared.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.replication.preferred_replica import RACK_AWARE
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.gateway.test_fetches_like_kafka import asked, fetch, plain, topic_id
@@ -32,7 +31,7 @@ pytestmark = pytest.mark.compares
 
 @contextmanager
 def real_cluster(home: Path) -> Iterator[dict[int, Address]]:
-    """The brokers of a real cluster, if one is asked."""
+    """Start the brokers of a real cluster, if one is needed."""
     with ExitStack() as stack:
         if not IS_LIVE:
             yield dict.fromkeys(RACKS, NOWHERE)
@@ -46,7 +45,7 @@ def real_cluster(home: Path) -> Iterator[dict[int, Address]]:
 def module_clusters(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Cluster, Cluster, Tape]]:
-    """Ours and a real one; partition 0 of the topic is led by broker 1 and lies on all three."""
+    """Start ours and a real one; broker 1 leads partition 0, which all three replicate."""
     racks = ",".join(f"{broker}:{rack}" for broker, rack in RACKS.items())
     given = SELECTOR | KEEPING | {"brokertwin.broker.racks": racks}
     with ExitStack() as stack:
@@ -106,7 +105,7 @@ def seen(answer: Any, ident: Any) -> Any:
 
 
 def alike(clusters: tuple[Cluster, Cluster], told: Callable[[Cluster], Any]) -> Any:
-    """What both clusters say, which is the same."""
+    """Return the response, which must be equal at both clusters."""
     ours, real = map(told, clusters)
     assert ours == real
     return ours

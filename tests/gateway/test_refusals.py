@@ -1,4 +1,4 @@
-"""Error answers: every served API has one that its clients can read."""
+"""Every served API has an error response that its clients can read."""
 
 import pytest
 
@@ -18,7 +18,7 @@ VERSIONS = [
 
 
 def codes_in(body: object) -> set[int]:
-    """Every error code in a body."""
+    """Return every error code in a body."""
     if isinstance(body, list):
         return {code for each in body for code in codes_in(each)}
     if not isinstance(body, dict):
@@ -27,7 +27,7 @@ def codes_in(body: object) -> set[int]:
     return own | {code for each in body.values() for code in codes_in(each)}
 
 
-def test_every_request_can_be_refused() -> None:
+def test_every_request_has_an_error_response() -> None:
     for key, version in VERSIONS:
         check_refused(key, version)
 
@@ -56,5 +56,5 @@ def check_refused(key: int, version: int) -> None:
         (Reason.OUTPUT_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_no_retry_mends_is_an_unsupported_version(reason: Reason, error: Error) -> None:
+def test_permanent_failure_is_an_unsupported_version(reason: Reason, error: Error) -> None:
     assert error_of({"reason": str(reason), "detail": ""}, 0) is error

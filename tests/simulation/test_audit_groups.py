@@ -1,4 +1,4 @@
-"""What the auditor says of groups: committed offsets as a register, and owners."""
+"""Audit of groups: committed offsets as a register, and owners of partitions."""
 
 import base64
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from brokertwin.clients.consumer_protocol import encode_assignment
-from brokertwin.simulation.audit_groups import Groups
+from brokertwin.simulation.audit_groups import GroupAudit
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -22,16 +22,16 @@ SESSION_MS = 100
 
 
 class Told:
-    """A group's commits and fetches, one after the other."""
+    """Commits and fetches of a group in sequence."""
 
     def __init__(self) -> None:
         self.violations: list[str] = []
-        self.groups = Groups(self.violations.append, SESSION_MS)
+        self.groups = GroupAudit(self.violations.append, SESSION_MS)
 
     def commit(
         self, offset: int, start: int, end: int = 0, error: int = Error.NONE, generation: int = -1
     ) -> None:
-        """`end` 0: no answer comes."""
+        """Commit an offset; with `end` 0 there is no response."""
         part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topic = OffsetCommitRequestTopic(name="orders", partitions=[part])
         body = OffsetCommitRequest(
@@ -44,7 +44,7 @@ class Told:
             self.groups.committed(f"commit-{offset}", end, answer)
 
     def sync(self, generation: int) -> None:
-        """A member of a classic group has an assignment of nothing."""
+        """Respond to a member of a classic group with an empty assignment."""
         assignment = base64.b64encode(encode_assignment([])).decode()
         body = SyncGroupRequest(group_id="billing", generation_id=generation, member_id="first")
         self.groups.classic(body, {"errorCode": 0, "assignment": assignment})
@@ -58,7 +58,7 @@ class Told:
         return self.violations
 
     def beat(self, member: str, epoch: int, now: int, *owned: int, said: bool = False) -> None:
-        """A member's heartbeat and its answer; `said`: it tells that it owns these."""
+        """Send a member's heartbeat and its response; `said`: the owned partitions it reports."""
         parts = [{"topicId": "t", "partitions": list(owned)}]
         body: Any = ConsumerGroupHeartbeatRequest(
             group_id="billing",
@@ -69,10 +69,10 @@ class Told:
         self.groups.beats(body)
         answer = {"errorCode": 0, "memberId": member, "memberEpoch": epoch}
         assigned = {"topicPartitions": parts} if owned else None
-        self.groups.heard(now, now, body, {**answer, "assignment": assigned})
+        self.groups.heartbeat_responded(now, now, body, {**answer, "assignment": assigned})
 
 
-def test_the_last_offset_that_was_stored_is_told() -> None:
+def test_the_last_stored_offset_is_returned() -> None:
     told = Told()
     assert told.fetch(-1, 1, 2) == []
     told.commit(5, 3, 4)
@@ -82,14 +82,14 @@ def test_the_last_offset_that_was_stored_is_told() -> None:
 
 
 @pytest.mark.parametrize("offset", [5, 9])
-def test_what_is_under_way_may_be_told_or_not(offset: int) -> None:
+def test_a_commit_in_flight_may_be_returned(offset: int) -> None:
     told = Told()
     told.commit(5, 1, 2)
     told.commit(9, 3)
     assert told.fetch(offset, 4, 5) == []
 
 
-def test_a_commit_that_was_refused_is_not_told_and_one_that_is_left_open_may_be() -> None:
+def test_a_rejected_commit_is_not_returned_but_an_ambiguous_one_may_be() -> None:
     told = Told()
     told.commit(5, 1, 2, Error.ILLEGAL_GENERATION)
     told.commit(7, 1, 2, Error.COORDINATOR_NOT_AVAILABLE)
@@ -97,7 +97,7 @@ def test_a_commit_that_was_refused_is_not_told_and_one_that_is_left_open_may_be(
     assert "can only be [-1, 7]" in told.fetch(5, 4, 5)[0]
 
 
-def test_a_former_generation_commits_nothing() -> None:
+def test_a_former_generation_cannot_commit() -> None:
     told = Told()
     told.sync(3)
     told.commit(5, 1, 2, generation=3)
@@ -107,7 +107,7 @@ def test_a_former_generation_commits_nothing() -> None:
     assert "commit-7 of a former generation" in told.violations[0]
 
 
-def test_a_lost_offset_is_noticed() -> None:
+def test_a_lost_offset_is_a_violation() -> None:
     told = Told()
     told.commit(5, 1, 2)
     assert told.fetch(-1, 3, 4) != []
@@ -120,7 +120,7 @@ def test_a_partition_has_one_owner_in_an_epoch() -> None:
     assert told.violations == ["t-0 is given to first and second in 1 of group billing"]
 
 
-def test_a_partition_that_somebody_has_who_was_heard_of_is_not_given_away() -> None:
+def test_a_partition_of_a_live_member_is_not_reassigned() -> None:
     told = Told()
     told.beat("first", 1, 10, 0)
     told.beat("first", 1, 50)
@@ -128,7 +128,7 @@ def test_a_partition_that_somebody_has_who_was_heard_of_is_not_given_away() -> N
     assert told.violations == ["t-0 of billing is given to second; first has it"]
 
 
-def test_who_is_silent_or_has_given_it_back_has_it_no_more() -> None:
+def test_a_silent_or_revoking_member_loses_its_partition() -> None:
     told = Told()
     told.beat("first", 1, 10, 0, 1)
     told.beat("second", 2, 10 + SESSION_MS, 0)

@@ -1,4 +1,4 @@
-"""What an operator asks: replicas that a partition can have, of partitions that there are."""
+"""Requests of an operator: valid replicas for existing partitions."""
 
 import json
 from collections.abc import Callable
@@ -6,37 +6,37 @@ from typing import Any
 
 import pytest
 
-from brokertwin.simulation.clock import Clock
-from brokertwin.simulation.cluster import Cluster
+from brokertwin.simulation.clock import VirtualClock
+from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.operating import Operator
-from brokertwin.simulation.plan import Fault, Injection, Plan, draw
+from brokertwin.simulation.plan import FaultKind, Injection, RunPlan, draw
 
 SEED = next(seed for seed in range(99) if draw(seed).brokers == 3)
 
 
-class Told(Cluster):
-    """A cluster that keeps what it is asked."""
+class Told(SimulatedCluster):
+    """A cluster that records requests."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan, Clock())
+    def __init__(self, plan: RunPlan) -> None:
+        super().__init__(plan, VirtualClock())
         self.asked: list[dict[str, Any]] = []
         self.passed_on: list[str] = []
-        self.on_answer = lambda name, _: self.passed_on.append(name)
+        self.on_response = lambda name, _: self.passed_on.append(name)
 
     def take(self, cell: str, document: bytes) -> None:
         self.asked.append(json.loads(document))
 
 
-def operator() -> tuple[Told, Operator, list[tuple[Fault, str]]]:
+def operator() -> tuple[Told, Operator, list[tuple[FaultKind, str]]]:
     told = Told(draw(SEED))
-    heard: list[tuple[Fault, str]] = []
+    heard: list[tuple[FaultKind, str]] = []
     return told, Operator(told, lambda *what: heard.append(what)), heard
 
 
-def test_a_reassignment_keeps_as_many_as_have_to_be_in_sync() -> None:
+def test_a_reassignment_keeps_enough_replicas_for_min_insync() -> None:
     told, asks, _ = operator()
     for number in range(50):
-        asks.reassign(Injection(0, Fault.REASSIGN, number / 50, 0), [2])
+        asks.reassign(Injection(0, FaultKind.REASSIGN, number / 50, 0), [2])
     for event in told.asked:
         assert event["broker"] == 2
         (partition,) = event["request"]["topics"][0]["partitions"]
@@ -75,24 +75,24 @@ def test_a_reassignment_keeps_as_many_as_have_to_be_in_sync() -> None:
         ),
     ],
 )
-def test_what_had_an_effect_counts(
+def test_only_effective_requests_are_counted(
     begin: Callable[..., None], answer: dict[str, Any], where: str
 ) -> None:
     told, asks, heard = operator()
-    fault = Fault.REASSIGN if begin is Operator.reassign else Fault.ELECT
+    fault = FaultKind.REASSIGN if begin is Operator.reassign else FaultKind.ELECT
     for response in (None, answer):
         begin(asks, Injection(0, fault, 0.5, 0), [1])
-        told.on_answer(told.asked[-1]["id"], {"response": response})
-    told.on_answer("client/1", {})
+        told.on_response(told.asked[-1]["id"], {"response": response})
+    told.on_response("client/1", {})
     assert heard == [(fault, where)]
     assert told.passed_on == ["client/1"]
 
 
-def test_nothing_is_cancelled_where_nothing_was_reassigned() -> None:
+def test_nothing_is_cancelled_without_a_reassignment() -> None:
     told, asks, _ = operator()
     asks.cancel()
     assert told.asked == []
-    asks.reassign(Injection(0, Fault.REASSIGN, 0.5, 0), [1])
+    asks.reassign(Injection(0, FaultKind.REASSIGN, 0.5, 0), [1])
     asks.cancel()
     partitions = [p for t in told.asked[1]["request"]["topics"] for p in t["partitions"]]
     assert partitions and all(each["replicas"] is None for each in partitions)

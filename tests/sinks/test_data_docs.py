@@ -1,4 +1,4 @@
-"""great-expectations' page as `check --docs` writes it: no host is asked for anything."""
+"""great-expectations' page from `check --docs`, which uses no network."""
 
 import re
 from html.parser import HTMLParser
@@ -14,7 +14,7 @@ WIDTHS = (390, 1280)
 
 
 class Asked(HTMLParser):
-    """What a page loads, and where it leads to."""
+    """Resources and links of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Asked(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of three rows, one of which breaks an expectation."""
+    """The page of three rows, one of which violates an expectation."""
     rows = [GOOD["requests"] | {"id": name, "answers": answers} for name, answers in
             (("a", 1), ("b", 0), ("c", 2))]  # fmt: skip
     frame = checks.frame_of(rows, suites.COLUMNS["requests"])
@@ -41,7 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_nothing_comes_from_the_network_and_no_link_leads_out(page: Path) -> None:
+def test_the_page_has_no_external_resource_or_link(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     asked = Asked()
     asked.feed(text)

@@ -1,11 +1,11 @@
-"""What `fail_next` answers: readable in every version, and nothing of it has been handled."""
+"""Responses of `fail_next`: readable in every version, and nothing is processed."""
 
 from typing import Any
 
 import pytest
 
 from brokertwin.gateway.admin.api_versions import SERVED
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.schema import API_NAMES
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
@@ -24,7 +24,7 @@ VERSIONS = [
     if key not in OF_THE_CONNECTION
 ]
 TOLD_BY_NO_DIRECTORIES = {("DESCRIBE_LOG_DIRS", 1), ("DESCRIBE_LOG_DIRS", 2)}
-"""They have no error code: clients take an answer without directories for a refusal."""
+"""Without an error code: clients treat a response without directories as rejected."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def produce(client: Client, *topics: dict[str, Any], acks: int = -1) -> dict[str
 
 
 def codes(answer: dict[str, Any]) -> dict[tuple[str, int], int]:
-    """The error of each partition of a Produce answer."""
+    """Return the error of each partition of a Produce response."""
     return {
         (topic["name"], partition["index"]): partition["errorCode"]
         for topic in answer["responses"]
@@ -74,11 +74,11 @@ def check_fails(kafka_broker: KafkaBroker, client: Client, api: str, version: in
 
 
 def columns(broker: KafkaBroker) -> dict[str, bytes]:
-    """The cluster's state without its clock."""
+    """Return the cluster's state without its clock."""
     return broker._call(lambda: broker._engine.tables.columns())
 
 
-def test_only_the_partition_that_is_meant_fails(kafka_broker: KafkaBroker, client: Client) -> None:
+def test_only_the_selected_partition_fails(kafka_broker: KafkaBroker, client: Client) -> None:
     kafka_broker.create_topic("orders", 3)
     kafka_broker.create_topic("payments")
     kafka_broker.fail_next("PRODUCE", "NOT_LEADER_OR_FOLLOWER", topic="orders", partition=1)
@@ -91,7 +91,7 @@ def test_only_the_partition_that_is_meant_fails(kafka_broker: KafkaBroker, clien
     assert len(kafka_broker.records("payments")) == 1
 
 
-def test_a_rule_for_a_topic_lets_other_topics_pass(
+def test_a_rule_for_a_topic_does_not_affect_others(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     kafka_broker.create_topic("orders")
@@ -105,9 +105,7 @@ def test_a_rule_for_a_topic_lets_other_topics_pass(
     assert trouble.hits == 1
 
 
-def test_a_failed_batch_is_forgotten_with_its_bytes(
-    kafka_broker: KafkaBroker, client: Client
-) -> None:
+def test_the_bytes_of_a_failed_batch_are_dropped(kafka_broker: KafkaBroker, client: Client) -> None:
     kafka_broker.create_topic("orders", 2)
     kafka_broker.fail_next("PRODUCE", "KAFKA_STORAGE_ERROR")
     kafka_broker.fail_next("PRODUCE", "KAFKA_STORAGE_ERROR", topic="orders", partition=1)
@@ -117,7 +115,7 @@ def test_a_failed_batch_is_forgotten_with_its_bytes(
     assert len(kafka_broker._engine._store) == 1  # type: ignore[arg-type]
 
 
-def test_a_produce_without_answer_that_fails_closes_its_connection(
+def test_a_failing_produce_with_acks_0_closes_its_connection(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     kafka_broker.create_topic("orders", 2)
@@ -128,7 +126,7 @@ def test_a_produce_without_answer_that_fails_closes_its_connection(
     assert [record.partition for record in kafka_broker.records("orders")] == [0]
 
 
-def test_a_commit_that_fails_leaves_no_group(kafka_broker: KafkaBroker, client: Client) -> None:
+def test_a_failing_commit_creates_no_group(kafka_broker: KafkaBroker, client: Client) -> None:
     kafka_broker.create_topic("orders")
     kafka_broker.fail_next("OFFSET_COMMIT", "NOT_COORDINATOR", topic="orders")
     committed = {"name": "orders", "partitions": [{"partitionIndex": 0, "committedOffset": 5}]}
@@ -151,7 +149,7 @@ def errors_of(answer: dict[str, Any]) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_a_partition_fails_in_a_fetch_session_that_names_none(
+def test_a_partition_fails_in_an_incremental_fetch(
     kafka_broker: KafkaBroker, client: Client, version: int
 ) -> None:
     topic_id = kafka_broker.create_topic("orders", 2)
@@ -174,7 +172,7 @@ def test_a_partition_fails_in_a_fetch_session_that_names_none(
         (Error.NOT_LEADER_OR_FOLLOWER, Error.NONE, {0: Error.NOT_LEADER_OR_FOLLOWER}),
     ],
 )
-def test_what_fails_a_fetch_as_a_whole_and_what_its_partitions(
+def test_errors_of_a_whole_fetch_and_of_its_partitions(
     kafka_broker: KafkaBroker, client: Client, error: Error, whole: Error, parts: dict[int, Error]
 ) -> None:
     kafka_broker.produce("orders", "first")
@@ -184,7 +182,7 @@ def test_what_fails_a_fetch_as_a_whole_and_what_its_partitions(
     assert (answer["errorCode"], errors_of(answer)) == (whole, parts)
 
 
-def test_metadata_tells_brokers_and_the_topics_errors(
+def test_metadata_returns_brokers_and_errors_of_topics(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     kafka_broker.create_topic("orders")
@@ -197,7 +195,7 @@ def test_metadata_tells_brokers_and_the_topics_errors(
         assert len(answer["brokers"]) == 1
 
 
-def test_metadata_of_no_topic_has_no_place_for_an_error(
+def test_metadata_without_topics_cannot_return_an_error(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     trouble = kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE")
@@ -205,7 +203,7 @@ def test_metadata_of_no_topic_has_no_place_for_an_error(
     assert trouble.hits == 0
 
 
-def test_a_topic_that_fails_in_metadata_is_not_created(
+def test_a_failing_topic_in_metadata_is_not_created(
     kafka_broker: KafkaBroker, client: Client
 ) -> None:
     kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE")

@@ -1,4 +1,4 @@
-"""Partitions and coordinators that move: a real Kafka and the test double answer alike."""
+"""Moving partitions and coordinators: a real Kafka and the test broker respond alike."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokertwin.state.core.errors import Error
@@ -27,7 +27,7 @@ LOADING = (
 )
 Clients = Mapping[int, Client]
 Move = Callable[[str, int, int], None]
-"""Gives a topic's partition to a leader."""
+"""Moves a topic's partition to a leader."""
 
 Answers = dict[str, Any]
 
@@ -56,7 +56,7 @@ def partitions_of(client: Client, topic_name: str) -> dict[int, dict[str, Any]]:
 def until_led_by(
     clients: Clients, leader: int, topic_name: str = TOPIC, partition: int = 0
 ) -> dict[str, Any]:
-    """The partition as every broker tells it once they agree on its leader."""
+    """Return the partition in Metadata after all brokers agree on its leader."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         told = []
@@ -79,7 +79,7 @@ def produce(client: Client, value: bytes, version: int = 10) -> dict[str, Any]:
 
 
 def fetch(client: Client, offset: int, **wanted: int) -> list[dict[str, Any]]:
-    """What Fetch answers before and after it tells leaders (KIP-951)."""
+    """Return Fetch responses before and since leaders are included (KIP-951)."""
     (topic,) = client.call("METADATA", 12, {"topics": [{"name": TOPIC}]})["topics"]
     partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000, **wanted}
     topics = [{"topic": TOPIC, "topicId": topic["topicId"], "partitions": [partition]}]
@@ -98,7 +98,7 @@ def end_of(client: Client, epoch: int) -> tuple[int, int, int]:
 
 
 def play(clients: Clients, move: Move) -> Answers:
-    """Records in three leader epochs, one of them without any, and everybody's answers."""
+    """Play records in three leader epochs, one of them empty, and return all responses."""
     create_on(clients[1], 1)
     until_led_by(clients, 1)
     answers: Answers = {"first": [produce(clients[1], b"%d" % n) for n in range(2)]}
@@ -123,14 +123,14 @@ def play(clients: Clients, move: Move) -> Answers:
 
 
 def until_handed_over(former: Client, leader: Client) -> None:
-    """Until both act on what they tell: a broker shows metadata before its replicas follow it."""
+    """Wait until both act on their metadata, which a broker shows before replicas follow it."""
     until_answered(lambda: int(fetch(former, 0)[0]["errorCode"]), Error.NONE)
     passing = (Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION)
     until_answered(lambda: int(fetch(leader, 0)[0]["errorCode"]), *passing)
 
 
 def until_answered(ask: Callable[[], int], *passing: int) -> int:
-    """The first error that is none of those that pass."""
+    """Return the first error that is not transient."""
     deadline = time.monotonic() + PATIENCE_S
     while (code := ask()) in passing:
         assert time.monotonic() < deadline, code
@@ -168,7 +168,7 @@ def committed(client: Client) -> tuple[int, list[int]]:
 
 
 def play_group(clients: Clients, second: Clients, move: Move) -> Answers:
-    """A stable group and a join that waits, when the coordinator moves."""
+    """Play a stable group with a pending join while the coordinator moves."""
     until_answered(lambda: coordinator_of(clients[1]), -1)
     old = coordinator_of(clients[1])
     at_old, at_new = clients[old], clients[3 - old]
@@ -190,7 +190,7 @@ def play_group(clients: Clients, second: Clients, move: Move) -> Answers:
     (_, told) = decode_response(11, 3, second[old].receive())
     answers["join that waited"] = told["errorCode"]
     until_led_by(clients, 3 - old, GROUP_TOPIC, place)
-    # a coordinator that still loads answers heartbeats with 0: only others show that it is ready
+    # A loading coordinator answers heartbeats with `0 NONE`; only other requests show readiness.
     until_answered(lambda: committed(at_new)[0], *LOADING)
     answers["at the new one"] = until_answered(lambda: heartbeat(at_new, member), *LOADING)
     answers["at the old one"] = until_answered(lambda: heartbeat(at_old, member), Error.NONE)
@@ -217,7 +217,7 @@ def in_the_double() -> Answers:
 
 
 def reassign(client: Client, topic: str, partition: int, leader: int) -> None:
-    """Have a real controller move a partition."""
+    """Move a partition through a real controller."""
     wanted = {"partitionIndex": partition, "replicas": [leader]}
     body = {"timeoutMs": 30_000, "topics": [{"name": topic, "partitions": [wanted]}]}
     answer = client.call("ALTER_PARTITION_REASSIGNMENTS", 0, body)

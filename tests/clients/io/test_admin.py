@@ -13,7 +13,7 @@ from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.messages import Message
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.errors import Error
 from tests.support.gateways import Client, running_gateway
 from tests.support.kafka_clusters import kafka_cluster

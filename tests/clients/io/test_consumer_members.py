@@ -15,7 +15,7 @@ from brokertwin.clients.io.records import COMPRESSION
 from brokertwin.clients.messages import Message
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import Acked
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.gateway.test_group_clients import ConfluentMember, PythonMember, poll_until
 from tests.support.batches import START
 from tests.support.gateways import Client, running_gateway

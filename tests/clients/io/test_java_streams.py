@@ -16,7 +16,7 @@ from brokertwin.clients.io.streams import Instance
 from brokertwin.clients.messages import Message
 from brokertwin.clients.streams.applications import word_count
 from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.clients.io.test_streams import LINE, NUMBERS, bootstrap, gateway, prepared, tasks_of
 from tests.support.gateways import Client
 from tests.support.kafka_tools import streams_command

@@ -22,7 +22,7 @@ from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.messages import Message
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.clients.io.test_consumer_members import make_topic
 from tests.support.asked import Fields, differences, fields
 from tests.support.gateways import running_gateway

@@ -17,7 +17,7 @@ from brokertwin.clients.io.producer import Producer
 from brokertwin.clients.messages import Message
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.errors import UserError
-from brokertwin.gateway.security.security import Security
+from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from tests.support.connect_commands import Files
@@ -194,7 +194,7 @@ def test_a_session_that_ends_is_renewed_on_the_same_connection(tmp_path: Path) -
 def test_key_stores_of_javas_types_do(tmp_path: Path) -> None:
     """A broker that wants a certificate of clients; the client's is in PKCS12."""
     given = {**stores(tmp_path), "ssl.client.auth": "required"}
-    security = Security.of(SecurityProtocol.SSL, given)
+    security = GatewaySecurity.of(SecurityProtocol.SSL, given)
     with running_gateway(security=security) as running:
         values = {
             "bootstrap.servers": running.bootstrap,

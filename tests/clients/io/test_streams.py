@@ -18,7 +18,7 @@ from brokertwin.clients.streams.layout import layout
 from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokertwin.clients.streams.streams_protocol import HostInfo
 from brokertwin.clients.streams.topology import Topology
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.support.gateways import HOST, Client, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.socket_records import read_committed, written

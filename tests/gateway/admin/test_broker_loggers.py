@@ -1,4 +1,4 @@
-"""Levels of loggers through the gateway, compared with Kafka's, and what is then written."""
+"""Logger levels of brokers: responses compared with Kafka, and what is logged."""
 
 import logging
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import structlog
 
 from brokertwin.cli import logs
 from brokertwin.gateway.admin.broker_loggers import LOGGERS
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.settings import Settings
 from tests.support.gateways import Client, running_gateway
 from tests.support.goldens import Track
@@ -23,7 +23,7 @@ GONE = {"resourceType": TOPIC, "resourceName": "nowhere"}
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    """Levels and what writes are gone after a test."""
+    """Restore levels and handlers after a test."""
     before = structlog.get_config()
     logs.configure(Settings())
     yield
@@ -34,7 +34,7 @@ def as_before() -> Iterator[None]:
 
 
 class Side:
-    """A broker and one of its loggers, which answers call `L`."""
+    """A broker and one of its loggers, which responses call `L`."""
 
     def __init__(self, client: Client, logger: str) -> None:
         self._client, self._logger = client, logger
@@ -42,7 +42,7 @@ class Side:
         self._broker = str(brokers[0]["nodeId"])
 
     def describe(self, version: int, *resources: tuple[str, list[str] | None]) -> Any:
-        """Loggers of brokers, and a topic that is not there before the last of them."""
+        """Describe loggers of brokers; before the last one a topic that does not exist."""
         asked = [
             {
                 "resourceType": LOGGER,
@@ -56,7 +56,7 @@ class Side:
         return self._plain(self._client.call("DESCRIBE_CONFIGS", version, body)["results"])
 
     def alter(self, *alterations: Any, name: str = "ME", **more: Any) -> Any:
-        """Levels; `more` has `is_checked_only` and `others`, further resources."""
+        """Alter levels; `more` has `is_checked_only` and `others`, further resources."""
         configs = [
             {"name": key.replace("L", self._logger), "configOperation": change, "value": level}
             for key, change, level in alterations
@@ -69,7 +69,7 @@ class Side:
         return self._plain(answer["responses"])
 
     def _plain(self, told: Any) -> Any:
-        """An answer in which the logger is `L` and the broker `ME`."""
+        """Return a response in which the logger is `L` and the broker `ME`."""
         if isinstance(told, dict):
             return {key: self._plain(value) for key, value in told.items()}
         if isinstance(told, list):
@@ -112,7 +112,7 @@ def test_levels_are_described_and_altered_like_kafkas(real_kafka: Address, track
         track.connection(lambda: Client(real_kafka)) as theirs,
     ):
         sides = [Side(theirs, THEIRS), Side(ours, OURS)]
-        for side in sides:  # both as if nobody had altered anything
+        for side in sides:  # both start unaltered
             side.alter(("L", SET, "INFO"), ("root", SET, "INFO"))
         for version in (1, 4):
             asked: list[tuple[str, list[str] | None]] = [
@@ -131,7 +131,7 @@ def test_levels_are_described_and_altered_like_kafkas(real_kafka: Address, track
             assert told == real, (alterations, more)
 
 
-def test_what_is_below_the_level_of_its_logger_is_not_written(
+def test_message_below_the_level_of_its_logger_is_not_logged(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def written() -> list[str]:

@@ -1,4 +1,4 @@
-"""Batches are kept in the codec of their topic, as by a real broker (`compression.type`)."""
+"""Recompression (`compression.type`), compared with a real broker."""
 
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.records import compression, recompression, records
 from brokertwin.gateway.records.records import HEADER_BYTES
 from brokertwin.state.configs.codecs import TopicCodec
@@ -22,13 +22,13 @@ GOLDEN = "logs/recompression"
 ASKED = {"uncompressed": "none", **{name: name for name in CODECS if name != "none"}}
 VALUES = (b"one" * 300, b"two", b"", b"three" * 20_000)
 TOO_EARLY = {3, 6}
-"""A real broker does not yet lead what was created just now."""
+"""Errors of a real broker that does not lead a new partition yet."""
 OF_BYTES = ("baseOffset", "crc", "sizeInBytes", "partitionLeaderEpoch")
-"""What a header says of the place and of the very bytes."""
+"""Header fields that depend on the place or the exact bytes."""
 
 
 def produced(client: Client, topic: str, data: bytes) -> dict[str, Any]:
-    """The partition's answer, once it is led."""
+    """Return the partition's response, once it has a leader."""
     answers: list[dict[str, Any]] = []
 
     def is_answered() -> bool:
@@ -40,12 +40,12 @@ def produced(client: Client, topic: str, data: bytes) -> dict[str, Any]:
 
 
 def made(codec: str) -> bytes:
-    """A batch in a codec; its bytes may differ each time."""
+    """Return a batch in a codec; its bytes may vary."""
     return batch(*VALUES, codec=codec, timestamps=[WRITTEN_MS] * len(VALUES))
 
 
 def kept(client: Client, topic: str, data: bytes) -> tuple[dict[str, Any], bytes]:
-    """What was kept of a batch: its header and its records."""
+    """Return a stored batch's header and records."""
     answer = produced(client, topic, data)
     assert answer["errorCode"] == 0, answer
     data = bytes(client.fetch(topic, answer["baseOffset"])["records"])
@@ -56,7 +56,7 @@ def kept(client: Client, topic: str, data: bytes) -> tuple[dict[str, Any], bytes
 
 
 def alter(client: Client, kind: int, name: str, **configs: str) -> None:
-    """Gives a topic, or all brokers, settings."""
+    """Alter settings of a topic, or of all brokers."""
     changes = [
         {"name": key.replace("_", "."), "configOperation": SET, "value": value}
         for key, value in configs.items()
@@ -105,7 +105,7 @@ def test_received_and_stored_sizes_are_limited_like_kafkas(
     assert found[:4] == [("gzip", 10), ("gzip", 0), ("uncompressed", 10), ("uncompressed", 10)]
 
 
-def test_the_brokers_setting_holds_where_the_topic_has_none() -> None:
+def test_broker_setting_applies_where_the_topic_has_none() -> None:
     with running_gateway({"compression.type": "gzip"}) as gateway, gateway.client() as client:
         client.topic("plain")
         client.topic("own", compression_type="lz4")
@@ -115,7 +115,7 @@ def test_the_brokers_setting_holds_where_the_topic_has_none() -> None:
         assert kept(client, "plain", made("none"))[0]["compressionType"] == "zstd"
 
 
-def test_a_repeated_batch_is_one_of_an_idempotent_producer() -> None:
+def test_repeated_batch_of_an_idempotent_producer_is_recognized() -> None:
     with running_gateway() as gateway, gateway.client() as client:
         client.topic("once", compression_type="gzip")
         data = batch(b"a" * 500, producer=(client.producer_id(), 0, 0))
@@ -125,7 +125,7 @@ def test_a_repeated_batch_is_one_of_an_idempotent_producer() -> None:
         assert client.list_offset("once", -1)["offset"] == 1
 
 
-def test_the_codec_stays_after_a_restart(tmp_path: Path) -> None:
+def test_codec_survives_a_restart(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     with running_gateway(journal=journal) as gateway, gateway.client() as client:
         client.topic("logged", compression_type="snappy")
@@ -142,7 +142,7 @@ def test_the_codec_stays_after_a_restart(tmp_path: Path) -> None:
     came=st.sampled_from(sorted(CODECS)),
     asked=st.sampled_from(sorted(CODECS)),
 )
-def test_records_stay_the_same(values: list[bytes], came: str, asked: str) -> None:
+def test_recompression_keeps_the_records(values: list[bytes], came: str, asked: str) -> None:
     found = records.parse(batch(*values, codec=came))
     told = recompression.in_codec(found, TopicCodec(asked), 9)
     assert told.data is not None
@@ -158,12 +158,12 @@ def test_records_stay_the_same(values: list[bytes], came: str, asked: str) -> No
 
 
 @pytest.mark.parametrize(("came", "asked"), [("none", "zstd"), ("zstd", "gzip")])
-def test_a_version_before_zstd_keeps_its_codec(came: str, asked: str) -> None:
+def test_produce_version_before_zstd_keeps_its_codec(came: str, asked: str) -> None:
     found = records.parse(batch(*VALUES, codec=came))
     assert recompression.in_codec(found, TopicCodec(asked), 6) is found
 
 
-def test_what_is_refused_anyway_stays_as_it_came() -> None:
+def test_refused_batch_is_not_recompressed() -> None:
     found = records.parse(batch(*VALUES))
     refused = found._replace(error=2)
     assert recompression.in_codec(refused, TopicCodec("gzip"), 9) is refused

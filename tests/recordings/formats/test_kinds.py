@@ -14,6 +14,7 @@ FILES = {
     "TRACE log of KafkaApis": f"[2022-03-09 15:15:38] TRACE [KafkaApi-1] Handling request:{HEADER}",
     "KafkaJS": '{"level":"DEBUG","logger":"kafkajs","message":"[Connection] Request Fetch(key: 1,'
     ' version: 4)","correlationId":13}',
+    "journal entry without its text": '{"__REALTIME_TIMESTAMP":"1795760554623501","MESSAGE":null}',
     "librdkafka": "%7|1651858329.428|SEND|rdkafka#consumer-1| [thrd:main]: Sent FetchRequest",
     "Java client": "2026-06-03 11:49:05 DEBUG NetworkClient - [Consumer clientId=a, groupId=g]"
     " Sending FETCH request with header RequestHeader(apiKey=FETCH)",

@@ -147,6 +147,44 @@ def test_requests_without_responses_are_told(tmp_path: Path, text: str, offset: 
     assert client.ending()[1] == "the log has no responses"
 
 
+def _handled(header: str, body: str, time: str) -> str:
+    """A line of KafkaApis at TRACE, as Kafka 3.4 writes it."""
+    return (
+        f"[2026-11-27 06:26:{time}] TRACE [KafkaApi-1] Handling request:RequestHeader({header},"
+        f" headerVersion=2) -- {body} from connection 127.0.0.1:55339-127.0.0.1:58080-3;"
+        "securityProtocol:PLAINTEXT,principal:User:ANONYMOUS (kafka.server.KafkaApis)"
+    )
+
+
+IN_TRANSACTION = (
+    _handled(
+        "apiKey=INIT_PRODUCER_ID, apiVersion=4, clientId=tx-1, correlationId=3",
+        "InitProducerIdRequestData(transactionalId='pay', transactionTimeoutMs=30000,"
+        " producerId=-1, producerEpoch=-1)",
+        "54,206",
+    ),
+    _handled(
+        "apiKey=END_TXN, apiVersion=1, clientId=tx-1, correlationId=12",
+        "EndTxnRequestData(transactionalId='pay', producerId=1, producerEpoch=0, committed=false)",
+        "54,905",
+    ),
+    _handled(
+        "apiKey=WRITE_TXN_MARKERS, apiVersion=1, clientId=broker-1-txn-marker-sender,"
+        " correlationId=1",
+        "WriteTxnMarkersRequestData(markers=[WritableTxnMarker(producerId=1, producerEpoch=0,"
+        " transactionResult=false, topics=[WritableTxnMarkerTopic(name='payments',"
+        " partitionIndexes=[0])], coordinatorEpoch=0)])",
+        "54,919",
+    ),
+)
+
+
+def test_a_producer_without_responses_is_told(tmp_path: Path) -> None:
+    init, end = _producers(_where(tmp_path, *IN_TRANSACTION), "pay").story()
+    assert (init.said, end.said) == ("pay", "pay, producer 1 epoch 0, abort")
+    assert init.notes == end.notes == ["the log has no response"]
+
+
 def test_kafka_apis_names_its_broker(tmp_path: Path) -> None:
     (entry,) = _clients(_where(tmp_path, TRACE, broker=None), "reader-a").story()
     assert entry.said.endswith("no response of broker 7 in the log")

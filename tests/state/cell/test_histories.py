@@ -429,7 +429,7 @@ def test_a_waiting_join_that_nobody_answers_is_noticed(monkeypatch: pytest.Monke
         cell = Cell(story.settings)
         decide(cell, story.documents)
         found += check(cell)
-    assert any("waits, and is no member's" in violation for violation in found)
+    assert any("is pending, but not for a member" in violation for violation in found)
 
 
 def test_a_rollback_that_forgets_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

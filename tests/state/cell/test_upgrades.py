@@ -79,8 +79,8 @@ def test_what_holds_of_a_cell_holds_of_an_upgraded_one(seed: int) -> None:
     ids = [key.split("/") for key in untagged if "/group/" in key]
     assert ids
     for broker, _, group in ids:
-        written = groups.written(cell.tables.groups, int(broker), unescape(group))
-        assert isinstance(written, groups.WrittenGroup)
+        written = groups.find_stored(cell.tables.groups, int(broker), unescape(group))
+        assert isinstance(written, groups.StoredClassicGroup)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

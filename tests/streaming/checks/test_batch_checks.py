@@ -13,14 +13,14 @@ from brokertwin.cli.watching.sources import JobSource
 from brokertwin.errors import UserError
 from brokertwin.settings import load
 from brokertwin.sinks import checks, snapshot_store
-from brokertwin.sinks.checks import Checked, Finding
+from brokertwin.sinks.checks import Checked, UnmetExpectation
 from brokertwin.streaming.checks.batch_checks import BatchCheck, Policy, Standing, check_newest
 from tests.support import made_checkpoints
 from tests.support.patience import PATIENCE_S
 
 GOOD = Checked(3, [])
-HINT = Checked(3, [Finding("expect_rows", ["topic"], 1, ["t"], "warning")])
-BAD = Checked(3, [Finding("expect_rows", ["offset"], 2, ["-7", "-8"])])
+HINT = Checked(3, [UnmetExpectation("expect_rows", ["topic"], 1, ["t"], "warning")])
+BAD = Checked(3, [UnmetExpectation("expect_rows", ["offset"], 2, ["-7", "-8"])])
 HELD = "the check of micro-batch 5 is not met: expect_rows offset: 2 rows, such as -7, -8."
 
 

@@ -123,4 +123,4 @@ def test_what_a_cell_writes_meets_our_suites_in_every_cut_and_a_planted_row_does
         "responses: expect_column_values_to_be_in_set requests: 1 row, such as 0"
     ]
     assert "expect_column_values_to_be_in_set offsetGap" in told["records"].against[0]
-    assert checks.told(told["records"].checked.findings[0]) in told["records"].against[0]
+    assert checks.text_of(told["records"].checked.findings[0]) in told["records"].against[0]

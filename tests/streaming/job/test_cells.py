@@ -11,7 +11,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io.placement import cells_of, cluster_of
 from brokertwin.settings import load
 from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.state.cell.between_cells import Count
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import BETWEEN_CELLS
@@ -147,7 +147,7 @@ def in_one_cell(cluster: Cluster, spark: "SparkSession", directory: Path) -> Non
     assert sorted((each["errorCode"], each["baseOffset"]) for each in after)[0] == (0, 1)
     assert answers["id-after"]["producerId"] == before["id2"]["producerId"] + 1
     assert bench.rows(outputs.DEAD_LETTERS) == []
-    logs = state_rows.rows(Kind.LOGS, state_reader.read_cells(directory / "one"))
+    logs = state_rows.rows(ItemKind.LOGS, state_reader.read_cells(directory / "one"))
     ends_now = [row["logEndOffset"] for row in logs if row["topic"] == "orders"]
     assert sorted(ends_now) == [1] * 6 + [2] * 3
 

@@ -10,7 +10,7 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.cell.upgrades import STEPS
 from brokertwin.state.core import outputs
@@ -39,14 +39,14 @@ def test_an_example_is_read_as_what_it_is(version: int) -> None:
     known = facts.read(EXAMPLES[version])
     assert known is not None and known.state_version == version
     cells = state_reader.read_cells(EXAMPLES[version])
-    offsets = state_rows.rows(Kind.OFFSETS, cells)
+    offsets = state_rows.rows(ItemKind.OFFSETS, cells)
     assert [(row["groupId"], row["partition"], row["committedOffset"]) for row in offsets] == [
         ("billing", 0, 5),
         ("billing", 1, 1),
     ]
-    logs = [row for row in state_rows.rows(Kind.LOGS, cells) if row["topic"] == "orders"]
+    logs = [row for row in state_rows.rows(ItemKind.LOGS, cells) if row["topic"] == "orders"]
     assert [row["logEndOffset"] for row in logs] == [5, 1]
-    assert len(state_rows.rows(Kind.PRODUCERS, cells)) == 2
+    assert len(state_rows.rows(ItemKind.PRODUCERS, cells)) == 2
 
 
 @pytest.mark.spark

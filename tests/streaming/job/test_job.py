@@ -10,7 +10,7 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.sinks import snapshot_store, state_rows
-from brokertwin.sinks.state_rows import Kind
+from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import layers, outputs
 from brokertwin.state.core.murmur2 import partition_of
@@ -89,7 +89,7 @@ def test_captures_of_two_clusters_stopped_and_restarted_in_the_middle(
         alone = Cell(bench.cell_settings(name))
         replay(bench, alone)
         assert cells[name] == alone.columns()
-    logs = state_rows.rows(Kind.LOGS, cells)
+    logs = state_rows.rows(ItemKind.LOGS, cells)
     assert {row["cell"] for row in logs} == {"a", "b"}
     assert {row["topic"] for row in logs if row["cell"] == "a"}.isdisjoint(
         row["topic"] for row in logs if row["cell"] == "b"
@@ -219,7 +219,7 @@ def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_
     answers = {answer["id"] for answer in bench.documents(outputs.RESPONSES)}
     assert {"create", "again", "after"} <= answers
     assert bench.rows(outputs.DEAD_LETTERS) == []
-    offsets = state_rows.rows(Kind.OFFSETS, state_reader.read_cells(bench.checkpoint))
+    offsets = state_rows.rows(ItemKind.OFFSETS, state_reader.read_cells(bench.checkpoint))
     assert len(offsets) == size
     assert offsets[0]["metadata"] == "changed"
     assert len({base_of_offsets(bench.checkpoint, batch) for batch in (0, ended.committed)}) == 1
@@ -230,7 +230,7 @@ def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_
     ends = taken.snapshot.source_offsets[f"{bench.prefix}.requests"]
     assert sum(ends.values()) == len(commits) + 4
     earlier = state_reader.read_cells(bench.checkpoint, 0)
-    first = state_rows.rows(Kind.OFFSETS, earlier)
+    first = state_rows.rows(ItemKind.OFFSETS, earlier)
     assert all(offset["metadata"] != "changed" for offset in first)
     compacted = bench.rows("offsets.a")
     assert len({row.key for row in compacted}) == size

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from brokertwin.clients.io.connect.logs import read_whole
-from brokertwin.gateway.answers import Address
+from brokertwin.gateway.edge_fields import Address
 from tests.clients.io.test_consumer_members import PARTITIONS, topic_at
 from tests.support.gateway_processes import gateway as gateway_process
 from tests.support.gateways import HOST, Client, running_gateway

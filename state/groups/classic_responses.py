@@ -1,7 +1,7 @@
-"""The answers of JoinGroup and SyncGroup: others than the API's own handler give them, too.
+"""Responses of JoinGroup and SyncGroup.
 
-A join is answered when the last member has joined, or when a timer has run out; a sync when the
-leader has brought the assignment.
+A join is completed when the last member has joined or a timer expires, a sync when the leader's
+assignment arrives. So handlers of other requests build these responses, too.
 """
 
 from brokertwin.state.core.errors import Error
@@ -10,32 +10,36 @@ from brokertwin.state.core.wire.generated.join_group import (
     JoinGroupResponseMember,
 )
 from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
-from brokertwin.state.groups.classic_group import ClassicGroup, Member
+from brokertwin.state.groups.classic_group import ClassicGroup, ClassicMember
 
 NULL_PROTOCOL_SINCE = 7
-"""From this version of JoinGroup on no protocol is null, before it is "". """
+"""Version of JoinGroup from which a missing protocol is null.
+
+Earlier versions use "".
+"""
 
 
-def join_refused(error: Error, member_id: str, version: int) -> JoinGroupResponse:
-    """An answer with an error."""
+def join_error(error: Error, member_id: str, version: int) -> JoinGroupResponse:
     name = None if version >= NULL_PROTOCOL_SINCE else ""
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=name)
 
 
-def joined(group: ClassicGroup, member: Member, with_members: bool) -> JoinGroupResponse:
-    """The present generation as a member learns it; the leader gets to know all members."""
+def join_response(
+    group: ClassicGroup, member: ClassicMember, with_members: bool
+) -> JoinGroupResponse:
+    """Return a member's response for the current generation."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         leader=group.leader_id or "",
         member_id=member.member_id,
-        members=members_of(group) if with_members else [],
+        members=joined_members(group) if with_members else [],
     )
 
 
-def members_of(group: ClassicGroup) -> list[JoinGroupResponseMember]:
-    """All members with what they say under the chosen protocol, in Kafka's order."""
+def joined_members(group: ClassicGroup) -> list[JoinGroupResponseMember]:
+    """Return all members with their metadata, in Kafka's order."""
     return [
         JoinGroupResponseMember(
             member_id=member.member_id,
@@ -46,8 +50,7 @@ def members_of(group: ClassicGroup) -> list[JoinGroupResponseMember]:
     ]
 
 
-def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """A member's assignment."""
+def sync_response(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
